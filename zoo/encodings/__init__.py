@@ -1,0 +1,1 @@
+"""Positional encodings: one file each. `base` holds the hooks, `registry` finds what there is."""

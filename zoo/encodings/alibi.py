@@ -1,0 +1,73 @@
+"""Attention with linear biases (ALiBi)."""
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from zoo.encodings.base import Encoding, Size
+from zoo.encodings.registry import register
+
+
+@register("alibi")
+class ALiBi(Encoding):
+    """Scores fall linearly with distance, each head at its own fixed slope.
+
+    bias = -m_h |i - j|, added after the scaling by 1/sqrt(D). With H a power of two m_h = 2^(-8h/H), h = 1..H.
+
+    Options:
+        slopes: where H is no power of two. `official`: the slopes of the next lower power of two, then every
+            second slope of twice that; `geometric`: 2^(-8h/H) all the same.
+        form: how the heads of an encoder tell their sides apart. `symmetric`: they do not; `one_sided`: half of
+            the heads look only back and half only forward, each half with its own set of slopes. Under the
+            causal mask of a decoder there is only one side and this changes nothing.
+
+    Checked against the slopes that `transformers` builds for BLOOM and a loop over the formula. The forms for
+    encoders follow the authors' proposals (github.com/ofirpress/attention_with_linear_biases, issue 5).
+    """
+
+    paper = "Press, Smith, Lewis 2022 (arXiv:2108.12409)"
+    family = "bias"
+    relative = True
+    extrapolates = "yes"
+    distance_only = True
+
+    def __init__(
+        self,
+        size: Size,
+        *,
+        slopes: Literal["official", "geometric"] = "official",
+        form: Literal["symmetric", "one_sided"] = "symmetric",
+    ):
+        super().__init__(size)
+        rule = official_slopes if slopes == "official" else geometric_slopes
+        heads = size.num_heads
+        side = torch.zeros(heads)
+        if form == "one_sided" and not size.causal:
+            if heads % 2:
+                raise ValueError(f"form one_sided gives half of the heads to each side; {heads} is odd")
+            slope = [m for m in rule(heads // 2) for _ in range(2)]
+            side[0::2], side[1::2] = 1, -1
+        else:
+            slope = rule(heads)
+        self.one_sided = bool(side.any())
+        self.register_buffer("slope", torch.tensor(slope), persistent=False)
+        self.register_buffer("side", side, persistent=False)
+
+    def bias(self, head: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        bias = -self.slope[head] * (q - k).abs()
+        if not self.one_sided:
+            return bias
+        return torch.where(self.side[head] * (q - k) < 0, -torch.inf, bias)
+
+
+def geometric_slopes(heads: int) -> list[float]:
+    """2^(-8h/H) for h = 1..H."""
+    return [2.0 ** (-8 * h / heads) for h in range(1, heads + 1)]
+
+
+def official_slopes(heads: int) -> list[float]:
+    """The authors' slopes, for any number of heads."""
+    lower = 2 ** math.floor(math.log2(heads))
+    return geometric_slopes(lower) + geometric_slopes(2 * lower)[0::2][: heads - lower]

@@ -1,0 +1,213 @@
+"""The hooks through which a token's place enters a transformer.
+
+A positional encoding is a `torch.nn.Module` that overrides the hooks it needs and leaves the others alone. The
+transformer calls all of them and knows none of the encodings. In the order in which a forward pass meets them:
+
+    positions -> embed -> read -> rotate -> bias, score -> logits -> value
+
+Shapes are named by letters: B batch, T queries, S keys, H heads, D head width, E model width. Without a cache
+T = S; while decoding with one the S keys are the T new tokens and all earlier ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class Size:
+    """The model that an encoding is built for. `length` is the trained length in tokens."""
+
+    d_model: int
+    num_heads: int
+    num_layers: int
+    length: int
+    causal: bool
+    layer: int | None = None
+    """Which layer this instance serves; None when one instance serves them all."""
+
+    @property
+    def head_dim(self) -> int:
+        return self.d_model // self.num_heads
+
+
+@dataclass(frozen=True)
+class Span:
+    """Which tokens look at which: T queries at S keys, each with its own position.
+
+    `q_pos` [T] or [B,T] and `k_pos` [S] or [B,S] are position ids (int or float); `first` is the row of the
+    first query among the keys. `keep` [B,S] is False at padding. `window` is the number of tokens that a query
+    sees on each side it looks to, itself included. `read` [B,S,...] holds what the encoding's `read` gave for
+    every key.
+    """
+
+    q_pos: Tensor
+    k_pos: Tensor
+    first: int = 0
+    causal: bool = True
+    window: int | None = None
+    keep: Tensor | None = None
+    consecutive: bool = False
+    """The positions are the default ones, 0, 1, 2 ..., so that distance is a difference of rows."""
+    read: Any = field(default=None, repr=False)
+    memo: dict = field(default_factory=dict, repr=False, compare=False)
+    """What is computed once a forward pass and used by every layer; see `once`."""
+
+    @property
+    def num_queries(self) -> int:
+        return self.q_pos.shape[-1]
+
+    @property
+    def num_keys(self) -> int:
+        return self.k_pos.shape[-1]
+
+    @property
+    def read_q(self) -> Any:
+        """What `read` gave for the queries' own tokens, [B,T,...]."""
+        return None if self.read is None else self.read[:, self.first : self.first + self.num_queries]
+
+    def queries(self, start: int, stop: int) -> Span:
+        """The queries in rows start..stop, and the keys that any of them may look at."""
+        keys = self.first + stop if self.causal else self.num_keys
+        return replace(
+            self,
+            q_pos=self.q_pos[..., start:stop],
+            k_pos=self.k_pos[..., :keys],
+            first=self.first + start,
+            keep=None if self.keep is None else self.keep[:, :keys],
+            read=None if self.read is None else self.read[:, :keys],
+        )
+
+    def once(self, owner: object, at: Tensor, make: Callable[[Tensor], Made]) -> Made:
+        """make(at), computed by the first layer of this forward pass that asks and kept for the others."""
+        key = (id(owner), id(at))
+        if key not in self.memo:
+            # `at` is kept too: an id is only unique while its object lives.
+            self.memo[key] = (at, make(at))
+        return self.memo[key][1]
+
+    def is_plain_causal(self) -> bool:
+        """Whether the causal mask is all there is, over as many keys as queries."""
+        return self.causal and self.keep is None and not self._window_bites() and self.num_queries == self.num_keys
+
+    def is_open(self) -> bool:
+        """Whether every query sees every key."""
+        causal_is_open = not self.causal or (self.num_queries == 1 and self.first == self.num_keys - 1)
+        return causal_is_open and self.keep is None and not self._window_bites()
+
+    def _window_bites(self) -> bool:
+        return self.window is not None and self.window < self.num_keys
+
+    def allowed(self) -> Tensor:
+        """True where a query may look at a key: [T,S], or [B,1,T,S] where there is padding."""
+        row = torch.arange(self.first, self.first + self.num_queries, device=self.q_pos.device)[:, None]
+        column = torch.arange(self.num_keys, device=self.q_pos.device)[None, :]
+        allowed = sees(row, column, self.causal, self.window)
+        return allowed if self.keep is None else allowed & self.keep[:, None, None, :]
+
+
+def sees(row: Tensor, column: Tensor, causal: bool, window: int | None) -> Tensor:
+    """Whether the query in a row may look at the key in a column; pointwise, so a fused kernel may call it."""
+    allowed = column <= row if causal else (column == column) & (row == row)
+    if window is not None:
+        allowed = allowed & ((row - column).abs() < window)
+    return allowed
+
+
+class Encoding(nn.Module):
+    """A positional encoding: the base class of every plugin, and by itself the encoding that does nothing.
+
+    A plugin's constructor takes the `Size` first; its further, typed, keyword-only parameters are the options
+    that a recipe may give. Their defaults are literals, so that recipes are checked by reading the file. An
+    option that cannot be, or cannot go with the size, raises ValueError there.
+    """
+
+    paper: ClassVar[str] = ""
+    """Authors, year and number of the paper that defines it."""
+    family: ClassVar[str] = ""
+    """absolute, position ids, rotary, bias, content, contextual: how it enters the model."""
+    decoder: ClassVar[bool] = True
+    encoder: ClassVar[bool] = True
+    relative: ClassVar[bool] = False
+    """Claims that moving all positions by the same amount changes nothing."""
+    extrapolates: ClassVar[Literal["yes", "no", "policy"]] = "no"
+    """Beyond the trained length. yes: its authors claim that it works; no: it is defined there and no more is
+    claimed; policy: it is not defined there, and an option says what is done instead."""
+    distance_only: ClassVar[bool] = False
+    """The bias depends on query position minus key position alone, so a table over distances can hold it."""
+    per_layer: bool = False
+    """Each layer owns an instance. May be set on the instance, by what it wraps."""
+
+    def __init__(self, size: Size):
+        super().__init__()
+        self.size = size
+
+    @property
+    def max_length(self) -> int | None:
+        """The longest sequence it can take, in tokens; None where there is no such limit."""
+        return None
+
+    def uses(self, hook: str) -> bool:
+        """Whether the hook does anything here. Wrappers answer for what they wrap."""
+        return getattr(type(self), hook) is not getattr(Encoding, hook)
+
+    def positions(self, ids: Tensor, batch: int) -> Tensor:
+        """Position ids to use instead of the default `ids` [T] or [B,T]: float or int, [T] or [B,T].
+
+        Called once a forward pass; `self.training` tells training from evaluation.
+        """
+        return ids
+
+    def embed(self, x: Tensor, pos: Tensor) -> Tensor:
+        """Token vectors [B,T,E] and their positions to the token vectors that enter the first layer."""
+        return x
+
+    def read(self, x: Tensor) -> Tensor | None:
+        """What is to be known of each token later, [B,T,...], from a layer's normalised input x [B,T,E].
+
+        Gates and the like. Kept in the cache beside the token's key, and found again as `span.read`.
+        """
+        return None
+
+    def rotate(self, q: Tensor, k: Tensor, span: Span) -> tuple[Tensor, Tensor]:
+        """Queries [B,H,T,D] and keys [B,H,S,D] to those that are multiplied. The width may change."""
+        return q, k
+
+    def bias(self, head: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        """What is added to the scaled score of a head, for a query position and a key position.
+
+        Pointwise: the three broadcast against one another. It is called with `[H,1,1]`, `[T,1]`, `[S]` to fill
+        a dense table and with scalars inside a fused kernel, so it may index and compute but not reshape.
+        """
+        raise NotImplementedError
+
+    def score(self, q: Tensor, k: Tensor, span: Span) -> Tensor | None:
+        """What is added to the scaled scores and depends on content: broadcastable to [B,H,T,S].
+
+        q and k are those that `rotate` gave.
+        """
+        return None
+
+    def logits(self, logits: Tensor, q: Tensor, k: Tensor, span: Span) -> Tensor:
+        """The scores so far, [B,H,T,S], every term added and the mask not yet applied, to new ones."""
+        return logits
+
+    def value(self, weights: Tensor, span: Span) -> Tensor | None:
+        """What is added to a head's output [B,H,T,D], from the attention weights [B,H,T,S]."""
+        return None
+
+
+def per_query_and_key(q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
+    """Positions in the shape in which a dense bias takes them: [T,1] and [S], or [B,1,T,1] and [B,1,1,S]."""
+    if q_pos.dim() == 1 and k_pos.dim() == 1:
+        return q_pos[:, None], k_pos
+    q_pos = q_pos if q_pos.dim() == 2 else q_pos[None]
+    k_pos = k_pos if k_pos.dim() == 2 else k_pos[None]
+    return q_pos[:, None, :, None], k_pos[:, None, None, :]

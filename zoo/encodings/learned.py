@@ -1,0 +1,59 @@
+"""Learned absolute positions."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from zoo.encodings.base import Encoding, Size
+from zoo.encodings.registry import register
+
+
+@register("learned")
+class Learned(Encoding):
+    """A learned vector for each position, added to the token vector.
+
+    The table ends: past it there is nothing to look up, and an option says what happens instead.
+
+    Options:
+        table_length: rows of the table, in tokens; by default the trained length.
+        beyond: past the table, `error` refuses the sequence, `clamp` repeats the last row, `interpolate`
+            stretches the table linearly over the sequence.
+
+    Drawn from N(0, 0.02) as in GPT-2. Checked against a loop over the table.
+    """
+
+    paper = "Gehring et al. 2017 (arXiv:1705.03122); Radford et al. 2019 (GPT-2)"
+    family = "absolute"
+    extrapolates = "policy"
+
+    def __init__(
+        self,
+        size: Size,
+        *,
+        table_length: int | None = None,
+        beyond: Literal["error", "clamp", "interpolate"] = "error",
+    ):
+        super().__init__(size)
+        rows = size.length if table_length is None else table_length
+        if rows < size.length:
+            raise ValueError(f"table_length {rows} is shorter than the trained length {size.length}")
+        self.beyond = beyond
+        self.table = nn.Parameter(0.02 * torch.randn(rows, size.d_model))
+
+    @property
+    def max_length(self) -> int | None:
+        return len(self.table) if self.beyond == "error" else None
+
+    def embed(self, x: Tensor, pos: Tensor) -> Tensor:
+        last = len(self.table) - 1
+        if self.beyond == "interpolate":
+            # Unstretched up to the table's end, so that nothing changes within the trained length.
+            place = pos.float() * (last / pos.max().clamp(min=last))
+            low = place.floor().long().clamp(max=last)
+            share = (place - low)[..., None]
+            row = self.table[low] * (1 - share) + self.table[(low + 1).clamp(max=last)] * share
+        else:
+            # `error` has refused longer sequences before this point; the clamp then changes nothing.
+            row = self.table[pos.long().clamp(max=last)]
+        return x + row.to(x.dtype)

@@ -1,0 +1,59 @@
+"""Relative position representations."""
+
+import torch
+from torch import Tensor, nn
+
+from zoo.encodings.base import Encoding, Size, Span, per_query_and_key
+from zoo.encodings.registry import register
+
+
+@register("shaw")
+class Shaw(Encoding):
+    """A learned vector for each clipped distance, added to the keys and, where asked, to the values.
+
+    score = q_i . a^K_c / sqrt(D) and output = sum_j w_ij a^V_c, with c = clip(j - i, -max_distance, max_distance).
+    Each layer has its own tables; the heads of a layer share them.
+
+    Options:
+        max_distance: distances beyond it share one vector, in tokens.
+        values: whether the values get vectors too, as in the paper. Those need the attention weights, which
+            no fused kernel gives away: slower, and memory grows with the square of the length.
+
+    Drawn from N(0, 0.02). Checked against a loop over the paper's equations 3 to 5.
+    """
+
+    paper = "Shaw, Uszkoreit, Vaswani 2018 (arXiv:1803.02155)"
+    family = "content"
+    relative = True
+    extrapolates = "yes"
+    per_layer = True
+
+    def __init__(self, size: Size, *, max_distance: int = 16, values: bool = True):
+        super().__init__(size)
+        if max_distance < 1:
+            raise ValueError(f"max_distance must be at least 1, not {max_distance}")
+        self.max_distance = max_distance
+        rows = 2 * max_distance + 1
+        self.keys = nn.Parameter(0.02 * torch.randn(rows, size.head_dim))
+        self.values = nn.Parameter(0.02 * torch.randn(rows, size.head_dim)) if values else None
+
+    def uses(self, hook: str) -> bool:
+        return super().uses(hook) and (hook != "value" or self.values is not None)
+
+    def score(self, q: Tensor, k: Tensor, span: Span) -> Tensor:
+        # All 2m+1 products first and then a lookup: no [T,S,D] tensor.
+        products = q @ self.keys.to(q.dtype).T * self.size.head_dim**-0.5
+        return products.gather(-1, self._rows(span).expand(*q.shape[:2], -1, -1))
+
+    def value(self, weights: Tensor, span: Span) -> Tensor | None:
+        if self.values is None:
+            return None
+        rows = self._rows(span).expand_as(weights)
+        by_row = weights.new_zeros(*weights.shape[:-1], len(self.values)).scatter_add(-1, rows, weights)
+        return by_row @ self.values.to(weights.dtype)
+
+    def _rows(self, span: Span) -> Tensor:
+        """The table row for every query and key, [1,1,T,S] or [B,1,T,S]."""
+        q_pos, k_pos = per_query_and_key(span.q_pos, span.k_pos)
+        rows = (k_pos - q_pos).clamp(-self.max_distance, self.max_distance).long() + self.max_distance
+        return rows if rows.dim() == 4 else rows[None, None]

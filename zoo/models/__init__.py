@@ -1,0 +1,1 @@
+"""Encoder and decoder transformers. They call the hooks of `zoo.encodings.base` and know no encoding by name."""

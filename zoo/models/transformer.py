@@ -1,0 +1,168 @@
+"""Pre-norm transformers, decoder and encoder, from one block."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from zoo.encodings.base import Size, Span
+from zoo.encodings.stack import EncodingStack, View
+from zoo.models.attention import Attention
+from zoo.models.cache import Cache, LayerCache
+from zoo.models.initial import draw_initial
+from zoo.recipe import schema
+
+
+def norm(config: schema.ModelConfig) -> nn.Module:
+    return nn.RMSNorm(config.d_model) if config.norm == "rmsnorm" else nn.LayerNorm(config.d_model)
+
+
+class FeedForward(nn.Module):
+    """Two projections around GELU, or the gated form SwiGLU with the same number of parameters."""
+
+    def __init__(self, config: schema.ModelConfig):
+        super().__init__()
+        self.gated = config.activation == "swiglu"
+        # Three matrices of 8/3 E instead of two of 4 E, rounded up to a multiple of 8.
+        default = -(-8 * config.d_model // 3 // 8) * 8 if self.gated else 4 * config.d_model
+        width = config.d_ff or default
+        self.up = nn.Linear(config.d_model, 2 * width if self.gated else width, bias=False)
+        self.down = nn.Linear(width, config.d_model, bias=False)
+        self.down.into_residual = True
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.up(x)
+        if self.gated:
+            gate, x = x.chunk(2, -1)
+            return self.down(F.silu(gate) * x)
+        return self.down(F.gelu(x))
+
+
+class Block(nn.Module):
+    """Attention and feed-forward, each normalised before and added to the residual stream after."""
+
+    def __init__(self, config: schema.ModelConfig):
+        super().__init__()
+        self.attention_norm = norm(config)
+        self.attention = Attention(config)
+        self.feed_forward_norm = norm(config)
+        self.feed_forward = FeedForward(config)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor, view: View, span: Span, cache: LayerCache | None = None) -> Tensor:
+        x = x + self.dropout(self.attention(self.attention_norm(x), view, span, cache))
+        return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+
+
+class Transformer(nn.Module):
+    """Token ids to logits. Use `Decoder` or `Encoder`.
+
+    Args:
+        config: the recipe's `model`.
+        vocab_size: number of token ids.
+        length: the trained length, in tokens.
+        head: `vocabulary` gives logits over tokens, [B,T,V]; `pointer` gives one logit for each position, [B,T].
+        seed: what the initial weights are drawn from.
+    """
+
+    causal: bool
+
+    def __init__(
+        self,
+        config: schema.ModelConfig,
+        vocab_size: int,
+        length: int,
+        head: Literal["vocabulary", "pointer"] = "vocabulary",
+        seed: int = 0,
+    ):
+        super().__init__()
+        self.num_layers = config.num_layers
+        self.window = config.window
+        size = Size(config.d_model, config.num_heads, config.num_layers, length, self.causal)
+        self.encoding = EncodingStack(config.encoding, size, seed)
+        self.tokens = nn.Embedding(vocab_size, config.d_model)
+        self.dropout = nn.Dropout(config.dropout)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
+        self.final_norm = norm(config)
+        self.pointer = head == "pointer"
+        if self.pointer:
+            self.head: nn.Linear | None = nn.Linear(config.d_model, 1, bias=False)
+        elif config.tie_embeddings:
+            self.head = None
+        else:
+            self.head = nn.Linear(config.d_model, vocab_size, bias=False)
+        draw_initial(self, seed, config.num_layers)
+
+    def forward(self, tokens: Tensor, keep: Tensor | None = None, cache: Cache | None = None) -> Tensor:
+        """Logits for token ids [B,T].
+
+        Args:
+            tokens: [B,T], int64.
+            keep: [B,T], False at padding, which no token looks at and which takes up no position.
+            cache: the past; is extended by these tokens.
+
+        Raises:
+            ValueError: longer than the encoding can take.
+        """
+        x = self.hidden(tokens, keep, cache)
+        if self.head is None:
+            return F.linear(x, self.tokens.weight)
+        logits = self.head(x)
+        return logits.squeeze(-1) if self.pointer else logits
+
+    def hidden(self, tokens: Tensor, keep: Tensor | None = None, cache: Cache | None = None) -> Tensor:
+        """The normalised output of the last layer, [B,T,E]; arguments as in `forward`."""
+        batch, length = tokens.shape
+        past = 0 if cache is None else cache.length
+        limit = self.encoding.max_length
+        if limit is not None and past + length > limit:
+            raise ValueError(f"a sequence of {past + length} tokens, but the encoding ends at {limit}")
+        front = self.encoding.front
+        span, pos = self._span(tokens, keep, cache, front, past)
+        x = self.dropout(front.embed(self.tokens(tokens), pos))
+        for index, block in enumerate(self.blocks):
+            x = block(x, self.encoding.view(index), span, None if cache is None else cache.layers[index])
+        return self.final_norm(x)
+
+    def _span(
+        self, tokens: Tensor, keep: Tensor | None, cache: Cache | None, front: View, past: int
+    ) -> tuple[Span, Tensor]:
+        batch, length = tokens.shape
+        if keep is None and cache is not None and cache.keep is not None:
+            keep = torch.ones_like(tokens, dtype=torch.bool)
+        all_keep = keep
+        if cache is not None and keep is not None:
+            old = cache.keep if cache.keep is not None else keep.new_ones(batch, past)
+            all_keep = cache.keep = torch.cat((old, keep), 1)
+        if all_keep is None:
+            ids = torch.arange(past, past + length, device=tokens.device)
+        else:
+            # Padding has no place of its own: the first real token is at 0 wherever it stands.
+            ids = (all_keep.long().cumsum(1) - 1).clamp(min=0)[:, past:]
+        pos = front.positions(ids, batch)
+        k_pos = pos if cache is None else cache.extend_positions(pos)
+        span = Span(
+            q_pos=pos,
+            k_pos=k_pos,
+            first=past,
+            causal=self.causal,
+            window=self.window,
+            keep=all_keep,
+            consecutive=all_keep is None and not front.moved,
+        )
+        return span, pos
+
+
+class Decoder(Transformer):
+    """Each token sees itself and those before it."""
+
+    causal = True
+
+
+class Encoder(Transformer):
+    """Each token sees all."""
+
+    causal = False

@@ -1,0 +1,36 @@
+"""Language modelling: predict the next token."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from zoo.tasks.metrics import TokenLoss
+from zoo.tasks.task import Task
+
+NOT_SCORED = -100
+"""The target at positions that do not count."""
+
+
+class LanguageModelling(Task):
+    """Next-token prediction by a decoder. A batch holds `tokens` [B,T] and `targets` [B,T]."""
+
+    def __init__(self, recipe: dict[str, Any], vocab_size: int):
+        super().__init__(recipe, vocab_size)
+        self.val_loss = TokenLoss()
+
+    def loss(self, batch: dict[str, Tensor]) -> Tensor:
+        return token_losses(self.model(batch["tokens"]), batch["targets"]).mean()
+
+    def validation_step(self, batch: dict[str, Tensor], batch_index: int) -> None:
+        losses = token_losses(self.model(batch["tokens"]), batch["targets"])
+        self.val_loss.update(losses[batch["targets"] != NOT_SCORED])
+        self.log("val/loss", self.val_loss, on_step=False, on_epoch=True, batch_size=len(batch["tokens"]))
+
+
+def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
+    """The loss in nats at every position, [B,T], from logits [B,T,V] and targets [B,T]; 0 where not scored."""
+    losses = F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), reduction="none", ignore_index=NOT_SCORED)
+    return losses.view_as(targets)

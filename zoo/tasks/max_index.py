@@ -1,0 +1,49 @@
+"""Max-index: point at the first largest token of a sequence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from zoo.tasks.metrics import Accuracy
+from zoo.tasks.task import Task
+
+
+class MaxIndex(Task):
+    """The answer is a pointer: one logit for each position, a softmax over the sequence.
+
+    A pointer has an output for every position of a sequence of any length, so that beyond the trained length
+    it is the encoding that is tested and not an output that was never trained. A batch holds `tokens` [B,T] and
+    `answer` [B], the index of the first largest token.
+    """
+
+    head = "pointer"
+
+    def __init__(self, recipe: dict[str, Any], vocab_size: int):
+        super().__init__(recipe, vocab_size)
+        self.val_index = Accuracy()
+        self.val_value = Accuracy()
+
+    def loss(self, batch: dict[str, Tensor]) -> Tensor:
+        return F.cross_entropy(self.model(batch["tokens"]).float(), batch["answer"])
+
+    def validation_step(self, batch: dict[str, Tensor], batch_index: int) -> None:
+        right_index, right_value = judge(self.model(batch["tokens"]), batch)
+        self.val_index.update(right_index)
+        self.val_value.update(right_value)
+        for name, metric in (("val/index_accuracy", self.val_index), ("val/value_accuracy", self.val_value)):
+            self.log(name, metric, on_step=False, on_epoch=True, batch_size=len(right_index))
+
+
+def judge(logits: Tensor, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Whether the token pointed at is the first largest, and whether it is as large as that, [B] each.
+
+    The second needs no position: it tells attention that finds the largest value from a sense of order that
+    picks the first of several.
+    """
+    tokens, answer = batch["tokens"], batch["answer"]
+    chosen = logits.argmax(-1)
+    value = tokens.gather(1, chosen[:, None])[:, 0]
+    return chosen == answer, value == tokens.gather(1, answer[:, None])[:, 0]

@@ -1,0 +1,76 @@
+"""What all tasks share: the model, the optimizer and its schedule, and what is logged."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, Literal
+
+import lightning.pytorch as pl
+import torch
+from torch import Tensor
+
+from zoo.models.transformer import Decoder, Encoder, Transformer
+from zoo.recipe import resolve, schema
+
+
+def build_model(
+    recipe: schema.Recipe, vocab_size: int, head: Literal["vocabulary", "pointer"] = "vocabulary"
+) -> Transformer:
+    """The transformer of a recipe, at its initial weights, on the CPU."""
+    kind = Decoder if recipe.model.kind == "decoder" else Encoder
+    return kind(recipe.model, vocab_size, recipe.data.sequence_length, head, recipe.seed)
+
+
+class Task(pl.LightningModule):
+    """A model and what it is asked to do. Subclasses say what a batch costs and what is measured.
+
+    Args:
+        recipe: the resolved recipe as plain data, so that a checkpoint holds it and loads without running code.
+        vocab_size: number of token ids.
+    """
+
+    head: ClassVar[Literal["vocabulary", "pointer"]] = "vocabulary"
+
+    def __init__(self, recipe: dict[str, Any], vocab_size: int):
+        super().__init__()
+        self.save_hyperparameters()
+        self.recipe = resolve(recipe)
+        self.model = build_model(self.recipe, vocab_size, self.head)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.model(tokens)
+
+    def loss(self, batch: dict[str, Tensor]) -> Tensor:
+        """The mean loss of a batch, in nats."""
+        raise NotImplementedError
+
+    def training_step(self, batch: dict[str, Tensor], batch_index: int) -> Tensor:
+        return self.loss(batch)
+
+    def configure_optimizers(self) -> dict[str, Any]:
+        config = self.recipe.optimizer
+        matrices = [p for p in self.model.parameters() if p.dim() >= 2]
+        vectors = [p for p in self.model.parameters() if p.dim() < 2]
+        groups = [
+            {"params": matrices, "weight_decay": config.weight_decay},
+            {"params": vectors, "weight_decay": 0.0},
+        ]
+        # Lightning cannot clip under fp16's gradient scaler when the optimizer is fused.
+        fused = not self.recipe.trainer.precision.startswith("16-")
+        optimizer = torch.optim.AdamW(
+            [g for g in groups if g["params"]], lr=config.lr, betas=tuple(config.betas), fused=fused
+        )
+        max_steps = self.recipe.trainer.max_steps
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: lr_factor(config, step, max_steps))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def lr_factor(config: schema.OptimizerConfig, step: int, max_steps: int) -> float:
+    """The learning rate at a step (from 0) as a fraction of the highest: warm-up, then the schedule's fall."""
+    if step < config.warmup_steps:
+        return (step + 1) / config.warmup_steps
+    done = min(1.0, (step - config.warmup_steps) / max(1, max_steps - config.warmup_steps))
+    if config.schedule == "constant":
+        return 1.0
+    fall = 1 - done if config.schedule == "linear" else 0.5 * (1 + math.cos(math.pi * done))
+    return config.final_lr + (1 - config.final_lr) * fall

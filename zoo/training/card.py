@@ -1,0 +1,78 @@
+"""The card of a run: what makes its checkpoint comparable to another's."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from zoo.encodings.base import Encoding
+from zoo.recipe import Recipe
+from zoo.training.run_folder import write_whole
+
+LIBRARIES = ("torch", "lightning", "torchmetrics", "datasets", "tokenizers", "positional-encoding-zoo")
+
+
+def parameter_counts(model: Any) -> dict[str, int]:
+    """Parameters of the encodings, of everything else, and together."""
+    positional = {p for m in model.modules() if isinstance(m, Encoding) for p in m.parameters()}
+    total = sum(p.numel() for p in model.parameters())
+    of_encodings = sum(p.numel() for p in positional)
+    return {"positional": of_encodings, "other": total - of_encodings, "total": total}
+
+
+def make_card(recipe: Recipe, model: Any, fingerprint: dict[str, str]) -> dict[str, Any]:
+    """All that is known before training; `steps` and `tokens_seen` grow with it."""
+    return {
+        "name": recipe.name,
+        "encoding": encoding_label(recipe.model.encoding),
+        "task": recipe.task.name,
+        "data": recipe.data.name,
+        "fingerprint": fingerprint,
+        "train_length": recipe.data.sequence_length,
+        "seed": recipe.seed,
+        "steps": 0,
+        "tokens_seen": 0,
+        "finished": False,
+        "parameters": parameter_counts(model),
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in LIBRARIES}},
+        "git_commit": _git_commit(),
+    }
+
+
+def write_card(folder: Path, card: dict[str, Any]) -> None:
+    write_whole(folder / "card.json", json.dumps(card, indent=2) + "\n")
+
+
+def read_card(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "card.json").read_text(encoding="utf-8"))
+
+
+def encoding_label(spec: Any) -> str:
+    """A resolved encoding in a word: its name, with what it wraps or is combined with."""
+    if isinstance(spec, (list, tuple)):
+        return "+".join(encoding_label(part) for part in spec)
+    inner = [encoding_label(value) for value in spec.values() if isinstance(value, dict) and "name" in value]
+    return f"{spec['name']}({', '.join(inner)})" if inner else spec["name"]
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except ImportError:
+        return None
+
+
+def _git_commit() -> str | None:
+    """The commit of the zoo's own source, with `-dirty` where it was changed; None outside a checkout."""
+    try:
+        done = subprocess.run(
+            ["git", "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"],
+            cwd=Path(__file__).parent, capture_output=True, text=True, timeout=10, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
