@@ -107,10 +107,13 @@ class Transformer(nn.Module):
         Raises:
             ValueError: longer than the encoding can take.
         """
-        x = self.hidden(tokens, keep, cache)
+        return self.unembed(self.hidden(tokens, keep, cache))
+
+    def unembed(self, hidden: Tensor) -> Tensor:
+        """Logits from what `hidden` gave, or any part of it: [...,E] to [...,V], or to [...] for a pointer."""
         if self.head is None:
-            return F.linear(x, self.tokens.weight)
-        logits = self.head(x)
+            return F.linear(hidden, self.tokens.weight)
+        logits = self.head(hidden)
         return logits.squeeze(-1) if self.pointer else logits
 
     def hidden(self, tokens: Tensor, keep: Tensor | None = None, cache: Cache | None = None) -> Tensor:

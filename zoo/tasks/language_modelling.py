@@ -27,10 +27,12 @@ class LanguageModelling(Task):
     def validation_step(self, batch: dict[str, Tensor], batch_index: int) -> None:
         losses = token_losses(self.model(batch["tokens"]), batch["targets"])
         self.val_loss.update(losses[batch["targets"] != NOT_SCORED])
-        self.log("val/loss", self.val_loss, on_step=False, on_epoch=True, batch_size=len(batch["tokens"]))
+        self.log("val/loss", self.val_loss, on_step=False, on_epoch=True, logger=False, batch_size=len(batch["tokens"]))
 
 
 def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
-    """The loss in nats at every position, [B,T], from logits [B,T,V] and targets [B,T]; 0 where not scored."""
-    losses = F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), reduction="none", ignore_index=NOT_SCORED)
+    """The loss in nats at every position, as targets [...], from logits [...,V]; 0 where not scored."""
+    losses = F.cross_entropy(
+        logits.flatten(0, -2).float(), targets.flatten(), reduction="none", ignore_index=NOT_SCORED
+    )
     return losses.view_as(targets)

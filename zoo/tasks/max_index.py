@@ -7,7 +7,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
-from zoo.tasks.metrics import Accuracy
+from zoo.tasks.metrics import Accuracy, TokenLoss
 from zoo.tasks.task import Task
 
 
@@ -23,6 +23,7 @@ class MaxIndex(Task):
 
     def __init__(self, recipe: dict[str, Any], vocab_size: int):
         super().__init__(recipe, vocab_size)
+        self.val_loss = TokenLoss()
         self.val_index = Accuracy()
         self.val_value = Accuracy()
 
@@ -30,11 +31,14 @@ class MaxIndex(Task):
         return F.cross_entropy(self.model(batch["tokens"]).float(), batch["answer"])
 
     def validation_step(self, batch: dict[str, Tensor], batch_index: int) -> None:
-        right_index, right_value = judge(self.model(batch["tokens"]), batch)
+        logits = self.model(batch["tokens"])
+        self.val_loss.update(F.cross_entropy(logits.float(), batch["answer"], reduction="none"))
+        right_index, right_value = judge(logits, batch)
         self.val_index.update(right_index)
         self.val_value.update(right_value)
-        for name, metric in (("val/index_accuracy", self.val_index), ("val/value_accuracy", self.val_value)):
-            self.log(name, metric, on_step=False, on_epoch=True, batch_size=len(right_index))
+        metrics = {"loss": self.val_loss, "index_accuracy": self.val_index, "value_accuracy": self.val_value}
+        for name, metric in metrics.items():
+            self.log(f"val/{name}", metric, on_step=False, on_epoch=True, logger=False, batch_size=len(right_index))
 
 
 def judge(logits: Tensor, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:

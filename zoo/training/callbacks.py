@@ -87,6 +87,10 @@ class StepLog(Callback):
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         # Validation is not training time.
         self.started += time.perf_counter() - self.paused
+        # Logged here and not by Lightning, which counts the step of a validation differently from training's.
+        values = {key: value.item() for key, value in trainer.callback_metrics.items() if key.startswith("val/")}
+        for logger in trainer.loggers:
+            logger.log_metrics(values, step=trainer.global_step)
 
 
 class StepBar(ProgressBar):
@@ -119,18 +123,22 @@ class StepBar(ProgressBar):
     ) -> None:
         if self.bar is None or self.bar.disable:
             return
-        now, step = time.perf_counter(), trainer.global_step
+        now, step = time.time(), trainer.global_step
+        if step == self.bar.n:
+            return
         self.times.append((now, step))
-        if now - self.bar.last_print_t > 0 and step > self.bar.n:
+        if now - self.bar.last_print_t >= self.bar.mininterval:
+            # Only now is the loss read off the device, which waits for it.
             then, then_step = self.times[0]
-            if now > then and time.time() - self.bar.last_print_t >= self.bar.mininterval:
-                speed = (step - then_step) * self.tokens_per_step / (now - then)
-                loss = outputs["loss"].item() * trainer.accumulate_grad_batches
-                shown = {"loss": f"{loss:.3f}", "tokens/s": f"{speed:,.0f}"}
-                if "val/loss" in trainer.callback_metrics:
-                    shown["val"] = f"{trainer.callback_metrics['val/loss'].item():.3f}"
-                self.bar.set_postfix(shown, refresh=False)
-            self.bar.update(step - self.bar.n)
+            speed = (step - then_step) * self.tokens_per_step / max(now - then, 1e-9)
+            shown = {
+                "loss": f"{outputs['loss'].item() * trainer.accumulate_grad_batches:.3f}",
+                "tokens/s": f"{speed:,.0f}",
+            }
+            if "val/loss" in trainer.callback_metrics:
+                shown["val"] = f"{trainer.callback_metrics['val/loss'].item():.3f}"
+            self.bar.set_postfix(shown, refresh=False)
+        self.bar.update(step - self.bar.n)
 
     def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self._close()

@@ -1,0 +1,122 @@
+"""Windows over a stream: next-token blocks and masked blocks."""
+
+import numpy as np
+import pytest
+import torch
+
+from zoo.data.blocks import Blocks
+from zoo.data.draws import Draws, below, unit
+from zoo.data.masking import NOT_SCORED, MaskedBlocks
+
+END, MASK, VOCABULARY = 0, 1, 50
+
+
+@pytest.fixture
+def stream():
+    tokens = (2 + below(Draws("test").words(4000), VOCABULARY - 2)).astype(np.uint16)
+    tokens[::97] = END
+    return tokens
+
+
+def masked(stream, length=100, **keywords):
+    settings = {"mask_fraction": 0.15, "seed": 0, "epoch": 0} | keywords
+    return MaskedBlocks(stream, length, mask_token=MASK, end_token=END, vocab_size=VOCABULARY, **settings)
+
+
+@pytest.mark.parametrize("length", [1, 7, 100, 3999])
+def test_blocks_tile_the_stream_and_targets_are_one_on(stream, length):
+    blocks = Blocks(stream, length)
+    tokens = torch.cat([block["tokens"] for block in blocks])
+    targets = torch.cat([block["targets"] for block in blocks])
+    used = len(blocks) * length
+    assert len(stream) - 1 - used < length
+    assert tokens.tolist() == stream[:used].tolist()
+    assert targets.tolist() == stream[1 : used + 1].tolist()
+
+
+def test_shapes_and_types(stream):
+    for data, extra in ((Blocks(stream, 100), 0), (masked(stream), 0)):
+        for name in ("tokens", "targets"):
+            assert data[0][name].shape == (100 + extra,) and data[0][name].dtype == torch.int64
+            assert data.batch([3, 1])[name].shape == (2, 100)
+            assert torch.equal(data.batch([3, 1])[name][1], data[1][name])
+
+
+def test_a_stream_shorter_than_a_block_has_none(stream):
+    assert len(Blocks(stream[:100], 100)) == 0
+    assert len(Blocks(stream[:101], 100)) == 1
+    assert len(masked(stream[:99])) == 0
+    with pytest.raises(IndexError):
+        Blocks(stream[:100], 100)[0]
+
+
+def test_targets_are_the_hidden_tokens(stream):
+    data = masked(stream)
+    for index, block in enumerate(data):
+        original = torch.from_numpy(stream[index * 100 : index * 100 + 100].astype(np.int64))
+        scored = block["targets"] != NOT_SCORED
+        assert torch.equal(block["targets"][scored], original[scored])
+        assert torch.equal(block["tokens"][~scored], original[~scored])
+        assert not (original[scored] == END).any()
+
+
+@pytest.mark.parametrize("fraction", [0.15, 0.4])
+def test_fractions(fraction):
+    stream = np.full(200_000, 7, dtype=np.uint16)
+    data = masked(stream, 1000, mask_fraction=fraction)
+    batch = data.batch(range(len(data)))
+    scored = batch["targets"] != NOT_SCORED
+    tokens = batch["tokens"][scored]
+    assert scored.double().mean().item() == pytest.approx(fraction, abs=0.005)
+    assert (tokens == MASK).double().mean().item() == pytest.approx(0.8, abs=0.01)
+    # One random token in 48 is the true one again.
+    assert (tokens == 7).double().mean().item() == pytest.approx(0.1 + 0.1 / 48, abs=0.01)
+    random = tokens[(tokens != MASK) & (tokens != 7)]
+    assert random.min() == 2 and random.max() == VOCABULARY - 1
+
+
+def test_masks_depend_on_seed_and_epoch_only(stream):
+    def targets(epoch_set=None, **keywords):
+        data = masked(stream, **keywords)
+        if epoch_set is not None:
+            data.set_epoch(epoch_set)
+        return data.batch(range(len(data)))["targets"]
+
+    assert torch.equal(targets(), targets())
+    assert torch.equal(targets(epoch_set=1), targets(epoch=1))
+    assert not torch.equal(targets(), targets(epoch_set=1))
+    assert not torch.equal(targets(), targets(seed=1))
+    assert torch.equal(targets(epoch=None), targets(epoch=None, epoch_set=5))
+
+
+def test_same_targets_at_every_length(stream):
+    def flat(length):
+        data = masked(stream, length, epoch=None)
+        return data.batch(range(len(data)))["targets"].flatten()
+
+    short, long = flat(50), flat(400)
+    assert torch.equal(short[: len(long)], long)
+
+
+def test_draws_are_fixed_for_ever():
+    # Golden, made with numpy 2.4: Philox's raw words are promised not to change.
+    words = Draws("golden", 1).words(5, row=2, start=3)
+    assert words.tolist() == GOLDEN_WORDS
+    assert below(words, 10).tolist() == [(word >> 32) * 10 >> 32 for word in GOLDEN_WORDS]
+    assert (unit(words) >= 0).all() and (unit(words) < 1).all()
+
+
+def test_words_can_be_drawn_from_any_place():
+    draws = Draws("place")
+    whole = draws.words(100, row=3)
+    assert (draws.words(60, row=3, start=10) == whole[40:]).all()
+    assert not (draws.words(100, row=4) == whole).any()
+
+
+GOLDEN_WORDS = [
+    17925741915981616332,
+    3036115566922572270,
+    17636337168455385049,
+    13237321931255809080,
+    10903772253400028400,
+]

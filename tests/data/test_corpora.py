@@ -1,0 +1,250 @@
+"""Corpora: whole documents, exact text, and messages that help when there is none."""
+
+import hashlib
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from zoo.data import hub
+from zoo.data.corpora import SPLITS, open_corpus, survey
+from zoo.data.wikitext import HUB_SPLITS, articles
+from zoo.errors import InputError
+
+REAL = Path(__file__).parents[3] / "shared/data"
+
+WIKI = {
+    "train": (
+        " \n = First = \n \n Text of the first , <unk> . \n \n = = Part = = \n \n More . \n"
+        " = Goals ; A = \n = Points ; B = \n \n End of the table . \n \n"
+        " \n = Second = \n \n Naïve 戦場 . \n \n = Third = \n \n"
+    ),
+    "valid": " \n = Valid = \n \n Words . \n",
+    "test": " \n = Test = \n \n Words ! \n \n \n",
+}
+TITLES = ["First", "Second", "Third"]
+
+
+def data(name, root, **more):
+    return SimpleNamespace(name=name, root=None if root is None else str(root), **more)
+
+
+@pytest.fixture
+def wiki(tmp_path):
+    folder = tmp_path / "wikitext-2"
+    folder.mkdir()
+    for split, text in WIKI.items():
+        (folder / f"wiki.{split}.tokens").write_text(text, newline="", encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def unfetched():
+    hub.fetch.cache_clear()
+    yield
+    hub.fetch.cache_clear()
+
+
+@pytest.fixture
+def no_network(monkeypatch, tmp_path, unfetched):
+    import datasets
+    import huggingface_hub
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
+
+
+@pytest.fixture
+def stand_in(monkeypatch, tmp_path, unfetched):
+    """A repository of the hub's layout on disk, opened by the real `datasets`."""
+    import datasets
+
+    folder = tmp_path / "hub"
+    readme = ["---", "configs:"]
+    for name in ("wikitext-2-v1", "wikitext-103-v1"):
+        readme += [f"- config_name: {name}", "  data_files:"]
+        for split, text in WIKI.items():
+            # There a row is a line, and a blank one is empty.
+            rows = ["" if line.isspace() else line for line in text.splitlines(keepends=True)]
+            file = f"{name}/{HUB_SPLITS[split]}-00000-of-00001.parquet"
+            (folder / name).mkdir(parents=True, exist_ok=True)
+            datasets.Dataset.from_dict({"text": rows}).to_parquet(folder / file)
+            readme += [f"  - split: {HUB_SPLITS[split]}", f"    path: {file}"]
+    (folder / "README.md").write_text("\n".join([*readme, "---", ""]))
+    monkeypatch.setattr(hub, "REPOSITORY", str(folder))
+    monkeypatch.setattr(hub, "why_unreachable", lambda: None)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
+
+
+class TestWikiText:
+    @pytest.mark.parametrize("where", [".", "wikitext-2"])
+    def test_documents_joined_are_the_file(self, wiki, where):
+        corpus = open_corpus(data("wikitext-2", wiki / where))
+        for split in SPLITS:
+            assert "".join(corpus.documents(split)) == WIKI[split]
+
+    def test_documents_are_articles(self, wiki):
+        documents = list(open_corpus(data("wikitext-2", wiki)).documents("train"))
+        assert [document.split(" = ")[1] for document in documents] == TITLES
+        assert all(document.startswith(" \n = ") for document in documents)
+
+    def test_a_text_without_titles_is_one_document(self):
+        lines = ["no title\n", " \n", " = = Part = = \n", " \n", "last"]
+        assert list(articles(lines)) == ["".join(lines)]
+        assert list(articles([])) == []
+
+    def test_fetched_is_the_same_corpus(self, wiki, stand_in, tmp_path):
+        here = survey(open_corpus(data("wikitext-2", wiki)))
+        for name in ("wikitext-2", "wikitext-103"):
+            corpus = open_corpus(data(name, tmp_path / "empty"))
+            assert survey(corpus) == here
+            assert corpus.newline_is_word
+
+    def test_neither_is_one_message(self, no_network, tmp_path, capsys):
+        start = time.perf_counter()
+        with pytest.raises(InputError) as caught:
+            survey(open_corpus(data("wikitext-103", tmp_path / "none")))
+        assert time.perf_counter() - start < 20
+        message = str(caught.value)
+        for part in ("wikitext-103", "HF_HUB_OFFLINE", "Salesforce/wikitext", "data.root", "1.", "2."):
+            assert part in message
+        for split in SPLITS:
+            assert str(tmp_path / "none/wikitext-103" / f"wiki.{split}.tokens") in message
+        assert len(caught.value.problems) == 1 and caught.value.__cause__ is None
+        assert capsys.readouterr() == ("", "")
+
+    def test_a_host_that_never_answers_costs_little_patience(self, monkeypatch, unfetched):
+        import huggingface_hub
+
+        monkeypatch.setattr(hub, "PATIENCE", 0.2)
+        monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", lambda *a, **k: time.sleep(5))
+        start = time.perf_counter()
+        assert "did not answer" in hub.why_unreachable()
+        assert time.perf_counter() - start < 2
+
+    def test_a_failed_download_is_told_in_a_line(self, stand_in, monkeypatch, tmp_path):
+        import datasets
+
+        def fail(*arguments):
+            raise OSError("no space left on device\nand a long story")
+
+        monkeypatch.setattr(datasets, "load_dataset", fail)
+        with pytest.raises(InputError, match="no space left on device\n") as caught:
+            survey(open_corpus(data("wikitext-2", tmp_path / "none")))
+        assert "long story" not in str(caught.value)
+
+    def test_one_wikitext_never_passes_for_the_other(self, wiki, no_network):
+        with pytest.raises(InputError, match="wikitext-103 cannot be had"):
+            survey(open_corpus(data("wikitext-103", wiki / "wikitext-2")))
+
+    def test_some_of_the_files_is_an_error(self, wiki):
+        (wiki / "wikitext-2/wiki.test.tokens").unlink()
+        with pytest.raises(InputError, match=r"wikitext-2: .*lacks wiki\.test\.tokens"):
+            open_corpus(data("wikitext-2", wiki))
+
+    def test_root_is_ZOO_DATA_when_none_is_said(self, wiki, monkeypatch):
+        monkeypatch.setenv("ZOO_DATA", str(wiki))
+        assert next(open_corpus(data("wikitext-2", None)).documents("test")) == WIKI["test"]
+
+    @pytest.mark.skipif(not (REAL / "wikitext-2").is_dir(), reason="the real corpus is not here")
+    def test_the_real_one(self):
+        corpus = open_corpus(data("wikitext-2", REAL))
+        counted, types = {}, {"<eos>"}
+        for split in SPLITS:
+            documents = list(corpus.documents(split))
+            file = REAL / f"wikitext-2/wiki.{split}.tokens"
+            joined = hashlib.sha256("".join(documents).encode()).digest()
+            assert joined == hashlib.sha256(file.read_bytes()).digest()
+            words = sum(len(document.encode().split()) + document.count("\n") for document in documents)
+            counted[split] = (len(documents), words)
+            if split == "train":
+                types |= {word for document in documents for word in document.split()}
+        assert counted == {"train": (600, 2_088_628), "valid": (60, 217_646), "test": (60, 245_569)}
+        assert len(types) == 33_278
+
+
+def all_of(splits):
+    return [document for documents in splits.values() for document in documents]
+
+
+class TestPlainText:
+    def write(self, folder, texts):
+        for name, text in texts.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return folder
+
+    def splits(self, root):
+        corpus = open_corpus(data("text", root))
+        return {split: list(corpus.documents(split)) for split in SPLITS}
+
+    @pytest.mark.parametrize(
+        "count, sizes", [(2, (1, 1, 0)), (3, (1, 1, 1)), (12, (10, 1, 1)), (100, (90, 5, 5))]
+    )
+    def test_every_document_is_in_one_split(self, tmp_path, count, sizes):
+        texts = {f"{i % 3}/{i}.txt": f"Document {i}.\r\nIts end" for i in range(count)}
+        splits = self.splits(self.write(tmp_path, texts))
+        assert tuple(len(splits[split]) for split in SPLITS) == sizes
+        assert sorted(all_of(splits)) == sorted(texts.values())
+
+    def test_neither_names_nor_order_decide(self, tmp_path):
+        texts = [f"Document {i}" for i in range(40)]
+        one = self.splits(self.write(tmp_path / "a", {f"{i:02}.txt": text for i, text in enumerate(texts)}))
+        two = self.splits(self.write(tmp_path / "b", {f"{99 - i}.txt": text for i, text in enumerate(texts)}))
+        assert {k: sorted(v) for k, v in one.items()} == {k: sorted(v) for k, v in two.items()}
+
+    def test_a_copy_stays_on_its_side(self, tmp_path):
+        splits = self.splits(self.write(tmp_path, {f"{i}.txt": f"Text {i % 20}" for i in range(60)}))
+        for text in {text for texts in splits.values() for text in texts}:
+            assert sorted(texts.count(text) for texts in splits.values()) == [0, 0, 3]
+
+    def test_a_file_with_separators(self, tmp_path):
+        text = "".join(f"Story {i}\nwith <|endoftext|> inside\n<|endoftext|>\n" for i in range(10))
+        splits = self.splits(self.write(tmp_path, {"all.jsonl": text}) / "all.jsonl")
+        documents = sorted(all_of(splits))
+        assert documents == [f"Story {i}\nwith <|endoftext|> inside\n" for i in range(10)]
+        assert len(splits["valid"]) == len(splits["test"]) == 1
+
+    def test_other_files_and_empty_ones_are_passed_over(self, tmp_path):
+        texts = {"a.txt": "A", "b.TXT": "\ufeffB", "c.md": "C", "d.txt": "", "e.txt": " \n "}
+        assert sorted(all_of(self.splits(self.write(tmp_path, texts)))) == ["A", "B"]
+
+    def test_what_is_not_utf8_is_told_by_file_and_byte(self, tmp_path):
+        self.write(tmp_path, {"a.txt": "fine", "b.txt": b"line\nna\xefve\n"})
+        with pytest.raises(InputError, match=r"b\.txt: byte 7 \(0xef\) is not UTF-8"):
+            self.splits(tmp_path)
+
+    @pytest.mark.parametrize(
+        "texts, message",
+        [
+            ({}, "no .txt file"),
+            ({"a.txt": "alone"}, r"only one document.*split it.*<\|endoftext\|>"),
+            ({"a.txt": "same", "b.txt": "same"}, "only one document"),
+            ({"a.txt": "\n"}, "holds no text"),
+        ],
+    )
+    def test_too_little_says_what_to_do(self, tmp_path, texts, message):
+        with pytest.raises(InputError, match=message):
+            self.splits(self.write(tmp_path, texts))
+
+    def test_no_root(self, tmp_path):
+        with pytest.raises(InputError, match="no such folder or file"):
+            self.splits(tmp_path / "none")
+        with pytest.raises(InputError, match=r"data\.root"):
+            open_corpus(data("text", None))
+
+
+def test_survey_tells_documents_and_splits_apart():
+    def contents(**splits):
+        return survey(SimpleNamespace(documents=lambda split: iter(splits.get(split, []))))
+
+    seen = {
+        contents(train=["ab", "c"]).fingerprint,
+        contents(train=["a", "bc"]).fingerprint,
+        contents(train=["abc"]).fingerprint,
+        contents(train=["ab"], valid=["c"]).fingerprint,
+    }
+    assert len(seen) == 4
+    assert contents(train=["é", "c"]).bytes == {"train": 3, "valid": 0, "test": 0}

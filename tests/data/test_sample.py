@@ -1,0 +1,117 @@
+"""The corpus that the zoo writes: the same everywhere, and one in which a long context pays."""
+
+import hashlib
+import math
+import re
+from collections import Counter, defaultdict
+from itertools import pairwise
+
+import pytest
+
+from zoo.data.corpora import SPLITS
+from zoo.data.sample import chronicle, open_sample
+from zoo.errors import InputError
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    sample = open_sample(100, 2000, 0)
+    return {split: list(sample.documents(split)) for split in SPLITS}
+
+
+def all_of(corpus):
+    return [document for documents in corpus.values() for document in documents]
+
+
+def test_sizes(corpus):
+    assert {split: len(corpus[split]) for split in SPLITS} == {"train": 90, "valid": 5, "test": 5}
+    for documents in corpus.values():
+        assert all(2000 <= len(document.split()) < 2200 for document in documents)
+    everything = all_of(corpus)
+    assert len(set(everything)) == len(everything)
+
+
+def test_a_document_depends_on_seed_split_and_number_only(corpus):
+    assert list(open_sample(60, 2000, 0).documents("valid")) == corpus["valid"][:3]
+    assert chronicle(2000, 0, "train", 5) == corpus["train"][5]
+    assert chronicle(2000, 1, "train", 5) != corpus["train"][5]
+
+
+def test_written_the_same_everywhere():
+    # Golden: sha256 of a document, so that machines agree. Changes with any change to the sentences.
+    text = chronicle(500, 0, "train", 0)
+    assert hashlib.sha256(text.encode()).hexdigest() == GOLDEN
+
+
+GOLDEN = "6f569f53cfc2f1ea3ef36bb830ce7a4a3cdf40f092dc7772e15258b46082d557"
+
+
+def test_every_blank_is_filled(corpus):
+    for document in all_of(corpus):
+        assert "{" not in document and "  " not in document and document.endswith("\n")
+
+
+def test_names_and_facts_come_back_far_away(corpus):
+    for document in corpus["valid"]:
+        words = document.split()
+        places = defaultdict(list)
+        for place, word in enumerate(words):
+            places[word].append(place)
+        known = {word for text in corpus["train"] for word in text.split()}
+        own = [p for word, p in places.items() if word not in known and len(p) > 1]
+        gaps = [later - earlier for p in own for earlier, later in pairwise(p)]
+        assert len(own) >= 8 and sum(gap > 100 for gap in gaps) >= 20
+
+
+def test_long_context_pays(corpus):
+    """On the words that come back after more than 64 others, a model that has counted the whole document so
+    far beats an n-gram model, and one that has counted only the last 64 words of it."""
+    trigrams, bigrams, unigrams = defaultdict(Counter), defaultdict(Counter), Counter()
+    for document in corpus["train"]:
+        words = document.split()
+        for a, b, c in zip(["", "", *words], ["", *words], words, strict=False):
+            trigrams[a, b][c] += 1
+            bigrams[b][c] += 1
+            unigrams[c] += 1
+    total, kinds = sum(unigrams.values()), len(unigrams) + 1000
+
+    def ngram(a, b, c):
+        p = (unigrams[c] + 1) / (total + kinds)
+        for counts in (bigrams[b], trigrams[a, b]):
+            p = (counts[c] + 5 * p) / (counts.total() + 5)
+        return p
+
+    loss, scored = Counter(), 0
+    for document in corpus["valid"]:
+        words = document.split()
+        for i in range(2, len(words)):
+            a, b, c = words[i - 2 : i + 1]
+            far, near = words[: max(0, i - 64)], words[max(0, i - 64) : i]
+            if c not in far or c in near or unigrams[c] > total / 1000:
+                continue
+            scored += 1
+            base = ngram(a, b, c)
+            loss["n-gram"] -= math.log(base)
+            loss["near"] -= math.log(0.8 * base + 0.2 * near.count(c) / len(near))
+            loss["all"] -= math.log(0.8 * base + 0.2 * (far + near).count(c) / i)
+    assert scored > 500
+    assert loss["all"] / scored < loss["n-gram"] / scored - 0.5
+    assert loss["all"] / scored < loss["near"] / scored - 0.5
+
+
+def test_a_told_fact_predicts_the_next_telling(corpus):
+    """Whose box it is says which number: always the one that was told before."""
+    telling = re.compile(r"[Bb]ox of (\w+) (?:opened with the number|still opened at) (\d \d \d \d)")
+    again = 0
+    for document in corpus["train"]:
+        told = {}
+        for name, code in telling.findall(document):
+            again += name in told
+            assert told.setdefault(name, code) == code
+    assert again > 20
+
+
+@pytest.mark.parametrize("documents, words, key", [(2, 100, "data.documents"), (3, 49, "data.words")])
+def test_too_small_is_an_input_error(documents, words, key):
+    with pytest.raises(InputError, match=key):
+        open_sample(documents, words, 0)

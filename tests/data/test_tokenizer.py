@@ -1,0 +1,122 @@
+"""Tokens keep every byte, and words are counted as whitespace parts them."""
+
+import numpy as np
+import pytest
+
+from zoo.data import tokenizer as tokenizer_module
+from zoo.data.tokenizer import END, MASK, TextTokenizer, TextUnits, train_tokenizer
+from zoo.errors import InputError
+
+TEXTS = [
+    " = Title = \n \n The quick <unk> fox , it 's said , ran .\n \n",
+    "the quick quick fox\r\n\ttabs  and   spaces\n\n\nlines",
+    "Senjō no ヴァルキュリア — naïve\u00a0café \u2003 wide 🦊🦊 \x0b\x0c end",
+    "no end of line",
+    "\n",
+    "  leading and trailing  ",
+]
+HOSTILE = [
+    "a <|endoftext|> that is text, and a <|mask|> too\n",
+    "".join(chr(c) for c in range(0x250)),
+    "ſ̷̛̙ ẛ ﬁ \ufeff \u200b\u2028 𐍈",
+    "",
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return train_tokenizer(TEXTS * 3, 320)
+
+
+@pytest.mark.parametrize("text", TEXTS + HOSTILE)
+def test_round_trip(tokenizer, text):
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@pytest.mark.parametrize("text", TEXTS + HOSTILE)
+def test_token_bytes_spell_the_text(tokenizer, text):
+    pieces = tokenizer.token_bytes()
+    assert b"".join(pieces[token] for token in tokenizer.encode(text)) == text.encode()
+
+
+def test_a_long_text_is_tokenised_in_pieces_without_a_trace(tokenizer, monkeypatch):
+    text = "".join(
+        text + "a line\nanother\n\nafter a gap\n  and\n\tso\r\non.\n9 lives\n" for text in TEXTS * 5
+    )
+    whole = tokenizer.tokenizer.encode(text).ids
+    for size in (1, 10, 100, 10_000):
+        monkeypatch.setattr(tokenizer_module, "PIECE", size)
+        assert len(list(tokenizer_module.cut(text, size))) > 1 or size > len(text)
+        assert tokenizer.encode(text).tolist() == whole
+        assert [one.tolist() for one in tokenizer.encode_batch(["", text, "x"])][:2] == [[], whole]
+
+
+def test_special_tokens_come_first_and_are_never_found_in_text(tokenizer):
+    assert {tokenizer.end_token, tokenizer.mask_token} == {0, 1}
+    for text in HOSTILE:
+        assert not {0, 1} & set(tokenizer.encode(text).tolist())
+    assert tokenizer.decode([0, 1]) == END + MASK
+
+
+def test_same_text_same_tokenizer(tokenizer):
+    assert train_tokenizer(TEXTS * 3, 320).fingerprint == tokenizer.fingerprint
+    assert train_tokenizer(TEXTS, 300).fingerprint != tokenizer.fingerprint
+
+
+def test_saved_and_loaded_is_the_same(tokenizer, tmp_path):
+    tokenizer.save(tmp_path / "tokenizer.json")
+    again = TextTokenizer.load(tmp_path / "tokenizer.json")
+    assert again.fingerprint == tokenizer.fingerprint
+    for text in TEXTS + HOSTILE:
+        assert (again.encode(text) == tokenizer.encode(text)).all()
+
+
+def test_what_is_no_tokenizer_is_a_value_error(tmp_path):
+    (tmp_path / "tokenizer.json").write_text("{")
+    with pytest.raises(ValueError, match="no tokenizer"):
+        TextTokenizer.load(tmp_path / "tokenizer.json")
+
+
+def test_too_small_a_vocabulary_says_the_least():
+    with pytest.raises(InputError, match=r"data\.vocab_size: 257 .* at least 258"):
+        train_tokenizer(TEXTS, 257)
+    assert train_tokenizer(TEXTS, 258).vocab_size == 258
+
+
+@pytest.mark.parametrize("newline_is_word", [False, True])
+@pytest.mark.parametrize("vocab_size", [258, 320])
+def test_bytes_and_words_of_a_stream_are_those_of_its_documents(newline_is_word, vocab_size):
+    tokenizer = train_tokenizer(TEXTS * 3, vocab_size)
+    units = TextUnits(tokenizer.token_bytes(), newline_is_word)
+    documents = TEXTS + HOSTILE
+    stream = np.concatenate([np.append(tokenizer.encode(text), tokenizer.end_token) for text in documents])
+    previous = np.append(tokenizer.end_token, stream[:-1])
+    raw = [text.encode() for text in documents]
+    words = sum(len(one.split()) + (one.count(b"\n") if newline_is_word else 0) for one in raw)
+    assert units.bytes_of(stream, previous).sum() == sum(map(len, raw))
+    assert units.words_of(stream, previous).sum() == words
+
+
+def test_words_of_any_cut_add_up(tokenizer):
+    # Evaluation scores a stream in pieces: the sum must not depend on where it is cut.
+    units = TextUnits(tokenizer.token_bytes(), newline_is_word=True)
+    stream = np.concatenate([np.append(tokenizer.encode(text), 0) for text in TEXTS])
+    previous = np.append(0, stream[:-1])
+    whole = units.words_of(stream, previous).sum()
+    for cut in range(len(stream)):
+        left = units.words_of(stream[:cut], previous[:cut]).sum()
+        assert left + units.words_of(stream[cut:], previous[cut:]).sum() == whole
+
+
+def test_what_is_not_scored_counts_nothing(tokenizer):
+    units = TextUnits(tokenizer.token_bytes(), newline_is_word=True)
+    targets = np.array([[-100, tokenizer.end_token], [-1, tokenizer.mask_token]])
+    previous = np.zeros_like(targets)
+    assert units.bytes_of(targets, previous).tolist() == [[0, 0], [0, 0]]
+    assert units.words_of(targets, previous).tolist() == [[0, 0], [0, 0]]
+
+
+def test_the_first_token_begins_a_word_when_nothing_is_before_it(tokenizer):
+    units = TextUnits(tokenizer.token_bytes())
+    targets = tokenizer.encode("fox")
+    assert units.words_of(targets, np.append(-100, targets[:-1])).sum() == 1

@@ -1,0 +1,82 @@
+"""The JSON Schema takes what the reader takes."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from zoo.encodings import registry
+from zoo.recipe import json_schema, resolve
+from zoo.recipe.tree import read_file
+
+RECIPES = sorted((Path(__file__).parents[2] / "recipes").rglob("*.yaml"))
+
+
+@pytest.fixture(scope="module")
+def validator():
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+def test_it_is_plain_json_and_its_references_lead_somewhere():
+    schema = json_schema()
+    text = json.dumps(schema)
+    assert json.loads(text) == schema
+    for part in text.split('"$ref": "#/$defs/')[1:]:
+        assert part.split('"')[0] in schema["$defs"]
+
+
+def test_every_encoding_and_option_is_in_it():
+    members = {
+        member["properties"]["name"]["const"]: member["properties"]
+        for member in json_schema()["$defs"]["encoding"]["anyOf"]
+        if "properties" in member
+    }
+    assert sorted(members) == registry.names()
+    for name, properties in members.items():
+        assert set(properties) == {"name", *(option.name for option in registry.describe(name).options)}
+
+
+def test_every_key_has_a_description():
+    schema = json_schema()
+    sections = [
+        schema,
+        *(s for name, s in schema["$defs"].items() if name not in ("encoding", "TrainerConfig")),
+    ]
+    for section in sections:
+        for key, field in section["properties"].items():
+            target = schema["$defs"].get(field.get("$ref", "").rsplit("/", 1)[-1], {})
+            assert field.get("description") or target.get("description"), key
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_every_recipe_and_base_fits(validator, path):
+    validator.validate(read_file(path).values)
+
+
+def test_resolved_recipes_fit(validator, good):
+    validator.validate(resolve(good).as_dict())
+
+
+@pytest.mark.parametrize("setting", [
+    "model.encoding=alibbi", "model.encoding={name: alibi, slops: official}", "model.num_heads=x",
+    "trainer.logger=true", "trainer.max_stps=3", "sed=1", "data.batch_size=0", "task=max_indx",
+])  # fmt: skip
+def test_what_the_reader_refuses_it_refuses(validator, good, problems, setting):
+    key, _, value = setting.partition("=")
+    *owners, last = key.split(".")
+    section = good
+    for owner in owners:
+        section = section[owner]
+    section[last] = yaml.safe_load(value)
+    assert problems(resolve, good)
+    assert not validator.is_valid(good)
+
+
+def test_a_recipe_over_a_base_may_be_partial(validator):
+    validator.validate(
+        {"base": "base/wikitext2.yaml", "data": {"batch_size": 4}, "model": {"encoding": "rope"}}
+    )

@@ -1,0 +1,384 @@
+"""Reading a recipe: what is said in it counts, and what is wrong is told with its place."""
+
+import math
+from pathlib import Path
+
+import pytest
+import yaml
+
+from zoo.encodings import registry
+from zoo.recipe import dump, read_recipe, resolve
+
+RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.yaml"))
+
+EIGHT_FAULTS = """\
+# Eight faults.
+seed: "7"
+model:
+  kind: decoder
+  encoding: alibbi
+  d_model: 100
+  num_heads: 8
+data:
+  name: wikitext2
+  sequence_lenth: 512
+  sequence_length: 512
+  batch_size: true
+optimizer: {lr: 6e-4, warmup_steps: 200}
+trainer:
+  max_steps: 1e2
+  logger: true
+"""
+
+EIGHT_MESSAGES = """\
+recipes/x.yaml:2: seed: must be a whole number, got the text '7'
+recipes/x.yaml:3: model.num_layers: missing
+recipes/x.yaml:5: model.encoding: no encoding 'alibbi'; did you mean 'alibi'? \
+(one of your own: `plugins: [my_encoding.py]`)
+recipes/x.yaml:7: model.num_heads: 8 heads do not divide d_model 100
+recipes/x.yaml:9: data.name: no dataset 'wikitext2'; did you mean 'wikitext-2'?
+recipes/x.yaml:10: data.sequence_lenth: unknown key; did you mean 'sequence_length'?
+recipes/x.yaml:12: data.batch_size: must be a whole number, got true
+recipes/x.yaml:13: optimizer.warmup_steps: the warm-up of 200 steps is longer than the run of 100
+recipes/x.yaml:16: trainer.logger: not the recipe's to set: the loggers are named under `logging`
+"""
+
+
+def test_every_problem_at_once_with_its_line(write, problems):
+    assert problems(read_recipe, write(EIGHT_FAULTS, "recipes/x.yaml")) == EIGHT_MESSAGES.splitlines()
+
+
+def test_a_good_recipe_reads(write, good):
+    recipe = read_recipe(write(good))
+    assert recipe.optimizer.lr == 6e-4
+    assert recipe.model.encoding == {"name": "alibi", "slopes": "official", "form": "symmetric"}
+    assert recipe.task.name == "language_modelling"
+    assert recipe.evaluate.lengths == (128, 256, 512)
+    assert recipe.evaluate.protocols == ("nonoverlapping",)
+
+
+def test_the_name_is_the_files_unless_given(write, good):
+    assert read_recipe(write(good, "other.yaml")).name == "good"
+    del good["name"]
+    assert read_recipe(write(good, "other.yaml")).name == "other"
+
+
+def test_scalars_are_what_they_look_like(write, good):
+    text = yaml.safe_dump(good).replace("0.0006", "6e-4").replace("max_steps: 200", "max_steps: 1e3")
+    recipe = read_recipe(write(text))
+    assert recipe.optimizer.lr == 6e-4
+    assert recipe.trainer.max_steps == 1000 and type(recipe.trainer.max_steps) is int
+
+
+@pytest.mark.parametrize("key, value", [
+    ("trainer.max_steps", "'100'"),
+    ("trainer.max_steps", "1.5"),
+    ("trainer.max_steps", "true"),
+    ("trainer.max_steps", "null"),
+    ("trainer.max_steps", "0"),
+    ("optimizer.lr", "'6e-4'"),
+    ("optimizer.lr", ".nan"),
+    ("optimizer.lr", ".inf"),
+    ("optimizer.lr", "false"),
+    ("optimizer.betas", "[0.9]"),
+    ("compile", "yes"),
+    ("compile", "1"),
+    ("name", "a/b"),
+    ("name", "..x"),
+    ("seed", "-1"),
+    ("model.window", "0"),
+    ("model.kind", "[decoder]"),
+    ("data.name", "[text]"),
+    ("task", "[max_index]"),
+    ("evaluate.lengths", "[]"),
+    ("evaluate.lengths", "[64, 0]"),
+    ("trainer.devices", "[0, x]"),
+    ("trainer.deterministic", "sometimes"),
+    ("model.encoding", "[]"),
+    ("model.encoding", "null"),
+    ("model.encoding", "{slopes: official}"),
+    ("plugins", "mine.py"),
+])  # fmt: skip
+def test_a_wrong_value_is_one_problem_at_its_place(write, good, problems, key, value):
+    setting = f"{key}={value}"
+    lines = problems(read_recipe, write(good), [setting])
+    assert len(lines) == 1
+    assert lines[0].startswith(f"--set {setting}: {key}")
+
+
+@pytest.mark.parametrize("setting, hint", [
+    ("optimiser.lr=1", "did you mean 'optimizer'?"),
+    ("model.encoding=rop", "did you mean 'rope'?"),
+    ("model.encoding.slops=official", "did you mean 'slopes'?"),
+    ("model.encoding.slopes=oficial", "did you mean 'official'?"),
+    ("model.norm=layer_norm", "did you mean 'layernorm'?"),
+    ("data.name=wikitxt-103", "did you mean 'wikitext-103'?"),
+    ("task=languagemodelling", "did you mean 'language_modelling'?"),
+    ("trainer.acumulate_grad_batches=2", "did you mean 'accumulate_grad_batches'?"),
+    ("trainer.limit_train_batch=2", "did you mean 'limit_train_batches'?"),
+    ("trainer.precision=bf16-mixd", "did you mean 'bf16-mixed'?"),
+    ("optimizer.max_steps=5", "did you mean 'trainer.max_steps'?"),
+    ("evaluate.lengths=64,128", "write [64,128]"),
+])  # fmt: skip
+def test_the_nearest_valid_name_is_suggested(write, good, problems, setting, hint):
+    (line,) = problems(read_recipe, write(good), [setting])
+    assert hint in line
+
+
+def test_duplicate_keys_name_both_lines(write, problems):
+    text = "seed: 1\nmodel: {kind: decoder}\nseed: 2\ndata:\n  name: text\n  name: sample\n"
+    assert problems(read_recipe, write(text, "twice.yaml")) == [
+        "twice.yaml:3: seed: this key stands twice: here and on line 1",
+        "twice.yaml:6: data.name: this key stands twice: here and on line 5",
+    ]
+
+
+@pytest.mark.parametrize("text, line, said", [
+    ("", 1, "empty"),
+    ("# nothing\n", 1, "empty"),
+    ("- a\n- b\n", 1, "a recipe is a mapping"),
+    ("just words\n", 1, "a recipe is a mapping"),
+    ("a: 1\nb: [1, 2\nc: 3\n", 3, "not YAML"),
+    ("a: 1\n\tb: 2\n", 2, "not YAML"),
+    ("a: 1\n---\nb: 2\n", 2, "not YAML"),
+    ("a: *nowhere\n", 1, "not YAML"),
+    ("a: 1\nb: \x07\n", 2, "not YAML"),
+    ("a: !!python/object/apply:os.getcwd []\n? [x]\n: 1\n", 2, "a key must be text"),
+    ("seed: !!int x\n", 1, "cannot be read as int"),
+    ("a: !thing x\n", 1, "means nothing in a recipe"),
+    ("a: " + "[" * 5000, 1, "nested too deeply"),
+    ("a: [" + "1, " * 50_000 + "1]\n", 1, "too many values"),
+])  # fmt: skip
+def test_what_is_no_recipe_is_one_clear_problem(write, problems, text, line, said):
+    (found,) = problems(read_recipe, write(text, "x.yaml"))
+    assert found.startswith(f"x.yaml:{line}: ") and said in found
+
+
+def test_aliases_cannot_grow_without_bound(write, problems):
+    levels = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    levels += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    (line,) = problems(read_recipe, write("\n".join(levels), "bomb.yaml"))
+    assert "no recipe" in line
+    (line,) = problems(read_recipe, write("a: &a [*a]\n", "loop.yaml"))
+    assert "no recipe" in line
+
+
+def test_files_that_cannot_be_read(write, problems, tmp_path):
+    write("seed: 1\n", "recipes/alibi_text.yaml")
+    (line,) = problems(read_recipe, "recipes/alibi_txt.yaml")
+    assert line.startswith(
+        "recipes/alibi_txt.yaml: no such recipe file; did you mean recipes/alibi_text.yaml?"
+    )
+    (line,) = problems(read_recipe, "recipes")
+    assert "is a folder" in line
+    (tmp_path / "latin.yaml").write_bytes(b"seed: 1\nname: caf\xe9\n")
+    assert problems(read_recipe, "latin.yaml") == ["latin.yaml:2: is not UTF-8 text"]
+    (tmp_path / "large.yaml").write_bytes(b"# " + b"x" * (1 << 20))
+    (line,) = problems(read_recipe, "large.yaml")
+    assert "larger than 1 MiB" in line
+
+
+# Bases
+
+
+def test_a_recipe_changes_its_base(write, good):
+    good["model"]["encoding"] = {"name": "alibi", "slopes": "geometric"}
+    write(good, "recipes/base/b.yaml")
+    recipe = read_recipe(write("base: base/b.yaml\nmodel: {num_layers: 3}\nseed: 5\n", "recipes/child.yaml"))
+    assert recipe.name == "child"
+    assert recipe.seed == 5 and recipe.model.num_layers == 3 and recipe.model.d_model == 64
+    assert recipe.model.encoding["slopes"] == "geometric"
+
+
+def test_an_encoding_replaces_that_of_the_base(write, good):
+    good["model"]["encoding"] = {"name": "alibi", "slopes": "geometric"}
+    write(good, "b.yaml")
+    same = read_recipe(write("base: b.yaml\nmodel: {encoding: {name: alibi}}\n"))
+    assert same.model.encoding["slopes"] == "official"
+    other = read_recipe(write("base: b.yaml\nmodel: {encoding: rope}\n"))
+    assert other.model.encoding["name"] == "rope"
+
+
+def test_a_problem_of_the_base_is_told_there(write, good, problems):
+    good["model"]["num_heads"] = 7
+    write(yaml.safe_dump(good, sort_keys=False), "recipes/base/b.yaml")
+    line_of_heads = Path("recipes/base/b.yaml").read_text().splitlines().index("  num_heads: 7") + 1
+    found = problems(read_recipe, write("base: base/b.yaml\nsed: 1\n", "recipes/child.yaml"))
+    assert found == [
+        f"recipes/base/b.yaml:{line_of_heads}: model.num_heads: 7 heads do not divide d_model 64",
+        "recipes/child.yaml:2: sed: unknown key; did you mean 'seed'?",
+    ]
+
+
+def test_a_base_must_be_there_and_be_the_last(write, good, problems):
+    write(good, "recipes/base/wikitext2.yaml")
+    (first, *_) = problems(read_recipe, write("base: base/wikitxt2.yaml\n", "recipes/a.yaml"))
+    assert first == (
+        "recipes/a.yaml:1: base: no file recipes/base/wikitxt2.yaml; "
+        "did you mean recipes/base/wikitext2.yaml?"
+    )
+    write({"base": "wikitext2.yaml", **good}, "recipes/base/second.yaml")
+    found = problems(read_recipe, write("base: base/second.yaml\n", "recipes/b.yaml"))
+    assert found == [
+        "recipes/base/second.yaml:1: base: a base has no base of its own: one level is all there is"
+    ]
+
+
+# --set
+
+
+@pytest.mark.parametrize("settings, read, value", [
+    (["trainer.max_steps=1e2"], lambda r: r.trainer.max_steps, 100),
+    (["optimizer.lr=6e-4"], lambda r: r.optimizer.lr, 6e-4),
+    (["evaluate.lengths=[64,128]"], lambda r: r.evaluate.lengths, (64, 128)),
+    (["evaluate.lengths=[64,128]", "evaluate.lengths.0=32"], lambda r: r.evaluate.lengths, (32, 128)),
+    (["model.encoding=rope"], lambda r: r.model.encoding["name"], "rope"),
+    (["model.encoding.slopes=geometric"], lambda r: r.model.encoding["slopes"], "geometric"),
+    (["model.encoding={name: alibi, form: one_sided}"], lambda r: r.model.encoding["form"], "one_sided"),
+    (["model.encoding=[rope, alibi]", "model.encoding.1.slopes=geometric"],
+     lambda r: r.model.encoding[1]["slopes"], "geometric"),
+    (["checkpoint.every_n_steps=7"], lambda r: r.checkpoint.every_n_steps, 7),
+    (["trainer.limit_val_batches=1.0"], lambda r: type(r.trainer.limit_val_batches), float),
+    (["trainer.limit_val_batches=1"], lambda r: type(r.trainer.limit_val_batches), int),
+    (["trainer.precision=32"], lambda r: r.trainer.precision, "32-true"),
+    (["trainer.deterministic=warn"], lambda r: r.trainer.flags()["deterministic"], "warn"),
+    (["trainer.gradient_clip_val="], lambda r: r.trainer.gradient_clip_val, None),
+    (["data.root=a=b"], lambda r: r.data.root, "a=b"),
+    (["task.name=language_modelling"], lambda r: r.task.name, "language_modelling"),
+    (["seed=1", "seed=2"], lambda r: r.seed, 2),
+])  # fmt: skip
+def test_set_changes_any_key(write, good, settings, read, value):
+    assert read(read_recipe(write(good), settings)) == value
+
+
+@pytest.mark.parametrize("setting, said", [
+    ("seed", "not of the form key=value"),
+    ("=5", "not of the form key=value"),
+    ("a..b=5", "not of the form key=value"),
+    ("seed=[1", "not YAML"),
+    ("seed.x=1", "with no keys below it"),
+    ("model.d_model=7", "4 heads do not divide d_model 7"),
+    ("logging.5=csv", "no index into it"),
+])  # fmt: skip
+def test_a_problem_of_a_set_names_it(write, good, problems, setting, said):
+    good |= {"logging": ["csv"], "seed": 0}
+    del good["model"]["num_heads"]
+    text = yaml.safe_dump(good)
+    (line,) = problems(read_recipe, write(text), ["model.num_heads=4", setting])
+    assert said in line
+    if setting != "model.d_model=7":
+        assert line.startswith(f"--set {setting}: ")
+
+
+# Plugins
+
+PLUGIN = '''
+import not_installed_anywhere
+from zoo import Encoding, register
+
+@register("far")
+class Far(Encoding):
+    """Looks far."""
+    decoder = True
+    encoder = False
+
+    def __init__(self, size, *, reach: float, sides: list[int] | None = None, of: Encoding = "none"):
+        super().__init__(size)
+'''
+
+
+def test_a_plugin_is_relative_to_the_file_that_names_it(write, good, tmp_path):
+    write(PLUGIN, "recipes/far.py")
+    good |= {"plugins": ["far.py"]}
+    good["model"]["encoding"] = {"name": "far", "reach": 2, "of": {"name": "alibi", "slopes": "geometric"}}
+    recipe = read_recipe(write(good, "recipes/r.yaml"))
+    assert recipe.plugins == (str(tmp_path / "recipes/far.py"),)
+    inner = {"name": "alibi", "slopes": "geometric", "form": "symmetric"}
+    assert recipe.model.encoding == {"name": "far", "reach": 2.0, "sides": None, "of": inner}
+    assert resolve(recipe.as_dict()) == recipe
+
+
+def test_options_of_a_plugin_are_checked_wrapped_ones_too(write, good, problems):
+    write(PLUGIN, "far.py")
+    good |= {"plugins": ["far.py"]}
+    good["model"] |= {
+        "kind": "encoder",
+        "encoding": {"name": "far", "sides": [1, "x"], "of": {"name": "far", "reach": "1"}},
+    }
+    found = problems(read_recipe, write(good))
+    assert [line.split(": ", 2)[1:] for line in found] == [
+        ["model.encoding.reach", "missing; encoding 'far' cannot do without"],
+        ["model.encoding.sides.1", "must be a whole number, got the text 'x'"],
+        ["model.encoding.of.reach", "must be a number, got the text '1'"],
+    ]
+    good["model"]["encoding"] = {"name": "far", "reach": 1}
+    (line,) = problems(read_recipe, write(good))
+    assert line.endswith("model.encoding: encoding 'far' is not for an encoder, only for a decoder")
+
+
+@pytest.mark.parametrize("source, said", [
+    (None, "No such file"), ("def f(:\n", "not Python"), ("x = 1\n", "decorated"),
+])  # fmt: skip
+def test_a_plugin_that_cannot_be_read_is_told_at_its_line(write, good, problems, source, said):
+    if source is not None:
+        write(source, "mine.py")
+    good["model"]["encoding"] = "mine"
+    text = "plugins:\n  - mine.py\n" + yaml.safe_dump(good)
+    (line,) = problems(read_recipe, write(text))
+    assert line.startswith("recipe.yaml:2: plugins.0: ") and said in line
+
+
+# Round trips
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_every_recipe_reads_and_gives_itself_back(path, tmp_path):
+    recipe = read_recipe(path)
+    assert resolve(recipe.as_dict()) == recipe
+    again = tmp_path / "resolved.yaml"
+    again.write_text(dump(recipe))
+    assert read_recipe(again) == recipe
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_every_encoding_gives_itself_back(good, write, name):
+    if any(option.default is registry.REQUIRED for option in registry.describe(name).options):
+        pytest.skip("has options that must be given")
+    good["model"] |= {"encoding": name, "kind": "decoder" if registry.describe(name).decoder else "encoder"}
+    recipe = resolve(good)
+    assert recipe.model.encoding.keys() == {"name", *(o.name for o in registry.describe(name).options)}
+    assert resolve(recipe.as_dict()) == recipe
+    assert read_recipe(write(dump(recipe))) == recipe
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1e3", "6e-4", "null", "~", "on", "true", "0x1f", "1_0", " a ", "a: b", "é😀", "x\ny", "- a", "#", ".5"],
+)
+def test_text_that_looks_like_something_else_stays_text(good, write, text):
+    good["data"]["root"] = text
+    recipe = resolve(good)
+    assert read_recipe(write(dump(recipe))).data.root == text
+    assert yaml.safe_load(dump(recipe)) == recipe.as_dict()
+
+
+@pytest.mark.parametrize("number", [1e-5, 6e-4, 1e300, 0.1, 3e-320, 1.0])
+def test_numbers_survive_in_both_yamls(good, write, number):
+    good["optimizer"]["lr"] = number
+    text = dump(resolve(good))
+    assert read_recipe(write(text)).optimizer.lr == number
+    assert math.isclose(yaml.safe_load(text)["optimizer"]["lr"], number, rel_tol=0)
+
+
+def test_resolve_does_not_change_what_it_is_given(good):
+    before = yaml.safe_dump(good)
+    resolve(good, ["model.encoding.slopes=geometric", "evaluate.lengths=[64]"])
+    assert yaml.safe_dump(good) == before
+
+
+def test_a_recipe_is_frozen(good):
+    recipe = resolve(good)
+    with pytest.raises(ValueError, match="frozen"):
+        recipe.seed = 1
+    with pytest.raises(ValueError, match="frozen"):
+        recipe.trainer.max_steps = 1

@@ -1,0 +1,65 @@
+"""What must hold between keys: each rule is broken once, and told at the key to blame."""
+
+import pytest
+
+from zoo.recipe import resolve
+from zoo.recipe.rules import RULES
+
+BROKEN = {
+    "heads_divide_width": (["model.num_heads=5"], "model.num_heads"),
+    "groups_divide_heads": (["model.num_kv_heads=3"], "model.num_kv_heads"),
+    "batch_is_shared_out": (
+        ["trainer.devices=2", "trainer.num_nodes=2", "data.batch_size=6"],
+        "data.batch_size",
+    ),
+    "devices_are_some": (["trainer.devices=0"], "trainer.devices"),
+    "warmup_ends": (["optimizer.warmup_steps=201"], "optimizer.warmup_steps"),
+    "task_fits_data": (["task=max_index", "evaluate.protocols=[accuracy]"], "task"),
+    "task_fits_kind": (["task=masked_language_modelling"], "task"),
+    "protocols_fit_task": (["evaluate.protocols=[accuracy]"], "evaluate.protocols.0"),
+    "longest_length_is_scored": (["evaluate.max_tokens=511"], "evaluate.max_tokens"),
+    "kernel_runs_on_device": (["model.kernel=flex", "trainer.accelerator=cpu"], "model.kernel"),
+}
+
+
+@pytest.mark.parametrize("rule", BROKEN)
+def test_a_broken_rule_is_told_at_its_key(good, problems, rule):
+    settings, key = BROKEN[rule]
+    (line,) = problems(resolve, good, settings)
+    assert f": {key}: " in f": {line}"
+
+
+def test_every_rule_is_broken_here():
+    # A decoder-only encoding needs a plugin; test_reader.py has one.
+    assert {rule.__name__ for rule in RULES} == {*BROKEN, "encoding_fits_kind"}
+
+
+def test_a_rule_says_nothing_about_values_that_are_wrong_already(good, problems):
+    (line,) = problems(resolve, good, ["model.num_heads=none"])
+    assert "whole number" in line
+
+
+@pytest.mark.parametrize("devices", ["auto", "-1", "[0, 1]", "'2'"])
+def test_devices_that_are_known_later_do_not_stop_a_recipe(good, devices):
+    resolve(good, [f"trainer.devices={devices}"])
+
+
+@pytest.mark.parametrize(
+    "kind, data, task",
+    [
+        ("decoder", "text", "language_modelling"),
+        ("encoder", "sample", "masked_language_modelling"),
+        ("encoder", "max_index", "max_index"),
+        ("decoder", "max_index", "max_index"),
+    ],
+)
+def test_the_task_follows_from_data_and_kind(good, kind, data, task):
+    recipe = resolve(good, [f"model.kind={kind}", f"data.name={data}"])
+    assert recipe.task.name == task
+    if task == "masked_language_modelling":
+        assert recipe.task.mask_fraction == 0.15
+
+
+def test_sliding_windows_and_grouped_heads_are_fine(good):
+    recipe = resolve(good, ["model.window=16", "model.num_kv_heads=2"])
+    assert recipe.model.window == 16 and recipe.model.num_kv_heads == 2

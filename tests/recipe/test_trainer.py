@@ -1,0 +1,41 @@
+"""`trainer` takes what Lightning's Trainer takes, known from its source alone."""
+
+import inspect
+
+import pytest
+
+from zoo.recipe import resolve
+from zoo.recipe.options import OWNED, trainer_options
+from zoo.recipe.schema import TrainerConfig
+
+
+def test_the_signature_read_is_the_signature_run():
+    trainer = pytest.importorskip("lightning.pytorch").Trainer
+    parameters = inspect.signature(trainer.__init__).parameters
+    options = trainer_options()
+    assert list(options) == [name for name in parameters if name != "self"]
+    assert {name: option.default for name, option in options.items()} == {
+        name: parameter.default for name, parameter in parameters.items() if name != "self"
+    }
+
+
+def test_what_the_zoo_names_are_flags_of_lightning():
+    assert {*OWNED, *TrainerConfig.model_fields} <= trainer_options().keys()
+    assert not OWNED.keys() & TrainerConfig.model_fields.keys()
+
+
+@pytest.mark.parametrize("flag", sorted(OWNED))
+def test_what_the_zoo_owns_is_refused_with_the_reason(good, problems, flag):
+    (line,) = problems(resolve, good, [f"trainer.{flag}=true"])
+    assert f"trainer.{flag}: not the recipe's to set: {OWNED[flag]}" in line
+
+
+def test_other_flags_are_checked_by_their_type(good, problems):
+    recipe = resolve(
+        good, ["trainer.detect_anomaly=true", "trainer.max_time=00:01:00:00", "trainer.profiler=simple"]
+    )
+    assert recipe.trainer.flags()["detect_anomaly"] is True
+    assert recipe.trainer.flags()["max_time"] == "00:01:00:00"
+    for wrong in ("detect_anomaly=maybe", "profiler=3", "limit_train_batches=all", "min_steps=1.5"):
+        (line,) = problems(resolve, good, [f"trainer.{wrong}"])
+        assert "must be" in line

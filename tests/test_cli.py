@@ -1,0 +1,245 @@
+"""The command line: exit codes, one message for wrong input, quick answers without heavy imports."""
+
+import json
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+import yaml
+
+from zoo import cli, listing
+from zoo.encodings import registry
+from zoo.errors import InputError
+
+ROOT = Path(__file__).parents[1]
+
+RECIPE = """\
+# python -m zoo fit --recipe recipes/small.yaml
+# A small decoder on generated text.
+model: {kind: decoder, encoding: alibi, d_model: 64, num_layers: 2, num_heads: 4}
+data: {name: sample, sequence_length: 128, batch_size: 8}
+optimizer: {lr: 6e-4}
+trainer: {max_steps: 200}
+"""
+
+
+@pytest.fixture
+def workplace(tmp_path, monkeypatch):
+    """A working directory with one recipe that is right and one that is not."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes/small.yaml").write_text(RECIPE)
+    (tmp_path / "recipes/wrong.yaml").write_text(RECIPE.replace("alibi", "alibbi").replace("64", "63"))
+    return tmp_path
+
+
+@pytest.fixture
+def verbs(monkeypatch):
+    """Stand-ins for the two verbs that need torch; gives what they were called with."""
+    calls = []
+    training, evaluation = types.ModuleType("zoo.training.fit"), types.ModuleType("zoo.evaluation.evaluate")
+    training.fit = lambda *given, **named: calls.append((given, named))
+    evaluation.evaluate = lambda *given, **named: calls.append((given, named))
+    monkeypatch.setitem(sys.modules, "zoo.training", types.ModuleType("zoo.training"))
+    monkeypatch.setitem(sys.modules, "zoo.training.fit", training)
+    monkeypatch.setitem(sys.modules, "zoo.evaluation", types.ModuleType("zoo.evaluation"))
+    monkeypatch.setitem(sys.modules, "zoo.evaluation.evaluate", evaluation)
+    return types.SimpleNamespace(calls=calls, training=training)
+
+
+def test_show_prints_what_reads_back_to_itself(workplace, capsys):
+    assert cli.main(["show", "recipes/small.yaml", "--set", "model.encoding.slopes=geometric"]) == 0
+    first = capsys.readouterr().out
+    assert yaml.safe_load(first)["model"]["encoding"]["slopes"] == "geometric"
+    (workplace / "again.yaml").write_text(first)
+    assert cli.main(["show", "again.yaml"]) == 0
+    assert yaml.safe_load(capsys.readouterr().out) == yaml.safe_load(first)
+
+
+def test_show_schema_is_json(capsys):
+    assert cli.main(["show", "--schema"]) == 0
+    assert "model" in json.loads(capsys.readouterr().out)["properties"]
+
+
+@pytest.mark.parametrize("arguments, said", [
+    (["show", "recipes/wrong.yaml"], "recipes/wrong.yaml:3: model.encoding: no encoding 'alibbi'"),
+    (["show", "recipes/smal.yaml"], "did you mean recipes/small.yaml?"),
+    (["show"], "show what?"),
+    (["fit", "--recipe", "recipes/wrong.yaml"], "did you mean 'alibi'?"),
+    (["fit", "--recipe", "nosuch.yaml"], "nosuch.yaml: no such recipe file"),
+    (["fit", "--recipe", "recipes/small.yaml", "--set", "seed"], "key=value"),
+    (["evaluate", "runs/none"], "runs/none: no such run folder or checkpoint"),
+    (["list", "encodngs"], "did you mean 'encodings'?"),
+    (["list", "encodngs", "x"], "did you mean 'encodings'?"),
+    (["list", "recipes", "smal"], "did you mean 'small'?"),
+    (["list", "runs"], "no runs here"),
+])  # fmt: skip
+def test_wrong_input_is_one_message_and_exit_2(workplace, verbs, capsys, arguments, said):
+    assert cli.main(arguments) == 2
+    printed = capsys.readouterr()
+    assert said in printed.err and "Traceback" not in printed.err
+    assert printed.out == "" and not verbs.calls
+
+
+@pytest.mark.parametrize("arguments", [
+    [], ["fit"], ["evaluate"], ["nosuch"], ["evaluate", "x", "--lengths", "64,x"],
+    ["evaluate", "x", "--lengths", "0"], ["fit", "--rec", "recipes/small.yaml"],
+])  # fmt: skip
+def test_wrong_arguments_are_exit_2(workplace, verbs, capsys, arguments):
+    with pytest.raises(SystemExit) as caught:
+        cli.main(arguments)
+    assert caught.value.code == 2 and not verbs.calls
+
+
+def test_fit_hands_on_what_it_is_given(workplace, verbs):
+    command = "fit --recipe recipes/small.yaml --set seed=3 --set data.batch_size=4 --out o --resume"
+    assert cli.main(command.split()) == 0
+    (((recipe,), named),) = verbs.calls
+    assert recipe.seed == 3 and recipe.data.batch_size == 4 and recipe.name == "small"
+    assert named == {"out": Path("o"), "resume": True, "recipe_file": Path("recipes/small.yaml")}
+
+
+def test_evaluate_hands_on_what_it_is_given(workplace, verbs):
+    (workplace / "run").mkdir()
+    assert (
+        cli.main(["evaluate", "run", "--lengths", "64,128", "--protocol", "a,b", "--set", "data.root=x"]) == 0
+    )
+    assert verbs.calls == [(([Path("run")], [64, 128], ["a", "b"], ["data.root=x"]), {})]
+    assert cli.main(["evaluate", "run"]) == 0
+    assert verbs.calls[1][0] == ([Path("run")], None, None, [])
+
+
+def test_interrupted_is_130_and_one_line(workplace, verbs, capsys):
+    def interrupted(*given, **named):
+        raise KeyboardInterrupt
+
+    def as_lightning_does(*given, **named):
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            sys.exit(1)
+
+    for verbs.training.fit in (interrupted, as_lightning_does):
+        assert cli.main(["fit", "--recipe", "recipes/small.yaml"]) == 130
+        assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_what_nobody_foresaw_is_not_hidden(workplace, verbs):
+    def broken(*given, **named):
+        raise RuntimeError("a fault of ours")
+
+    verbs.training.fit = broken
+    with pytest.raises(RuntimeError, match="a fault of ours"):
+        cli.main(["fit", "--recipe", "recipes/small.yaml"])
+
+
+def test_a_reader_that_leaves_early_is_no_error(workplace):
+    done = subprocess.run(
+        f"{sys.executable} -m zoo show --schema | head -1; echo ${{PIPESTATUS[0]}}",
+        shell=True, executable="/bin/bash", capture_output=True, text=True, env=_environment(),
+    )  # fmt: skip
+    assert done.stderr == ""
+    assert done.stdout.split() == ["{", "0"]
+
+
+# Lists
+
+
+def test_every_encoding_is_listed(capsys):
+    assert cli.main(["list", "encodings"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[1:]] == registry.names()
+    assert cli.main(["list"]) == 0
+    assert capsys.readouterr().out.splitlines() == lines
+
+
+def test_a_bare_pattern_lists_encodings(capsys):
+    assert cli.main(["list", "[rs]*"]) == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
+    assert names == [name for name in registry.names() if name[0] in "rs"] and names
+
+
+def test_one_encoding_is_told_in_full(capsys):
+    assert cli.main(["list", "alibi"]) == 0
+    told = capsys.readouterr().out
+    assert "slopes: official | geometric = official" in told and "paper" in told
+
+
+def test_columns_are_aligned():
+    lines = listing.table(("a", "bb", "c"), [("xxx", "y", "z"), ("x", "yyyy", "")]).splitlines()
+    assert lines == ["a    bb    c", "xxx  y     z", "x    yyyy"]
+
+
+def test_recipes_are_listed_and_a_broken_one_too(workplace, capsys):
+    assert cli.main(["list", "recipes"]) == 0
+    _, small, wrong = capsys.readouterr().out.splitlines()
+    assert small.split()[:6] == ["recipes/small.yaml", "alibi", "decoder", "sample", "128", "200"]
+    assert small.endswith("A small decoder on generated text.")  # not the command above it
+    assert wrong.split()[:2] == ["recipes/wrong.yaml", "broken"]
+    assert "recipes/wrong.yaml:3: model.encoding: no encoding 'alibbi'" in wrong and "1 more" in wrong
+
+
+def test_runs_are_listed_by_their_cards(workplace, capsys):
+    cards = {
+        "one": json.dumps({"encoding": "alibi", "data": "sample", "seed": 1, "steps": 7, "finished": True}),
+        "two": "{",
+        "three": "[]",
+        "four": json.dumps({"encoding": {"name": "rope"}}),
+    }
+    for name, card in cards.items():
+        (workplace / "runs" / name).mkdir(parents=True)
+        (workplace / "runs" / name / "card.json").write_text(card)
+    assert cli.main(["list", "runs"]) == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()[1:]}
+    assert lines["runs/one"].split() == ["runs/one", "alibi", "-", "sample", "-", "1", "7", "yes"]
+    assert "cannot be read" in lines["runs/two"] and "cannot be read" in lines["runs/three"]
+    assert cli.main(["list", "runs", "o*"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+def test_datasets_and_tasks_are_listed(capsys):
+    for what, name in (("datasets", "wikitext-103"), ("tasks", "max_index")):
+        assert cli.main(["list", what]) == 0
+        assert name in capsys.readouterr().out
+        assert cli.main(["list", what, "zzz"]) == 2
+
+
+# Quick
+
+
+def _environment():
+    return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+
+
+@pytest.mark.parametrize("arguments", [
+    ["--help"], ["fit", "--help"], ["list", "encodings"], ["list", "recipes"], ["show", "recipes/small.yaml"],
+    ["show", "recipes/wrong.yaml"], ["show", "--schema"], ["fit", "--recipe", "recipes/wrong.yaml"],
+], ids=" ".join)  # fmt: skip
+def test_no_heavy_import_where_none_is_needed(workplace, arguments):
+    code = (
+        "import sys\nfrom zoo.cli import main\n"
+        "try:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
+        "heavy = {'torch', 'lightning', 'datasets', 'numpy', 'matplotlib'} & sys.modules.keys()\n"
+        "print('heavy:', sorted(heavy))\n"
+    )
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=_environment(), check=True)
+    assert done.stdout.splitlines()[-1] == "heavy: []"
+
+
+@pytest.mark.parametrize("verb", ["fit", "evaluate", "list", "show"])
+def test_every_verb_has_examples(verb, capsys):
+    with pytest.raises(SystemExit) as caught:
+        cli.main([verb, "--help"])
+    assert caught.value.code == 0
+    examples = capsys.readouterr().out.partition("examples:\n")[2].splitlines()
+    assert 2 <= len(examples) <= 4
+    assert all(line.startswith(f"  zoo {verb} ") for line in examples)
+
+
+def test_unknown_list_is_wrong_input():
+    with pytest.raises(InputError, match="no dataset matches"):
+        listing.listing("datasets", "nosuch")

@@ -1,0 +1,47 @@
+"""A zoo of positional encodings for transformers.
+
+    import zoo
+
+    zoo.encodings.names()                              what there is
+    model = zoo.load("runs/alibi_wikitext2")           a trained model
+    model = zoo.build("recipes/rope_wikitext2.yaml")   one at its initial weights
+
+    @zoo.register("mine")              one of your own
+    class Mine(zoo.Encoding): ...
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from zoo import encodings
+
+if TYPE_CHECKING:
+    from zoo.encodings.base import Encoding as Encoding
+    from zoo.encodings.base import Size as Size
+    from zoo.encodings.base import Span as Span
+    from zoo.encodings.registry import register as register
+    from zoo.errors import InputError as InputError
+    from zoo.tasks import build as build
+    from zoo.training.checkpoint import load as load
+
+# Imported when first asked for: `zoo --help` must not wait for torch.
+_WHERE = {
+    "Encoding": ("zoo.encodings.base", "Encoding"),
+    "InputError": ("zoo.errors", "InputError"),
+    "Size": ("zoo.encodings.base", "Size"),
+    "Span": ("zoo.encodings.base", "Span"),
+    "build": ("zoo.tasks", "build"),
+    "load": ("zoo.training.checkpoint", "load"),
+    "register": ("zoo.encodings.registry", "register"),
+}
+
+__all__ = ["Encoding", "InputError", "Size", "Span", "build", "encodings", "load", "register"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _WHERE:
+        raise AttributeError(f"module 'zoo' has no attribute {name!r}")
+    module, attribute = _WHERE[name]
+    return getattr(import_module(module), attribute)

@@ -1,0 +1,216 @@
+"""The command line: verbs, and nothing else. What a verb needs is imported when the verb is called."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from zoo.errors import InputError
+
+DONE, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+LISTS = ("encodings", "recipes", "datasets", "tasks", "runs")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code: 0 done, 1 the run failed, 2 wrong input, 130 interrupted.
+
+    An exception that nobody foresaw keeps its traceback.
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        options.verb(options)
+        sys.stdout.flush()
+    except InputError as error:
+        print(error, file=sys.stderr)
+        return WRONG_INPUT
+    except KeyboardInterrupt:
+        return _interrupted()
+    except SystemExit as error:
+        # Lightning turns Ctrl-C into an exit of its own.
+        if isinstance(error.__context__, KeyboardInterrupt):
+            return _interrupted()
+        raise
+    except BrokenPipeError:
+        # The reader of our output has left (`| head`); Python would complain once more while closing it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return DONE
+
+
+def _interrupted() -> int:
+    print("interrupted", file=sys.stderr)
+    return INTERRUPTED
+
+
+def _fit(options: argparse.Namespace) -> None:
+    from zoo.recipe import read_recipe
+
+    recipe = read_recipe(options.recipe, options.set)
+    from zoo.training.fit import fit
+
+    fit(recipe, out=options.out, resume=options.resume, recipe_file=options.recipe)
+
+
+def _evaluate(options: argparse.Namespace) -> None:
+    missing = [str(path) for path in options.paths if not path.exists()]
+    if missing:
+        raise InputError("\n".join(f"{path}: no such run folder or checkpoint" for path in missing))
+    from zoo.evaluation.evaluate import evaluate
+
+    evaluate(options.paths, options.lengths, options.protocol, options.set)
+
+
+def _list(options: argparse.Namespace) -> None:
+    from zoo.listing import listing
+
+    what, pattern = options.what, options.pattern
+    if what not in LISTS:
+        if pattern is not None:
+            _wrong_list(what)
+        what, pattern = "encodings", what
+    print(listing(what, pattern))
+
+
+def _wrong_list(what: str) -> None:
+    from difflib import get_close_matches
+
+    near = get_close_matches(what, LISTS, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(LISTS)}"
+    raise InputError(f"no list {what!r}; {hint}")
+
+
+def _show(options: argparse.Namespace) -> None:
+    if options.schema:
+        import json
+
+        from zoo.recipe import json_schema
+
+        print(json.dumps(json_schema(), indent=2))
+        return
+    if options.recipe is None:
+        raise InputError("show what? A recipe file (show recipes/alibi_wikitext2.yaml), or --schema")
+    from zoo.recipe import dump, read_recipe
+
+    recipe = read_recipe(options.recipe, options.set)
+    sets = "".join(f" --set {text}" for text in options.set)
+    print(f"# {options.recipe}{sets}, resolved\n{dump(recipe)}", end="")
+
+
+def _lengths(text: str) -> list[int]:
+    try:
+        lengths = [int(part) for part in text.split(",")]
+    except ValueError:
+        lengths = []
+    if not lengths or min(lengths) < 1:
+        raise argparse.ArgumentTypeError(f"lengths are whole numbers above 0, as in 64,128,256; got {text!r}")
+    return lengths
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in text.split(",") if word]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="zoo",
+        description="A zoo of positional encodings: train transformers that differ in nothing else, and see "
+        "how each behaves on sequences longer than it was trained on.",
+        epilog="`zoo VERB --help` has the options and examples. `python -m zoo` is the same command.",
+        allow_abbrev=False,
+    )
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+
+    fit = _verb(
+        verbs,
+        "fit",
+        _fit,
+        "Train the model of a recipe.",
+        """
+        zoo fit --recipe recipes/alibi_maxindex.yaml
+        zoo fit --recipe recipes/alibi_wikitext2.yaml --set data.root=data --set trainer.max_steps=200
+        zoo fit --recipe recipes/alibi_wikitext2.yaml --set model.encoding.slopes=geometric
+        zoo fit --recipe recipes/alibi_wikitext2.yaml --out runs/mine --resume
+        """,
+    )
+    fit.add_argument("--recipe", type=Path, required=True, metavar="FILE", help="the recipe, a YAML file")
+    _add_set(fit, "change a key of the recipe")
+    fit.add_argument(
+        "--out", type=Path, metavar="DIR", help="the run folder (default: runs/, named by the recipe)"
+    )
+    fit.add_argument("--resume", action="store_true", help="go on from the run folder's last checkpoint")
+
+    evaluate = _verb(
+        verbs,
+        "evaluate",
+        _evaluate,
+        "Score trained models at several sequence lengths.",
+        """
+        zoo evaluate runs/alibi_maxindex
+        zoo evaluate runs/alibi_wikitext2 runs/rope_wikitext2 --lengths 256,512,1024
+        zoo evaluate runs/alibi_wikitext2 --set evaluate.max_tokens=65536
+        """,
+    )
+    evaluate.add_argument("paths", type=Path, nargs="+", metavar="PATH", help="run folders or checkpoints")
+    evaluate.add_argument(
+        "--lengths", type=_lengths, metavar="N,N", help="lengths in tokens (default: the recipe's)"
+    )
+    evaluate.add_argument(
+        "--protocol", type=_words, metavar="NAME,NAME", help="protocols (default: the recipe's)"
+    )
+    _add_set(evaluate, "change a key of the run's recipe, for example where its data lies")
+
+    lists = _verb(
+        verbs,
+        "list",
+        _list,
+        "List what there is: encodings, recipes, datasets, tasks or runs.",
+        """
+        zoo list encodings
+        zoo list 'rope*'
+        zoo list recipes '*wikitext2*'
+        zoo list runs
+        """,
+    )
+    lists.add_argument(
+        "what", nargs="?", default="encodings", metavar="|".join(LISTS), help="default: encodings"
+    )
+    lists.add_argument("pattern", nargs="?", metavar="PATTERN", help="names to list; * and ? as in a shell")
+
+    show = _verb(
+        verbs,
+        "show",
+        _show,
+        "Print a recipe with every key resolved, or the schema of recipes.",
+        """
+        zoo show recipes/alibi_wikitext2.yaml
+        zoo show recipes/alibi_wikitext2.yaml --set model.encoding=rope > rope.yaml
+        zoo show --schema > recipe.schema.json
+        """,
+    )
+    show.add_argument("recipe", type=Path, nargs="?", metavar="RECIPE", help="a recipe file")
+    _add_set(show, "change a key of the recipe")
+    show.add_argument("--schema", action="store_true", help="print the JSON Schema of a recipe, for editors")
+    return parser
+
+
+def _verb(verbs, name: str, run, summary: str, examples: str) -> argparse.ArgumentParser:
+    lines = [line.strip() for line in examples.strip().splitlines()]
+    verb = verbs.add_parser(
+        name,
+        help=summary,
+        description=summary,
+        epilog="examples:\n" + "\n".join(f"  {line}" for line in lines),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    verb.set_defaults(verb=run)
+    return verb
+
+
+def _add_set(verb: argparse.ArgumentParser, about: str) -> None:
+    verb.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help=f"{about}; may be given several times"
+    )

@@ -1,0 +1,183 @@
+"""Batches in an order that depends on (seed, epoch) alone, and that can be left and taken up again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from torch.utils.data import DataLoader, Dataset, default_collate
+
+from zoo.data.draws import Draws
+from zoo.errors import InputError, Problem
+
+
+class EpochSampler:
+    """The micro-batches of one rank.
+
+    Optimizer step i of an epoch takes `permutation[i * batch_size : (i + 1) * batch_size]`, whatever the
+    number of ranks. Micro-batch m of rank r is the share (m * world_size + r) of it. The last, incomplete
+    batch is dropped. Raises InputError if ranks and accumulation do not divide the batch, or if there is
+    less than one.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        batch_size: int,
+        seed: int,
+        *,
+        accumulate: int = 1,
+        rank: int = 0,
+        world_size: int = 1,
+    ):
+        if batch_size % (world_size * accumulate):
+            raise InputError(
+                Problem(
+                    f"a batch of {batch_size} sequences cannot be shared by {world_size} devices "
+                    f"in {accumulate} parts: it must be a multiple of {world_size * accumulate}",
+                    key="data.batch_size",
+                )
+            )
+        if size < batch_size:
+            raise InputError(
+                Problem(
+                    f"the training data holds {size} sequences and one batch wants {batch_size}; "
+                    "take more text, a shorter sequence_length or a smaller batch",
+                    key="data.batch_size",
+                )
+            )
+        self.size, self.batch_size, self.seed = size, batch_size, seed
+        self.accumulate, self.rank, self.world_size = accumulate, rank, world_size
+        self.share = batch_size // (world_size * accumulate)
+
+    def __len__(self) -> int:
+        return self.size // self.batch_size * self.accumulate
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[np.ndarray]:
+        """Index arrays of this rank's micro-batches of an epoch, from the `start`-th on."""
+        order = Draws("order", self.seed, epoch).permutation(self.size)
+        for micro in range(start, len(self)):
+            step, part = divmod(micro, self.accumulate)
+            begin = step * self.batch_size + (part * self.world_size + self.rank) * self.share
+            yield order[begin : begin + self.share]
+
+
+class StridedSampler:
+    """Every index once over all ranks, in order: rank r has r, r + world_size, ... Nothing is padded, so
+    ranks may differ by one index, and the last batch may be short."""
+
+    def __init__(self, size: int, batch_size: int, *, rank: int = 0, world_size: int = 1):
+        self.batch_size = batch_size
+        self._indices = np.arange(rank, size, world_size)
+
+    def __len__(self) -> int:
+        return -(-len(self._indices) // self.batch_size)
+
+    def batches(self, epoch: int = 0, start: int = 0) -> Iterator[np.ndarray]:
+        """Index arrays; the same in every epoch."""
+        for batch in range(start, len(self)):
+            yield self._indices[batch * self.batch_size : (batch + 1) * self.batch_size]
+
+
+class Loader:
+    """Batches of a dataset in a sampler's order, once through at each iteration."""
+
+    def __init__(self, dataset: Dataset, sampler: EpochSampler | StridedSampler, workers: int = 0):
+        self.dataset = dataset
+        self._sampler = sampler
+        self._workers = workers
+
+    def __len__(self) -> int:
+        return len(self._sampler)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._epoch(0, 0))
+
+    def _epoch(self, epoch: int, start: int) -> DataLoader:
+        # Workers copy the dataset when they start, so the epoch must be known to it before.
+        if hasattr(self.dataset, "set_epoch"):
+            self.dataset.set_epoch(epoch)
+        return DataLoader(
+            _WholeBatches(self.dataset),
+            # Without a batch size, what the sampler yields goes to the dataset as it is: a batch of indices.
+            batch_size=None,
+            sampler=_Plan(self._sampler, epoch, start),
+            num_workers=self._workers,
+        )
+
+
+class ResumableLoader(Loader):
+    """A stream of batches, epoch after epoch, that knows its place.
+
+    Iterating gives the rest of the current epoch. `state_dict()` counts the micro-batches that were handed
+    out, not those that workers prepared ahead; it is the same on every rank. Loaded into another loader of
+    the same data, the next batch there is the one that would have come here. After the last batch of an
+    epoch the state is the beginning of the next one, which is a new permutation. `len` is the micro-batches
+    of a whole epoch.
+    """
+
+    def __init__(self, dataset: Dataset, sampler: EpochSampler, workers: int = 0):
+        super().__init__(dataset, sampler, workers)
+        self._epoch_number = 0
+        self._handed_out = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        epoch = self._epoch_number
+        for batch in self._epoch(epoch, self._handed_out):
+            if epoch != self._epoch_number:
+                raise RuntimeError("the loader was moved to another epoch while this one was iterated")
+            # Counted before it is handed out: whoever asks for the state then has the batch in hand.
+            self._handed_out += 1
+            if self._handed_out == len(self):
+                self._epoch_number, self._handed_out = epoch + 1, 0
+                yield batch
+                return
+            yield batch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Go to the beginning of an epoch; nothing happens if it is the current one."""
+        if epoch != self._epoch_number:
+            self._epoch_number, self._handed_out = epoch, 0
+
+    def state_dict(self) -> dict[str, int]:
+        """{"epoch", "batches", "accumulate"}: the next micro-batch, `accumulate` of which are a step."""
+        return {
+            "epoch": self._epoch_number,
+            "batches": self._handed_out,
+            "accumulate": self._sampler.accumulate,
+        }
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go to the place that `state_dict` told: the same optimizer step if `accumulate` is another here."""
+        self._epoch_number = int(state["epoch"])
+        accumulate = self._sampler.accumulate
+        self._handed_out = int(state["batches"]) * accumulate // int(state.get("accumulate", accumulate))
+
+
+class _WholeBatches(Dataset):
+    """Reads a batch of indices at once where the dataset can."""
+
+    def __init__(self, dataset: Dataset):
+        self.dataset = dataset
+
+    def __getitem__(self, indices: np.ndarray) -> Any:
+        if hasattr(self.dataset, "batch"):
+            return self.dataset.batch(indices)
+        return default_collate([self.dataset[int(index)] for index in indices])
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+
+class _Plan:
+    """A sampler's batches of an epoch from a given one on, as torch wants them."""
+
+    def __init__(self, sampler: EpochSampler | StridedSampler, epoch: int, start: int):
+        self._sampler, self._epoch, self._start = sampler, epoch, start
+
+    def __len__(self) -> int:
+        return len(self._sampler) - self._start
+
+    def __iter__(self) -> Iterator[Sequence[int]]:
+        return self._sampler.batches(self._epoch, self._start)

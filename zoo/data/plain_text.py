@@ -1,0 +1,96 @@
+"""Anybody's text: a folder of .txt files, or one file.
+
+A file is a document, unless lines `<|endoftext|>` cut it into several. The splits are made of whole
+documents, chosen by a hash of their text: neither names nor order decide, and two equal documents are never
+on two sides.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from zoo.data.corpora import Corpus, read_lines, stamp
+from zoo.errors import InputError, Problem
+
+SEPARATOR = "<|endoftext|>"
+HELD_OUT = 0.05  # of the documents, for validation and again for test
+
+
+def open_text(root: Path) -> Corpus:
+    """The corpus below `root`: 90 % of the documents train, 5 % valid, 5 % test; at least one is in valid,
+    and one in test where there are three.
+
+    Raises InputError where there is no text, only one document, or bytes that are not UTF-8.
+    """
+    files = find_files(root)
+
+    @functools.cache
+    def assignment() -> dict[bytes, str]:
+        return assign([fingerprint(document) for document in read_documents(files)], root)
+
+    def documents(split: str) -> Iterator[str]:
+        split_of = assignment()
+        return (document for document in read_documents(files) if split_of[fingerprint(document)] == split)
+
+    return Corpus("text", ["text", HELD_OUT, *(stamp(file) for file in files)], documents)
+
+
+def find_files(root: Path) -> list[Path]:
+    """The text files that `root` means, sorted. Raises InputError where there are none."""
+    if root.is_file():
+        return [root]
+    if not root.exists():
+        raise InputError(Problem("there is no such folder or file", key="data.root", where=str(root)))
+    files = sorted(
+        (path for path in root.rglob("*") if path.suffix.lower() == ".txt" and path.is_file()),
+        key=lambda path: path.relative_to(root).as_posix(),
+    )
+    if not files:
+        raise InputError(Problem("the folder holds no .txt file", key="data.root", where=str(root)))
+    return files
+
+
+def read_documents(files: list[Path]) -> Iterator[str]:
+    """Documents in order, those of white space alone left out. Only one is in memory at a time."""
+    for file in files:
+        lines: list[str] = []
+        for line in read_lines(file):
+            if line.strip() == SEPARATOR:
+                yield from told(lines)
+                lines = []
+            else:
+                lines.append(line)
+        yield from told(lines)
+
+
+def told(lines: list[str]) -> Iterator[str]:
+    document = "".join(lines)
+    if document.strip():
+        yield document
+
+
+def fingerprint(document: str) -> bytes:
+    return hashlib.sha256(document.encode()).digest()
+
+
+def assign(fingerprints: list[bytes], root: Path) -> dict[bytes, str]:
+    """A split for every different document. Raises InputError if there are not two."""
+    order = sorted(set(fingerprints))
+    if len(order) < 2:
+        found = "only one document" if order else "no text"
+        raise InputError(
+            Problem(
+                f"holds {found}, and training and validation need one each: split it into several .txt "
+                f"files, or put lines {SEPARATOR} between its documents",
+                key="data.root",
+                where=str(root),
+            )
+        )
+    # A hash is as good as a throw of dice: the smallest are the held-out ones.
+    valid = max(1, round(len(order) * HELD_OUT))
+    test = max(1, round(len(order) * HELD_OUT)) if len(order) >= 3 else 0
+    splits = ["valid"] * valid + ["test"] * test + ["train"] * (len(order) - valid - test)
+    return dict(zip(order, splits, strict=True))

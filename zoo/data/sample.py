@@ -1,0 +1,186 @@
+"""A corpus that the zoo writes itself, for work without a network.
+
+Every document is the chronicle of one village. Its people, places and beasts have names made of syllables,
+so that no other document tells them; who they are, where they live, what they own and which number opens
+their box is drawn once, told, and told again and again in other words up to the end. To predict the later
+telling, a model must look back to the earlier one: here a longer context pays, as it does in real books.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from zoo.data.corpora import Corpus
+from zoo.data.draws import Draws
+from zoo.data.sample_words import (
+    ANIMALS,
+    BUILDINGS,
+    COLOURS,
+    EVENTS,
+    FACTS,
+    GREETINGS,
+    HABITS,
+    HOURS,
+    LOANS,
+    MATERIALS,
+    OBJECTS,
+    OPENINGS,
+    PRESENCES,
+    PRONOUNS,
+    QUESTIONS,
+    SYLLABLES,
+    TRADES,
+    WAYS,
+    WEATHERS,
+)
+from zoo.errors import InputError, Problem
+
+PEOPLE = 9
+SMALLEST = {"documents": 3, "words": 50}
+
+
+def open_sample(documents: int, words: int, corpus_seed: int) -> Corpus:
+    """`documents` chronicles of about `words` words each: one in twenty, and at least one, for validation, as
+    many for test, the others for training. Raises InputError for fewer than 3 documents or 50 words."""
+    asked = {"documents": documents, "words": words}
+    if small := [name for name, least in SMALLEST.items() if asked[name] < least]:
+        raise InputError(
+            Problem(f"must be at least {SMALLEST[name]}, not {asked[name]}", key=f"data.{name}")
+            for name in small
+        )
+    held_out = max(1, documents // 20)
+    counts = {"train": documents - 2 * held_out, "valid": held_out, "test": held_out}
+
+    def read(split: str) -> Iterator[str]:
+        for number in range(counts[split]):
+            yield chronicle(words, corpus_seed, split, number)
+
+    # The writing of this package is part of the corpus: a changed sentence is another corpus.
+    here = Path(__file__)
+    written = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(here.parent.glob("sample*.py"))))
+    return Corpus("sample", ["sample", documents, words, corpus_seed, written.hexdigest()], read)
+
+
+class Chance:
+    """Choices from a row of random words."""
+
+    def __init__(self, seed: int, split: str, number: int):
+        self._draws = Draws("sample", seed, split)
+        self._row = number
+        self._drawn = 0
+        self._words: list[int] = []
+
+    def below(self, limit: int) -> int:
+        if not self._words:
+            self._words = self._draws.words(1024, row=self._row, start=self._drawn).tolist()
+            self._drawn += 256  # a counter gives four words
+        return ((self._words.pop() >> 32) * limit) >> 32
+
+    def one(self, choices: Sequence):
+        return choices[self.below(len(choices))]
+
+    def few(self, choices: Sequence, count: int) -> list:
+        """`count` different ones."""
+        left = list(choices)
+        return [left.pop(self.below(len(left))) for _ in range(count)]
+
+
+@dataclass
+class Person:
+    """A villager, with the facts that the chronicle keeps coming back to."""
+
+    facts: dict[str, str]
+    told: set[str] = field(default_factory=set)
+
+
+def chronicle(words: int, seed: int, split: str, number: int) -> str:
+    """One document: a paragraph a line, until `words` words are reached."""
+    chance = Chance(seed, split, number)
+    names = invent(chance, 3 * PEOPLE + 2)
+    village, river = names.pop(), names.pop()
+    people = [invent_person(chance, village, names) for _ in range(PEOPLE)]
+    place = {"village": village, "river": river}
+    paragraphs = [chance.one(OPENINGS).format(**place)]
+    count = len(paragraphs[0].split())
+    while count < words:
+        # Few at a time on the stage, drawn from those who have entered: the cast grows through the document.
+        entered = min(PEOPLE, 2 + count * PEOPLE * 2 // words)
+        paragraph = scene(chance, chance.few(people[:entered], 2), place)
+        paragraphs.append(paragraph)
+        count += len(paragraph.split())
+    return "\n".join(paragraphs) + "\n"
+
+
+def invent(chance: Chance, count: int) -> list[str]:
+    """Different names of two or three syllables."""
+    names: list[str] = []
+    while len(names) < count:
+        parts = [chance.one(column) for column in SYLLABLES[: 2 + chance.below(2)]]
+        name = "".join(parts).capitalize()
+        if name not in names:
+            names.append(name)
+    return names
+
+
+def invent_person(chance: Chance, village: str, names: list[str]) -> Person:
+    pronoun = chance.one(PRONOUNS)
+    animal = chance.one(ANIMALS)
+    thing = f"{chance.one(MATERIALS)} {chance.one(OBJECTS)}"
+    return Person(
+        {
+            "name": names.pop(),
+            "street": names.pop(),
+            "pet": names.pop(),
+            "animal": animal,
+            "a_animal": with_article(animal),
+            "trade": chance.one(TRADES),
+            "colour": chance.one(COLOURS),
+            "building": chance.one(BUILDINGS),
+            "thing": thing,
+            "a_thing": with_article(thing),
+            "code": " ".join(str(chance.below(10)) for _ in range(4)),
+            "village": village,
+            **dict(zip(("they", "them", "their"), pronoun, strict=True)),
+        }
+    )
+
+
+def with_article(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
+
+
+def scene(chance: Chance, cast: list[Person], place: dict[str, str]) -> str:
+    """A paragraph about two people, the first above all."""
+    hero, other = cast
+    world = {**hero.facts, **place, "other": other.facts["name"]}
+
+    def say(templates: Sequence[str]) -> str:
+        fresh = {"hour": chance.one(HOURS), "weather": chance.one(WEATHERS), "way": chance.one(WAYS)}
+        sentence = chance.one(templates).format(**world, **fresh)
+        return sentence[0].upper() + sentence[1:]
+
+    def tell(person: Person) -> str:
+        kind = chance.one(list(FACTS))
+        first = kind not in person.told
+        person.told.add(kind)
+        sentence = chance.one(FACTS[kind][0 if first else 1]).format(**person.facts)
+        return sentence[0].upper() + sentence[1:]
+
+    sentences = [say(EVENTS)]
+    for _ in range(2 + chance.below(4)):
+        kind = chance.below(10)
+        if kind < 5:
+            sentences.append(tell(hero if chance.below(4) else other))
+        elif kind < 6:
+            sentences.append(say(HABITS))
+        elif kind < 8:
+            question, answer = chance.one(QUESTIONS)
+            sentences.append(say(GREETINGS) + " " + f"“{question}” “{answer}”".format(**world))
+        elif kind < 9:
+            sentences.append(say(LOANS))
+        else:
+            sentences.append(say(PRESENCES))
+    return " ".join(sentences)

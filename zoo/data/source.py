@@ -1,0 +1,139 @@
+"""From a recipe's `data` section to loaders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch.utils.data import Dataset
+
+from zoo.data.blocks import Blocks
+from zoo.data.loader import EpochSampler, Loader, ResumableLoader, StridedSampler
+from zoo.data.max_index import MaxIndex
+
+MAX_INDEX_SIZE = {"train": 1 << 20, "valid": 1024, "test": 4096}
+
+
+class DataSource:
+    """The data of a run.
+
+    `kind` is "text" or "max_index"; `vocab_size` what the model's embedding needs; `fingerprint` what the
+    data and the tokenizer are known by. For text also `tokenizer`, `mask_token` and `units`; None otherwise.
+    """
+
+    kind: str
+    vocab_size: int
+    fingerprint: dict[str, str]
+    tokenizer = None
+    mask_token: int | None = None
+    units = None
+
+    def __init__(self, recipe):
+        self.recipe = recipe
+        trainer = recipe.trainer
+        key = "accumulate_grad_batches"
+        parts = trainer.get(key) if isinstance(trainer, Mapping) else getattr(trainer, key, None)
+        self.accumulate: int = parts or 1
+
+    def dataset(self, split: str) -> Dataset:
+        """Training-length examples of a split (train, valid, test), as the task wants them."""
+        raise NotImplementedError
+
+    def train_loader(self, rank: int = 0, world_size: int = 1) -> ResumableLoader:
+        """One rank's micro-batches, shuffled anew in every epoch. Raises InputError for a batch that cannot
+        be shared equally, or that is larger than the training data."""
+        data, dataset = self.recipe.data, self.dataset("train")
+        sampler = EpochSampler(
+            len(dataset),
+            data.batch_size,
+            self.recipe.seed,
+            accumulate=self.accumulate,
+            rank=rank,
+            world_size=world_size,
+        )
+        return ResumableLoader(dataset, sampler, data.workers)
+
+    def valid_loader(self, rank: int = 0, world_size: int = 1) -> Loader:
+        """One rank's part of the validation split: in order, unpadded, in micro-batches as in training."""
+        data = self.recipe.data
+        share = max(1, data.batch_size // (world_size * self.accumulate))
+        dataset = self.dataset("valid")
+        sampler = StridedSampler(len(dataset), share, rank=rank, world_size=world_size)
+        return Loader(dataset, sampler, data.workers)
+
+    def save_tokenizer(self, folder: Path) -> None:
+        """Write `tokenizer.json` into a folder; nothing where there is no text."""
+
+
+class TextSource(DataSource):
+    """Tokens of a corpus. `stream(split)` is the whole split."""
+
+    kind = "text"
+
+    def __init__(self, recipe):
+        super().__init__(recipe)
+        from zoo.data.cache import open_cache
+        from zoo.data.corpora import default_cache, open_corpus
+
+        data = recipe.data
+        cache = Path(data.cache) if getattr(data, "cache", None) else default_cache()
+        self.cache = open_cache(open_corpus(data), data.vocab_size, cache)
+        self.tokenizer = self.cache.tokenizer
+        self.vocab_size = self.tokenizer.vocab_size
+        self.mask_token = self.tokenizer.mask_token
+        self.units = self.cache.units
+        self.fingerprint = {"corpus": self.cache.corpus, "tokenizer": self.tokenizer.fingerprint}
+
+    def stream(self, split: str):
+        """The `TokenStream` of a split."""
+        return self.cache.streams[split]
+
+    def dataset(self, split: str, length: int | None = None) -> Dataset:
+        """Blocks of `length` tokens (the training length if None), masked where the task asks for it."""
+        recipe = self.recipe
+        length = length or recipe.data.sequence_length
+        if recipe.task.name != "masked_language_modelling":
+            return Blocks(self.stream(split), length)
+        from zoo.data.masking import MaskedBlocks
+
+        return MaskedBlocks(
+            self.stream(split),
+            length,
+            mask_fraction=recipe.task.mask_fraction,
+            mask_token=self.mask_token,
+            end_token=self.tokenizer.end_token,
+            vocab_size=self.vocab_size,
+            # Runs that differ in the seed alone are judged on the same draw.
+            seed=recipe.seed if split == "train" else 0,
+            epoch=0 if split == "train" else None,
+        )
+
+    def save_tokenizer(self, folder: Path) -> None:
+        self.tokenizer.save(Path(folder) / "tokenizer.json")
+
+
+class MaxIndexSource(DataSource):
+    """Max-index sequences, drawn as they are asked for."""
+
+    kind = "max_index"
+
+    def __init__(self, recipe):
+        super().__init__(recipe)
+        values = recipe.data.num_values
+        self.vocab_size = values + 1
+        self.fingerprint = {"corpus": f"max_index of {values} values, format 1", "tokenizer": ""}
+
+    def examples(self, split: str, length: int, size: int) -> MaxIndex:
+        """`size` sequences of any length. Only those of "train" depend on the seed: runs that differ in it
+        alone are judged on the same ones."""
+        seed = self.recipe.seed if split == "train" else 0
+        return MaxIndex(length, self.recipe.data.num_values, seed, split, size)
+
+    def dataset(self, split: str) -> MaxIndex:
+        return self.examples(split, self.recipe.data.sequence_length, MAX_INDEX_SIZE[split])
+
+
+def open_data(recipe: Any) -> DataSource:
+    """The data that `recipe.data` names. Raises InputError if it cannot be had."""
+    return MaxIndexSource(recipe) if recipe.data.name == "max_index" else TextSource(recipe)

@@ -1,0 +1,1 @@
+"""How trained models behave at lengths they were not trained on."""

@@ -1,0 +1,246 @@
+"""Tables of what there is: encodings, recipes, datasets, tasks, runs. Nothing heavy is imported for them."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import shutil
+import sys
+import typing
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from zoo.encodings import registry
+from zoo.errors import InputError
+from zoo.recipe.catalogue import DATASETS, TASKS
+from zoo.recipe.options import encoding_label
+from zoo.recipe.reader import read_recipe
+from zoo.recipe.tree import read_file
+
+RECIPES, RUNS = Path("recipes"), Path("runs")
+
+Row = tuple[str, ...]
+
+
+def listing(what: str, pattern: str | None = None) -> str:
+    """The table of one kind of thing, as text; only what matches the pattern (`*`, `?`) where there is one.
+
+    Raises:
+        InputError: nothing matches.
+    """
+    make = {
+        "encodings": _encodings,
+        "recipes": _recipes,
+        "datasets": _datasets,
+        "tasks": _tasks,
+        "runs": _runs,
+    }
+    return make[what](pattern)
+
+
+def table(header: Row, rows: Iterable[Row]) -> str:
+    """Aligned columns; on a terminal no line is longer than the terminal is wide."""
+    rows = [header, *rows]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
+    terminal = sys.stdout.isatty()
+    limit = shutil.get_terminal_size().columns if terminal else None
+    lines = []
+    for row in rows:
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        lines.append(line[: limit - 1] + "…" if limit and len(line) > limit else line)
+    if terminal and "NO_COLOR" not in os.environ:
+        lines[0] = f"\033[1m{lines[0]}\033[0m"
+    return "\n".join(lines)
+
+
+def _matching(names: Iterable[str], pattern: str | None, what: str) -> list[str]:
+    names = list(names)
+    if pattern is None:
+        return names
+    found = [name for name in names if fnmatchcase(name, pattern)]
+    if not found:
+        near = difflib.get_close_matches(
+            pattern, [*names, "encodings", "recipes", "datasets", "tasks", "runs"], n=1
+        )
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise InputError(f"no {what} matches {pattern!r}{hint}")
+    return found
+
+
+def _encodings(pattern: str | None) -> str:
+    found = [registry.describe(name) for name in _matching(registry.names(), pattern, "encoding")]
+    if len(found) == 1 and pattern is not None:
+        return _one_encoding(found[0])
+    rows = [
+        (
+            one.name,
+            one.family,
+            _kinds(one),
+            one.extrapolates,
+            ", ".join(o.name for o in one.options),
+            one.summary,
+        )
+        for one in found
+    ]
+    text = table(("name", "family", "for", "beyond training", "options", "what it is"), rows)
+    broken = (
+        [f"cannot be used: {name}: {why}" for name, why in registry.broken().items()]
+        if pattern is None
+        else []
+    )
+    return "\n".join([text, *broken])
+
+
+def _one_encoding(one: registry.Description) -> str:
+    facts = [
+        ("paper", one.paper),
+        ("family", one.family),
+        ("for", _kinds(one)),
+        ("beyond training", one.extrapolates),
+        ("source", _near(one.where)),
+    ]
+    lines = [f"{one.name}: {one.summary}", *(f"  {key}: {value}" for key, value in facts if value)]
+    if one.options:
+        lines.append("  options:")
+    for option in one.options:
+        default = "" if option.default is registry.REQUIRED else f" = {_plain(option.default)}"
+        lines.append(f"    {option.name}: {annotation_text(option.annotation)}{default}")
+    return "\n".join(lines)
+
+
+def _kinds(one: registry.Description) -> str:
+    return ", ".join(kind for kind, fits in (("decoder", one.decoder), ("encoder", one.encoder)) if fits)
+
+
+def annotation_text(annotation: Any) -> str:
+    """A type as the author of a recipe says it: `number`, `whole number`, `official | geometric`."""
+    words = {
+        int: "whole number",
+        float: "number",
+        bool: "true | false",
+        str: "text",
+        type(None): "null",
+        None: "null",
+    }
+    if annotation in words:
+        return words[annotation]
+    if annotation is registry.WRAPPED:
+        return "encoding"
+    if annotation is typing.Any:
+        return "any"
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Literal:
+        return " | ".join(map(_plain, arguments))
+    if origin in (list, tuple):
+        return f"list of {', '.join(annotation_text(part) for part in arguments if part is not ...)}"
+    if arguments and origin is not dict:
+        return " | ".join(map(annotation_text, arguments))
+    return (
+        "mapping"
+        if origin is dict or annotation is dict
+        else getattr(annotation, "__name__", str(annotation))
+    )
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _near(where: str) -> str:
+    """A path as seen from here, where that is shorter."""
+    relative = os.path.relpath(where)
+    return relative if len(relative) < len(where) else where
+
+
+def _recipes(pattern: str | None) -> str:
+    # In a checkout the recipes lie beside the package, from wherever the command is called.
+    folder = RECIPES if RECIPES.is_dir() else Path(__file__).parent.parent / RECIPES
+    files = {file.stem: file for file in sorted(folder.glob("*.yaml"))}
+    if not files:
+        raise InputError(f"{RECIPES}/: no recipes here (*.yaml)")
+    names = _matching(files, pattern, "recipe")
+    return table(
+        ("file", "encoding", "model", "data", "length", "steps", "what it is"),
+        map(_recipe, map(files.get, names)),
+    )
+
+
+def _recipe(file: Path) -> Row:
+    shown = _near(str(file))
+    try:
+        recipe = read_recipe(file)
+    except InputError as error:
+        more = f" (and {len(error.problems) - 1} more)" if len(error.problems) > 1 else ""
+        return shown, "broken", "", "", "", "", f"{error.problems[0]}{more}"
+    return (
+        shown,
+        encoding_label(recipe.model.encoding),
+        recipe.model.kind,
+        recipe.data.name,
+        str(recipe.data.sequence_length),
+        str(recipe.trainer.max_steps),
+        _first_comment(file),
+    )
+
+
+def _first_comment(file: Path) -> str:
+    """The first line of the comment that a file begins with, its command apart; else that of its base."""
+    for line in file.read_text(encoding="utf-8-sig").lstrip().splitlines():
+        if not line.startswith("#"):
+            break
+        comment = line.lstrip("# ").rstrip()
+        if comment and not comment.startswith(("python -m zoo", "zoo ")):
+            return comment
+    base = read_file(file).values.get("base")
+    return _first_comment(file.parent / base) if base else ""
+
+
+def _datasets(pattern: str | None) -> str:
+    names = _matching(DATASETS, pattern, "dataset")
+    return table(
+        ("name", "where from", "what it is"),
+        [(name, DATASETS[name].source, DATASETS[name].summary) for name in names],
+    )
+
+
+def _tasks(pattern: str | None) -> str:
+    rows = []
+    for name in _matching(TASKS, pattern, "task"):
+        task = TASKS[name]
+        data = ", ".join(one for one in DATASETS if DATASETS[one].text == task.text)
+        rows.append((name, ", ".join(task.kinds), data, ", ".join(task.protocols), task.summary))
+    return table(("name", "for", "data", "protocols", "what it is"), rows)
+
+
+_ON_CARDS = ("encoding", "task", "data", "train_length", "seed", "steps", "finished")
+
+
+def _runs(pattern: str | None) -> str:
+    cards = {file.parent.name: file for file in sorted(RUNS.glob("*/card.json"))}
+    if not cards:
+        raise InputError(f"{RUNS}/: no runs here; `zoo fit --recipe FILE` makes one")
+    header = ("run", "encoding", "task", "data", "length", "seed", "steps", "finished")
+    return table(header, [_run(cards[name]) for name in _matching(cards, pattern, "run")])
+
+
+def _run(card_file: Path) -> Row:
+    folder = str(card_file.parent)
+    try:
+        card = json.loads(card_file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        card = None
+    if not isinstance(card, dict):
+        return folder, "card.json cannot be read", *[""] * (len(_ON_CARDS) - 1)
+    return folder, *(_card_text(card.get(key)) for key in _ON_CARDS)
+
+
+def _card_text(value: Any) -> str:
+    match value:
+        case None | dict() | list():  # a card of another version
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+    return str(value)

@@ -1,0 +1,169 @@
+"""What must hold between the keys of a recipe.
+
+A rule asks for the values it needs and yields the faults it finds. Where a value is missing or wrong already,
+the rule is left out: a recipe's problems are told once, and all together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from pydantic_core import PydanticUndefined
+
+from zoo.encodings import registry
+from zoo.recipe.catalogue import DATASETS, TASKS, section_class
+from zoo.recipe.options import Faults, encodings_in
+from zoo.recipe.schema import Recipe, whole
+from zoo.recipe.tree import Path_
+
+Fault = tuple[str | Path_, str]
+
+
+class _Unknown(Exception):
+    """A rule asked for a value that is missing or wrong."""
+
+
+class View:
+    """The values of a recipe that are known to be right, by dotted key, defaults included."""
+
+    def __init__(self, values: dict[str, Any], wrong: Iterable[Path_]):
+        self.values = values
+        self.wrong = set(wrong)
+
+    def __getitem__(self, key: str) -> Any:
+        path = tuple(key.split("."))
+        if any(path[: len(bad)] == bad or bad[: len(path)] == path for bad in self.wrong):
+            raise _Unknown
+        section, *rest = path
+        value = self.values.get(section)
+        if not rest:
+            return Recipe.model_fields[section].get_default() if value is None else value
+        inside = value if isinstance(value, dict) else {}
+        if rest[0] in inside:
+            return whole(inside[rest[0]])
+        owner = section_class(section, inside.get("name"))
+        default = (
+            owner.model_fields[rest[0]].get_default() if owner and rest[0] in owner.model_fields else None
+        )
+        if default is PydanticUndefined or owner is None:
+            raise _Unknown
+        return default
+
+
+def broken_rules(view: View) -> Faults:
+    """The faults between keys, by the key path that is to blame."""
+    faults: Faults = {}
+    for rule in RULES:
+        try:
+            for key, message in rule(view):
+                faults.setdefault(tuple(key.split(".")) if isinstance(key, str) else key, message)
+        except _Unknown:
+            continue
+    return faults
+
+
+def heads_divide_width(recipe: View) -> Iterator[Fault]:
+    heads, width = recipe["model.num_heads"], recipe["model.d_model"]
+    if width % heads:
+        yield "model.num_heads", f"{heads} heads do not divide d_model {width}"
+
+
+def groups_divide_heads(recipe: View) -> Iterator[Fault]:
+    groups, heads = recipe["model.num_kv_heads"], recipe["model.num_heads"]
+    if groups and heads % groups:
+        yield "model.num_kv_heads", f"{groups} key and value heads do not divide {heads} heads"
+
+
+def batch_is_shared_out(recipe: View) -> Iterator[Fault]:
+    devices = recipe["trainer.devices"]
+    if isinstance(devices, list | tuple):
+        devices = len(devices)
+    if not isinstance(devices, int) or devices < 1:
+        return  # -1 and auto are known only where the run starts
+    nodes, accumulate = recipe["trainer.num_nodes"], recipe["trainer.accumulate_grad_batches"]
+    batch, parts = recipe["data.batch_size"], devices * nodes * accumulate
+    if batch % parts:
+        yield (
+            "data.batch_size",
+            f"a batch of {batch} cannot be shared out over {parts} (devices {devices} x num_nodes {nodes} x "
+            f"accumulate_grad_batches {accumulate})",
+        )
+
+
+def devices_are_some(recipe: View) -> Iterator[Fault]:
+    devices = recipe["trainer.devices"]
+    if devices == 0 or devices == [] or (isinstance(devices, int) and devices < -1):
+        yield "trainer.devices", "must be a number above 0, a list of indices, -1 for all, or auto"
+
+
+def warmup_ends(recipe: View) -> Iterator[Fault]:
+    warmup, steps = recipe["optimizer.warmup_steps"], recipe["trainer.max_steps"]
+    if warmup > steps:
+        yield "optimizer.warmup_steps", f"the warm-up of {warmup} steps is longer than the run of {steps}"
+
+
+def encoding_fits_kind(recipe: View) -> Iterator[Fault]:
+    kind = recipe["model.kind"]
+    for path, name in encodings_in(recipe["model.encoding"], ("model", "encoding")):
+        about = registry.describe(name)
+        if not (about.decoder if kind == "decoder" else about.encoder):
+            other = "encoder" if kind == "decoder" else "decoder"
+            yield path, f"encoding {name!r} is not for {_a(kind)}, only for {_a(other)}"
+
+
+def task_fits_data(recipe: View) -> Iterator[Fault]:
+    task, data = recipe["task.name"], recipe["data.name"]
+    if TASKS[task].text != DATASETS[data].text:
+        fitting = [name for name in DATASETS if DATASETS[name].text == TASKS[task].text]
+        yield "task", f"task {task!r} cannot be learned from {data!r}; it needs {' or '.join(fitting)}"
+
+
+def task_fits_kind(recipe: View) -> Iterator[Fault]:
+    task, kind = recipe["task.name"], recipe["model.kind"]
+    if kind not in TASKS[task].kinds:
+        yield (
+            "task",
+            f"task {task!r} is not for {_a(kind)}, only for {' or '.join(map(_a, TASKS[task].kinds))}",
+        )
+
+
+def protocols_fit_task(recipe: View) -> Iterator[Fault]:
+    task = recipe["task.name"]
+    known = TASKS[task].protocols
+    for index, protocol in enumerate(recipe["evaluate.protocols"] or ()):
+        if protocol not in known:
+            path = ("evaluate", "protocols", index)
+            yield path, f"no protocol {protocol!r} for task {task!r}; there are: {', '.join(known)}"
+
+
+def longest_length_is_scored(recipe: View) -> Iterator[Fault]:
+    if not DATASETS[recipe["data.name"]].text:
+        return
+    longest, tokens = max(recipe["evaluate.lengths"] or [0]), recipe["evaluate.max_tokens"]
+    if tokens < longest:
+        yield "evaluate.max_tokens", f"{tokens} tokens are less than one sequence of length {longest}"
+
+
+def kernel_runs_on_device(recipe: View) -> Iterator[Fault]:
+    if recipe["model.kernel"] == "flex" and recipe["trainer.accelerator"] == "cpu":
+        yield "model.kernel", "the flex kernel does not train on a CPU; choose auto, sdpa or reference"
+
+
+def _a(kind: str) -> str:
+    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
+
+
+RULES: tuple[Callable[[View], Iterator[Fault]], ...] = (
+    heads_divide_width,
+    groups_divide_heads,
+    batch_is_shared_out,
+    devices_are_some,
+    warmup_ends,
+    encoding_fits_kind,
+    task_fits_data,
+    task_fits_kind,
+    protocols_fit_task,
+    longest_length_is_scored,
+    kernel_runs_on_device,
+)

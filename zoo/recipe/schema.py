@@ -1,0 +1,277 @@
+"""The recipe: everything that decides a run, as frozen models.
+
+A recipe is made by `zoo.recipe.read_recipe` (a file) or `zoo.recipe.resolve` (a mapping). They also check
+the encoding's own options and Lightning's flags (`options.py`), and what must hold between keys (`rules.py`).
+The docstring under each field is its description in the JSON Schema that editors read.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+
+def whole(value: Any) -> Any:
+    """`1e3` is a whole number: YAML reads it as a float, the field says that an int is meant."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _named(value: object) -> object:
+    """`task: max_index` is short for `task: {name: max_index}`."""
+    return {"name": value} if isinstance(value, str) else value
+
+
+PRECISION_ALIASES = {
+    64: "64-true", 32: "32-true", 16: "16-mixed",
+    "64": "64-true", "32": "32-true", "16": "16-mixed", "bf16": "bf16-mixed",
+}  # fmt: skip
+
+
+def _precision(value: object) -> object:
+    # One spelling each, so that two recipes that mean the same also compare equal.
+    return PRECISION_ALIASES.get(value, value) if isinstance(value, int | str) else value
+
+
+# Strict: text in quotes is not a number, and `true` is no number either.
+Int = Annotated[int, Field(strict=True), BeforeValidator(whole)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+Flag = Annotated[bool, Field(strict=True)]
+Text = Annotated[str, Field(strict=True, min_length=1)]
+Positive = Annotated[int, Field(strict=True, gt=0), BeforeValidator(whole)]
+Count = Annotated[int, Field(strict=True, ge=0), BeforeValidator(whole)]
+# Byte-level BPE has at least the 256 bytes, the end of a document and the mask.
+Vocabulary = Annotated[int, Field(strict=True, ge=258), BeforeValidator(whole)]
+Fraction = Annotated[Number, Field(ge=0, le=1)]
+# No `whole` where a fraction is taken too: to Lightning 1 is one batch and 1.0 is all of them.
+Exact = Annotated[int, Field(strict=True)]
+Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32), BeforeValidator(whole)]
+
+
+class Section(BaseModel):
+    """A mapping of the recipe: frozen, and without room for keys that it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class ModelConfig(Section):
+    """The transformer and its positional encoding."""
+
+    kind: Literal["decoder", "encoder"]
+    """A decoder attends to what came before (causal); an encoder to the whole sequence."""
+    encoding: Any
+    """The positional encoding: a name, a mapping of a name and its options, or a list that combines several.
+    In a resolved recipe always a mapping, or a list of mappings, with every option given."""
+    d_model: Positive
+    """Width of the residual stream."""
+    num_layers: Positive
+    """Number of blocks."""
+    num_heads: Positive
+    """Query heads per layer; they divide d_model."""
+    num_kv_heads: Positive | None = None
+    """Key and value heads for grouped-query attention; they divide num_heads. null: as many as num_heads."""
+    d_ff: Positive | None = None
+    """Width inside the feed-forward layer. null: the model's own rule from d_model and the activation."""
+    norm: Literal["layernorm", "rmsnorm"] = "layernorm"
+    """Normalisation before each sub-layer."""
+    activation: Literal["gelu", "swiglu"] = "gelu"
+    """Non-linearity of the feed-forward layer."""
+    dropout: Annotated[Number, Field(ge=0, lt=1)] = 0.0
+    """Probability with which activations and attention weights are dropped in training."""
+    tie_embeddings: Flag = True
+    """Whether the output layer shares the weights of the token embedding."""
+    window: Positive | None = None
+    """Sliding attention window, in tokens. null: no window."""
+    qk_norm: Flag = False
+    """Whether queries and keys are normalised before their product."""
+    kernel: Literal["auto", "sdpa", "flex", "reference"] = "auto"
+    """Which attention kernel computes the scores; auto chooses by device and encoding."""
+
+
+class TextDataConfig(Section):
+    """A text corpus: WikiText, or anybody's plain text."""
+
+    name: Literal["wikitext-2", "wikitext-103", "text"]
+    """The corpus; text reads data.root itself, a file or a folder of plain text files."""
+    root: Text | None = None
+    """Folder where corpora lie. null: the environment variable ZOO_DATA, else data/."""
+    cache: Text | None = None
+    """Folder for tokenizers and token files. null: the folder cache beside the corpora."""
+    sequence_length: Positive
+    """Training length, in tokens."""
+    batch_size: Positive
+    """Sequences per optimizer step over all devices; devices and accumulation divide it."""
+    vocab_size: Vocabulary = 8192
+    """Size of the byte-level BPE vocabulary, learned on the training split."""
+    workers: Count = 0
+    """Loader processes per device."""
+
+
+class SampleDataConfig(TextDataConfig):
+    """A corpus that the zoo writes itself, for work without a network: names and facts that recur."""
+
+    name: Literal["sample"]
+    """The generated corpus."""
+    documents: Positive = 400
+    """Number of documents."""
+    words: Positive = 3000
+    """Words per document."""
+    corpus_seed: Seed = 0
+    """Seed of the corpus itself, apart from the seed of the run."""
+
+
+class MaxIndexDataConfig(Section):
+    """Random tokens; the answer is the index of the first largest."""
+
+    name: Literal["max_index"]
+    """The generated sequences."""
+    sequence_length: Positive
+    """Training length, in tokens."""
+    batch_size: Positive
+    """Sequences per optimizer step over all devices; devices and accumulation divide it."""
+    num_values: Positive = 19
+    """Tokens are drawn from 1 to this number."""
+    workers: Count = 0
+    """Loader processes per device."""
+
+
+class LanguageModellingConfig(Section):
+    """Predict the next token (decoder, text)."""
+
+    name: Literal["language_modelling"]
+    """The task."""
+
+
+class MaskedLanguageModellingConfig(Section):
+    """Predict the tokens that are hidden (encoder, text)."""
+
+    name: Literal["masked_language_modelling"]
+    """The task."""
+    mask_fraction: Annotated[Number, Field(gt=0, lt=1)] = 0.15
+    """Fraction of the tokens that is to be predicted."""
+
+
+class MaxIndexConfig(Section):
+    """Point at the first largest token (max_index data)."""
+
+    name: Literal["max_index"]
+    """The task."""
+
+
+class OptimizerConfig(Section):
+    """The optimizer and its schedule."""
+
+    name: Literal["adamw"] = "adamw"
+    """AdamW, with weight decay on matrices only."""
+    lr: Annotated[Number, Field(gt=0)]
+    """Highest learning rate, reached at the end of the warm-up."""
+    weight_decay: Annotated[Number, Field(ge=0)] = 0.1
+    """Weight decay of matrices."""
+    betas: tuple[Annotated[Number, Field(ge=0, lt=1)], Annotated[Number, Field(ge=0, lt=1)]] = (0.9, 0.95)
+    """Decay rates of the two moments."""
+    warmup_steps: Count = 100
+    """Optimizer steps in which the learning rate rises linearly from zero."""
+    schedule: Literal["cosine", "linear", "constant"] = "cosine"
+    """How the learning rate falls after the warm-up."""
+    final_lr: Fraction = 0.1
+    """Learning rate at the last step, as a fraction of lr."""
+
+
+class TrainerConfig(Section):
+    """Lightning's Trainer: these, and any other keyword of `lightning.pytorch.Trainer`."""
+
+    model_config = ConfigDict(extra="allow")
+
+    max_steps: Positive
+    """Optimizer steps of the run."""
+    accelerator: Literal["auto", "cpu", "gpu", "cuda", "mps", "tpu", "hpu"] = "auto"
+    """Kind of device."""
+    devices: Int | list[Count] | Text = 1
+    """Number of devices per node, a list of their indices, -1 for all, or auto."""
+    num_nodes: Positive = 1
+    """Number of machines."""
+    strategy: Text = "auto"
+    """How several devices share the work, for example ddp."""
+    precision: Annotated[
+        Literal[
+            "32-true", "64-true", "16-mixed", "bf16-mixed", "16-true", "bf16-true",
+            "transformer-engine", "transformer-engine-float16",
+        ],
+        BeforeValidator(_precision),
+    ] = "32-true"  # fmt: skip
+    """Number format of weights and arithmetic."""
+    gradient_clip_val: Annotated[Number, Field(ge=0)] | None = 1.0
+    """Largest norm of the gradient. null: no clipping."""
+    accumulate_grad_batches: Positive = 1
+    """Batches whose gradients are summed for one optimizer step; batch_size is shared out over them."""
+    val_check_interval: Annotated[Exact, Field(gt=0)] | Annotated[Number, Field(gt=0, le=1)] | None = None
+    """Training batches between two validations, or a fraction of an epoch. null: as often as checkpoints."""
+    limit_val_batches: Annotated[Exact, Field(ge=0)] | Annotated[Number, Field(ge=0, le=1)] | None = None
+    """Validation batches per validation, or a fraction of them. null: all."""
+    log_every_n_steps: Positive = 50
+    """Optimizer steps between two lines of the log."""
+
+    def flags(self) -> dict[str, Any]:
+        """The keywords for `lightning.pytorch.Trainer`, as plain values."""
+        return self.model_dump(mode="json")
+
+
+class CheckpointConfig(Section):
+    """When checkpoints are written."""
+
+    every_n_steps: Positive = 1000
+    """Optimizer steps between two checkpoints."""
+
+
+class EvaluateConfig(Section):
+    """How the trained model is evaluated."""
+
+    lengths: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = None
+    """Lengths in tokens. null: 1, 2 and 4 times data.sequence_length."""
+    protocols: Annotated[tuple[Text, ...], Field(min_length=1)] | None = None
+    """Evaluation protocols. null: the first that the task knows."""
+    max_tokens: Positive = 262144
+    """Tokens of text scored at each length."""
+    samples: Positive = 1024
+    """Generated sequences scored at each length."""
+    batch_tokens: Positive = 16384
+    """Tokens in one evaluation batch."""
+
+
+Data = Annotated[TextDataConfig | SampleDataConfig | MaxIndexDataConfig, Field(discriminator="name")]
+Task = Annotated[
+    LanguageModellingConfig | MaskedLanguageModellingConfig | MaxIndexConfig, Field(discriminator="name")
+]
+
+
+class Recipe(Section):
+    """A training run, complete: the positional encoding, what surrounds it, and what it is trained on."""
+
+    name: Annotated[Text, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    """Name of the run, and of its folder. In a file it may be left out: it is then the file's name."""
+    plugins: tuple[Text, ...] = ()
+    """Python files that register further encodings; relative to the recipe's file."""
+    seed: Seed = 0
+    """Seed of initial weights, order of the data and dropout."""
+    task: Annotated[Task, BeforeValidator(_named)]
+    """What is learned: a name, or a mapping of a name and options. null: what data and model.kind suggest."""
+    model: ModelConfig
+    """The transformer and its positional encoding."""
+    data: Data
+    """What it is trained on."""
+    optimizer: OptimizerConfig
+    """The optimizer and its schedule."""
+    trainer: TrainerConfig
+    """Lightning's Trainer."""
+    checkpoint: CheckpointConfig = CheckpointConfig()
+    """When checkpoints are written."""
+    evaluate: EvaluateConfig = EvaluateConfig()
+    """How the trained model is evaluated."""
+    compile: Flag = False
+    """Whether the model is compiled by torch.compile."""
+    logging: tuple[Literal["csv", "tensorboard", "wandb"], ...] = ("csv", "tensorboard")
+    """Loggers; wandb must be installed."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The recipe as mappings, lists, text and numbers; `resolve` makes the same recipe of it."""
+        return self.model_dump(mode="json")

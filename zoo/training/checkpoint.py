@@ -1,0 +1,119 @@
+"""Reading checkpoints, without running what is in them."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from zoo.errors import InputError
+from zoo.recipe import resolve
+from zoo.tasks import task_class
+from zoo.tasks.task import Task
+
+LAST = "last.ckpt"
+BEST = "best.ckpt"
+
+
+def find_checkpoint(path: Path) -> Path:
+    """A checkpoint file itself, or the last one of a run folder.
+
+    Raises:
+        InputError: neither is there.
+    """
+    if path.is_dir():
+        last = path / "checkpoints" / LAST
+        if last.is_file():
+            return last
+        raise InputError(f"{path}: no checkpoint in it ({last} does not exist)")
+    if path.is_file():
+        return path
+    raise InputError(f"{path}: no such run or checkpoint")
+
+
+def run_folder_of(checkpoint: Path) -> Path | None:
+    """The run folder in which a checkpoint lies, or None for one that lies alone."""
+    folder = checkpoint.resolve().parent.parent
+    return folder if (folder / "recipe.yaml").is_file() else None
+
+
+def read_checkpoint(path: Path) -> dict[str, Any]:
+    """The content of a checkpoint, on the CPU.
+
+    Raises:
+        InputError: damaged, not a checkpoint of the zoo, or holding more than data.
+    """
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise InputError(f"{path}: not read, since it holds more than weights and plain data, or is damaged") from error
+    except Exception as error:  # torch raises anything on a damaged file
+        raise InputError(f"{path}: cannot be read as a checkpoint ({type(error).__name__}: {_first_line(error)})") from error
+    if not isinstance(content, dict) or "recipe" not in content.get("hyper_parameters", {}):
+        raise InputError(f"{path}: a checkpoint, but not one of the zoo: it holds no recipe")
+    return content
+
+
+def load_task(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path] = ()) -> Task:
+    """The trained task in a checkpoint, on the CPU, in evaluation mode.
+
+    Args:
+        path: a checkpoint or a run folder.
+        sets: `key=value` changes to its recipe.
+        plugins: Python files that the user names; one that only the checkpoint names is never run.
+
+    Raises:
+        InputError: nothing usable there, or an encoding whose plugin was not named.
+    """
+    content = read_checkpoint(find_checkpoint(path))
+    settings = content["hyper_parameters"]
+    recipe = without_plugins(settings["recipe"], path, sets, plugins)
+    task = task_class(recipe["task"]["name"])(recipe, settings["vocab_size"])
+    try:
+        task.load_state_dict(content["state_dict"])
+    except RuntimeError as error:
+        raise InputError(f"{path}: its weights do not fit its recipe: {_first_line(error)}") from error
+    return task.eval()
+
+
+def without_plugins(
+    recipe: dict[str, Any], path: Path, sets: Sequence[str], plugins: Sequence[str | Path]
+) -> dict[str, Any]:
+    """A stored recipe with the changes in `sets`, and with the plugins that the user named in place of its own."""
+    stored = recipe.get("plugins", [])
+    named = [str(plugin) for plugin in plugins]
+    try:
+        return resolve({**recipe, "plugins": named}, sets).as_dict()
+    except InputError as error:
+        if stored and not named and any("no encoding" in str(problem) for problem in error.problems):
+            files = ", ".join(map(str, stored))
+            raise InputError(
+                f"{path}: trained with a plugin, which is code and runs only when you name it: "
+                f'--set plugins=[{",".join(map(str, stored))}], or plugins=["{files}"] in Python'
+            ) from error
+        raise
+
+
+def load(path: str | Path, device: str = "cpu", plugins: Sequence[str | Path] = ()) -> torch.nn.Module:
+    """The trained model of a run or a checkpoint, ready to use: `logits = model(tokens)`.
+
+    Args:
+        path: a run folder (its last checkpoint is taken) or a checkpoint file.
+        device: where to put it; a run made on a GPU loads on a CPU and the other way round.
+        plugins: Python files of encodings that it was trained with.
+
+    Returns: a `zoo.models.transformer.Transformer` in evaluation mode.
+
+    Raises:
+        InputError: nothing usable there.
+    """
+    return load_task(Path(path), plugins=plugins).model.to(device)
+
+
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().split("\n")[0][:200]

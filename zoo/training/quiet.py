@@ -1,0 +1,51 @@
+"""The console without what its reader knows or cannot use. Each message is named; nothing else is hidden."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+
+HIDDEN_LINES = (
+    "GPU available:",
+    "TPU available:",
+    "HPU available:",
+    "💡 Tip:",
+    "`Trainer.fit` stopped:",
+    "Using default `ModelCheckpoint`",
+    "Restoring states from the checkpoint path",
+    "Restored all states from the checkpoint",
+    "Initializing distributed:",
+    "------------------",
+    "distributed_backend=",
+    "All distributed processes registered",
+    "`Trainer(val_check_interval",
+    "Using 16bit Automatic Mixed Precision",
+    "Using bfloat16 Automatic Mixed Precision",
+)
+HIDDEN_WARNINGS = (
+    r".*LeafSpec.* is deprecated",
+    # Reading blocks from a memory map costs well under a step; workers are the recipe's choice.
+    r".*does not have many workers which may be a bottleneck",
+    # A resumed run continues in its own folder.
+    r"Checkpoint directory .* exists and is not empty",
+    # The recipe, not the number of logged steps, decides how often to log.
+    r"The number of training batches .* is smaller than the logging interval",
+    r".*Found \d+ module\(s\) in eval mode at the start of training",
+    r".*you may want to consider using a DistributedSampler",
+    r"`isinstance\(treespec, LeafSpec\)`",
+)
+
+
+class _Named(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage().strip()
+        return bool(text) and not text.startswith(HIDDEN_LINES)
+
+
+def quieten() -> None:
+    """Hide Lightning's adverts and the notes that the zoo answers for."""
+    for name in list(logging.root.manager.loggerDict):
+        if name.startswith(("lightning", "lightning_fabric", "lightning_utilities")):
+            logging.getLogger(name).addFilter(_Named())
+    for message in HIDDEN_WARNINGS:
+        warnings.filterwarnings("ignore", message=message)
