@@ -1,11 +1,11 @@
 """What a training step costs, by ratios measured in one run.
 
-    python scripts/benchmark_step.py                          Lightning against a bare loop, max-index at width 128
-    python scripts/benchmark_step.py --allocator              with freed memory kept, against without
+    python scripts/benchmark_step.py                Lightning against a bare loop, max-index at width 128
+    python scripts/benchmark_step.py --allocator    with freed memory kept, against without
     python scripts/benchmark_step.py --recipe recipes/alibi_sample.yaml --steps 40
 
-Both sides train the same model from the same start on the same batches. They take turns, in rounds, and the ratio
-is taken round by round, so that a machine whose speed drifts slows both.
+Both sides train the same model from the same start on the same batches. They take turns, in rounds, and the
+ratio is taken round by round, so that a machine whose speed drifts slows both.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from zoo.data import open_data
 from zoo.recipe import Recipe, read_recipe
 from zoo.tasks import task_class
 from zoo.training.allocator import keep_freed_memory
-from zoo.training.fit import make_trainer
 from zoo.training.data_module import DataModule
+from zoo.training.fit import make_trainer
 from zoo.training.quiet import quieten
 
 
@@ -75,7 +75,9 @@ def lightning(recipe: Recipe, source, skip: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--recipe", default="recipes/alibi_maxindex.yaml")
     parser.add_argument("--set", action="append", default=["model.d_model=128"], metavar="KEY=VALUE")
     parser.add_argument("--steps", type=int, default=120)
@@ -85,7 +87,11 @@ def main() -> None:
     options = parser.parse_args()
     quieten()
     skip = options.steps // 6
-    steps = [f"trainer.max_steps={options.steps}", "checkpoint.every_n_steps=1000000", "trainer.accelerator=cpu"]
+    steps = [
+        f"trainer.max_steps={options.steps}",
+        "checkpoint.every_n_steps=1000000",
+        "trainer.accelerator=cpu",
+    ]
     recipe = read_recipe(options.recipe, [*steps, *options.set])
     if options.only:
         if options.only == "kept":

@@ -2,8 +2,8 @@
 
     python scripts/length_plot.py runs/*_wikitext2 --out scripts/results/wikitext2
 
-writes wikitext2.json, wikitext2.md and wikitext2.png. The runs must have been evaluated (`zoo fit` does it at its
-end, `zoo evaluate` at other lengths).
+writes wikitext2.json, wikitext2.md and wikitext2.png. The runs must have been evaluated (`zoo fit` does it at
+its end, `zoo evaluate` at other lengths).
 """
 
 from __future__ import annotations
@@ -37,11 +37,16 @@ def markdown(rows: list[dict], measures: list[str]) -> str:
     lines = []
     for measure in measures:
         head = [f"{n} (trained)" if n == rows[0]["train_length"] else str(n) for n in lengths]
-        lines += [f"| {measure.replace('_', ' ')} | " + " | ".join(head) + " |", "|---" * (len(lengths) + 1) + "|"]
+        lines += [
+            f"| {measure.replace('_', ' ')} | " + " | ".join(head) + " |",
+            "|---" * (len(lengths) + 1) + "|",
+        ]
         for encoding in sorted({row["encoding"] for row in rows}):
             cells = []
             for length in lengths:
-                own = [r for r in rows if r["encoding"] == encoding and r["length"] == length and measure in r]
+                own = [
+                    r for r in rows if r["encoding"] == encoding and r["length"] == length and measure in r
+                ]
                 mean = sum(r[measure] for r in own) / len(own) if own else None
                 cells.append("–" if mean is None else f"{mean:.3f}" if mean < 10 else f"{mean:,.1f}")
             lines.append(f"| {encoding} | " + " | ".join(cells) + " |")
@@ -50,9 +55,13 @@ def markdown(rows: list[dict], measures: list[str]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN")
-    parser.add_argument("--out", type=Path, required=True, metavar="STEM", help="path of the files, without an ending")
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="STEM", help="path of the files, without an ending"
+    )
     parser.add_argument("--protocol", default="nonoverlapping")
     parser.add_argument("--title")
     options = parser.parse_args()

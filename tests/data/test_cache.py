@@ -11,7 +11,8 @@ import pytest
 
 from zoo.data import cache as cache_module
 from zoo.data.cache import open_cache
-from zoo.data.corpora import SPLITS, Corpus, open_corpus
+from zoo.data.corpora import open_corpus
+from zoo.data.corpus import SPLITS, Corpus
 from zoo.data.tokens import TokenStream
 from zoo.errors import InputError
 

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from zoo.data import hub
-from zoo.data.corpora import SPLITS, open_corpus, survey
+from zoo.data.corpora import open_corpus
+from zoo.data.corpus import SPLITS, survey
 from zoo.data.wikitext import HUB_SPLITS, articles
 from zoo.errors import InputError
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from zoo.data.corpora import SPLITS
+from zoo.data.corpus import SPLITS
 from zoo.data.sample import chronicle, open_sample
 from zoo.errors import InputError
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import tokenizers
 
-from zoo.data.corpora import SPLITS, Contents, Corpus, survey
+from zoo.data.corpus import SPLITS, Contents, Corpus, survey
 from zoo.data.tokenizer import TextTokenizer, TextUnits, train_tokenizer
 from zoo.data.tokens import TokenStream, data_files
 from zoo.errors import InputError, Problem

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from zoo.data.corpora import Corpus
+from zoo.data.corpus import Corpus
 from zoo.data.draws import Draws
 from zoo.data.sample_words import (
     ANIMALS,

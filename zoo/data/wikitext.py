@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from zoo.data import hub
-from zoo.data.corpora import SPLITS, Corpus, read_lines, stamp
+from zoo.data.corpus import SPLITS, Corpus, read_lines, stamp
 from zoo.errors import InputError, Problem
 
 FILES = {split: f"wiki.{split}.tokens" for split in SPLITS}

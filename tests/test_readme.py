@@ -1,0 +1,153 @@
+"""Every command that the README shows is run, in the order in which a reader meets them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from zoo.cli import main
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+CI = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+# What makes a training small enough for a test and changes nothing else.
+SMALL = [
+    "trainer.max_steps=4",
+    "trainer.accelerator=cpu",
+    "checkpoint.every_n_steps=2",
+    "data.batch_size=4",
+    "data.sequence_length=16",
+    "model.d_model=16",
+    "model.num_layers=1",
+    "evaluate.lengths=[16,32]",
+]
+SMALL_TEXT = ["data.vocab_size=300", "evaluate.max_tokens=256"]
+SMALL_SAMPLE = ["data.documents=4", "data.words=120"]
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def commands() -> list[str]:
+    return [line for block in blocks("bash") for line in block.splitlines() if line.strip()]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which a reader might stand: recipes, a WikiText-2 of a few lines, novels, a plugin."""
+    home = tmp_path_factory.mktemp("reader")
+    shutil.copytree(ROOT / "recipes", home / "recipes")
+    article = "".join(
+        f" The {word} of the river ran past the {word} house . \n" for word in ["old", "mill", "new", "gate"]
+    )
+    for split in ("train", "valid", "test"):
+        file = home / "data" / "wikitext-2" / f"wiki.{split}.tokens"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f" \n = A river = \n \n{article * 12}" * 3, encoding="utf-8")
+    for name in ("one", "two", "three"):
+        novel = home / "data" / "novels" / f"{name}.txt"
+        novel.parent.mkdir(exist_ok=True)
+        novel.write_text(f"{name}: " + article * 30, encoding="utf-8")
+    plugin = next(block for block in blocks("python") if block.startswith("# my_encoding.py"))
+    (home / "my_encoding.py").write_text(plugin, encoding="utf-8")
+    return home
+
+
+def small(arguments: list[str]) -> list[str]:
+    """A `fit` command with what makes it small; other verbs as they are."""
+    if arguments[0] == "evaluate":
+        arguments = [*arguments, "--set", "evaluate.max_tokens=256"]
+        return [re.sub(r"^256,512,1024$", "16,32", argument) for argument in arguments]
+    if arguments[0] != "fit" or "--help" in arguments:
+        return arguments
+    recipe = arguments[arguments.index("--recipe") + 1]
+    own = [argument.split("=")[0] for argument in arguments]
+    sets = (
+        SMALL
+        + (SMALL_TEXT if "maxindex" not in recipe else [])
+        + (SMALL_SAMPLE if "sample" in recipe else [])
+    )
+    return arguments + [part for key in sets if key.split("=")[0] not in own for part in ("--set", key)]
+
+
+def test_ci_runs_the_two_installing_commands():
+    train, test = commands()[:2]
+    assert "zoo fit" in train and "pytest" in test
+    # CI takes them from this file by these patterns; each must find the command and nothing before it.
+    for command, pattern in ((train, "pip install.*zoo fit"), (test, "pip install.*pytest")):
+        assert f"grep -m1 '{pattern}' README.md" in CI
+        assert next(line for line in README.splitlines() if re.search(pattern, line)) == command
+
+
+def test_every_other_command_runs(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
+    monkeypatch.chdir(home)
+    monkeypatch.delenv("ZOO_DATA", raising=False)
+    ran = 0
+    for command in commands()[2:]:
+        words = shlex.split(command)
+        assert words[:3] == ["python", "-m", "zoo"], command
+        arguments = small(words[3:])
+        monkeypatch.delenv("ZOO_LAUNCH", raising=False)
+        if "trainer.devices=2" in command:
+            # Lightning starts the second process by running this very command line again.
+            done = subprocess.run(
+                [sys.executable, "-m", "zoo", *arguments], capture_output=True, text=True, timeout=240,
+                env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            )  # fmt: skip
+            code, output = done.returncode, done.stdout + done.stderr
+        else:
+            try:
+                code = main(arguments)
+            except SystemExit as stop:  # argparse leaves so after --help
+                code = stop.code or 0
+            output = "".join(capsys.readouterr())
+        assert code == 0, f"{command}\n{output}"
+        ran += 1
+    assert ran == len(commands()) - 2 > 10
+    for run in ("alibi_sample", "rope_wikitext2", "novels", "two", "root_sample"):
+        assert (home / "runs" / run / "evaluation" / "lengths.json").is_file(), run
+
+
+def test_the_python_shown_runs(home: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(home)
+    if not (home / "runs" / "rope_wikitext2").is_dir():
+        assert main(small(["fit", "--recipe", "recipes/rope_wikitext2.yaml"])) == 0
+    shown = next(block for block in blocks("python") if "zoo.load" in block)
+    names: dict = {}
+    exec(compile(shown, "README.md", "exec"), names)
+    assert names["model"].num_layers == 4
+
+
+def test_the_recipe_shown_is_one(home: Path):
+    from zoo.recipe import read_recipe
+
+    [shown] = blocks("yaml")
+    assert yaml.safe_load(shown)
+    file = home / "recipes" / "shown.yaml"
+    file.write_text(shown, encoding="utf-8")
+    assert read_recipe(file).model.encoding["name"] == "rope"
+
+
+def test_every_room_on_the_map_exists():
+    house = next(block for block in blocks("") if block.startswith("zoo/"))
+    rooms = re.findall(r"^ {2}(\w+(?:/|\.py))", house, re.MULTILINE)
+    assert len(rooms) >= 8
+    for room in rooms:
+        assert (ROOT / "zoo" / room).exists(), room
+    for folder in ("recipes", "scripts", "tests"):
+        assert f"\n{folder}/" in house and (ROOT / folder).is_dir()
+
+
+def test_every_link_leads_somewhere():
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert (ROOT / target).exists(), target
