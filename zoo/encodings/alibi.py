@@ -14,14 +14,15 @@ from zoo.encodings.registry import register
 class ALiBi(Encoding):
     """Scores fall linearly with distance, each head at its own fixed slope.
 
-    bias = -m_h |i - j|, added after the scaling by 1/sqrt(D). With H a power of two m_h = 2^(-8h/H), h = 1..H.
+    bias = -m_h |i - j|, added after the scaling by 1/sqrt(D). With H a power of two, m_h = 2^(-8h/H) for
+    h = 1..H.
 
     Options:
         slopes: where H is no power of two. `official`: the slopes of the next lower power of two, then every
             second slope of twice that; `geometric`: 2^(-8h/H) all the same.
-        form: how the heads of an encoder tell their sides apart. `symmetric`: they do not; `one_sided`: half of
-            the heads look only back and half only forward, each half with its own set of slopes. Under the
-            causal mask of a decoder there is only one side and this changes nothing.
+        form: how the heads of an encoder tell their sides apart. `symmetric`: they do not; `one_sided`: half
+            of the heads look only back and half only forward, each half with its own set of slopes. Under
+            the causal mask of a decoder there is only one side and this changes nothing.
 
     Checked against the slopes that `transformers` builds for BLOOM and a loop over the formula. The forms for
     encoders follow the authors' proposals (github.com/ofirpress/attention_with_linear_biases, issue 5).

@@ -8,8 +8,9 @@ from zoo.encodings.registry import register
 class NoPE(Encoding):
     """No positional encoding: order is known from the causal mask alone.
 
-    A decoder can still count, since the mask shows each token only those before it. An encoder cannot: without
-    a mask its outputs are permuted as its inputs are, which makes it the baseline that knows no order at all.
+    A decoder can still count, since the mask shows each token only those before it. An encoder cannot:
+    without a mask its outputs are permuted as its inputs are, which makes it the baseline that knows no order
+    at all.
     """
 
     paper = "Haviv et al. 2022 (arXiv:2203.16634); Kazemnejad et al. 2023 (arXiv:2305.19466)"

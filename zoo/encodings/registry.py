@@ -1,10 +1,12 @@
 """Which positional encodings there are, and what each one takes.
 
 The registry reads plugin files without running them: names, facts and options come from the source, so that
-recipes are checked, and encodings listed, before torch is imported. A plugin's code runs only when it is built.
+recipes are checked, and encodings listed, before torch is imported. A plugin's code runs only when it is
+built.
 
-Plugins are found in three places: the files of this package, a file that a recipe names under `plugins:`, and
-installed packages that advertise a module in the entry-point group `zoo.encodings`.
+Plugins are found in four places: the files of this package; a file that a recipe names under `plugins:`;
+installed packages that advertise a module in the entry-point group `zoo.encodings`; and the running program,
+where a class is decorated in a notebook or a script.
 """
 
 from __future__ import annotations
@@ -14,63 +16,50 @@ import difflib
 import importlib.util
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from zoo.encodings.description import (
+    FACTS,
+    WRAPPED,
+    Description,
+    describe_class,
+    holds_several,
+    holds_wrapped,
+    place,
+    read_classes,
+    read_descriptions,
+)
 from zoo.errors import InputError, Problem
-from zoo.signatures import REQUIRED, Option, options_of
+from zoo.signatures import REQUIRED, Option
 
 if TYPE_CHECKING:
     from zoo.encodings.base import Encoding
 
-__all__ = ["REQUIRED", "WRAPPED", "Description", "describe", "load", "names", "read_plugin", "register"]
+__all__ = [
+    "FACTS",
+    "REQUIRED",
+    "WRAPPED",
+    "Description",
+    "Option",
+    "broken",
+    "describe",
+    "holds_several",
+    "holds_wrapped",
+    "load",
+    "names",
+    "read_plugin",
+    "register",
+    "unknown",
+]
 
-PACKAGE = Path(__file__).parent
+PACKAGE = Path(__file__).resolve().parent
 ENTRY_POINTS = "zoo.encodings"
-FACTS = {
-    "paper": "",
-    "family": "",
-    "decoder": True,
-    "encoder": True,
-    "relative": False,
-    "extrapolates": "no",
-    "distance_only": False,
-    "per_layer": False,
-}
-
-
-class WRAPPED:
-    """The annotation of an option that holds another encoding. In source it is written `Encoding`."""
-
-
-@dataclass(frozen=True)
-class Description:
-    """What an encoding says of itself, read from its source."""
-
-    name: str
-    summary: str
-    paper: str
-    family: str
-    decoder: bool
-    encoder: bool
-    relative: bool
-    extrapolates: str
-    distance_only: bool
-    per_layer: bool
-    options: tuple[Option, ...]
-    class_name: str
-    file: Path
-    line: int
-
-    @property
-    def where(self) -> str:
-        return f"{self.file}:{self.line}"
-
 
 _classes: dict[str, type[Encoding]] = {}
+_live: dict[str, Description] = {}
 _plugins: dict[str, Description] = {}
 _broken: dict[str, str] = {}
 
@@ -83,15 +72,18 @@ def register(name: str) -> Callable[[type[Encoding]], type[Encoding]]:
     """
 
     def decorate(cls: type[Encoding]) -> type[Encoding]:
-        taken = _classes.get(name)
-        # The same class met twice (a plugin file run again) replaces itself.
-        if taken is not None and (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
+        known = _all().get(name)
+        # The same class met twice (a plugin file run again, a notebook's cell) replaces itself.
+        if known is not None and not _is_home(cls, known):
+            file, line = place(cls)
             raise InputError(
-                f"two encodings are called {name!r}: {taken.__module__}.{taken.__qualname__} and "
-                f"{cls.__module__}.{cls.__qualname__}; rename one"
+                f"two encodings are called {name!r}: {known.class_name} ({known.where}) and "
+                f"{cls.__name__} ({file}:{line}); rename one"
             )
         cls.name = name
         _classes[name] = cls
+        if known is None or name in _live:
+            _live[name] = describe_class(name, cls)
         return cls
 
     return decorate
@@ -136,15 +128,16 @@ def read_plugin(path: str | Path) -> list[Description]:
         InputError: no such file, a syntax error in it, no encoding in it, or a name that is taken.
     """
     path = Path(path).resolve()
-    found = _read_source(path)
+    found = read_descriptions(path, _package())
     if not found:
         raise InputError(f"{path}: no class here is decorated with @zoo.register(...)")
-    known = _all()
-    problems = [
-        Problem(f"the name {new.name!r} is taken by {known[new.name].where}; choose another", where=new.where)
-        for new in found
-        if new.name in known and known[new.name].file != path
-    ]
+    taken = {name: known for name, known in _all().items() if known.file != path}
+    problems = []
+    for new in found:
+        if new.name in taken:
+            message = f"the name {new.name!r} is taken by {taken[new.name].where}; choose another"
+            problems.append(Problem(message, where=new.where))
+        taken[new.name] = new
     if problems:
         raise InputError(problems)
     _plugins.update({new.name: new for new in found})
@@ -160,40 +153,61 @@ def load(name: str) -> type[Encoding]:
     description = describe(name)
     if name not in _classes:
         _run(description)
+    if name not in _classes:
+        raise InputError(f"{description.where}: {name!r} is not registered when the file is run")
     return _classes[name]
 
 
 def _run(description: Description) -> None:
-    file = description.file
-    inside = file.parent == PACKAGE
-    module_name = f"zoo.encodings.{file.stem}" if inside else f"zoo_plugin_{file.stem}"
+    file, module_name = description.file, description.module
+    if file.parent == PACKAGE:
+        # A fault in here is ours, and keeps its traceback.
+        importlib.import_module(f"zoo.encodings.{file.stem}")
+        return
     try:
-        if inside:
+        if module_name is not None:
             importlib.import_module(module_name)
-            return
-        spec = importlib.util.spec_from_file_location(module_name, file)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[module_name] = module
-        spec.loader.exec_module(module)
+        else:
+            _run_file(file)
     except InputError:
         raise
     except Exception as error:
-        if inside:
-            raise
-        sys.modules.pop(module_name, None)
         raise InputError(f"{file}: the plugin cannot be imported: {type(error).__name__}: {error}") from error
 
 
+def _run_file(file: Path) -> None:
+    module_name = f"zoo_plugin_{file.stem}"
+    spec = importlib.util.spec_from_file_location(module_name, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[module_name]
+        raise
+
+
+def _is_home(cls: type[Encoding], known: Description) -> bool:
+    """Whether this class is the one that was described."""
+    return (place(cls)[0], cls.__name__) == (known.file, known.class_name)
+
+
 def _all() -> dict[str, Description]:
-    return {**_builtin(), **_installed(), **_plugins}
+    return {**_builtin(), **_installed(), **_live, **_plugins}
+
+
+@lru_cache(maxsize=1)
+def _package() -> dict[str, ast.ClassDef]:
+    """The classes of this package, from which a plugin's may derive."""
+    return {name: node for file in sorted(PACKAGE.glob("*.py")) for name, node in read_classes(file).items()}
 
 
 @lru_cache(maxsize=1)
 def _builtin() -> dict[str, Description]:
     found: dict[str, Description] = {}
     for file in sorted(PACKAGE.glob("*.py")):
-        for new in _read_source(file):
+        for new in read_descriptions(file, _package(), f"zoo.encodings.{file.stem}"):
             if new.name in found:
                 raise InputError(f"{new.where}: the name {new.name!r} is taken by {found[new.name].where}")
             found[new.name] = new
@@ -210,7 +224,7 @@ def _installed() -> dict[str, Description]:
             spec = importlib.util.find_spec(point.module)
             if spec is None or spec.origin is None:
                 raise InputError(f"no module {point.module!r}")
-            for new in _read_source(Path(spec.origin)):
+            for new in read_descriptions(Path(spec.origin).resolve(), _package(), point.module):
                 taken = {**_builtin(), **found}.get(new.name)
                 if taken is not None:
                     raise InputError(f"{new.where}: the name {new.name!r} is taken by {taken.where}")
@@ -218,77 +232,3 @@ def _installed() -> dict[str, Description]:
         except Exception as error:
             _broken[point.name] = f"package {package}: {type(error).__name__}: {error}"
     return found
-
-
-def _read_source(file: Path) -> list[Description]:
-    try:
-        source = file.read_text(encoding="utf-8")
-        tree = ast.parse(source)
-    except OSError as error:
-        raise InputError(f"{file}: {error.strerror}") from error
-    except (SyntaxError, ValueError) as error:
-        line = getattr(error, "lineno", None)
-        raise InputError(f"{file}:{line or 1}: not Python: {getattr(error, 'msg', error)}") from error
-    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-    found = []
-    for node in classes.values():
-        name = _registered_name(node)
-        if name is not None:
-            found.append(_describe_class(name, node, classes, file))
-    return found
-
-
-def _registered_name(node: ast.ClassDef) -> str | None:
-    for decorator in node.decorator_list:
-        if not (isinstance(decorator, ast.Call) and decorator.args):
-            continue
-        called = decorator.func
-        called_name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", None)
-        first = decorator.args[0]
-        if called_name == "register" and isinstance(first, ast.Constant) and isinstance(first.value, str):
-            return first.value
-    return None
-
-
-def _describe_class(name: str, node: ast.ClassDef, classes: dict[str, ast.ClassDef], file: Path) -> Description:
-    facts = dict(FACTS)
-    options: tuple[Option, ...] = ()
-    # From the farthest ancestor down, so that the nearest word counts.
-    for ancestor in reversed(_lineage(node, classes)):
-        facts.update(_facts(ancestor))
-        own = options_of(ancestor, {"Encoding": WRAPPED})
-        options = options if own is None else own
-    docstring = ast.get_docstring(node) or ""
-    return Description(
-        name=name,
-        summary=docstring.split("\n\n")[0].replace("\n", " "),
-        options=options,
-        class_name=node.name,
-        file=file,
-        line=node.lineno,
-        **facts,
-    )
-
-
-def _lineage(node: ast.ClassDef, classes: dict[str, ast.ClassDef]) -> list[ast.ClassDef]:
-    """The class and those of its ancestors that stand in the same file."""
-    lineage = [node]
-    for base in node.bases:
-        parent = classes.get(getattr(base, "id", ""))
-        if parent is not None and parent is not node:
-            lineage += _lineage(parent, classes)
-    return lineage
-
-
-def _facts(node: ast.ClassDef) -> dict[str, object]:
-    facts: dict[str, object] = {}
-    for statement in node.body:
-        target = None
-        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-            target = statement.targets[0]
-        elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
-            target = statement.target
-        if isinstance(target, ast.Name) and target.id in FACTS:
-            # Adjacent string literals are one constant to the parser; anything else is no literal and a fault.
-            facts[target.id] = ast.literal_eval(statement.value)
-    return facts

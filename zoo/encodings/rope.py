@@ -19,7 +19,8 @@ class RoPE(Encoding):
         base: the slowest pair turns once in about 2 pi base tokens.
         layout: pairs are `half` (k, k + R/2), as in GPT-NeoX and Llama's Hugging Face port, or `interleaved`
             (2k, 2k+1), as in RoFormer, GPT-J and Meta's Llama. A permutation of the head width apart.
-        partial: the fraction of the head width that is rotated, its first dimensions; the rest knows no place.
+        partial: the fraction of the head width that is rotated, its first dimensions; the rest knows no
+            place.
 
     Angles are computed in float32 whatever the precision of the model. Checked against
     `transformers` (LlamaRotaryEmbedding) and a rotation of complex numbers.
@@ -45,11 +46,11 @@ class RoPE(Encoding):
             raise ValueError(f"base must be above 1, not {base}")
         self.width = round(partial * size.head_dim)
         if self.width % 2 or self.width == 0:
-            raise ValueError(
-                f"rope rotates pairs: {partial:g} of a head of width {size.head_dim} is {self.width}, not an even number"
-            )
+            part = f"{partial:g} of a head of width {size.head_dim}"
+            raise ValueError(f"rope rotates pairs: {part} is {self.width}, not an even number")
         self.layout = layout
-        self.register_buffer("frequency", base ** -(torch.arange(0, self.width, 2) / self.width), persistent=False)
+        frequency = base ** -(torch.arange(0, self.width, 2) / self.width)
+        self.register_buffer("frequency", frequency, persistent=False)
 
     def rotate(self, q: Tensor, k: Tensor, span: Span) -> tuple[Tensor, Tensor]:
         return (
@@ -61,7 +62,7 @@ class RoPE(Encoding):
         """cos and sin, [T,R/2] or [B,1,T,R/2]."""
         # Autocast would compute the product in bf16, whose integers are exact only to 256.
         with torch.autocast(pos.device.type, enabled=False):
-            angle = pos.float()[..., None] * self.frequency.float()
+            angle = pos.float()[..., None] * self.frequency
         angle = angle if pos.dim() == 1 else angle[:, None]
         return angle.cos(), angle.sin()
 

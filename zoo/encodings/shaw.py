@@ -11,7 +11,8 @@ from zoo.encodings.registry import register
 class Shaw(Encoding):
     """A learned vector for each clipped distance, added to the keys and, where asked, to the values.
 
-    score = q_i . a^K_c / sqrt(D) and output = sum_j w_ij a^V_c, with c = clip(j - i, -max_distance, max_distance).
+    score = q_i . a^K_c / sqrt(D) and output = sum_j w_ij a^V_c, with c = clip(j - i, -max_distance,
+    max_distance).
     Each layer has its own tables; the heads of a layer share them.
 
     Options:

@@ -44,7 +44,8 @@ class Sinusoidal(Encoding):
             raise ValueError(f"base must be above 1, not {base}")
         self.layout = layout
         self.token_scale = math.sqrt(size.d_model) if token_scale is None else token_scale
-        self.register_buffer("frequency", base ** -(torch.arange(0, size.d_model, 2) / size.d_model), persistent=False)
+        frequency = base ** -(torch.arange(0, size.d_model, 2) / size.d_model)
+        self.register_buffer("frequency", frequency, persistent=False)
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         angle = pos.float()[..., None] * self.frequency

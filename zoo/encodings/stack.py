@@ -15,7 +15,8 @@ from zoo.errors import InputError
 from zoo.seeds import seed_of
 
 Spec = dict[str, Any]
-"""{"name": ..., option: ...}, as in a resolved recipe. An option that holds an encoding is itself such a dict."""
+"""{"name": ..., option: ...}, as in a resolved recipe. An option that holds an encoding is itself such a
+dict, one that holds several a list of them."""
 
 
 def build_encoding(spec: Spec | str, size: Size) -> Encoding:
@@ -26,14 +27,24 @@ def build_encoding(spec: Spec | str, size: Size) -> Encoding:
     """
     spec = {"name": spec} if isinstance(spec, str) else dict(spec)
     name = spec.pop("name")
-    wraps = {option.name for option in registry.describe(name).options if option.annotation is registry.WRAPPED}
-    options = {key: build_encoding(value, size) if key in wraps else value for key, value in spec.items()}
+    for option in registry.describe(name).options:
+        if option.name in spec and registry.holds_wrapped(option.annotation):
+            several = registry.holds_several(option.annotation)
+            if isinstance(spec[option.name], (list, tuple)) and not several:
+                raise InputError(f"encoding {name!r}: {option.name} holds one encoding, not a list")
+            spec[option.name] = _build_wrapped(spec[option.name], size)
     try:
-        return registry.load(name)(size, **options)
+        return registry.load(name)(size, **spec)
     except InputError:
         raise
     except (ValueError, TypeError) as error:
         raise InputError(f"encoding {name!r}: {error}") from error
+
+
+def _build_wrapped(value: Spec | str | Sequence[Spec] | None, size: Size) -> Any:
+    if isinstance(value, (dict, str)):
+        return build_encoding(value, size)
+    return None if value is None else [build_encoding(spec, size) for spec in value]
 
 
 class EncodingStack(nn.Module):

@@ -13,8 +13,8 @@ from zoo.encodings.registry import register
 class T5Bias(Encoding):
     """A learned bias for each head and bucket of distances, shared by all layers.
 
-    Near distances have a bucket each, farther ones share buckets that grow logarithmically up to max_distance;
-    all beyond share the last. An encoder gives half of the buckets to each direction.
+    Near distances have a bucket each, farther ones share buckets that grow logarithmically up to
+    max_distance; all beyond share the last. An encoder gives half of the buckets to each direction.
 
     Options:
         num_buckets: rows of the table.
@@ -38,7 +38,9 @@ class T5Bias(Encoding):
             raise ValueError(f"num_buckets must be even and leave two for each direction, not {num_buckets}")
         self.exact = self.one_way // 2
         if max_distance <= self.exact:
-            raise ValueError(f"max_distance must be above {self.exact}, half of a direction's buckets, not {max_distance}")
+            raise ValueError(
+                f"max_distance must be above {self.exact}, half of a direction's buckets, not {max_distance}"
+            )
         self.max_distance = max_distance
         self.table = nn.Parameter(torch.randn(num_buckets, size.num_heads) / math.sqrt(size.d_model))
 

@@ -1,1 +1,1 @@
-"""Encoder and decoder transformers. They call the hooks of `zoo.encodings.base` and know no encoding by name."""
+"""Encoder and decoder transformers. They call the hooks of `zoo.encodings.base` and know no encoding."""

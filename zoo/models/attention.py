@@ -26,7 +26,8 @@ class Attention(nn.Module):
         self.num_kv_heads = config.num_kv_heads or config.num_heads
         self.head_dim = config.d_model // config.num_heads
         self.kernel = config.kernel
-        self.qkv = nn.Linear(config.d_model, (self.num_heads + 2 * self.num_kv_heads) * self.head_dim, bias=False)
+        rows = (self.num_heads + 2 * self.num_kv_heads) * self.head_dim
+        self.qkv = nn.Linear(config.d_model, rows, bias=False)
         self.out = nn.Linear(config.d_model, config.d_model, bias=False)
         self.out.into_residual = True
         self.q_norm = nn.RMSNorm(self.head_dim) if config.qk_norm else None

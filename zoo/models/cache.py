@@ -10,7 +10,7 @@ from torch import Tensor
 
 @dataclass
 class LayerCache:
-    """One layer's past: keys and values [B,H,S,D] before any rotation, and what each encoding read of the tokens.
+    """One layer's past: keys and values [B,H,S,D], and what each encoding read of the tokens.
 
     Keys are kept unrotated so that an encoding whose angles depend on the length stays exact as it grows.
     """
@@ -19,7 +19,9 @@ class LayerCache:
     v: Tensor | None = None
     read: list[Tensor | None] = field(default_factory=list)
 
-    def extend(self, k: Tensor, v: Tensor, read: list[Tensor | None]) -> tuple[Tensor, Tensor, list[Tensor | None]]:
+    def extend(
+        self, k: Tensor, v: Tensor, read: list[Tensor | None]
+    ) -> tuple[Tensor, Tensor, list[Tensor | None]]:
         """Add the new tokens and give back all tokens."""
         if self.k is None or self.v is None:
             self.k, self.v, self.read = k, v, read

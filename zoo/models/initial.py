@@ -17,8 +17,8 @@ WEIGHT_STD = 0.02
 def draw_initial(model: nn.Module, seed: int, num_layers: int) -> None:
     """Set the parameters of a transformer (not those of its encodings) to their start, GPT-2's way.
 
-    Weights are N(0, 0.02); a projection back into the residual stream is divided by sqrt(2 layers), so that the
-    stream's variance does not grow with depth. Gains start at one and offsets at zero.
+    Weights are N(0, 0.02); a projection back into the residual stream is divided by sqrt(2 layers), so that
+    the stream's variance does not grow with depth. Gains start at one and offsets at zero.
     """
     for module_name, module in model.named_modules():
         for name, parameter in module.named_parameters(module_name, recurse=False):
@@ -28,6 +28,7 @@ def draw_initial(model: nn.Module, seed: int, num_layers: int) -> None:
                 if parameter.dim() < 2:
                     parameter.fill_(1.0 if name.endswith("weight") else 0.0)
                     continue
-                std = WEIGHT_STD / (2 * num_layers) ** 0.5 if getattr(module, "into_residual", False) else WEIGHT_STD
+                into_residual = getattr(module, "into_residual", False)
+                std = WEIGHT_STD / (2 * num_layers) ** 0.5 if into_residual else WEIGHT_STD
                 generator = torch.Generator().manual_seed(seed_of(seed, name))
                 parameter.copy_(torch.randn(parameter.shape, generator=generator) * std)

@@ -17,7 +17,8 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from zoo.models.scores import Scores
 
 BLOCK_ELEMENTS = 2**26
-"""At evaluation no table of queries by keys holds more elements than this; longer ones go by blocks of queries."""
+"""At evaluation no table of queries by keys holds more elements than this; longer ones go by blocks of
+queries."""
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, scores: Scores, scale: float, kernel: str = "auto") -> Tensor:
@@ -57,10 +58,14 @@ def choose(kernel: str, q: Tensor, scores: Scores) -> str:
     """The kernel for these scores: `sdpa`, `flex` or `reference`."""
     if scores.needs_weights:
         if kernel not in ("auto", "reference"):
-            raise ValueError(f"kernel {kernel!r} keeps its weights to itself, and this encoding needs them: use auto")
+            raise ValueError(
+                f"kernel {kernel!r} keeps its weights to itself, and this encoding needs them: use auto"
+            )
         return "reference"
     if kernel == "flex" and scores.has_content:
-        raise ValueError("kernel 'flex' takes pointwise biases only, and this encoding's depends on content: use auto")
+        raise ValueError(
+            "kernel 'flex' takes pointwise biases only, and this encoding's depends on content: use auto"
+        )
     if kernel != "auto":
         return kernel
     # On CUDA FlexAttention never writes the table. Learned biases stay with SDPA: the gradients of captured
@@ -78,14 +83,15 @@ def _sdpa(q: Tensor, k: Tensor, v: Tensor, scores: Scores, scale: float) -> Tens
 
 
 def _reference(q: Tensor, k: Tensor, v: Tensor, scores: Scores, scale: float) -> Tensor:
-    logits = (q @ k.transpose(-1, -2)).float() * scale
+    products = q @ k.transpose(-1, -2)
+    logits = products.to(torch.promote_types(products.dtype, torch.float32)) * scale
     added = scores.added(q, k)
     if added is not None:
         logits = logits + added
     logits = scores.logits(logits, q, k)
     if not scores.span.is_open():
         logits = logits.masked_fill(~scores.span.allowed(), -torch.inf)
-    # A row with nothing to look at would be NaN, in its gradient too, so it is made harmless before and after.
+    # A row with nothing to look at would be NaN, in its gradient too: made harmless before and after.
     dead = logits.amax(-1, keepdim=True) == -torch.inf
     weights = logits.masked_fill(dead, 0.0).softmax(-1).masked_fill(dead, 0.0).to(v.dtype)
     out = weights @ v
@@ -100,7 +106,8 @@ def _flex(q: Tensor, k: Tensor, v: Tensor, scores: Scores, scale: float) -> Tens
         memo = scores.span.memo
         if "block mask" not in memo:
             batch = None if scores.span.keep is None else q.shape[0]
-            memo["block mask"] = create_block_mask(mask_mod, batch, None, q.shape[2], k.shape[2], device=q.device)
+            lengths = q.shape[2], k.shape[2]
+            memo["block mask"] = create_block_mask(mask_mod, batch, None, *lengths, device=q.device)
         block_mask = memo["block mask"]
     if torch.compiler.is_compiling():
         return flex_attention(q, k, v, score_mod=score_mod, block_mask=block_mask, scale=scale)

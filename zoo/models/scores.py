@@ -51,7 +51,7 @@ class Scores:
         return sum(terms[1:], terms[0]) if terms else None
 
     def additive_mask(self, q: Tensor, k: Tensor) -> Tensor | None:
-        """All that is added and the mask with it, in q's dtype; None where nothing is added and all is open."""
+        """All that is added, and the mask, in q's dtype; None where nothing is added and all is open."""
         if self.has_content or not self.whole:
             return self._folded(q, k)
         # The same for all layers that share their encodings: folded by the first of them.

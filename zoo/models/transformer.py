@@ -64,7 +64,7 @@ class Transformer(nn.Module):
         config: the recipe's `model`.
         vocab_size: number of token ids.
         length: the trained length, in tokens.
-        head: `vocabulary` gives logits over tokens, [B,T,V]; `pointer` gives one logit for each position, [B,T].
+        head: `vocabulary` gives logits over tokens, [B,T,V]; `pointer` one logit for each position, [B,T].
         seed: what the initial weights are drawn from.
     """
 
@@ -110,7 +110,7 @@ class Transformer(nn.Module):
         return self.unembed(self.hidden(tokens, keep, cache))
 
     def unembed(self, hidden: Tensor) -> Tensor:
-        """Logits from what `hidden` gave, or any part of it: [...,E] to [...,V], or to [...] for a pointer."""
+        """Logits from what `hidden` gave, or part of it: [...,E] to [...,V], or to [...] for a pointer."""
         if self.head is None:
             return F.linear(hidden, self.tokens.weight)
         logits = self.head(hidden)
@@ -118,7 +118,7 @@ class Transformer(nn.Module):
 
     def hidden(self, tokens: Tensor, keep: Tensor | None = None, cache: Cache | None = None) -> Tensor:
         """The normalised output of the last layer, [B,T,E]; arguments as in `forward`."""
-        batch, length = tokens.shape
+        length = tokens.shape[1]
         past = 0 if cache is None else cache.length
         limit = self.encoding.max_length
         if limit is not None and past + length > limit:

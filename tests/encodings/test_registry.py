@@ -1,0 +1,354 @@
+"""The registry: what is read from a file is what the class says, however an encoding comes to be known."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+import typing
+from pathlib import Path
+
+import pytest
+
+import zoo
+from zoo.encodings import registry
+from zoo.encodings.base import Encoding
+from zoo.encodings.description import FACTS, describe_class, read_descriptions
+from zoo.errors import InputError
+
+PLUGINS = sorted((Path(__file__).parent / "plugins").glob("*.py"))
+
+
+@pytest.fixture
+def plugin(tmp_path, forgetful_registry):
+    """Write a plugin file; gives its path."""
+
+    def plugin(source, name="mine.py"):
+        file = tmp_path / name
+        file.write_text(f"import zoo\n{source}")
+        return file
+
+    return plugin
+
+
+def said(description):
+    """All that a description says, but for how the class is imported."""
+    fields = dataclasses.asdict(description)
+    del fields["module"]
+    return {**fields, "file": description.file.resolve()}
+
+
+# Reading is the same as running.
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_what_is_read_is_what_the_class_says(name):
+    assert said(registry.describe(name)) == said(describe_class(name, registry.load(name)))
+
+
+def test_also_of_plugins(plugins):
+    for file in PLUGINS:
+        (one,) = read_descriptions(file, {})
+        assert said(plugins.describe(one.name)) == said(describe_class(one.name, plugins.load(one.name)))
+
+
+def test_the_facts_are_the_attributes_of_the_base_class():
+    assert {fact: getattr(Encoding, fact) for fact in FACTS} == FACTS
+
+
+EVERY_KIND = """
+from typing import Literal, Optional
+from zoo.encodings.base import Encoding
+
+@zoo.register("every_kind")
+class EveryKind(Encoding):
+    '''Options of every kind.'''
+
+    def __init__(
+        self,
+        size,
+        *,
+        of: Encoding,
+        several: list[Encoding] | None = None,
+        maybe: Optional[Encoding] = None,
+        number: float = -1.5,
+        count: int | None = None,
+        flag: bool = True,
+        word: Literal["a", "b"] = "a",
+        numbers: list[float] = [1.0, 2.0],
+        needed: str,
+    ):
+        super().__init__(size)
+"""
+
+
+def test_options_of_every_kind(plugin):
+    (read,) = registry.read_plugin(plugin(EVERY_KIND))
+    assert said(read) == said(describe_class("every_kind", registry.load("every_kind")))
+    options = {option.name: option for option in read.options}
+    assert options["of"].annotation is registry.WRAPPED
+    assert options["of"].default is options["needed"].default is registry.REQUIRED
+    wrapped = {name for name, option in options.items() if registry.holds_wrapped(option.annotation)}
+    assert wrapped == {"of", "several", "maybe"}
+    assert [n for n, option in options.items() if registry.holds_several(option.annotation)] == ["several"]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "from zoo.encodings.alibi import ALiBi\n@R\nclass Mine(ALiBi)",
+        "from zoo.encodings import alibi\n@R\nclass Mine(alibi.ALiBi)",
+        "from zoo.encodings import alibi\n@R\nclass ALiBi(alibi.ALiBi)",
+        "from zoo.encodings.alibi import ALiBi\nclass Own(ALiBi):\n    family = 'own'\n@R\nclass Mine(Own)",
+    ],
+)
+def test_a_class_derived_from_one_of_the_zoo_inherits_what_it_says(head, plugin):
+    head = head.replace("@R", "@zoo.register('mine')")
+    (read,) = registry.read_plugin(plugin(f"{head}:\n    '''Mine.'''\n    extrapolates = 'no'\n"))
+    alibi = registry.describe("alibi")
+    assert said(read) == said(describe_class("mine", registry.load("mine")))
+    assert read.options == alibi.options
+    assert (read.relative, read.distance_only, read.paper) == (True, True, alibi.paper)
+    assert read.extrapolates == "no"
+
+
+def test_options_of_its_own_replace_those_it_would_inherit(plugin):
+    source = """
+from zoo.encodings.alibi import ALiBi
+
+@zoo.register("mine")
+class Mine(ALiBi):
+    def __init__(self, size, *, steepness: float = 2.0):
+        super().__init__(size)
+"""
+    (read,) = registry.read_plugin(plugin(source))
+    assert [option.name for option in read.options] == ["steepness"]
+
+
+def test_reading_runs_nothing(plugin):
+    file = plugin("raise SystemExit\n@zoo.register('mine')\nclass Mine(zoo.Encoding):\n    '''Mine.'''")
+    assert [one.name for one in registry.read_plugin(file)] == ["mine"]
+    assert registry.describe("mine").summary == "Mine."
+
+
+def test_neither_listing_nor_describing_imports_torch():
+    code = (
+        "import sys, zoo, zoo.encodings.registry as r; [r.describe(n).options for n in r.names()];"
+        "print([m for m in ('torch', 'lightning', 'datasets') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=dict(os.environ))
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+# Classes of the running program.
+
+
+def test_a_class_decorated_in_the_running_program_is_known(forgetful_registry, model_of, tokens):
+    @zoo.register("live")
+    class Live(zoo.Encoding):
+        """Made here.
+
+        And more.
+        """
+
+        paper = "None"
+        relative = True
+
+        def __init__(
+            self, size: zoo.Size, *, of: zoo.Encoding, width: typing.Literal[1, 2] = 1, x: float = 0.5
+        ):
+            super().__init__(size)
+            self.of, self.x = of, x
+
+    assert "live" in zoo.encodings.names()
+    about = zoo.encodings.describe("live")
+    assert (about.summary, about.paper, about.relative, about.encoder) == ("Made here.", "None", True, True)
+    assert [(o.name, o.annotation, o.default) for o in about.options] == [
+        ("of", registry.WRAPPED, registry.REQUIRED),
+        ("width", typing.Literal[1, 2], 1),
+        ("x", float, 0.5),
+    ]
+    assert about.where.startswith(f"{Path(__file__).resolve()}:")
+    assert registry.load("live") is Live
+    model = model_of({"name": "live", "of": "alibi", "x": 2.0})
+    assert model.encoding.view(0).encodings[0].x == 2.0
+    assert model(tokens(1, 4)).isfinite().all()
+
+
+def test_a_class_from_no_file_is_known_too(forgetful_registry):
+    scope = {"zoo": zoo, "__name__": "__notebook__"}
+    for default in (1, 2):  # a cell run again
+        cell = "@zoo.register('cell')\nclass Cell(zoo.Encoding):\n"
+        cell += f"    def __init__(self, size, *, x: int = {default}): ..."
+        exec(cell, scope)
+        (option,) = registry.describe("cell").options
+        assert (option.name, option.annotation, option.default) == ("x", int, default)
+    assert registry.describe("cell").where == "<__notebook__>:1"
+
+
+def test_a_plugin_that_was_imported_may_be_named_by_a_recipe_too(plugin, monkeypatch, tmp_path):
+    file = plugin(
+        "@zoo.register('imported')\nclass Imported(zoo.Encoding):\n    '''One.'''", "imported_first.py"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    module = __import__("imported_first")
+    registry.read_plugin(file)
+    assert registry.load("imported") is module.Imported
+
+
+# A name taken twice.
+
+
+def test_a_file_cannot_take_a_name_of_the_zoo(plugin):
+    file = plugin("@zoo.register('alibi')\nclass Other(zoo.Encoding): ...")
+    with pytest.raises(InputError) as caught:
+        registry.read_plugin(file)
+    assert str(caught.value) == (
+        f"{file}:3: the name 'alibi' is taken by {registry.describe('alibi').where}; choose another"
+    )
+    assert registry.load("alibi").__name__ == "ALiBi"
+
+
+def test_two_files_or_two_classes_of_one_cannot_take_the_same_name(plugin):
+    source = "@zoo.register('mine')\nclass Mine(zoo.Encoding): ...\n"
+    one, other = plugin(source), plugin(source, "other.py")
+    registry.read_plugin(one)
+    registry.read_plugin(one)
+    with pytest.raises(InputError, match=f"{other}:3: the name 'mine' is taken by {one}:3"):
+        registry.read_plugin(other)
+    twice = plugin(source.replace("mine", "twice") + source.replace("mine", "twice").replace("Mine", "Again"))
+    with pytest.raises(InputError, match=f"{twice}:5: the name 'twice' is taken by {twice}:3"):
+        registry.read_plugin(twice)
+
+
+@pytest.mark.parametrize("name", ["alibi", "t5"])
+def test_a_live_class_cannot_take_a_name_of_the_zoo(name, forgetful_registry):
+    class Other(zoo.Encoding): ...
+
+    about = registry.describe(name)
+    with pytest.raises(InputError) as caught:
+        zoo.register(name)(Other)
+    for part in (f"two encodings are called {name!r}", about.class_name, about.where, f"Other ({__file__}:"):
+        assert part in str(caught.value)
+    assert registry.load(name).__name__ == about.class_name
+
+
+def test_nor_each_other_s(forgetful_registry):
+    class One(zoo.Encoding): ...
+
+    class Other(zoo.Encoding): ...
+
+    zoo.register("live")(One)
+    with pytest.raises(InputError, match=r"One \(.*Other \("):
+        zoo.register("live")(Other)
+
+
+# Faults of a plugin.
+
+
+def test_a_fact_must_be_a_literal(plugin):
+    file = plugin(
+        "P = 'me'\n@zoo.register('mine')\nclass Mine(zoo.Encoding):\n    relative = True\n    paper = P\n"
+    )
+    with pytest.raises(InputError) as caught:
+        registry.read_plugin(file)
+    assert str(caught.value).startswith(f"{file}:6: `paper` must be written out as a literal")
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("class Mine(zoo.Encoding): ...", "no class here is decorated"),
+        ("class Mine(:", ":2: not Python: "),
+    ],
+)
+def test_a_file_without_an_encoding(source, message, plugin):
+    file = plugin(source)
+    with pytest.raises(InputError, match=f"{file}.*{message}"):
+        registry.read_plugin(file)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(InputError, match=r"nowhere\.py: No such file"):
+        registry.read_plugin(tmp_path / "nowhere.py")
+
+
+def test_a_file_that_cannot_be_run_names_the_cause(plugin):
+    file = plugin("@zoo.register('mine')\nclass Mine(zoo.Encoding): ...\nimport no_such_module_anywhere")
+    registry.read_plugin(file)
+    with pytest.raises(InputError, match=f"{file}: the plugin cannot be imported: ModuleNotFoundError"):
+        registry.load("mine")
+
+
+def test_another_s_decorator_of_that_name(plugin):
+    source = "class zoo:\n    register = lambda name: lambda cls: cls\n@zoo.register('mine')\nclass Mine: ..."
+    file = plugin(source)
+    registry.read_plugin(file)
+    with pytest.raises(InputError, match=f"{file}:5: 'mine' is not registered when the file is run"):
+        registry.load("mine")
+
+
+def test_an_unknown_name_is_told_the_nearest():
+    with pytest.raises(InputError, match="no encoding 'alibbi'; did you mean 'alibi'"):
+        registry.describe("alibbi")
+    with pytest.raises(
+        InputError, match=r"no encoding 'zzz'; there are: alibi, .*plugins: \[my_encoding.py\]"
+    ):
+        registry.load("zzz")
+
+
+# Installed packages.
+
+
+class Point:
+    """An entry point, as `importlib.metadata` gives it."""
+
+    dist = None
+
+    def __init__(self, module):
+        self.name = self.value = self.module = module
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch, forgetful_registry):
+    """Install a package with these files, which advertises its module `encodings`."""
+
+    def installed(**files):
+        folder = tmp_path / "their_package"
+        folder.mkdir()
+        for name, source in {"__init__": "", **files}.items():
+            (folder / f"{name}.py").write_text(source)
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.setattr(registry, "entry_points", lambda group: [Point("their_package.encodings")])
+        registry._installed.cache_clear()
+
+    yield installed
+    for name in [name for name in sys.modules if name.startswith("their_package")]:
+        del sys.modules[name]
+    monkeypatch.undo()
+    registry._installed.cache_clear()
+    registry._broken.clear()
+
+
+@pytest.mark.parametrize("init", ["", "from . import encodings"])
+def test_an_installed_package_is_found_and_imported_by_its_name(init, installed):
+    theirs = "import zoo\nfrom .size import STEP\n@zoo.register('theirs')\n"
+    installed(
+        encodings=theirs + "class Theirs(zoo.Encoding):\n    step = STEP\n", size="STEP = 3\n", __init__=init
+    )
+    assert "theirs" in registry.names()
+    assert registry.load("theirs").step == 3
+    assert registry.load("theirs").__module__ == "their_package.encodings"
+
+
+def test_one_that_cannot_be_read_breaks_only_itself(installed):
+    installed(encodings="class Broken(")
+    assert "alibi" in registry.names()
+    assert list(registry.broken()) == ["their_package.encodings"]
+    with pytest.raises(InputError, match=r"cannot be used: package their_package\.encodings: InputError"):
+        registry.describe("their_package.encodings")
+
+
+def test_one_that_takes_a_name_of_the_zoo_is_refused(installed):
+    installed(encodings="import zoo\n@zoo.register('rope')\nclass Other(zoo.Encoding): ...")
+    assert registry.describe("rope").class_name == "RoPE"
+    assert "the name 'rope' is taken by" in next(iter(registry.broken().values()))

@@ -1,0 +1,262 @@
+"""`attend` is softmax attention, forward and backward, whichever way it is computed."""
+
+import math
+import shutil
+
+import pytest
+import torch
+
+import zoo
+from zoo.encodings import registry
+from zoo.encodings.base import Encoding, Span
+from zoo.encodings.stack import View, build_encoding
+from zoo.models import kernels
+from zoo.models.kernels import attend
+from zoo.models.scores import Scores
+
+B, H, D = 2, 4, 4
+
+MASKS = {
+    "open": {"causal": False},
+    "causal": {},
+    "causal window": {"window": 3},
+    "window": {"causal": False, "window": 3},
+    "left padding": {"padded": 4},
+    "left padding, open": {"padded": 4, "causal": False},
+    "all padding": {"padded": 9},
+    "cached": {"first": 5},
+    "cached, padded, window": {"first": 5, "padded": 3, "window": 4},
+    "one query": {"first": 8},
+}
+
+
+def spanned(keys=9, first=0, padded=0, causal=True, window=None):
+    """`keys` tokens of which those from `first` on are queries; the second sequence begins with padding."""
+    keep, pos = None, torch.arange(keys)
+    if padded:
+        keep = pos >= torch.tensor([[0], [padded]])
+        pos = (keep.long().cumsum(1) - 1).clamp(min=0)
+    consecutive = keep is None
+    return Span(pos[..., first:], pos, first, causal, window, keep, consecutive)
+
+
+def naive(q, k, v, encoding, span):
+    """One query at a time, by the definition. A query that sees nothing gets zeros."""
+    rows = []
+    for b in range(B):
+        for h in range(H):
+            for i in range(span.num_queries):
+                row = span.first + i
+                seen = [
+                    j
+                    for j in range(span.num_keys)
+                    if (not span.causal or j <= row)
+                    and (span.window is None or abs(row - j) < span.window)
+                    and (span.keep is None or span.keep[b, j])
+                ]
+                if not seen:
+                    rows.append(torch.zeros_like(v[0, 0, 0]))
+                    continue
+                logits = torch.stack([q[b, h, i] @ k[b, h, j] / math.sqrt(D) for j in seen])
+                if encoding is not None:
+                    places = span.k_pos.expand(B, -1)[b]
+                    logits = logits + torch.stack(
+                        [encoding.bias(torch.tensor(h), places[row], places[j]) for j in seen]
+                    )
+                weights = (logits - logits.max()).exp()
+                rows.append(weights @ torch.stack([v[b, h, j] for j in seen]) / weights.sum())
+    return torch.stack(rows).view(B, H, span.num_queries, -1)
+
+
+def heads(queries, keys, dtype=torch.float64):
+    """Queries, keys and values; the width of the values is their own."""
+    shapes = (B, H, queries, D), (B, H, keys, D), (B, H, keys, D + 2)
+    return [torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes]
+
+
+def gradients(out, inputs):
+    cotangent = torch.randn(out.shape, generator=torch.Generator().manual_seed(1), dtype=out.dtype)
+    return torch.autograd.grad((out * cotangent).sum(), inputs, allow_unused=True)
+
+
+def encoding_of(bias, size_of, causal):
+    encoding = build_encoding(bias, size_of(d_model=H * D, num_heads=H, causal=causal)).double()
+    for parameter in encoding.parameters():
+        torch.nn.init.normal_(parameter)
+    return encoding
+
+
+BIASES = {
+    "no bias": "none",
+    "fixed": "alibi",
+    "learned": "t5",
+    "closed to one side": {"name": "alibi", "form": "one_sided"},
+}
+
+
+@pytest.mark.parametrize("kernel", ["auto", "sdpa", "reference"])
+@pytest.mark.parametrize("bias", BIASES)
+@pytest.mark.parametrize("mask", MASKS)
+def test_outputs_and_gradients_are_those_of_the_definition(mask, bias, kernel, size_of):
+    span = spanned(**MASKS[mask])
+    encoding = encoding_of(BIASES[bias], size_of, span.causal)
+    q, k, v = heads(span.num_queries, span.num_keys)
+    inputs = [q, k, v, *encoding.parameters()]
+    got = attend(q, k, v, Scores(View([encoding]), [span]), D**-0.5, kernel)
+    expected = naive(q, k, v, encoding if encoding.uses("bias") else None, span)
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-10)
+    for one, other in zip(gradients(got, inputs), gradients(expected, inputs), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("kernel", ["sdpa", "reference"])
+@pytest.mark.parametrize("bias", BIASES)
+def test_who_sees_nothing_gets_zeros_and_finite_gradients(bias, kernel, size_of):
+    span = spanned(padded=9)
+    encoding = encoding_of(BIASES[bias], size_of, causal=True)
+    q, k, v = heads(9, 9, torch.float32)
+    out = attend(q, k, v, Scores(View([encoding]), [span]), D**-0.5, kernel)
+    assert not out[1].any()
+    assert out[0].any()
+    of_q, *others = gradients(out, [q, k, v, *encoding.parameters()])
+    assert of_q[0].any() and not of_q[1].any()
+    assert all(gradient.isfinite().all() for gradient in (of_q, *others))
+
+
+@pytest.mark.parametrize("kernel", ["sdpa", "reference"])
+def test_so_does_one_whom_a_bias_closes_everything(kernel, size_of):
+    class Closed(Encoding):
+        def bias(self, head, q, k):
+            return torch.where(q + 0 * k == 3, -torch.inf, 0.0)
+
+    encoding = Closed(size_of(d_model=H * D, num_heads=H))
+    span, (q, k, v) = spanned(), heads(9, 9)
+    out = attend(q, k, v, Scores(View([encoding]), [span]), D**-0.5, kernel)
+    assert not out[:, :, 3].any()
+    of_q, *others = gradients(out, [q, k, v])
+    assert of_q[:, :, 4:].any() and not of_q[:, :, 3].any()
+    assert all(gradient.isfinite().all() for gradient in (of_q, *others))
+
+
+@pytest.mark.parametrize("name", [*registry.names(), "forget_gate", "counted"])
+@pytest.mark.parametrize("kind", ["decoder", "encoder"])
+def test_in_blocks_of_queries_it_is_the_same(name, kind, plugins, model_of, tokens, monkeypatch):
+    if not getattr(registry.describe(name), kind):
+        return
+    row = tokens(2, 50)
+    keep = torch.arange(50) >= torch.tensor([[0], [20]])
+    for window, padding in ((None, None), (7, None), (None, keep), (7, keep)):
+        model = model_of(name, kind, length=50, window=window)
+        with torch.no_grad():
+            whole = model(row, padding)
+            monkeypatch.setattr(kernels, "BLOCK_ELEMENTS", 1)
+            # 16 is the least block: three and a rest.
+            blocked = model(row, padding)
+            monkeypatch.undo()
+        real = slice(None) if padding is None else padding
+        torch.testing.assert_close(blocked[real], whole[real], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["none", "alibi", "t5", "shaw"])
+def test_long_sequences_go_in_blocks(name, size_of, monkeypatch):
+    """4096 tokens: no table of queries by keys is made whole, and the output is the same."""
+    length = 4096
+    encoding = build_encoding(name, size_of(d_model=8, num_heads=1, length=length))
+    q, k, v = torch.randn(3, 1, 1, length, 8)
+    span = Span(torch.arange(length), torch.arange(length), window=3000, consecutive=True)
+    sizes = []
+
+    def watched(path):
+        def run(q, k, *rest):
+            sizes.append(q.shape[2] * k.shape[2])
+            return path(q, k, *rest)
+
+        return run
+
+    for path in ("_sdpa", "_reference"):
+        monkeypatch.setattr(kernels, path, watched(getattr(kernels, path)))
+    with torch.no_grad():
+        whole = attend(q, k, v, Scores(View([encoding]), [span]), 8**-0.5)
+        assert sizes == [length**2]
+        monkeypatch.setattr(kernels, "BLOCK_ELEMENTS", 2**20)
+        blocked = attend(q, k, v, Scores(View([encoding]), [span]), 8**-0.5)
+    assert len(sizes) > 2 and max(sizes[1:]) <= 2**20
+    torch.testing.assert_close(blocked, whole, rtol=0, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
+@pytest.mark.skipif(shutil.which("c++") is None, reason="FlexAttention on a CPU needs a C++ compiler")
+def test_flex_gives_the_same(size_of):
+    span = spanned(first=2, padded=9, window=4)
+    encoding = encoding_of("t5", size_of, causal=True).float()
+    q, k, v = torch.randn(3, B, H, 9, D)
+    q = q[:, :, 2:]
+    with torch.no_grad():
+        got = attend(q, k, v, Scores(View([encoding]), [span]), D**-0.5, "flex")
+        expected = attend(q, k, v, Scores(View([encoding]), [span]), D**-0.5, "reference")
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-5)
+
+
+# Who chooses what.
+
+
+@pytest.mark.parametrize(
+    ("spec", "kernel", "message"),
+    [
+        ({"name": "shaw", "values": False}, "flex", "kernel 'flex' takes pointwise biases only"),
+        ("shaw", "flex", "kernel 'flex' keeps its weights to itself"),
+        ("shaw", "sdpa", "kernel 'sdpa' keeps its weights to itself"),
+        ("counted", "sdpa", "kernel 'sdpa' keeps its weights to itself"),
+        ("forget_gate", "flex", "kernel 'flex' takes pointwise biases only"),
+    ],
+)
+def test_a_kernel_refuses_what_it_cannot_compute(spec, kernel, message, plugins, model_of, tokens):
+    with pytest.raises(ValueError, match=message):
+        model_of(spec, kernel=kernel)(tokens(1, 8))
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_whatever_kernel_is_insisted_on_the_output_is_the_same(name, model_of, tokens):
+    spec = {"name": "shaw", "values": False} if name == "shaw" else name
+    outputs = [model_of(spec, kernel=kernel)(tokens(2, 12)) for kernel in ("auto", "sdpa", "reference")]
+    for other in outputs[1:]:
+        torch.testing.assert_close(other, outputs[0], rtol=0, atol=2e-5)
+
+
+def test_no_table_is_made_where_a_kernel_can_do_without(model_of, tokens, monkeypatch):
+    def fail(*_):
+        raise AssertionError("a table of queries by keys")
+
+    monkeypatch.setattr(Scores, "additive_mask", fail)
+    monkeypatch.setattr(kernels, "_reference", fail)
+    for name in ("none", "sinusoidal", "learned", "rope"):
+        for kind in ("decoder", "encoder"):
+            model_of(name, kind)(tokens(1, 8))
+    with pytest.raises(AssertionError, match="a table"):
+        model_of("alibi")(tokens(1, 8))
+
+
+def test_layers_with_a_bias_of_their_own_do_not_share_it(forgetful_registry, model_of, tokens):
+    @zoo.register("own_bias")
+    class OwnBias(Encoding):
+        """Another slope in each layer."""
+
+        per_layer = True
+
+        def bias(self, head, q, k):
+            return -0.5 * self.size.layer * (q - k).abs().float() * (head + 1)
+
+    outputs = [model_of("own_bias", kernel=kernel)(tokens(2, 12)) for kernel in ("sdpa", "reference")]
+    torch.testing.assert_close(*outputs, rtol=0, atol=1e-5)
+
+
+def test_layers_that_share_an_encoding_share_its_table(model_of, tokens, monkeypatch):
+    calls = []
+    for name, made in (("alibi", 1), ("t5", 1)):
+        model = model_of(name, num_layers=4)
+        encoding = model.encoding.view(0).encodings[0]
+        bias = encoding.bias
+        monkeypatch.setattr(encoding, "bias", lambda *at, bias=bias: calls.append(1) or bias(*at))
+        model(tokens(1, 8))
+        assert len(calls) == made
+        calls.clear()

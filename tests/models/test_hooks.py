@@ -1,0 +1,102 @@
+"""The hooks that the zoo's own encodings leave alone, proven by three plugins against their formulas."""
+
+import torch
+
+from zoo.encodings.base import Span
+from zoo.encodings.stack import View
+from zoo.models.kernels import attend
+from zoo.models.scores import Scores
+
+
+def attention_of(encoding, q, k, v, **span):
+    pos = torch.arange(k.shape[2])
+    return attend(q, k, v, Scores(View([encoding]), [Span(pos, pos, **span)]), q.shape[-1] ** -0.5)
+
+
+def test_read_gates_of_one_size_are_alibi(plugins, model_of, tokens):
+    """With log f = -m for every token the sum over j+1..i is -m (i - j)."""
+    gated, alibi = model_of("forget_gate"), model_of("alibi")
+    slope = alibi.encoding.view(0).encodings[0].slope
+    with torch.no_grad():
+        for layer in range(2):
+            gate = gated.encoding.view(layer).encodings[0].gate
+            gate.weight.zero_()
+            gate.bias.copy_(-torch.expm1(slope).log())  # log sigmoid(b) = -m
+    shared = {name: p for name, p in gated.state_dict().items() if not name.startswith("encoding")}
+    alibi.load_state_dict(shared)
+    torch.testing.assert_close(gated(tokens(2, 14)), alibi(tokens(2, 14)), rtol=0, atol=1e-4)
+
+
+def test_read_each_layer_reads_its_own_tokens(plugins, model_of, tokens):
+    """The sum of the gates between key and query, from the hidden states of that very layer."""
+    model, row = model_of("forget_gate", num_layers=1), tokens(2, 9)
+    seen = {}
+    attention, encoding = model.blocks[0].attention, model.encoding.view(0).encodings[0]
+    model.blocks[0].attention_norm.register_forward_hook(lambda *a: seen.update(x=a[-1]))
+    attention.register_forward_hook(lambda *a: seen.update(out=a[-1]))
+    model(row)
+    x = seen["x"]
+    log_f = torch.sigmoid(x @ encoding.gate.weight.T + encoding.gate.bias).log()
+    q, k, v = (x @ w.T for w in attention.qkv.weight.split(48))
+    out = torch.zeros(2, 9, 48)
+    for b in range(2):
+        for h in range(6):
+            at = slice(8 * h, 8 * h + 8)
+            for i in range(9):
+                logits = []
+                for j in range(i + 1):
+                    forgotten = log_f[b, j + 1 : i + 1, h].sum()
+                    logits.append(q[b, i, at] @ k[b, j, at] / 8**0.5 + forgotten)
+                out[b, i, at] = torch.stack(logits).softmax(0) @ v[b, : i + 1, at]
+    torch.testing.assert_close(seen["out"], out @ attention.out.weight.T, rtol=0, atol=1e-5)
+
+
+def test_logits_gates_that_are_all_open_count_tokens(plugins, size_of):
+    """With unit gates p_ij = i - j + 1, a table over distances whose last row serves all beyond."""
+    encoding = plugins.load("counted")(size_of(d_model=8, num_heads=2), rows=5, gates="unit")
+    q, k, v = torch.randn(3, 1, 2, 9, 4)
+    expected = torch.zeros(1, 2, 9, 4)
+    for h in range(2):
+        for i in range(9):
+            logits = [q[0, h, i] @ (k[0, h, j] + encoding.table[min(i - j + 1, 4)]) / 2 for j in range(i + 1)]
+            expected[0, h, i] = torch.stack(logits).softmax(0) @ v[0, h, : i + 1]
+    torch.testing.assert_close(attention_of(encoding, q, k, v), expected, rtol=0, atol=1e-5)
+
+
+def test_logits_sees_every_term_that_was_added(plugins, size_of):
+    """The hook is called once, on the scores with the bias, before the mask."""
+    encoding = plugins.load("counted")(size_of(d_model=8, num_heads=2))
+    alibi = plugins.load("alibi")(size_of(d_model=8, num_heads=2))
+    given = []
+    encoding.logits = lambda logits, q, k, span: given.append(logits) or logits
+    q, k, v = torch.randn(3, 1, 2, 9, 4)
+    pos = torch.arange(9)
+    attend(q, k, v, Scores(View([alibi, encoding]), [Span(pos, pos)] * 2), 0.5)
+    distance = (pos[:, None] - pos).abs()
+    (logits,) = given
+    expected = q @ k.transpose(-1, -2) * 0.5 - alibi.slope[:, None, None] * distance
+    torch.testing.assert_close(logits, expected)
+
+
+def test_positions_are_drawn_in_training_only(plugins, model_of, tokens):
+    model, row = model_of(["sinusoidal", "shaken"]), tokens(3, 12)
+    plain = model_of("sinusoidal")
+    assert torch.equal(model(row), plain(row))
+    model.train()
+    one, other = model(row), model(row)
+    assert (one - other).abs().amax((1, 2)).min() > 1e-3
+
+
+def test_positions_are_the_same_for_every_layer_and_hook(plugins, model_of, tokens):
+    """RoPE in every layer and the sinusoid at the front see one draw."""
+    model = model_of(["sinusoidal", "rope", "shaken"], num_layers=3)
+    seen = []
+    front, rope, _ = model.encoding.view(0).encodings
+    embed, rotate = front.embed, rope.rotate
+    front.embed = lambda x, pos: seen.append(pos) or embed(x, pos)
+    rope.rotate = lambda q, k, span: seen.extend((span.q_pos, span.k_pos)) or rotate(q, k, span)
+    model.train()(tokens(2, 5))
+    assert len(seen) == 7
+    assert all(torch.equal(pos, seen[0]) for pos in seen)
+    assert torch.equal(seen[0].diff(dim=1), torch.ones(2, 4, dtype=torch.long))
+    assert seen[0][0, 0] != seen[0][1, 0]

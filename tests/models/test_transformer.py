@@ -1,0 +1,188 @@
+"""Decoder and encoder: their variants, and what each switch means."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from zoo.models.cache import Cache
+from zoo.models.transformer import FeedForward
+from zoo.recipe.schema import ModelConfig
+
+
+def same(actual, expected, atol=1e-5):
+    torch.testing.assert_close(actual, expected, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("norm", ["layernorm", "rmsnorm"])
+@pytest.mark.parametrize("activation", ["gelu", "swiglu"])
+@pytest.mark.parametrize("qk_norm", [True, False])
+@pytest.mark.parametrize("tie_embeddings", [True, False])
+def test_every_variant_learns(norm, activation, qk_norm, tie_embeddings, model_of, tokens):
+    model = model_of(
+        "rope",
+        lively=False,
+        norm=norm,
+        activation=activation,
+        qk_norm=qk_norm,
+        tie_embeddings=tie_embeddings,
+        num_kv_heads=2,
+        dropout=0.1,
+    ).train()
+    row = tokens(4, 16)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    losses = []
+    for _ in range(8):
+        loss = F.cross_entropy(model(row)[:, :-1].flatten(0, 1), row[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[0] == pytest.approx(torch.tensor(29.0).log().item(), abs=0.1)
+    assert losses[-1] < losses[0] - 0.3
+
+
+def test_the_parameters_of_a_decoder_are_counted_by_hand(model_of):
+    d, layers, vocab = 48, 2, 29
+    matrices = 4 * d * d + 2 * 4 * d * d
+    norms = 2 * 2 * d
+    expected = vocab * d + layers * (matrices + norms) + 2 * d
+    assert sum(p.numel() for p in model_of("none").parameters()) == expected
+    untied = model_of("none", tie_embeddings=False)
+    assert sum(p.numel() for p in untied.parameters()) == expected + vocab * d
+    grouped = model_of("none", num_kv_heads=2)
+    assert sum(p.numel() for p in grouped.parameters()) == expected - layers * 2 * d * (d - 2 * 8)
+
+
+@pytest.mark.parametrize("d_model", [48, 64, 192, 512, 768])
+def test_swiglu_has_as_many_parameters_as_gelu(d_model):
+    def count(activation):
+        config = ModelConfig(
+            kind="decoder", encoding="none", d_model=d_model, num_layers=1, num_heads=1, activation=activation
+        )
+        return sum(p.numel() for p in FeedForward(config).parameters())
+
+    # Its width is rounded up to a multiple of 8.
+    assert 0 <= count("swiglu") - count("gelu") < 3 * 8 * d_model
+
+
+def test_swiglu_is_the_formula():
+    config = ModelConfig(
+        kind="decoder", encoding="none", d_model=8, num_layers=1, num_heads=1, activation="swiglu", d_ff=16
+    )
+    layer, x = FeedForward(config), torch.randn(3, 8)
+    gate, up = layer.up.weight[:16], layer.up.weight[16:]
+    pre = x @ gate.T
+    same(layer(x), (pre * pre.sigmoid() * (x @ up.T)) @ layer.down.weight.T, atol=1e-6)
+
+
+@pytest.mark.parametrize("encoding", ["rope", "alibi", "shaw"])
+@pytest.mark.parametrize("groups", [1, 2, 3])
+def test_grouped_heads_are_full_heads_whose_keys_repeat(encoding, groups, model_of, tokens):
+    grouped, full = model_of(encoding, num_kv_heads=groups), model_of(encoding)
+    state = grouped.state_dict()
+    for name in [name for name in state if name.endswith("qkv.weight")]:
+        q, k, v = state[name].split([48, groups * 8, groups * 8])
+        state[name] = torch.cat(
+            (q, *(x.view(groups, 8, 48).repeat_interleave(6 // groups, 0).flatten(0, 1) for x in (k, v)))
+        )
+    full.load_state_dict(state)
+    same(grouped(tokens(2, 12)), full(tokens(2, 12)))
+
+
+# The sliding window.
+
+
+@pytest.mark.parametrize("kind", ["decoder", "encoder"])
+@pytest.mark.parametrize("encoding", ["none", "rope", "alibi", "shaw"])
+def test_a_token_sees_as_far_as_the_window(kind, encoding, model_of, tokens):
+    """In one layer a query sees `window` tokens, itself included, on each side it looks to."""
+    model, row = model_of(encoding, kind, num_layers=1, window=4), tokens(1, 12)
+    changed = row.repeat(12, 1)
+    for t in range(12):
+        changed[t, t] = (changed[t, t] + 1) % 29
+    moved = (model(changed) - model(row)).abs().amax(-1) > 1e-6
+    for t in range(12):
+        reach = range(t if kind == "decoder" else max(0, t - 3), min(12, t + 4))
+        assert moved[t].nonzero().flatten().tolist() == list(reach)
+
+
+def test_what_a_window_reaches_grows_with_depth(model_of, tokens):
+    row = tokens(1, 16)
+    changed = row.clone()
+    changed[0, 0] = (changed[0, 0] + 1) % 29
+    model = model_of("none", window=3, num_layers=3)
+    moved = (model(changed) - model(row)).abs().amax(-1)[0] > 1e-7
+    assert not moved[3 * 2 + 1 :].any()
+    assert moved[3 * 2]
+
+
+@pytest.mark.parametrize("encoding", ["none", "alibi", "t5", "shaw"])
+def test_a_window_as_long_as_the_sequence_is_none(encoding, model_of, tokens):
+    same(model_of(encoding, window=12)(tokens(2, 12)), model_of(encoding)(tokens(2, 12)))
+
+
+# Dropout, the heads, the tokens.
+
+
+def test_dropout_is_for_training_only(model_of, tokens):
+    model, row = model_of("alibi", dropout=0.2), tokens(2, 12)
+    assert torch.equal(model(row), model(row))
+    model.train()
+    assert not torch.equal(model(row), model(row))
+    assert torch.equal(model.eval()(row), model_of("alibi")(row))
+
+
+def test_tied_embeddings_are_one_matrix(model_of, tokens):
+    model = model_of("none")
+    hidden = model.hidden(tokens(2, 8))
+    same(model(tokens(2, 8)), hidden @ model.tokens.weight.T)
+    assert not any(name.startswith("head") for name, _ in model.named_parameters())
+
+
+def test_a_pointer_is_one_logit_for_each_position(model_of, tokens):
+    model, row = model_of("alibi", "encoder", head="pointer"), tokens(2, 8)
+    same(model(row), model.hidden(row) @ model.head.weight[0])
+
+
+def test_logits_of_a_part_are_a_part_of_the_logits(model_of, tokens):
+    for model in (
+        model_of("alibi"),
+        model_of("alibi", tie_embeddings=False),
+        model_of("alibi", head="pointer"),
+    ):
+        hidden = model.hidden(tokens(2, 8))
+        same(model.unembed(hidden[:, -1]), model(tokens(2, 8))[:, -1])
+
+
+def test_sequences_of_a_batch_know_nothing_of_each_other(model_of, tokens):
+    model, row = model_of("shaw"), tokens(4, 12)
+    same(model(row)[2:3], model(row[2:3]))
+
+
+# Padding that begins while decoding.
+
+
+def test_padding_may_come_after_a_past_without_any(model_of, tokens):
+    """Two prompts of one length, then turns of different lengths: padding in the middle takes up no place."""
+    model, row = model_of("rope"), tokens(2, 12)
+    keep = torch.ones(2, 12, dtype=torch.bool)
+    keep[1, 5:7] = False
+    cache = Cache(model.num_layers)
+    steps = [
+        model(row[:, :5], cache=cache),
+        model(row[:, 5:8], keep[:, 5:8], cache),
+        model(row[:, 8:], cache=cache),
+    ]
+    same(torch.cat(steps, 1)[keep], model(row, keep)[keep])
+    without = torch.cat((row[1:, :5], row[1:, 7:]), 1)
+    same(torch.cat(steps, 1)[1][keep[1]], model(without)[0])
+
+
+@pytest.mark.parametrize("encoding", ["alibi", "rope", "shaw"])
+def test_grouped_heads_and_their_norms_with_a_cache(encoding, model_of, tokens):
+    model, row = model_of(encoding, num_kv_heads=2, qk_norm=True), tokens(2, 10)
+    cache = Cache(model.num_layers)
+    same(torch.cat([model(part, cache=cache) for part in row.split(3, 1)], 1), model(row))
+    assert cache.length == 10
+    # Only as many heads are kept as there are.
+    assert cache.layers[0].k.shape == (2, 2, 10, 8)
