@@ -24,7 +24,7 @@ data:
   sequence_lenth: 512
   sequence_length: 512
   batch_size: true
-optimizer: {lr: 6e-4, warmup_steps: 200}
+optimizer: {lr: 6e-4, schedule: cosin}
 trainer:
   max_steps: 1e2
   logger: true
@@ -39,7 +39,8 @@ recipes/x.yaml:7: model.num_heads: 8 heads do not divide d_model 100
 recipes/x.yaml:9: data.name: no dataset 'wikitext2'; did you mean 'wikitext-2'?
 recipes/x.yaml:10: data.sequence_lenth: unknown key; did you mean 'sequence_length'?
 recipes/x.yaml:12: data.batch_size: must be a whole number, got true
-recipes/x.yaml:13: optimizer.warmup_steps: the warm-up of 200 steps is longer than the run of 100
+recipes/x.yaml:13: optimizer.schedule: must be one of cosine, linear, constant, got 'cosin'; \
+did you mean 'cosine'?
 recipes/x.yaml:16: trainer.logger: not the recipe's to set: the loggers are named under `logging`
 """
 

@@ -13,7 +13,6 @@ BROKEN = {
         "data.batch_size",
     ),
     "devices_are_some": (["trainer.devices=0"], "trainer.devices"),
-    "warmup_ends": (["optimizer.warmup_steps=201"], "optimizer.warmup_steps"),
     "task_fits_data": (["task=max_index", "evaluate.protocols=[accuracy]"], "task"),
     "task_fits_kind": (["task=masked_language_modelling"], "task"),
     "protocols_fit_task": (["evaluate.protocols=[accuracy]"], "evaluate.protocols.0"),

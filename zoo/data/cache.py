@@ -26,6 +26,7 @@ from zoo.data.corpus import SPLITS, Contents, Corpus, survey
 from zoo.data.tokenizer import TextTokenizer, TextUnits, train_tokenizer
 from zoo.data.tokens import TokenStream, data_files
 from zoo.errors import InputError, Problem
+from zoo.progress import progress_bar
 
 FORMAT = 1
 BATCH_BYTES = 4 << 20  # text tokenised at once: bounds memory, feeds all cores
@@ -261,15 +262,9 @@ def watched(documents: Iterator[str], advance: Callable[[int], None]) -> Iterato
 
 @contextmanager
 def progress(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr that counts bytes and goes away when done; silent where stderr is no terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(label, total=total)
-        yield lambda count: bar.advance(task, count)
+    """A bar on stderr that counts bytes and goes away when done."""
+    with progress_bar(total, label, "B", unit_scale=True, unit_divisor=1024, leave=False) as bar:
+        yield bar.update
 
 
 @contextmanager

@@ -82,7 +82,7 @@ class EncodingStack(nn.Module):
 def _seeded(spec: Spec, size: Size, seed: int) -> Encoding:
     """An encoding whose random start depends on the seed and its place in the model, and on nothing else."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         return build_encoding(spec, size)
 
 

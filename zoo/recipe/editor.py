@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from zoo.encodings import registry
 from zoo.recipe.catalogue import TASKS
-from zoo.recipe.options import OWNED, holds_wrapped, strict_type, trainer_options
+from zoo.recipe.options import OWNED, strict_type, trainer_options
 from zoo.recipe.schema import PRECISION_ALIASES, Recipe, TrainerConfig
 
 ENCODING = {"$ref": "#/$defs/encoding"}
@@ -76,6 +76,6 @@ def _encoding_schema() -> dict[str, Any]:
 
 
 def _option_schema(annotation: Any) -> dict[str, Any]:
-    if holds_wrapped(annotation):
+    if registry.holds_wrapped(annotation):
         return dict(ENCODING)
     return TypeAdapter(strict_type(annotation)).json_schema()

@@ -60,7 +60,7 @@ def encodings_in(spec: Any, path: Path_) -> Iterator[tuple[Path_, str]]:
     elif isinstance(spec, dict) and "name" in spec:
         yield path, spec["name"]
         for option in registry.describe(spec["name"]).options:
-            if holds_wrapped(option.annotation):
+            if registry.holds_wrapped(option.annotation):
                 yield from encodings_in(spec.get(option.name), (*path, option.name))
 
 
@@ -71,7 +71,7 @@ def encoding_label(spec: Any) -> str:
     inside = [
         encoding_label(spec[option.name])
         for option in registry.describe(spec["name"]).options
-        if holds_wrapped(option.annotation) and spec.get(option.name) is not None
+        if registry.holds_wrapped(option.annotation) and spec.get(option.name) is not None
     ]
     return f"{spec['name']}({', '.join(inside)})" if inside else spec["name"]
 
@@ -114,14 +114,16 @@ def _options(
         if option.name not in given:
             if option.default is registry.REQUIRED:
                 faults[here] = f"missing; encoding {name!r} cannot do without"
-            elif holds_wrapped(option.annotation) and option.default is not None:
+            elif registry.holds_wrapped(option.annotation) and option.default is not None:
                 resolved[option.name] = _encoding(option.default, here, faults)
             elif _plain(option.default):
                 resolved[option.name] = _as_list(option.default)
-        elif holds_wrapped(option.annotation):
+        elif registry.holds_wrapped(option.annotation):
             value = given[option.name]
             if value is None and NoneType in typing.get_args(option.annotation):
                 resolved[option.name] = None
+            elif isinstance(value, list) and not registry.holds_several(option.annotation):
+                faults[here] = f"encoding {name!r} takes one encoding here, not a list"
             else:
                 resolved[option.name] = _encoding(value, here, faults)
         else:
@@ -165,11 +167,6 @@ def strict_type(annotation: Any) -> Any:
 
 def _exact(member: Any) -> Any:
     return schema.Exact if member is int else strict_type(member)
-
-
-def holds_wrapped(annotation: Any) -> bool:
-    """Whether an option of this type holds another encoding."""
-    return annotation is registry.WRAPPED or any(map(holds_wrapped, typing.get_args(annotation)))
 
 
 def _plain(default: Any) -> bool:

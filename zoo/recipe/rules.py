@@ -97,12 +97,6 @@ def devices_are_some(recipe: View) -> Iterator[Fault]:
         yield "trainer.devices", "must be a number above 0, a list of indices, -1 for all, or auto"
 
 
-def warmup_ends(recipe: View) -> Iterator[Fault]:
-    warmup, steps = recipe["optimizer.warmup_steps"], recipe["trainer.max_steps"]
-    if warmup > steps:
-        yield "optimizer.warmup_steps", f"the warm-up of {warmup} steps is longer than the run of {steps}"
-
-
 def encoding_fits_kind(recipe: View) -> Iterator[Fault]:
     kind = recipe["model.kind"]
     for path, name in encodings_in(recipe["model.encoding"], ("model", "encoding")):
@@ -159,7 +153,6 @@ RULES: tuple[Callable[[View], Iterator[Fault]], ...] = (
     groups_divide_heads,
     batch_is_shared_out,
     devices_are_some,
-    warmup_ends,
     encoding_fits_kind,
     task_fits_data,
     task_fits_kind,

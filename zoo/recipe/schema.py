@@ -77,7 +77,7 @@ class ModelConfig(Section):
     activation: Literal["gelu", "swiglu"] = "gelu"
     """Non-linearity of the feed-forward layer."""
     dropout: Annotated[Number, Field(ge=0, lt=1)] = 0.0
-    """Probability with which activations and attention weights are dropped in training."""
+    """Probability with which the outputs of embedding, attention and feed-forward are dropped in training."""
     tie_embeddings: Flag = True
     """Whether the output layer shares the weights of the token embedding."""
     window: Positive | None = None
