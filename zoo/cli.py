@@ -51,7 +51,7 @@ def _fit(options: argparse.Namespace) -> None:
     recipe = read_recipe(options.recipe, options.set)
     from zoo.training.fit import fit
 
-    fit(recipe, out=options.out, resume=options.resume, recipe_file=options.recipe)
+    fit(recipe, out=options.out, resume=options.resume)
 
 
 def _evaluate(options: argparse.Namespace) -> None:

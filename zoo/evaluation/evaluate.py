@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from tqdm import tqdm
 
 from zoo.data import open_data
 from zoo.data.source import DataSource
@@ -19,17 +18,18 @@ from zoo.errors import InputError
 from zoo.evaluation.plot import plot_lengths
 from zoo.evaluation.protocols import PROTOCOLS, Row, Setting, work
 from zoo.listing import table
+from zoo.progress import progress_bar
 from zoo.recipe.catalogue import TASKS
+from zoo.recipe.options import encoding_label
 from zoo.tasks.task import Task
-from zoo.training.callbacks import peak_memory_mb
-from zoo.training.card import encoding_label
 from zoo.training.checkpoint import find_checkpoint, load_task, run_folder_of
+from zoo.training.memory import is_out_of_memory, peak_memory_mb, restart_peak_memory
 from zoo.training.run_folder import write_whole
 
-MEASURES = {
-    "accuracy": ("accuracy", "value_accuracy", "accuracy_within", "accuracy_beyond"),
-    "nonoverlapping": ("loss_nats", "perplexity", "word_perplexity", "bits_per_byte"),
-}
+MEASURES = (
+    "accuracy", "value_accuracy", "accuracy_within", "accuracy_beyond",
+    "loss_nats", "perplexity", "word_perplexity", "bits_per_byte",
+)  # fmt: skip
 
 
 def evaluate(
@@ -47,22 +47,26 @@ def evaluate(
         sets: `key=value` changes to the recipes, for example where the data lies.
 
     Raises:
-        InputError: a path, a protocol or a change that cannot be used.
+        InputError: a path, a protocol or a change that cannot be used, or data of another tokenizer.
     """
-    tasks = [(path, find_checkpoint(path), load_task(path, sets)) for path in paths]
-    for _, _, task in tasks:
+    runs = []
+    for path in paths:
+        task = load_task(path, sets)
         known = TASKS[task.recipe.task.name].protocols
         for protocol in protocols or ():
             if protocol not in known:
-                raise InputError(
-                    f"no protocol {protocol!r} for task {task.recipe.task.name!r}; there are: {', '.join(known)}"
-                )
-    rows, folders = [], []
-    for _, checkpoint, task in tasks:
+                name = task.recipe.task.name
+                raise InputError(f"no protocol {protocol!r} for task {name!r}; there are: {', '.join(known)}")
+        source = open_data(task.recipe)
+        _same_tokens(path, task, source)
+        runs.append((find_checkpoint(path), task, source))
+    rows, results = [], []
+    for checkpoint, task, source in runs:
         folder = run_folder_of(checkpoint) or checkpoint.parent
-        rows += evaluate_task(task, open_data(task.recipe), folder, checkpoint, lengths, protocols)
-        folders.append(folder)
-    print(f"\nresults and plot: {', '.join(str(_shown(folder) / 'evaluation') for folder in folders)}", flush=True)
+        rows += evaluate_task(task, source, folder, checkpoint, lengths, protocols)
+        results.append(_shown(folder / "evaluation"))
+    print(rows_as_text(rows))
+    print(f"\nresults and plot: {', '.join(dict.fromkeys(results))}", flush=True)
     return rows
 
 
@@ -74,66 +78,115 @@ def evaluate_task(
     lengths: Sequence[int] | None = None,
     protocols: Sequence[str] | None = None,
 ) -> list[Row]:
-    """Evaluate one model; its rows go into FOLDER/evaluation/lengths.json, beside those measured before."""
+    """Evaluate one model; its rows go into FOLDER/evaluation/lengths.json, beside those measured before.
+
+    A length that cannot be measured has a row with a `note` that says why.
+    """
     recipe = task.recipe
     lengths = sorted(set(lengths or recipe.evaluate.lengths))
-    device = torch.device("cuda" if torch.cuda.is_available() and recipe.trainer.accelerator != "cpu" else "cpu")
-    was_training = task.training
+    on_gpu = torch.cuda.is_available() and recipe.trainer.accelerator != "cpu"
+    device = torch.device("cuda" if on_gpu else "cpu")
     task.to(device).eval()
     rows = []
     for protocol in protocols or recipe.evaluate.protocols:
-        settings = [Setting(length, lengths[-1], device, advance=lambda tokens: None) for length in lengths]
-        total = sum(work(task, source, setting) for setting in settings)
-        with tqdm(total=total, unit="token", unit_scale=True, desc=f"evaluating {recipe.name}",
-                  disable=not sys.stderr.isatty(), leave=False) as bar, torch.inference_mode():  # fmt: skip
+        notes = {length: _obstacle(task, source, length) for length in lengths}
+        total = sum(work(task, source, length, lengths[-1]) for length in lengths if notes[length] is None)
+        with progress_bar(total, f"evaluating {recipe.name}", "token", unit_scale=True, leave=False) as bar:
             for length in lengths:
                 facts = {
                     "run": recipe.name,
                     "encoding": encoding_label(recipe.model.encoding),
                     "checkpoint": os.path.relpath(checkpoint, folder),
+                    "step": task.card.get("steps"),
                     "seed": recipe.seed,
                     "protocol": protocol,
                     "length": length,
                     "train_length": recipe.data.sequence_length,
                 }
-                rows.append(facts | _measure(task, source, protocol, length, lengths[-1], device, bar.update))
-    task.train(was_training)
+                if notes[length] is None:
+                    measured = _measure(task, source, protocol, length, lengths[-1], device, bar.update)
+                else:
+                    measured = {"note": notes[length]}
+                rows.append(facts | measured)
     _store(folder / "evaluation", rows)
-    print(rows_as_text(rows), flush=True)
     return rows
 
 
-def _measure(
-    task: Task, source: DataSource, protocol: str, length: int, longest: int, device: torch.device, advance: Any
-) -> Row:
+def _same_tokens(path: Path, task: Task, source: DataSource) -> None:
+    """Token ids mean nothing to a model that was trained with another tokenizer."""
+    trained = task.card.get("fingerprint", {}).get("tokenizer")
+    tokenizer = source.fingerprint["tokenizer"]
+    if source.vocab_size != task.hparams["vocab_size"] or trained not in (None, tokenizer):
+        raise InputError(
+            f"{path}: the training text of {task.recipe.data.name!r} gives another tokenizer than the "
+            f"one that this model was trained with: the text has changed, or data.root or data.vocab_size "
+            f"is another"
+        )
+
+
+def _obstacle(task: Task, source: DataSource, length: int) -> str | None:
+    """Why a length cannot be measured; None where it can."""
     limit = task.model.encoding.max_length
     if limit is not None and length > limit:
-        return {"note": f"the encoding ends at {limit} tokens"}
-    if source.kind == "text" and length > len(source.stream("valid")) - 1:
-        return {"note": f"the validation text has only {len(source.stream('valid'))} tokens"}
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
+        return f"the encoding ends at {limit} tokens"
+    if source.kind == "text" and length >= len(source.stream("valid")):
+        return f"the validation text has only {len(source.stream('valid'))} tokens"
+    return None
+
+
+def _measure(
+    task: Task,
+    source: DataSource,
+    protocol: str,
+    length: int,
+    longest: int,
+    device: torch.device,
+    advance: Callable[[int], Any],
+) -> Row:
+    read = 0
+
+    def count(tokens: int) -> None:
+        nonlocal read
+        read += tokens
+        advance(tokens)
+
+    restart_peak_memory(device)
     started = time.perf_counter()
-    row = PROTOCOLS[protocol](task, source, Setting(length, longest, device, advance))
-    row["tokens_per_second"] = work(task, source, Setting(length, longest, device, advance)) / (
-        time.perf_counter() - started
-    )
+    try:
+        with torch.inference_mode():
+            row = PROTOCOLS[protocol](task, source, Setting(length, longest, device, count))
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        return {"note": "out of memory; a smaller evaluate.batch_tokens may help"}
+    row["tokens_per_second"] = read / (time.perf_counter() - started)
     row["peak_memory_mb"] = peak_memory_mb(device)
-    return row
+    # JSON has no word for the infinities that failed extrapolation may give.
+    return {key: value if _finite(value) else None for key, value in row.items()}
+
+
+def _finite(value: object) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
 
 
 def _store(folder: Path, rows: list[Row]) -> None:
-    """Merge with what was measured before: a measurement repeated replaces itself alone."""
+    """Merge with what was measured before: a measurement repeated replaces itself alone.
+
+    What an earlier step of the same checkpoint file gave goes: the run was resumed since.
+    """
     file = folder / "lengths.json"
     known: dict[tuple, Row] = {}
+    steps = {row["checkpoint"]: row["step"] for row in rows}
     if file.is_file():
         try:
-            known = {_key(row): row for row in json.loads(file.read_text(encoding="utf-8"))}
+            old = json.loads(file.read_text(encoding="utf-8"))
+            kept = [row for row in old if row["step"] == steps.get(row["checkpoint"], row["step"])]
+            known = {_key(row): row for row in kept}
         except (ValueError, TypeError, KeyError) as error:
             raise InputError(f"{file}: not the results of an evaluation ({error}); move it away") from error
     known.update({_key(row): row for row in rows})
     merged = sorted(known.values(), key=lambda row: (str(row["checkpoint"]), row["protocol"], row["length"]))
-    write_whole(file, json.dumps(merged, indent=1) + "\n")
+    write_whole(file, json.dumps(merged, indent=1, allow_nan=False) + "\n")
     plot_lengths(merged, folder / "lengths.png")
 
 
@@ -144,27 +197,32 @@ def _key(row: Row) -> tuple:
 def rows_as_text(rows: Iterable[Row]) -> str:
     """A table of results for the console; the trained length is marked."""
     rows = list(rows)
-    measures = [m for group in MEASURES.values() for m in group if any(row.get(m) is not None for row in rows)]
+    measures = [m for m in MEASURES if any(row.get(m) is not None for row in rows)]
+    # Of several runs the encoding alone may not say which one.
+    named = ("encoding",) if len({row["run"] for row in rows}) == 1 else ("run", "encoding")
     lines = []
     for row in rows:
-        trained = " trained" if row["length"] == row["train_length"] else f" {row['length'] / row['train_length']:g}x"
         shown = [_number(row.get(measure)) for measure in measures]
         if "note" in row:
-            shown = [row["note"], *[""] * (len(measures) - 1)]
-        lines.append((row["encoding"], f"{row['length']}{trained}", *shown))
-    return table(("encoding", "length", *[m.replace("_", " ") for m in measures]), lines)
+            shown = [row["note"], *[""] * len(measures)][: max(1, len(measures))]
+        lines.append((*[row[name] for name in named], f"{row['length']} {_ratio(row)}", *shown))
+    headings = [m.replace("_", " ") for m in measures] or ["note"]
+    return table((*named, "length", *headings), lines)
 
 
 def summary_line(rows: Sequence[Row]) -> str:
     """What came out, in one line."""
-    measure, what = ("accuracy", "accuracy") if "accuracy" in rows[0] else ("perplexity", "perplexity")
+    measure = "accuracy" if any("accuracy" in row for row in rows) else "perplexity"
     parts = []
     for row in rows:
-        ratio = row["length"] / row["train_length"]
-        where = "trained" if ratio == 1 else f"{ratio:g}x"
-        value = row["note"] if "note" in row else _number(row[measure])
-        parts.append(f"{value} at {row['length']} ({where})")
-    return f"{what}: " + ", ".join(parts)
+        value = row["note"] if "note" in row else _number(row[measure]) or "not finite"
+        parts.append(f"{value} at {row['length']} ({_ratio(row)})")
+    return f"{measure}: " + ", ".join(parts)
+
+
+def _ratio(row: Row) -> str:
+    ratio = row["length"] / row["train_length"]
+    return "trained" if ratio == 1 else f"{ratio:g}x"
 
 
 def _number(value: float | None) -> str:
@@ -173,7 +231,6 @@ def _number(value: float | None) -> str:
     return f"{value:.4g}" if abs(value) >= 10 else f"{value:.3f}"
 
 
-def _shown(folder: Path) -> Path:
+def _shown(folder: Path) -> str:
     """Relative to where the user stands, where that is shorter."""
-    relative = Path(os.path.relpath(folder))
-    return relative if len(str(relative)) < len(str(folder)) else folder
+    return min(str(folder), os.path.relpath(folder), key=len)

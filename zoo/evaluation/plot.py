@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+MEASURES = ("accuracy", "bits_per_byte", "loss_nats")
+"""What is drawn: the first of these that there is."""
 
 HEIGHT_OF_FAILURE = 3.0
 """A loss this far above the best one (nats) is cut off by the plot; how a failed curve fails is no news."""
@@ -22,10 +24,11 @@ def plot_lengths(rows: Sequence[dict[str, Any]], file: Path, title: str | None =
     matplotlib.use("Agg")
     from matplotlib.figure import Figure
 
-    rows = [row for row in rows if "note" not in row]
-    if not rows:
+    measure = next((m for m in MEASURES if any(row.get(m) is not None for row in rows)), None)
+    if measure is None:
         return
-    measure = "accuracy" if "accuracy" in rows[0] else "bits_per_byte" if "bits_per_byte" in rows[0] else "loss_nats"
+    # A note says why nothing was measured; None stands for what is not finite.
+    rows = [row for row in rows if row.get(measure) is not None]
     figure = Figure(figsize=(7.2, 4.2), layout="constrained")
     axes = figure.subplots()
     curves = sorted({row["encoding"] for row in rows})
@@ -40,20 +43,28 @@ def plot_lengths(rows: Sequence[dict[str, Any]], file: Path, title: str | None =
         )[0]  # fmt: skip
         for length, values in zip(lengths, points, strict=True):
             if len(values) > 1:
-                axes.plot([length] * len(values), values, "o", color=line.get_color(), alpha=0.4, markersize=3)
+                places = [length] * len(values)
+                axes.plot(places, values, "o", color=line.get_color(), alpha=0.4, markersize=3)
     axes.set_xscale("log", base=2)
     ticks = sorted({row["length"] for row in rows})
     axes.set_xticks(ticks, [str(t) for t in ticks])
     axes.minorticks_off()
     for trained in {row["train_length"] for row in rows}:
         axes.axvline(trained, color="grey", linewidth=1, linestyle=":")
-        axes.annotate("trained", (trained, 1.01), xycoords=("data", "axes fraction"), ha="center", fontsize=8, color="grey")
+        axes.annotate(
+            "trained",
+            (trained, 1.01),
+            xycoords=("data", "axes fraction"),
+            ha="center",
+            fontsize=8,
+            color="grey",
+        )
     axes.set_xlabel("sequence length (tokens)")
     axes.set_ylabel(measure.replace("_", " "))
-    values = [row[measure] for row in rows if math.isfinite(row[measure])]
+    values = [row[measure] for row in rows]
     if measure == "accuracy":
         axes.set_ylim(-0.02, 1.02)
-    elif values:
+    else:
         top = min(values) * 2 if measure == "bits_per_byte" else min(values) + HEIGHT_OF_FAILURE
         axes.set_ylim(top=min(top, max(values) + 0.05 * (max(values) - min(values)) + 0.01))
     axes.grid(alpha=0.3)

@@ -10,14 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from zoo.data.masking import NOT_SCORED
 from zoo.data.source import DataSource
-from zoo.tasks.language_modelling import NOT_SCORED, token_losses
+from zoo.tasks.language_modelling import token_losses
 from zoo.tasks.max_index import judge
 from zoo.tasks.metrics import Accuracy, TokenLoss, perplexity
 from zoo.tasks.task import Task
 
 LOGIT_TOKENS = 4096
 """Logits over the vocabulary are made for no more tokens than this at a time."""
+
+ALONE = {"sync_on_compute": False}
+"""For metrics: only the first process of a run evaluates, so there is nobody to add up with."""
 
 Advance = Callable[[int], None]
 Row = dict[str, Any]
@@ -44,7 +48,7 @@ def nonoverlapping(task: Task, source: DataSource, setting: Setting) -> Row:
     Returns: tokens, loss_nats, perplexity, and for next-token prediction word_perplexity and bits_per_byte.
     """
     tokens, targets, likelihood = _scored_text(task, source, setting.longest)
-    loss = TokenLoss()
+    loss = TokenLoss(**ALONE)
     for start, stop, rows in _batches(len(tokens), setting.length, task.recipe.evaluate.batch_tokens):
         inputs = torch.from_numpy(tokens[start:stop]).view(rows, -1).to(setting.device)
         wanted = torch.from_numpy(targets[start:stop]).view(rows, -1).to(setting.device)
@@ -64,13 +68,14 @@ def nonoverlapping(task: Task, source: DataSource, setting: Setting) -> Row:
 def accuracy(task: Task, source: DataSource, setting: Setting) -> Row:
     """Max-index: the fraction of sequences for which the first largest token is pointed at.
 
-    Also whether the token pointed at is as large as that, and both split by whether the answer lies within the
-    trained length or beyond it. A rate over no answers is None.
+    Also whether the token pointed at is as large as that, and both split by whether the answer lies within
+    the trained length or beyond it. A rate over no answers is None.
     """
     settings, trained = task.recipe.evaluate, task.recipe.data.sequence_length
     examples = source.examples("test", setting.length, settings.samples)
     per_batch = max(1, settings.batch_tokens // setting.length)
-    right = {f"{what}{where}": Accuracy() for what in ("index", "value") for where in ("", "_within", "_beyond")}
+    places = ("", "_within", "_beyond")
+    right = {what + where: Accuracy(**ALONE) for what in ("index", "value") for where in places}
     for start in range(0, len(examples), per_batch):
         batch = examples.batch(range(start, min(start + per_batch, len(examples))))
         logits = task.model(batch["tokens"].to(setting.device)).cpu()
@@ -96,11 +101,11 @@ PROTOCOLS: dict[str, Callable[[Task, DataSource, Setting], Row]] = {
 }
 
 
-def work(task: Task, source: DataSource, setting: Setting) -> int:
-    """How many tokens a protocol will read, for the progress bar."""
+def work(task: Task, source: DataSource, length: int, longest: int) -> int:
+    """How many tokens a protocol will read at a length, for the progress bar."""
     if source.kind == "max_index":
-        return task.recipe.evaluate.samples * setting.length
-    return len(_scored_text(task, source, setting.longest)[0])
+        return task.recipe.evaluate.samples * length
+    return len(_scored_text(task, source, longest)[0])
 
 
 def _scored_text(task: Task, source: DataSource, longest: int) -> tuple[np.ndarray, np.ndarray, bool]:
@@ -114,7 +119,7 @@ def _scored_text(task: Task, source: DataSource, longest: int) -> tuple[np.ndarr
 
 
 def _batches(total: int, length: int, batch_tokens: int) -> Iterator[tuple[int, int, int]]:
-    """(start, stop, windows) of batches that cover the text; what fills no window is a shorter one at the end."""
+    """(start, stop, windows) of batches that cover the text; the rest that fills no window comes last."""
     step = length * max(1, batch_tokens // length)
     whole = total - total % length
     for start in range(0, whole, step):

@@ -7,11 +7,9 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
+from zoo.data.masking import NOT_SCORED
 from zoo.tasks.metrics import TokenLoss
 from zoo.tasks.task import Task
-
-NOT_SCORED = -100
-"""The target at positions that do not count."""
 
 
 class LanguageModelling(Task):
@@ -27,7 +25,8 @@ class LanguageModelling(Task):
     def validation_step(self, batch: dict[str, Tensor], batch_index: int) -> None:
         losses = token_losses(self.model(batch["tokens"]), batch["targets"])
         self.val_loss.update(losses[batch["targets"] != NOT_SCORED])
-        self.log("val/loss", self.val_loss, on_step=False, on_epoch=True, logger=False, batch_size=len(batch["tokens"]))
+        rows = len(batch["tokens"])
+        self.log("val/loss", self.val_loss, on_step=False, on_epoch=True, logger=False, batch_size=rows)
 
 
 def token_losses(logits: Tensor, targets: Tensor) -> Tensor:

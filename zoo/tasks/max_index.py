@@ -15,8 +15,8 @@ class MaxIndex(Task):
     """The answer is a pointer: one logit for each position, a softmax over the sequence.
 
     A pointer has an output for every position of a sequence of any length, so that beyond the trained length
-    it is the encoding that is tested and not an output that was never trained. A batch holds `tokens` [B,T] and
-    `answer` [B], the index of the first largest token.
+    it is the encoding that is tested and not an output that was never trained. A batch holds `tokens` [B,T]
+    and `answer` [B], the index of the first largest token.
     """
 
     head = "pointer"
@@ -38,7 +38,8 @@ class MaxIndex(Task):
         self.val_value.update(right_value)
         metrics = {"loss": self.val_loss, "index_accuracy": self.val_index, "value_accuracy": self.val_value}
         for name, metric in metrics.items():
-            self.log(f"val/{name}", metric, on_step=False, on_epoch=True, logger=False, batch_size=len(right_index))
+            rows = len(right_index)
+            self.log(f"val/{name}", metric, on_step=False, on_epoch=True, logger=False, batch_size=rows)
 
 
 def judge(logits: Tensor, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:

@@ -1,8 +1,9 @@
-"""Metrics that are exact: sums and counts in float64, added up over all devices before anything is divided."""
+"""Exact metrics: sums and counts in float64, added up over all devices before anything is divided."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ class TokenLoss(Metric):
     """Mean loss over tokens, from the sum and the count.
 
     Unlike a perplexity metric that takes a softmax and then its logarithm, it stays finite on the losses that
-    failed extrapolation produces.
+    failed extrapolation produces. Options are those of `torchmetrics.Metric`.
 
     >>> metric = TokenLoss()
     >>> metric.update(torch.tensor([1.0, 2.0, 3.0]))
@@ -25,8 +26,8 @@ class TokenLoss(Metric):
     total: Tensor
     count: Tensor
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
         self.add_state("total", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("count", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
 
@@ -40,7 +41,7 @@ class TokenLoss(Metric):
 
 
 class Accuracy(Metric):
-    """The fraction of answers that are right.
+    """The fraction of answers that are right. Options are those of `torchmetrics.Metric`.
 
     >>> metric = Accuracy()
     >>> metric.update(torch.tensor([True, False, True, True]))
@@ -52,8 +53,8 @@ class Accuracy(Metric):
     right: Tensor
     count: Tensor
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
         self.add_state("right", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("count", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
 

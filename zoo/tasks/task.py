@@ -25,8 +25,11 @@ class Task(pl.LightningModule):
     """A model and what it is asked to do. Subclasses say what a batch costs and what is measured.
 
     Args:
-        recipe: the resolved recipe as plain data, so that a checkpoint holds it and loads without running code.
+        recipe: the resolved recipe as plain data, so that a checkpoint holds it and loads without code.
         vocab_size: number of token ids.
+
+    Attributes:
+        card: what is known of the run that it was trained in; empty before training.
     """
 
     head: ClassVar[Literal["vocabulary", "pointer"]] = "vocabulary"
@@ -36,6 +39,7 @@ class Task(pl.LightningModule):
         self.save_hyperparameters()
         self.recipe = resolve(recipe)
         self.model = build_model(self.recipe, vocab_size, self.head)
+        self.card: dict[str, Any] = {}
 
     def forward(self, tokens: Tensor) -> Tensor:
         return self.model(tokens)
@@ -61,12 +65,14 @@ class Task(pl.LightningModule):
             [g for g in groups if g["params"]], lr=config.lr, betas=tuple(config.betas), fused=fused
         )
         max_steps = self.recipe.trainer.max_steps
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: lr_factor(config, step, max_steps))
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: lr_factor(config, step, max_steps)
+        )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
 def lr_factor(config: schema.OptimizerConfig, step: int, max_steps: int) -> float:
-    """The learning rate at a step (from 0) as a fraction of the highest: warm-up, then the schedule's fall."""
+    """The learning rate at a step (from 0) as a fraction of the highest: warm-up, then the fall."""
     if step < config.warmup_steps:
         return (step + 1) / config.warmup_steps
     done = min(1.0, (step - config.warmup_steps) / max(1, max_steps - config.warmup_steps))

@@ -11,8 +11,9 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 def keep_freed_memory() -> None:
     """Tell glibc to keep large freed blocks for the next step instead of giving them back to the system.
 
-    Otherwise every step's activations and logits are mapped, zeroed page by page and unmapped again: a fifth of a
-    training step on two cores (`scripts/benchmark_step.py --allocator`). Does nothing on other C libraries.
+    Otherwise every step's activations and logits are mapped, zeroed page by page and unmapped again: a fifth
+    of a training step on two cores (`scripts/benchmark_step.py --allocator`). Does nothing on other C
+    libraries.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -1,10 +1,8 @@
-"""What happens around the steps: seeds, speed, the progress bar, the card."""
+"""What happens around the steps: seeds, the log, the progress bar, checkpoints and the card."""
 
 from __future__ import annotations
 
 import math
-import resource
-import sys
 import time
 from collections import deque
 from pathlib import Path
@@ -12,85 +10,102 @@ from typing import Any
 
 import lightning.pytorch as pl
 import torch
-from lightning.pytorch.callbacks import Callback, ProgressBar
+from lightning.pytorch.callbacks import Callback, Checkpoint, ProgressBar
 from torch import Tensor
 from tqdm import tqdm
 
+from zoo.progress import progress_bar
 from zoo.seeds import seed_of
 from zoo.training.card import write_card
-
-
-def peak_memory_mb(device: torch.device) -> float:
-    """The most memory held so far: on the GPU what torch allocated, on a CPU the process's resident size."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device) / 2**20
-    # Linux counts in KiB, macOS in bytes.
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+from zoo.training.checkpoint import LAST
+from zoo.training.memory import peak_memory_mb
 
 
 class SeededSteps(Callback):
     """Seeds torch before every batch from (seed, batches so far, rank).
 
-    A checkpoint does not hold the generator's state; with this a resumed run draws the same dropout as one that
-    was never interrupted.
+    A checkpoint does not hold the generator's state; with this a resumed run draws the same dropout as one
+    that was never interrupted.
     """
 
-    def on_train_batch_start(self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, index: int) -> None:
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, index: int
+    ) -> None:
         done = trainer.fit_loop.total_batch_idx + 1
         torch.manual_seed(seed_of(module.recipe.seed, "step", done, trainer.global_rank))
 
 
 class StepLog(Callback):
-    """Logs loss, learning rate, gradient norm, tokens per second and memory every so many steps.
+    """Logs loss, learning rate, tokens per second and memory every so many steps, and every validation.
 
-    Reading a loss off a device waits for it, so it is read only when it is logged.
+    Reading a loss off a device waits for it, so it is read only when it is logged or a checkpoint is written.
+
+    Raises:
+        RuntimeError: the loss was NaN or infinite. No checkpoint is written after that.
     """
 
     def __init__(self, tokens_per_step: int):
         self.tokens_per_step = tokens_per_step
-        self.micro: list[Tensor] = []
-        self.started = 0.0
-        self.started_at = 0
-        self.tokens_per_second = math.nan
+        self.losses: list[Tensor] = []
+        self.began = self.paused = 0.0
+        self.began_at = 0
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        self.started, self.started_at = time.perf_counter(), trainer.global_step
-        self.micro = []
+        self.began, self.began_at, self.losses = time.perf_counter(), trainer.global_step, []
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, index: int
     ) -> None:
-        self.micro.append(outputs["loss"].detach())
+        self.losses.append(outputs["loss"].detach())
         step = trainer.global_step
-        every = trainer.log_every_n_steps
-        if step == self.started_at or step % every and step != trainer.max_steps:
+        due = step % trainer.log_every_n_steps == 0 or step == trainer.max_steps
+        if step == self.began_at or not due:
             return
         # One number for all devices and all parts of the accumulated batches.
-        loss = trainer.strategy.reduce(torch.stack(self.micro).mean(), reduce_op="mean")
+        loss = trainer.strategy.reduce(self._mean_loss(), reduce_op="mean").item()
+        loss *= trainer.accumulate_grad_batches
         now = time.perf_counter()
-        self.tokens_per_second = (step - self.started_at) * self.tokens_per_step / (now - self.started)
-        self.started, self.started_at, self.micro = now, step, []
         values = {
-            "train/loss": loss.item() * trainer.accumulate_grad_batches,
+            "train/loss": loss,
             "train/lr": trainer.optimizers[0].param_groups[0]["lr"],
-            "train/tokens_per_second": self.tokens_per_second,
+            "train/tokens_per_second": (step - self.began_at) * self.tokens_per_step / (now - self.began),
             "train/peak_memory_mb": peak_memory_mb(module.device),
             "train/tokens_seen": step * self.tokens_per_step,
         }
+        self.began, self.began_at, self.losses = now, step, []
         for logger in trainer.loggers:
             logger.log_metrics(values, step=step)
-        trainer.callback_metrics["train/loss"] = torch.tensor(values["train/loss"])
+        _must_be_finite(loss, step)
+
+    def on_save_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict) -> None:
+        if self.losses:
+            _must_be_finite(self._mean_loss().item(), trainer.global_step)
 
     def on_validation_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.paused = time.perf_counter()
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         # Validation is not training time.
-        self.started += time.perf_counter() - self.paused
+        self.began += time.perf_counter() - self.paused
+        if trainer.sanity_checking:
+            return
         # Logged here and not by Lightning, which counts the step of a validation differently from training's.
-        values = {key: value.item() for key, value in trainer.callback_metrics.items() if key.startswith("val/")}
+        metrics = trainer.callback_metrics
+        values = {key: value.item() for key, value in metrics.items() if key.startswith("val/")}
         for logger in trainer.loggers:
             logger.log_metrics(values, step=trainer.global_step)
+
+    def _mean_loss(self) -> Tensor:
+        return torch.stack(self.losses).mean()
+
+
+def _must_be_finite(loss: float, step: int) -> None:
+    if not math.isfinite(loss):
+        raise RuntimeError(
+            f"the loss is {loss} at step {step}: training has failed, and the last checkpoint is from "
+            f"before. A lower optimizer.lr, a longer optimizer.warmup_steps or a wider trainer.precision "
+            f"may help"
+        )
 
 
 class StepBar(ProgressBar):
@@ -111,12 +126,14 @@ class StepBar(ProgressBar):
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         super().on_train_start(trainer, module)
-        # A terminal is redrawn in place; a log file gets a line now and then.
-        pause = 0.2 if sys.stderr.isatty() else 15
-        self.bar = tqdm(
-            total=trainer.max_steps, initial=trainer.global_step, desc=module.recipe.name, unit="step",
-            mininterval=pause, miniters=1, dynamic_ncols=True, disable=not self.enabled or trainer.global_rank > 0,
-        )  # fmt: skip
+        # Lightning disables the bars of all processes but the first.
+        self.bar = progress_bar(
+            trainer.max_steps,
+            module.recipe.name,
+            "step",
+            initial=trainer.global_step,
+            disable=not self.enabled,
+        )
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, index: int
@@ -152,28 +169,46 @@ class StepBar(ProgressBar):
             self.bar = None
 
 
-class CardWriter(Callback):
-    """Keeps the card in step with the newest checkpoint."""
+class LastCheckpoint(Checkpoint):
+    """Keeps checkpoints/last.ckpt, every so many steps and at the end, and card.json in step with it."""
 
-    def __init__(self, folder: Path, card: dict[str, Any], tokens_per_step: int):
+    def __init__(self, folder: Path, every: int, card: dict[str, Any], tokens_per_step: int):
         self.folder = folder
+        self.every = every
         self.card = card
         self.tokens_per_step = tokens_per_step
+        self.saved_at = 0
 
-    def write(self, trainer: pl.Trainer) -> None:
-        if not trainer.is_global_zero:
-            return
+    def setup(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
+        # The first process has chosen the folder; the others learn of it here.
+        self.folder = trainer.strategy.broadcast(self.folder)
+
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        self.saved_at = trainer.global_step
+        self._write_card(trainer)
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, index: int
+    ) -> None:
+        step = trainer.global_step
+        ends = step == trainer.max_steps or trainer.should_stop
+        if step != self.saved_at and (step % self.every == 0 or ends):
+            # Saved here and not after the last step: Lightning would then take the epoch for finished.
+            trainer.save_checkpoint(self.folder / "checkpoints" / LAST, weights_only=False)
+            self.saved_at = step
+            self._write_card(trainer)
+
+    def on_save_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict) -> None:
+        self._count(trainer)
+        checkpoint["zoo_card"] = dict(self.card)
+
+    def _count(self, trainer: pl.Trainer) -> None:
         steps = trainer.global_step
         self.card.update(
             steps=steps, tokens_seen=steps * self.tokens_per_step, finished=steps >= trainer.max_steps
         )
-        write_card(self.folder, self.card)
 
-    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        self.write(trainer)
-
-    def on_save_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict) -> None:
-        checkpoint["zoo_card"] = {**self.card, "steps": trainer.global_step}
-
-    def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        self.write(trainer)
+    def _write_card(self, trainer: pl.Trainer) -> None:
+        self._count(trainer)
+        if trainer.is_global_zero:
+            write_card(self.folder, self.card)

@@ -11,6 +11,7 @@ from typing import Any
 
 from zoo.encodings.base import Encoding
 from zoo.recipe import Recipe
+from zoo.recipe.options import encoding_label
 from zoo.training.run_folder import write_whole
 
 LIBRARIES = ("torch", "lightning", "torchmetrics", "datasets", "tokenizers", "positional-encoding-zoo")
@@ -49,14 +50,6 @@ def write_card(folder: Path, card: dict[str, Any]) -> None:
 
 def read_card(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "card.json").read_text(encoding="utf-8"))
-
-
-def encoding_label(spec: Any) -> str:
-    """A resolved encoding in a word: its name, with what it wraps or is combined with."""
-    if isinstance(spec, (list, tuple)):
-        return "+".join(encoding_label(part) for part in spec)
-    inner = [encoding_label(value) for value in spec.values() if isinstance(value, dict) and "name" in value]
-    return f"{spec['name']}({', '.join(inner)})" if inner else spec["name"]
 
 
 def _version(name: str) -> str | None:

@@ -49,11 +49,16 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        raise InputError(f"{path}: not read, since it holds more than weights and plain data, or is damaged") from error
+        raise InputError(
+            f"{path}: not read, since it holds more than weights and plain data, or is damaged"
+        ) from error
     except Exception as error:  # torch raises anything on a damaged file
-        raise InputError(f"{path}: cannot be read as a checkpoint ({type(error).__name__}: {_first_line(error)})") from error
-    if not isinstance(content, dict) or "recipe" not in content.get("hyper_parameters", {}):
-        raise InputError(f"{path}: a checkpoint, but not one of the zoo: it holds no recipe")
+        cause = f"{type(error).__name__}: {_first_line(error)}"
+        raise InputError(f"{path}: cannot be read as a checkpoint ({cause})") from error
+    settings = content.get("hyper_parameters") if isinstance(content, dict) else None
+    whole = isinstance(settings, dict) and "state_dict" in content
+    if not whole or not {"recipe", "vocab_size"} <= settings.keys():
+        raise InputError(f"{path}: not a checkpoint of the zoo: it holds no recipe, or no weights")
     return content
 
 
@@ -72,6 +77,7 @@ def load_task(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path
     settings = content["hyper_parameters"]
     recipe = without_plugins(settings["recipe"], path, sets, plugins)
     task = task_class(recipe["task"]["name"])(recipe, settings["vocab_size"])
+    task.card = content.get("zoo_card", {})
     try:
         task.load_state_dict(content["state_dict"])
     except RuntimeError as error:
@@ -82,7 +88,7 @@ def load_task(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path
 def without_plugins(
     recipe: dict[str, Any], path: Path, sets: Sequence[str], plugins: Sequence[str | Path]
 ) -> dict[str, Any]:
-    """A stored recipe with the changes in `sets`, and with the plugins that the user named in place of its own."""
+    """A stored recipe with the changes in `sets`, and with the user's plugins in place of its own."""
     stored = recipe.get("plugins", [])
     named = [str(plugin) for plugin in plugins]
     try:
@@ -111,8 +117,6 @@ def load(path: str | Path, device: str = "cpu", plugins: Sequence[str | Path] = 
         InputError: nothing usable there.
     """
     return load_task(Path(path), plugins=plugins).model.to(device)
-
-
 
 
 def _first_line(error: BaseException) -> str:

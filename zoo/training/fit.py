@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-import os
+import shlex
 from pathlib import Path
 
 import lightning.pytorch as pl
-import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from zoo.data import open_data
-from zoo.errors import InputError
-from zoo.evaluation.evaluate import evaluate_task, summary_line
+from zoo.data.source import DataSource
+from zoo.errors import InputError, Problem
+from zoo.evaluation.evaluate import evaluate_task, rows_as_text, summary_line
 from zoo.recipe import Recipe
+from zoo.recipe.options import encoding_label
 from zoo.tasks import task_class
-from zoo.training.callbacks import CardWriter, SeededSteps, StepBar, StepLog
-from zoo.training.card import encoding_label, make_card, read_card
-from zoo.training.checkpoint import LAST, read_checkpoint
+from zoo.tasks.task import Task
+from zoo.training.callbacks import LastCheckpoint, SeededSteps, StepBar, StepLog
+from zoo.training.card import make_card
+from zoo.training.checkpoint import BEST, LAST, read_checkpoint
 from zoo.training.data_module import DataModule
-from zoo.training.loggers import make_loggers
+from zoo.training.loggers import make_loggers, must_be_installed
+from zoo.training.memory import is_out_of_memory
 from zoo.training.quiet import quieten
-from zoo.training.run_folder import new_run, old_run, write_recipe
+from zoo.training.run_folder import give_up, is_first_process, must_be_free, new_run, old_run, write_recipe
 
 
-def fit(recipe: Recipe, out: Path | None = None, resume: bool = False, recipe_file=None) -> Path:
+def fit(recipe: Recipe, out: Path | None = None, resume: bool = False) -> Path:
     """Train, evaluate at the recipe's lengths, and say where everything is.
 
     Args:
@@ -34,65 +38,90 @@ def fit(recipe: Recipe, out: Path | None = None, resume: bool = False, recipe_fi
     Returns: the run folder.
 
     Raises:
-        InputError: data that cannot be had, a folder that is taken, a recipe that cannot be built.
+        InputError: data that cannot be had, a folder that is taken, a recipe that cannot be run here.
+        RuntimeError: training failed; what was saved stays in the run folder.
     """
     quieten()
-    main = int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", os.environ.get("SLURM_PROCID", "0")))) == 0
+    must_be_installed(recipe)
+    checkpoint = None
+    if resume:
+        folder = old_run(recipe, out)
+        checkpoint = _resume_point(folder)
+    elif out is not None and is_first_process():
+        must_be_free(out)
     source = open_data(recipe)
-    task = task_class(recipe.task.name)(recipe.as_dict(), source.vocab_size)
-    folder = old_run(recipe, out) if resume else new_run(recipe, out)
-    checkpoint = _resume_point(folder) if resume else None
-    if main:
-        write_recipe(folder, recipe)
-        source.save_tokenizer(folder)
-        print(_opening_line(recipe, task, folder, checkpoint), flush=True)
-    trainer, card = _trainer(recipe, task, source, folder, checkpoint)
-    if recipe.compile:
-        # The inner module, in place: its parameter names stay clean, and Lightning's logging stays outside.
-        task.model.compile()
+    task = _task(recipe, source)
+    source.train_loader()  # a batch that cannot be had is told before anything is written
+
+    if not resume:
+        # Only the first process claims a folder; the others learn of it once they have met.
+        folder = new_run(recipe, out) if is_first_process() else Path()
+    trainer = None
     try:
+        trainer, last = _trainer(recipe, task, source, folder, checkpoint)
+        source.train_loader(trainer.global_rank, trainer.world_size)
+        if trainer.is_global_zero:
+            write_recipe(folder, recipe)
+            source.save_tokenizer(folder)
+            print(_opening_line(recipe, task, folder, checkpoint), flush=True)
+        if recipe.compile:
+            # The inner module, in place: its parameter names stay clean, and Lightning's log outside.
+            task.model.compile()
         trainer.fit(task, DataModule(source), ckpt_path=checkpoint, weights_only=True)
-    except torch.OutOfMemoryError as error:
-        raise RuntimeError(_out_of_memory(recipe, folder)) from error
+    except BaseException as error:
+        if not resume and is_first_process() and (trainer is None or trainer.global_step == 0):
+            give_up(folder)
+        if is_out_of_memory(error):
+            raise RuntimeError(_out_of_memory(recipe)) from error
+        raise
     if trainer.is_global_zero:
-        card.update(read_card(folder))
-        rows = evaluate_task(task, source, folder, folder / "checkpoints" / LAST)
-        print(f"\ndone: {recipe.name} is in {folder}")
-        print(summary_line(rows))
-        longer = ",".join(str(recipe.data.sequence_length * 2**i) for i in range(5))
-        print(f"look further: python -m zoo evaluate {folder} --lengths {longer}", flush=True)
-    return folder
+        _finish(recipe, source, folder)
+    return last.folder
 
 
-def _trainer(recipe: Recipe, task: pl.LightningModule, source, folder: Path, checkpoint: Path | None):
-    data, every = recipe.data, recipe.checkpoint.every_n_steps
-    tokens_per_step = data.batch_size * data.sequence_length
-    card = make_card(recipe, task.model, source.fingerprint)
-    done = 0 if checkpoint is None else read_checkpoint(checkpoint)["global_step"]
+def _task(recipe: Recipe, source: DataSource) -> Task:
+    return task_class(recipe.task.name)(recipe.as_dict(), source.vocab_size)
+
+
+def _trainer(
+    recipe: Recipe, task: Task, source: DataSource, folder: Path, checkpoint: Path | None
+) -> tuple[pl.Trainer, LastCheckpoint]:
+    every = recipe.checkpoint.every_n_steps
+    tokens_per_step = recipe.data.batch_size * recipe.data.sequence_length
     flags = recipe.trainer.flags()
-    if flags.get("val_check_interval") is None:
+    if flags["val_check_interval"] is None:
         flags["val_check_interval"] = every * flags["accumulate_grad_batches"]
     if isinstance(flags["val_check_interval"], int):
         # Counted from the beginning of the run, over the ends of epochs.
         flags["check_val_every_n_epoch"] = None
-    last = {"dirpath": folder / "checkpoints", "filename": "last", "enable_version_counter": False}
-    trainer = pl.Trainer(
-        **{"enable_model_summary": False, "num_sanity_val_steps": 0, "max_epochs": -1, **flags},
-        default_root_dir=folder,
-        use_distributed_sampler=False,
-        logger=make_loggers(recipe, folder, done),
-        callbacks=[
-            SeededSteps(),
-            StepLog(tokens_per_step),
-            StepBar(tokens_per_step),
-            CardWriter(folder, card, tokens_per_step),
-            ModelCheckpoint(**last, every_n_train_steps=every),
-            # The end of the run, where it is no multiple of the interval.
-            ModelCheckpoint(**last, every_n_train_steps=recipe.trainer.max_steps),
-            ModelCheckpoint(**{**last, "filename": "best"}, monitor="val/loss", mode="min"),
-        ],
-    )
-    return trainer, card
+    done = 0 if checkpoint is None else read_checkpoint(checkpoint)["global_step"]
+    last = LastCheckpoint(folder, every, make_card(recipe, task.model, source.fingerprint), tokens_per_step)
+    callbacks: list[Callback] = [
+        SeededSteps(),
+        StepLog(tokens_per_step),
+        last,
+        ModelCheckpoint(
+            folder / "checkpoints",
+            Path(BEST).stem,
+            monitor="val/loss",
+            mode="min",
+            enable_version_counter=False,
+        ),
+    ]
+    if flags.get("enable_progress_bar") is not False:
+        callbacks.append(StepBar(tokens_per_step))
+    try:
+        trainer = pl.Trainer(
+            **{"enable_model_summary": False, "num_sanity_val_steps": 0, **flags},
+            max_epochs=-1,
+            default_root_dir=folder,
+            use_distributed_sampler=False,
+            logger=make_loggers(recipe, folder, done),
+            callbacks=callbacks,
+        )
+    except (MisconfigurationException, ValueError, TypeError) as error:
+        raise InputError(Problem(str(error).strip(), key="trainer")) from error
+    return trainer, last
 
 
 def _resume_point(folder: Path) -> Path:
@@ -100,12 +129,31 @@ def _resume_point(folder: Path) -> Path:
     if not checkpoint.is_file():
         raise InputError(
             f"{folder}: the run stopped before its first checkpoint; there is nothing to continue. "
-            f"Start it anew (without --resume)"
+            f"Start it anew, without --resume, in another folder"
         )
     return checkpoint
 
 
-def _opening_line(recipe: Recipe, task: pl.LightningModule, folder: Path, checkpoint: Path | None) -> str:
+def _finish(recipe: Recipe, source: DataSource, folder: Path) -> None:
+    """Evaluate what was saved, which is what everybody else will evaluate, and say what came out."""
+    checkpoint = folder / "checkpoints" / LAST
+    content = read_checkpoint(checkpoint)
+    task = _task(recipe, source)
+    task.load_state_dict(content["state_dict"])
+    task.card = content["zoo_card"]
+    rows = evaluate_task(task, source, folder, checkpoint)
+    lengths = ",".join(str(recipe.data.sequence_length * 2**i) for i in range(5))
+    command = ["python", "-m", "zoo", "evaluate", str(folder), "--lengths", lengths]
+    if recipe.plugins:
+        # A plugin is code: it runs only where the user names it.
+        command += ["--set", f"plugins=[{', '.join(recipe.plugins)}]"]
+    print(rows_as_text(rows))
+    print(f"\ndone: {recipe.name} is in {folder}")
+    print(summary_line(rows))
+    print(f"look further: {shlex.join(command)}", flush=True)
+
+
+def _opening_line(recipe: Recipe, task: Task, folder: Path, checkpoint: Path | None) -> str:
     parameters = sum(p.numel() for p in task.model.parameters())
     verb = "continuing" if checkpoint else "training"
     article = "an" if recipe.model.kind == "encoder" else "a"
@@ -116,9 +164,10 @@ def _opening_line(recipe: Recipe, task: pl.LightningModule, folder: Path, checkp
     )
 
 
-def _out_of_memory(recipe: Recipe, folder: Path) -> str:
+def _out_of_memory(recipe: Recipe) -> str:
     return (
-        f"out of memory: batches of {recipe.data.batch_size} x {recipe.data.sequence_length} tokens at d_model "
-        f"{recipe.model.d_model}, {recipe.model.num_layers} layers. Raise trainer.accumulate_grad_batches (the "
-        f"result stays the same), or lower data.batch_size or data.sequence_length. What was saved is in {folder}"
+        f"out of memory: batches of {recipe.data.batch_size} x {recipe.data.sequence_length} tokens at "
+        f"d_model {recipe.model.d_model}, {recipe.model.num_layers} layers. Raise "
+        f"trainer.accumulate_grad_batches (the result stays the same), or lower data.batch_size or "
+        f"data.sequence_length"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import importlib.util
+import io
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from lightning.pytorch.utilities import rank_zero_only
 
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
+from zoo.training.run_folder import write_whole
 
 
 class CsvLog(Logger):
@@ -27,10 +29,13 @@ class CsvLog(Logger):
         self.path = folder / "metrics.csv"
         self.columns = ["step"]
         self.rows: list[dict[str, Any]] = []
-        if self.path.is_file():
+        self.in_file = False
+        if keep_to_step and self.path.is_file():
             with self.path.open(newline="", encoding="utf-8") as file:
                 reader = csv.DictReader(file)
-                self.rows = [row for row in reader if int(row["step"]) <= keep_to_step]
+                # A row that was cut off when the run was killed lacks its last columns.
+                rows = [row for row in reader if None not in row.values()]
+                self.rows = [row for row in rows if int(row["step"]) <= keep_to_step]
                 self.columns = list(reader.fieldnames or self.columns)
 
     @property
@@ -48,41 +53,49 @@ class CsvLog(Logger):
     @rank_zero_only
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         row = {"step": step, **{key: value for key, value in metrics.items() if key != "epoch"}}
+        fits = self.in_file and set(row) <= set(self.columns)
+        self.columns += [key for key in row if key not in self.columns]
         # What is logged for one step in two calls is one row.
-        if self.rows and int(self.rows[-1]["step"]) == step:
+        again = bool(self.rows) and int(self.rows[-1]["step"]) == step
+        if again:
             self.rows[-1].update(row)
         else:
             self.rows.append(row)
+        # Written at once: a run that is killed keeps what it has logged.
+        if fits and not again:
+            with self.path.open("a", newline="", encoding="utf-8") as file:
+                csv.DictWriter(file, self.columns, restval="").writerow(row)
+        else:
+            self.save()
 
     @rank_zero_only
     def save(self) -> None:
-        for row in self.rows:
-            self.columns += [key for key in row if key not in self.columns]
-        with self.path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, self.columns, restval="")
-            writer.writeheader()
-            writer.writerows(self.rows)
+        text = io.StringIO(newline="")
+        writer = csv.DictWriter(text, self.columns, restval="")
+        writer.writeheader()
+        writer.writerows(self.rows)
+        write_whole(self.path, text.getvalue())
+        self.in_file = True
 
-    @rank_zero_only
-    def finalize(self, status: str) -> None:
-        self.save()
+
+def must_be_installed(recipe: Recipe) -> None:
+    """Raises InputError for a logger whose package is missing."""
+    if "wandb" in recipe.logging and importlib.util.find_spec("wandb") is None:
+        raise InputError(Problem("wandb is not installed: pip install wandb", key="logging"))
 
 
 def make_loggers(recipe: Recipe, folder: Path, keep_to_step: int) -> list[Logger]:
-    """The loggers that the recipe asks for.
-
-    Raises:
-        InputError: wandb is asked for and not installed.
-    """
+    """The loggers that the recipe asks for; those of a resumed run go on after `keep_to_step`."""
     loggers: list[Logger] = []
     for name in recipe.logging:
         if name == "csv":
             loggers.append(CsvLog(folder, keep_to_step))
         elif name == "tensorboard":
-            loggers.append(TensorBoardLogger(folder, name="tensorboard", version="", default_hp_metric=False))
+            more = {"purge_step": keep_to_step + 1} if keep_to_step else {}
+            loggers.append(
+                TensorBoardLogger(folder, name="tensorboard", version="", default_hp_metric=False, **more)
+            )
         else:
-            if importlib.util.find_spec("wandb") is None:
-                raise InputError(Problem("wandb is not installed: pip install wandb", key="logging"))
             from lightning.pytorch.loggers import WandbLogger
 
             loggers.append(WandbLogger(name=recipe.name, save_dir=folder, project="positional-encoding-zoo"))

@@ -10,6 +10,8 @@ HIDDEN_LINES = (
     "TPU available:",
     "HPU available:",
     "💡 Tip:",
+    # Which precision matrices are multiplied in is the recipe's choice.
+    "You are using a CUDA device",
     "`Trainer.fit` stopped:",
     "Using default `ModelCheckpoint`",
     "Restoring states from the checkpoint path",
@@ -36,16 +38,15 @@ HIDDEN_WARNINGS = (
 )
 
 
-class _Named(logging.Filter):
-    def filter(self, record: logging.LogRecord) -> bool:
-        text = record.getMessage().strip()
-        return bool(text) and not text.startswith(HIDDEN_LINES)
+def _worth_saying(record: logging.LogRecord) -> bool:
+    text = record.getMessage().strip()
+    return bool(text) and not text.startswith(HIDDEN_LINES)
 
 
 def quieten() -> None:
     """Hide Lightning's adverts and the notes that the zoo answers for."""
     for name in list(logging.root.manager.loggerDict):
         if name.startswith(("lightning", "lightning_fabric", "lightning_utilities")):
-            logging.getLogger(name).addFilter(_Named())
+            logging.getLogger(name).addFilter(_worth_saying)
     for message in HIDDEN_WARNINGS:
         warnings.filterwarnings("ignore", message=message)

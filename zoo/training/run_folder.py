@@ -1,13 +1,15 @@
 """Where a run writes, chosen once and never twice.
 
-    recipe.yaml  card.json  checkpoints/  metrics.csv  tensorboard/  tokenizer.json  evaluation/
+recipe.yaml  card.json  checkpoints/  metrics.csv  tensorboard/  tokenizer.json  evaluation/
 """
 
 from __future__ import annotations
 
 import os
-import uuid
+import re
+import shutil
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -15,45 +17,65 @@ from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe, dump
 
 RUNS = Path("runs")
-LAUNCH = "ZOO_LAUNCH"
-CLAIM = ".launch"
-MAY_CHANGE_ON_RESUME = ("trainer", "evaluate", "checkpoint", "logging", "compile", "plugins", "data.root", "data.cache",
-                        "data.workers", "model.kernel")  # fmt: skip
+RECIPE = "recipe.yaml"
+RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_PROCID")
+# What decides where and how a run is computed, and not what.
+MAY_CHANGE_ON_RESUME = (
+    "trainer", "evaluate", "checkpoint", "logging", "compile", "plugins", "data.root", "data.cache",
+    "data.workers", "model.kernel",
+)  # fmt: skip
+BUT_NOT = ("trainer.precision", "trainer.gradient_clip_val", "trainer.gradient_clip_algorithm")
 
 
-def launch_id() -> str:
-    """What the processes of one launch share and no other launch has.
+def is_first_process() -> bool:
+    """Whether this is the one process of its launch that writes, as far as the environment tells.
 
-    Lightning starts the processes of further devices by running the same command again, with this process's
-    environment; torchrun and SLURM start all at once and name the launch themselves.
+    Lightning starts the processes of further devices by running the same command again, torchrun and SLURM
+    start all at once; each numbers them by variables of its own.
     """
-    if LAUNCH not in os.environ:
-        keys = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_RESTART_COUNT")
-        shared = "/".join(os.environ[key] for key in keys if key in os.environ)
-        os.environ[LAUNCH] = shared or uuid.uuid4().hex
-    return os.environ[LAUNCH]
+    return all(int(os.environ.get(rank) or 0) == 0 for rank in RANKS)
+
+
+def must_be_free(folder: Path) -> None:
+    """Raises InputError where a run cannot begin: something is in the folder, or it cannot be written."""
+    try:
+        taken = folder.is_dir() and any(folder.iterdir())
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    if taken:
+        raise _taken(folder)
+    above = folder
+    while not above.exists():
+        above = above.parent
+    if not above.is_dir():
+        raise InputError(f"{above} is a file; a run needs a folder")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise InputError(f"{folder}: a run cannot be written there: no permission to write in {above}")
 
 
 def new_run(recipe: Recipe, out: Path | None) -> Path:
     """Claim a folder for a new run: `out`, or runs/NAME, or the first of runs/NAME-2, -3 ... that is free.
 
+    It then holds the recipe.
+
     Raises:
-        InputError: `out` holds a run already, or cannot be written.
+        InputError: `out` holds something already, or cannot be written.
     """
-    me = launch_id()
     if out is not None:
-        if not _claim(out, me):
-            raise InputError(
-                f"{out} already holds a run, and a run never overwrites another: "
-                f"continue it with --resume, or choose another folder with --out"
-            )
+        if not _claim(out, recipe):
+            raise _taken(out)
         return out
     attempt = 1
     while True:
         folder = RUNS / (recipe.name if attempt == 1 else f"{recipe.name}-{attempt}")
-        if _claim(folder, me):
+        if _claim(folder, recipe):
             return folder
         attempt += 1
+
+
+def give_up(folder: Path) -> None:
+    """Remove a new run that came to nothing: its folder was empty when it was claimed."""
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def old_run(recipe: Recipe, out: Path | None) -> Path:
@@ -65,28 +87,34 @@ def old_run(recipe: Recipe, out: Path | None) -> Path:
     if out is not None:
         folder = out
     else:
-        candidates = [p for p in RUNS.glob(f"{recipe.name}*") if (p / "recipe.yaml").is_file()]
-        candidates = [p for p in candidates if p.name == recipe.name or p.name[len(recipe.name) + 1 :].isdigit()]
-        folder = max(candidates, key=lambda p: (p / "recipe.yaml").stat().st_mtime, default=RUNS / recipe.name)
-    if not (folder / "recipe.yaml").is_file():
+        # NAME-2 is the second run of NAME, or the first of a recipe called NAME-2.
+        own_name = re.compile(re.escape(recipe.name) + r"(-\d+)?")
+        runs = [file.parent for file in RUNS.glob(f"*/{RECIPE}") if own_name.fullmatch(file.parent.name)]
+        runs = [run for run in runs if stored_recipe(run).get("name") == recipe.name]
+        folder = max(runs, key=lambda run: (run / RECIPE).stat().st_mtime, default=RUNS / recipe.name)
+    if not (folder / RECIPE).is_file():
         raise InputError(f"nothing to resume: there is no run in {folder}")
-    changed = changed_keys(stored_recipe(folder), recipe.as_dict())
-    changed = [c for c in changed if not any(c[0] == key or c[0].startswith(key + ".") for key in MAY_CHANGE_ON_RESUME)]
-    if changed:
-        raise InputError(
-            [
-                Problem(f"the run has {old!r}, the recipe now {new!r}; a resumed run keeps its recipe", key=key,
-                        where=str(folder / "recipe.yaml"))
-                for key, old, new in changed
-            ]
-        )  # fmt: skip
-    os.environ.setdefault(LAUNCH, launch_id())
+    problems = [
+        Problem(f"the run has {old!r}, the recipe now {new!r}; a resumed run keeps its recipe", key=key,
+                where=str(folder / RECIPE))
+        for key, old, new in changed_keys(stored_recipe(folder), recipe.as_dict())
+        if not _may_change(key)
+    ]  # fmt: skip
+    if problems:
+        raise InputError(problems)
     return folder
 
 
-def stored_recipe(folder: Path) -> dict:
-    """The resolved recipe in a run folder, as plain data."""
-    return yaml.safe_load((folder / "recipe.yaml").read_text(encoding="utf-8"))
+def stored_recipe(folder: Path) -> dict[str, Any]:
+    """The resolved recipe in a run folder, as plain data. Raises InputError where it cannot be read."""
+    file = folder / RECIPE
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise InputError(f"{file}: the run's recipe cannot be read: {str(error).splitlines()[0]}") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{file}: not the recipe of a run")
+    return content
 
 
 def changed_keys(old: object, new: object, key: str = "") -> list[tuple[str, object, object]]:
@@ -99,8 +127,13 @@ def changed_keys(old: object, new: object, key: str = "") -> list[tuple[str, obj
     return [] if old == new else [(key, old, new)]
 
 
+def _may_change(key: str) -> bool:
+    inside = any(key == free or key.startswith(free + ".") for free in MAY_CHANGE_ON_RESUME)
+    return inside and key not in BUT_NOT
+
+
 def write_recipe(folder: Path, recipe: Recipe) -> None:
-    write_whole(folder / "recipe.yaml", dump(recipe))
+    write_whole(folder / RECIPE, dump(recipe))
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -114,20 +147,32 @@ def write_whole(path: Path, text: str) -> None:
     os.replace(beside, path)
 
 
-def _claim(folder: Path, me: str) -> bool:
-    """Whether the folder is ours: new or empty, or claimed by a process of this same launch."""
+def _claim(folder: Path, recipe: Recipe) -> bool:
+    """Whether the folder was free and is now this run's."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        claim = folder / CLAIM
-        if any(p.name != CLAIM for p in folder.iterdir()) and not claim.exists():
+        if any(folder.iterdir()):
             return False
         # Exclusive creation lets exactly one launch win, however many start at once.
-        with claim.open("x", encoding="utf-8") as file:
-            file.write(me)
+        with (folder / RECIPE).open("x", encoding="utf-8") as file:
+            file.write(dump(recipe))
         return True
     except FileExistsError:
         if not folder.is_dir():
             raise InputError(f"{folder} is a file; a run needs a folder") from None
-        return claim.read_text(encoding="utf-8") == me
+        return False
     except OSError as error:
-        raise InputError(f"{folder}: a run cannot be written there: {error.strerror}") from error
+        raise _unwritable(folder, error) from error
+
+
+def _taken(folder: Path) -> InputError:
+    if (folder / RECIPE).is_file():
+        return InputError(
+            f"{folder} already holds a run, and a run never overwrites another: "
+            f"continue it with --resume, or choose another folder with --out"
+        )
+    return InputError(f"{folder} is not empty; a run needs a folder of its own")
+
+
+def _unwritable(folder: Path, error: OSError) -> InputError:
+    return InputError(f"{folder}: a run cannot be written there: {error.strerror}")

@@ -1,0 +1,74 @@
+"""Metrics are exact, and the same on any number of devices."""
+
+import doctest
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from zoo.tasks import metrics
+from zoo.tasks.metrics import Accuracy, TokenLoss, perplexity
+
+
+def test_the_examples_in_the_docstrings():
+    result = doctest.testmod(metrics)
+    assert result.attempted >= 6 and result.failed == 0
+
+
+def test_sums_are_float64():
+    metric = TokenLoss()
+    # In float32 a sum of 2^24 no longer changes by 1.
+    metric.update(torch.tensor([float(2**24)]))
+    for _ in range(8):
+        metric.update(torch.ones(1))
+    assert metric.total.item() == 2**24 + 8
+    assert metric.compute().dtype == torch.float64
+
+
+def test_batches_of_unequal_size_are_weighted_by_their_tokens():
+    metric = TokenLoss()
+    metric.update(torch.zeros(30))
+    metric.update(torch.full((10,), 4.0))
+    assert metric.compute().item() == 1.0
+    metric.update(torch.zeros(0))
+    assert metric.compute().item() == 1.0
+
+
+def test_a_rate_over_nothing_is_not_a_number():
+    assert Accuracy().compute().isnan()
+
+
+def test_a_huge_loss_is_an_infinite_perplexity():
+    assert perplexity(700) < perplexity(1e6) == float("inf")
+
+
+WORKER = """
+import sys, torch, torch.distributed as dist
+from zoo.tasks.metrics import Accuracy, TokenLoss
+rank, store = int(sys.argv[1]), sys.argv[2]
+dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+loss, right, alone = TokenLoss(), Accuracy(), TokenLoss(sync_on_compute=False)
+for metric in (loss, alone):
+    metric.update(torch.full((3,), 1.0) if rank == 0 else torch.full((1,), 5.0))
+right.update(torch.tensor([True, True, False]) if rank == 0 else torch.tensor([False]))
+print(loss.compute().item(), right.compute().item(), alone.compute().item())
+dist.destroy_process_group()
+"""
+
+
+def test_two_processes_add_up(tmp_path):
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", WORKER, str(rank), str(tmp_path / "store")], stdout=-1, text=True
+        )
+        for rank in range(2)
+    ]
+    told = [list(map(float, process.communicate(timeout=120)[0].split())) for process in processes]
+    # A mean of the two means would be 3.
+    assert told == [[2.0, 0.5, 1.0], [2.0, 0.5, 5.0]]
+
+
+def test_options_of_torchmetrics_reach_it():
+    with pytest.raises(ValueError, match="Unexpected keyword"):
+        TokenLoss(nosuch=1)

@@ -1,0 +1,128 @@
+"""What a batch costs, and how the weights are changed by it."""
+
+import math
+
+import pytest
+import torch
+
+from zoo.recipe import resolve
+from zoo.tasks import build, task_class
+from zoo.tasks.language_modelling import token_losses
+from zoo.tasks.max_index import judge
+from zoo.tasks.task import lr_factor
+
+BASE = {
+    "name": "tiny",
+    "model": {"kind": "decoder", "encoding": "none", "d_model": 16, "num_layers": 1, "num_heads": 2},
+    "data": {"name": "sample", "sequence_length": 8, "batch_size": 4, "vocab_size": 300},
+    "optimizer": {"lr": 1e-3},
+    "trainer": {"max_steps": 10},
+}
+
+
+def task(*sets, vocab_size=300):
+    recipe = resolve(BASE, sets)
+    return task_class(recipe.task.name)(recipe.as_dict(), vocab_size)
+
+
+def test_token_losses_against_a_loop():
+    logits = torch.randn(2, 5, 7, generator=torch.Generator().manual_seed(0))
+    targets = torch.tensor([[0, 6, -100, 2, 3], [-100, -100, 1, 1, 5]])
+    losses = token_losses(logits, targets)
+    for b in range(2):
+        for t in range(5):
+            target = targets[b, t]
+            expected = 0.0 if target == -100 else -logits[b, t].log_softmax(-1)[target].item()
+            assert losses[b, t].item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_losses_of_half_precision_logits_are_taken_in_float32():
+    logits = torch.randn(64, 5000, generator=torch.Generator().manual_seed(0)).bfloat16()
+    targets = torch.zeros(64, dtype=torch.long)
+    exact = -logits.double().log_softmax(-1)[:, 0]
+    assert torch.allclose(token_losses(logits, targets).double(), exact, atol=1e-5)
+
+
+def test_a_model_at_its_start_knows_nothing():
+    made = task()
+    tokens = torch.randint(300, (4, 8), generator=torch.Generator().manual_seed(0))
+    loss = made.loss({"tokens": tokens, "targets": tokens.roll(-1, 1)})
+    assert loss.item() == pytest.approx(math.log(300), abs=0.1)
+
+
+def test_the_masked_loss_of_a_batch_is_the_mean_over_its_parts():
+    """Divided by what is expected, parts that drew unequal numbers of targets count alike."""
+    made = task("model.kind=encoder").eval()
+    tokens = torch.randint(300, (4, 8), generator=torch.Generator().manual_seed(0))
+    targets = torch.full_like(tokens, -100)
+    targets[0, :5], targets[3, 1] = 7, 9
+    whole = made.loss({"tokens": tokens, "targets": targets})
+    parts = [
+        made.loss({"tokens": tokens[rows], "targets": targets[rows]}) for rows in (slice(0, 2), slice(2, 4))
+    ]
+    assert whole.item() == pytest.approx(sum(map(torch.Tensor.item, parts)) / 2, rel=1e-6)
+    assert made.loss({"tokens": tokens, "targets": torch.full_like(tokens, -100)}).item() == 0.0
+
+
+def test_the_judge_tells_order_from_value():
+    tokens = torch.tensor([[3, 9, 1, 9], [3, 9, 1, 9], [3, 9, 1, 9]])
+    answer = torch.tensor([1, 1, 1])
+    logits = torch.eye(4)[[1, 3, 0]]
+    index, value = judge(logits, {"tokens": tokens, "answer": answer})
+    assert index.tolist() == [True, False, False]
+    assert value.tolist() == [True, True, False]
+
+
+def test_weight_decay_is_for_matrices_only():
+    optimizer = task("model.norm=layernorm", "model.encoding=learned").configure_optimizers()["optimizer"]
+    decay = {
+        (p.dim() >= 2, group["weight_decay"]) for group in optimizer.param_groups for p in group["params"]
+    }
+    assert decay == {(True, 0.1), (False, 0.0)}
+    made = task("model.encoding=learned")
+    optimized = [
+        p for group in made.configure_optimizers()["optimizer"].param_groups for p in group["params"]
+    ]
+    assert {id(p) for p in optimized} == {id(p) for p in made.model.parameters()} and len(optimized) == len(
+        {id(p) for p in optimized}
+    )
+
+
+@pytest.mark.parametrize("schedule, middle", [("cosine", 0.55), ("linear", 0.55), ("constant", 1.0)])
+def test_the_learning_rate_rises_and_falls(schedule, middle):
+    config = resolve(BASE, [f"optimizer.schedule={schedule}", "optimizer.warmup_steps=10"]).optimizer
+    rates = [lr_factor(config, step, 110) for step in range(111)]
+    assert rates[0] == pytest.approx(0.1) and rates[9] == rates[10] == 1.0
+    assert rates[:10] == sorted(rates[:10])
+    assert rates[10:] == sorted(rates[10:], reverse=True)
+    assert rates[60] == pytest.approx(middle)
+    assert rates[110] == pytest.approx(1.0 if schedule == "constant" else 0.1)
+    assert rates[-1] == lr_factor(config, 10**6, 110)
+
+
+def test_a_warmup_may_be_longer_than_the_run_or_none_at_all():
+    config = resolve(BASE, ["optimizer.warmup_steps=100", "trainer.max_steps=10"]).optimizer
+    assert [lr_factor(config, step, 10) for step in (0, 9)] == pytest.approx([0.01, 0.1])
+    assert lr_factor(resolve(BASE, ["optimizer.warmup_steps=0"]).optimizer, 0, 10) == 1.0
+
+
+def test_build_takes_a_recipe_a_mapping_or_a_file(tmp_path):
+    import yaml
+
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(BASE))
+    models = [
+        build(BASE),
+        build(resolve(BASE)),
+        build(tmp_path / "tiny.yaml"),
+        build(BASE, ["model.d_model=16"]),
+    ]
+    weights = [model.state_dict() for model in models]
+    assert all(torch.equal(value, weights[0][key]) for other in weights for key, value in other.items())
+    assert models[0](torch.zeros(1, 4, dtype=torch.long)).shape == (1, 4, 300)
+    assert build(BASE, vocab_size=11)(torch.zeros(1, 4, dtype=torch.long)).shape == (1, 4, 11)
+
+
+def test_max_index_points_at_positions_of_any_length():
+    sets = ["data={name: max_index, sequence_length: 8, batch_size: 4}", "model.kind=encoder"]
+    model = build(BASE, sets)
+    assert model(torch.ones(2, 40, dtype=torch.long)).shape == (2, 40)

@@ -1,0 +1,31 @@
+"""Progress on a terminal is a bar, in a log file a line now and then."""
+
+import sys
+
+from zoo import progress
+from zoo.progress import progress_bar
+
+
+def test_no_terminal_and_soon_done_is_silent(capsys):
+    with progress_bar(3, "about", "step") as bar:
+        for _ in range(3):
+            bar.update()
+    assert capsys.readouterr().err == ""
+
+
+def test_no_terminal_gives_whole_lines(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    with progress_bar(2, "about", "step") as bar:
+        bar.update()
+        bar.update()
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) >= 2 and all(line.startswith("about: ") for line in lines)
+    assert "2/2" in lines[-1]
+
+
+def test_a_terminal_gets_one_line_that_is_redrawn(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with progress_bar(2, "about", "step") as bar:
+        bar.update(2)
+    drawn = capsys.readouterr().err
+    assert "2/2" in drawn and drawn.count("\n") == 1

@@ -1,0 +1,88 @@
+"""Every recipe that the zoo ships reads, builds and takes a step."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from zoo.data import open_data
+from zoo.recipe import read_recipe
+from zoo.tasks import task_class
+
+FILES = sorted((Path(__file__).parents[1] / "recipes").glob("*.yaml"))
+SMALL = [
+    "data.sequence_length=16", "data.batch_size=4", "data.workers=0", "evaluate.lengths=[16]",
+    "model.d_model=32", "trainer.accelerator=cpu", "trainer.devices=1",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def texts(tmp_path_factory):
+    """A folder laid out as the corpora are, with a few words in each."""
+    root = tmp_path_factory.mktemp("texts")
+    for corpus in ("wikitext-2", "wikitext-103"):
+        (root / corpus).mkdir()
+        for split, articles in (("train", 40), ("valid", 3), ("test", 3)):
+            articles = "".join(
+                f" = Article {n} = \n \n The {n} th of the articles tells of {n * n} things . \n \n"
+                for n in range(articles)
+            )
+            (root / corpus / f"wiki.{split}.tokens").write_text(articles)
+    return root
+
+
+def small(recipe, texts):
+    """What shrinks a recipe to a test; the sizes of its data only where it has them."""
+    sets = list(SMALL)
+    if recipe.data.name != "max_index":
+        sets += [f"data.root={texts}", f"data.cache={texts / 'cache'}", "data.vocab_size=300"]
+    if recipe.data.name == "sample":
+        sets += ["data.documents=8", "data.words=80"]
+    return sets
+
+
+def test_there_are_recipes():
+    assert len(FILES) >= 8
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_recipe_reads_builds_and_takes_a_step(file, texts):
+    whole = read_recipe(file)
+    assert whole.name == file.stem
+    recipe = read_recipe(file, small(whole, texts))
+    source = open_data(recipe)
+    task = task_class(recipe.task.name)(recipe.as_dict(), source.vocab_size)
+    batch = next(iter(source.train_loader()))
+    assert batch["tokens"].shape == (4, 16)
+    made = task.configure_optimizers()
+    optimizer, schedule = made["optimizer"], made["lr_scheduler"]["scheduler"]
+    before = {name: value.clone() for name, value in task.named_parameters()}
+    task.train()
+    loss = task.training_step(batch, 0)
+    loss.backward()
+    optimizer.step()
+    schedule.step()
+    assert loss.isfinite()
+    # The step reaches everything, the encoding's own parameters among them.
+    still = [name for name, value in task.named_parameters() if torch.equal(value, before[name])]
+    assert not still
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_recipe_is_scored_from_its_own_length_to_four_times_that(file):
+    recipe = read_recipe(file)
+    assert max(recipe.evaluate.lengths) >= 4 * recipe.data.sequence_length
+    assert min(recipe.evaluate.lengths) == recipe.data.sequence_length
+
+
+def test_recipes_over_one_base_differ_in_the_encoding_alone():
+    groups = {}
+    for file in FILES:
+        text = file.read_text()
+        base = next((line for line in text.splitlines() if line.startswith("base:")), None)
+        resolved = read_recipe(file).as_dict()
+        resolved.pop("name")
+        resolved["model"].pop("encoding")
+        groups.setdefault((base, resolved["model"]["kind"]), []).append(resolved)
+    for members in groups.values():
+        assert all(member == members[0] for member in members)

@@ -1,0 +1,265 @@
+"""From a recipe to a run folder: what is in it, what is said, and what is refused beforehand."""
+
+import csv
+import json
+import shlex
+
+import pytest
+import torch
+import yaml
+
+from zoo import cli
+from zoo.errors import InputError
+from zoo.recipe import read_recipe
+from zoo.tasks.task import Task
+from zoo.training.fit import fit
+
+KINDS = ("max_index", "text", "masked")
+
+
+def rows_of(folder):
+    with (folder / "metrics.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_folder_holds_the_run(here, recipe, capsys, kind):
+    recipe = recipe(kind, "logging=[csv, tensorboard]")
+    folder = fit(recipe)
+    assert folder.resolve() == here / "runs" / recipe.name
+    expected = {
+        "recipe.yaml", "card.json", "checkpoints", "metrics.csv", "evaluation", "tensorboard",
+        *(["tokenizer.json"] if kind != "max_index" else []),
+    }  # fmt: skip
+    assert {path.name for path in folder.iterdir()} == expected
+    assert {path.name for path in (folder / "checkpoints").iterdir()} == {"last.ckpt", "best.ckpt"}
+    assert {path.name for path in (folder / "evaluation").iterdir()} == {"lengths.json", "lengths.png"}
+    assert [*folder.glob("tensorboard/events*")]
+
+    assert read_recipe(folder / "recipe.yaml") == recipe
+
+    card = json.loads((folder / "card.json").read_text())
+    assert card["steps"] == 6 and card["finished"] is True and card["seed"] == recipe.seed
+    assert card["tokens_seen"] == 6 * recipe.data.batch_size * recipe.data.sequence_length
+    assert card["parameters"]["positional"] == 0 and card["parameters"]["other"] > 0
+    assert card["fingerprint"].keys() == {"corpus", "tokenizer"} and card["fingerprint"]["corpus"]
+    assert card["versions"]["torch"] == torch.__version__ and "git_commit" in card
+
+    rows = {int(row["step"]): row for row in rows_of(folder)}
+    assert [*rows] == [2, 4, 6]
+    for row in rows.values():
+        assert float(row["train/loss"]) > 0 and float(row["train/lr"]) > 0
+        assert float(row["train/tokens_per_second"]) > 0 and float(row["train/peak_memory_mb"]) > 0
+    assert float(rows[4]["val/loss"]) > 0 and not rows[2]["val/loss"]
+
+    results = json.loads((folder / "evaluation" / "lengths.json").read_text())
+    length = recipe.data.sequence_length
+    assert [row["length"] for row in results] == [length, 2 * length, 4 * length]
+    measure = "accuracy" if kind == "max_index" else "loss_nats"
+    wanted = {"encoding", "checkpoint", "seed", "protocol", "train_length", "tokens", "tokens_per_second",
+              "peak_memory_mb", measure}  # fmt: skip
+    assert all(wanted <= row.keys() for row in results)
+
+
+def test_positional_parameters_are_counted_apart(here, recipe):
+    counts = {}
+    for encoding in ("none", "learned"):
+        folder = fit(recipe("max_index", f"model.encoding={encoding}", f"name={encoding}"))
+        counts[encoding] = json.loads((folder / "card.json").read_text())["parameters"]
+    assert counts["learned"]["positional"] == 8 * 16
+    assert counts["learned"]["other"] == counts["none"]["other"] == counts["none"]["total"]
+
+
+def test_a_run_never_overwrites_another(here, recipe):
+    first, second = fit(recipe()), fit(recipe("max_index", "seed=1"))
+    assert (first.name, second.name) == ("tiny", "tiny-2")
+    assert read_recipe(first / "recipe.yaml").seed == 0
+    with pytest.raises(InputError, match="already holds a run"):
+        fit(recipe(), out=first)
+
+
+def test_the_checkpoint_interval_may_be_the_whole_run(here, recipe):
+    for every in (6, 7):
+        folder = fit(recipe("max_index", f"checkpoint.every_n_steps={every}", f"name=every{every}"))
+        assert (folder / "checkpoints" / "last.ckpt").is_file()
+
+
+def test_no_validation_is_no_fault(here, recipe):
+    folder = fit(recipe("text", "trainer.limit_val_batches=0"))
+    assert not (folder / "checkpoints" / "best.ckpt").exists()
+
+
+def test_the_console_is_quiet_and_its_last_word_works(zoo_command):
+    done = zoo_command("fit", "--recipe", "text.yaml")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("training text: alibi in a decoder")
+    assert lines[-3] == "done: text is in runs/text"
+    assert lines[-2].startswith("perplexity: ")
+    for place in ("at 16 (trained)", "at 32 (2x)", "at 64 (4x)"):
+        assert place in lines[-2]
+    said, command = lines[-1].split(": ", 1)
+    assert said == "look further"
+    program, *launcher, verb, run, flag, lengths = shlex.split(command)
+    assert (program, launcher, verb) == ("python", ["-m", "zoo"], "evaluate")
+    # Of the lengths in the command those that this small text can fill.
+    further = zoo_command(verb, run, flag, lengths)
+    assert further.returncode == 0, further.stderr
+    assert further.stderr == ""
+    assert "128 8x" in further.stdout
+
+
+def test_accuracy_is_told_at_multiples_of_the_length(here, recipe, capsys):
+    fit(recipe())
+    line = capsys.readouterr().out.splitlines()[-2]
+    assert line.startswith("accuracy: ") and "at 8 (trained)" in line and "at 32 (4x)" in line
+
+
+def test_a_length_that_the_encoding_cannot_take_is_told(here, recipe, capsys):
+    folder = fit(recipe("max_index", "model.encoding=learned"))
+    trained, *longer = json.loads((folder / "evaluation" / "lengths.json").read_text())
+    assert "accuracy" in trained
+    assert [row["note"] for row in longer] == ["the encoding ends at 8 tokens"] * 2
+    assert "the encoding ends at 8 tokens at 16 (2x)" in capsys.readouterr().out
+
+
+def test_a_quiet_run_can_be_asked_for(here, recipe):
+    fit(recipe("max_index", "trainer.enable_progress_bar=false"))
+
+
+@pytest.mark.parametrize("sets, said", [
+    (["logging=[csv, wandb]"], "logging: wandb is not installed"),
+    (["trainer.accelerator=gpu", "trainer.devices=1"], "trainer: "),
+    (["trainer.strategy=nosuch"], "trainer: "),
+    (["data.batch_size=100000000"], "data.batch_size: the training data holds"),
+    (["model.encoding={name: learned, table_length: 2}"], "shorter than the trained length"),
+])  # fmt: skip
+def test_wrong_input_is_told_before_a_folder_is_made(here, recipe, monkeypatch, sets, said):
+    monkeypatch.setattr("importlib.util.find_spec", _without("wandb"))
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(InputError) as caught:
+        fit(recipe("max_index", *sets))
+    assert said in str(caught.value)
+    assert not [*here.glob("runs/*")]
+
+
+def _without(package):
+    import importlib.util
+
+    real = importlib.util.find_spec
+    return lambda name, *more: None if name == package else real(name, *more)
+
+
+def test_a_missing_logger_is_told_before_the_data_is_read(here, recipe, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", _without("wandb"))
+    monkeypatch.setattr("zoo.training.fit.open_data", lambda recipe: pytest.fail("the data was read"))
+    with pytest.raises(InputError, match="wandb"):
+        fit(recipe("max_index", "logging=[wandb]"))
+
+
+def test_an_out_that_cannot_be_is_told_before_the_data_is_read(here, recipe, monkeypatch):
+    monkeypatch.setattr("zoo.training.fit.open_data", lambda recipe: pytest.fail("the data was read"))
+    (here / "file").write_text("")
+    (here / "full").mkdir()
+    (here / "full" / "thesis.txt").write_text("all of it")
+    for out, said in (("file", "is a file"), ("file/run", "is a file"), ("full", "not empty")):
+        with pytest.raises(InputError, match=said):
+            fit(recipe(), out=here / out)
+    assert (here / "full" / "thesis.txt").read_text() == "all of it"
+
+
+def test_an_unwritable_out_is_exit_2(here, mapping, capsys):
+    (here / "file").write_text("")
+    (here / "recipe.yaml").write_text(yaml.safe_dump(mapping()))
+    assert cli.main(["fit", "--recipe", "recipe.yaml", "--out", "file/run"]) == 2
+    assert capsys.readouterr().err == "file is a file; a run needs a folder\n"
+
+
+def test_a_failure_before_the_first_step_leaves_the_folder_free(here, recipe, monkeypatch):
+    with monkeypatch.context() as broken:
+        broken.setattr(Task, "training_step", _raise)
+        with pytest.raises(RuntimeError, match="no step"):
+            fit(recipe(), out=here / "mine")
+    assert not (here / "mine").exists()
+    assert fit(recipe(), out=here / "mine") == here / "mine"
+
+
+def _raise(*given):
+    raise RuntimeError("no step")
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_and_spares_the_checkpoint(here, recipe, monkeypatch):
+    real = Task.training_step
+
+    def diverges(self, batch, index):
+        loss = real(self, batch, index)
+        return loss * float("nan") if self.global_step >= 4 else loss
+
+    monkeypatch.setattr(Task, "training_step", diverges)
+    # Logged rarely: it is the checkpoint at step 6 that must notice.
+    for every, log in ((4, 2), (2, 100)):
+        with pytest.raises(RuntimeError, match="the loss is nan"):
+            fit(recipe("max_index", "trainer.max_steps=8", f"checkpoint.every_n_steps={every}",
+                       f"trainer.log_every_n_steps={log}", f"name=every{every}"))  # fmt: skip
+        folder = here / "runs" / f"every{every}"
+        saved = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
+        assert saved["global_step"] == 4
+        assert all(value.isfinite().all() for value in saved["state_dict"].values())
+        assert json.loads((folder / "card.json").read_text())["steps"] == 4
+        assert (folder / "metrics.csv").is_file()
+
+
+@pytest.mark.slow
+def test_a_run_that_fails_is_exit_1(zoo_command):
+    sets = ["optimizer.lr=1e30", "trainer.gradient_clip_val=null", "trainer.max_steps=40"]
+    done = zoo_command("fit", "--recipe", "text.yaml", *[part for text in sets for part in ("--set", text)])
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "RuntimeError: the loss is" in done.stderr
+
+
+def test_running_out_of_memory_says_what_helps(here, recipe, monkeypatch):
+    def greedy(*given):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(Task, "training_step", greedy)
+    with pytest.raises(RuntimeError, match=r"accumulate_grad_batches"):
+        fit(recipe())
+
+
+PLUGIN = '''\
+"""An encoding of the user's own."""
+
+import torch
+
+import zoo
+
+
+@zoo.register("{name}")
+class Mine(zoo.Encoding):
+    """A learned shift of every token."""
+
+    def __init__(self, size: zoo.Size):
+        super().__init__(size)
+        self.shift = torch.nn.Parameter(torch.zeros(size.d_model))
+
+    def embed(self, x, pos):
+        return x + self.shift
+'''
+
+
+@pytest.mark.slow
+def test_the_last_word_of_a_run_with_a_plugin_works(zoo_command, here):
+    (here / "mine.py").write_text(PLUGIN.format(name="mine"))
+    sets = ["--set", "plugins=[mine.py]", "--set", "model.encoding=mine"]
+    done = zoo_command("fit", "--recipe", "max_index.yaml", *sets)
+    assert done.returncode == 0, done.stderr
+    command = shlex.split(done.stdout.splitlines()[-1].partition(": ")[2])
+    assert zoo_command(*command[3:]).returncode == 0
+    refused = zoo_command(*command[3:-2])
+    assert refused.returncode == 2 and "--set plugins=" in refused.stderr
+
+
+def test_the_recipe_of_a_run_is_plain_data(here, recipe):
+    folder = fit(recipe("text"))
+    assert yaml.safe_load((folder / "recipe.yaml").read_text()) == recipe("text").as_dict()

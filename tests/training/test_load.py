@@ -1,0 +1,159 @@
+"""`zoo.load`: the trained model back, without running what a file says."""
+
+import pickle
+
+import pytest
+import torch
+
+import zoo
+from zoo.errors import InputError
+from zoo.evaluation.evaluate import evaluate
+from zoo.training.checkpoint import load_task
+from zoo.training.fit import fit
+
+
+@pytest.fixture
+def trained(here, recipe, monkeypatch):
+    """Fit, and give the folder and the very model that was trained."""
+
+    def trained(*given, **more):
+        seen = []
+        import lightning.pytorch as pl
+
+        real = pl.Trainer.fit
+
+        def fit_and_keep(self, task, *rest, **named):
+            seen.append(task)
+            return real(self, task, *rest, **named)
+
+        monkeypatch.setattr(pl.Trainer, "fit", fit_and_keep)
+        folder = fit(recipe(*given), **more)
+        return folder, seen[0].model.eval()
+
+    return trained
+
+
+@pytest.mark.parametrize("kind", ["max_index", "text", "masked"])
+def test_the_loaded_model_is_the_trained_one(trained, kind):
+    folder, model = trained(kind, "model.dropout=0.1")
+    tokens = torch.randint(1, 19, (2, 8))
+    for path in (folder, str(folder), folder / "checkpoints" / "last.ckpt"):
+        loaded = zoo.load(path)
+        assert not loaded.training
+        assert torch.equal(loaded(tokens), model(tokens))
+
+
+def test_a_checkpoint_can_be_taken_out_of_its_folder(trained, tmp_path):
+    folder, model = trained()
+    moved = tmp_path / "elsewhere.ckpt"
+    (folder / "checkpoints" / "last.ckpt").rename(moved)
+    assert torch.equal(
+        zoo.load(moved)(torch.ones(1, 5, dtype=torch.long)), model(torch.ones(1, 5, dtype=torch.long))
+    )
+
+
+@pytest.mark.slow
+def test_a_compiled_run_loads_without_a_trace(trained):
+    folder, model = trained("text", "compile=true")
+    content = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
+    assert not [key for key in content["state_dict"] if "_orig_mod" in key]
+    tokens = torch.randint(0, 300, (2, 16))
+    assert torch.allclose(zoo.load(folder)(tokens), model(tokens), atol=1e-5)
+
+
+def test_what_is_not_a_checkpoint_is_wrong_input(trained, tmp_path):
+    folder, _ = trained()
+    good = (folder / "checkpoints" / "last.ckpt").read_bytes()
+    bad = {
+        "cut": good[: len(good) // 2],
+        "empty": b"",
+        "text": b"not a checkpoint",
+        "pickle": pickle.dumps({"state_dict": {}}),
+    }
+    for name, content in bad.items():
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(InputError, match=name):
+            zoo.load(tmp_path / name)
+    others = {
+        "weights": {"weight": torch.ones(2)},
+        "tensor": torch.ones(2),
+        "other": {"hyper_parameters": {"lr": 1}},
+    }
+    for name, content in others.items():
+        torch.save(content, tmp_path / name)
+        with pytest.raises(InputError, match="not a checkpoint of the zoo"):
+            zoo.load(tmp_path / name)
+    for missing in (tmp_path / "nothing", tmp_path):
+        with pytest.raises(InputError, match=r"no such run|no checkpoint in it"):
+            zoo.load(missing)
+
+
+class Trap:
+    def __reduce__(self):
+        return (_spring, ())
+
+
+def _spring():
+    Trap.sprung = True
+
+
+def test_a_checkpoint_that_holds_code_is_not_run(trained, tmp_path):
+    folder, _ = trained()
+    content = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
+    Trap.sprung = False
+    torch.save({**content, "trap": Trap()}, tmp_path / "trap.ckpt")
+    with pytest.raises(InputError, match="holds more than weights and plain data"):
+        zoo.load(tmp_path / "trap.ckpt")
+    assert not Trap.sprung
+
+
+def test_weights_that_do_not_fit_are_wrong_input(trained, tmp_path):
+    folder, _ = trained()
+    content = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
+    content["hyper_parameters"]["recipe"]["model"]["d_model"] = 32
+    torch.save(content, tmp_path / "wrong.ckpt")
+    with pytest.raises(InputError, match="do not fit its recipe"):
+        zoo.load(tmp_path / "wrong.ckpt")
+
+
+PLUGIN = '''\
+"""An encoding of the user's own; it leaves a mark when it is run."""
+
+from pathlib import Path
+
+import zoo
+
+Path({mark!r}).write_text("run")
+
+
+@zoo.register("marked")
+class Marked(zoo.Encoding):
+    """Nothing at all."""
+'''
+
+
+def test_a_plugin_runs_only_where_it_is_named(trained, here, forgetful_registry):
+    plugin, mark = here / "marked.py", here / "mark"
+    plugin.write_text(PLUGIN.format(mark=str(mark)))
+    folder, _ = trained("max_index", f"plugins=[{plugin}]", "model.encoding=marked")
+    mark.unlink()
+    # As a new process would find it.
+    for known in (forgetful_registry._plugins, forgetful_registry._classes, forgetful_registry._live):
+        known.pop("marked", None)
+
+    with pytest.raises(InputError, match=r"--set plugins=\[.*marked\.py\]"):
+        zoo.load(folder)
+    with pytest.raises(InputError, match="runs only when you name it"):
+        evaluate([folder], lengths=[8])
+    assert not mark.exists()
+
+    loaded = zoo.load(folder, plugins=[plugin])
+    assert mark.read_text() == "run" and loaded(torch.ones(1, 8, dtype=torch.long)).shape == (1, 8)
+    assert evaluate([folder], lengths=[8], sets=[f"plugins=[{plugin}]"])
+
+
+def test_changes_reach_the_recipe(trained):
+    folder, _ = trained()
+    assert load_task(folder, ["evaluate.samples=3"]).recipe.evaluate.samples == 3
+    with pytest.raises(InputError, match=r"evaluate\.sample: "):
+        load_task(folder, ["evaluate.sample=3"])

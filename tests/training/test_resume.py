@@ -1,0 +1,182 @@
+"""A run that stopped and was resumed is the run that never stopped."""
+
+import csv
+import json
+
+import pytest
+import torch
+
+from zoo.errors import InputError
+from zoo.tasks.task import Task
+from zoo.training.fit import fit
+from zoo.training.run_folder import old_run, write_recipe
+
+
+class Cut(Exception):
+    pass
+
+
+@pytest.fixture
+def cut(monkeypatch):
+    """Fit, and break off in the training step after so many optimizer steps."""
+
+    def cut(recipe, at, **more):
+        real = Task.training_step
+
+        def breaks(self, batch, index):
+            if self.global_step >= at:
+                raise Cut
+            return real(self, batch, index)
+
+        with monkeypatch.context() as patch, pytest.raises(Cut):
+            patch.setattr(Task, "training_step", breaks)
+            fit(recipe, **more)
+
+    return cut
+
+
+def weights(folder):
+    return torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
+
+
+def log(folder):
+    with (folder / "metrics.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    timed = ("train/tokens_per_second", "train/peak_memory_mb")
+    return [{key: value for key, value in row.items() if key not in timed} for row in rows]
+
+
+def assert_same(one, two):
+    assert one["global_step"] == two["global_step"]
+    for part in ("state_dict", "optimizer_states"):
+        left, right = (_leaves(content[part]) for content in (one, two))
+        assert left.keys() == right.keys() and left
+        for key in left:
+            assert torch.equal(left[key], right[key]), key
+
+
+def _leaves(tree, path=()):
+    if isinstance(tree, torch.Tensor):
+        return {path: tree}
+    items = (
+        tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list | tuple) else ()
+    )
+    return {key: leaf for name, part in items for key, leaf in _leaves(part, (*path, name)).items()}
+
+
+@pytest.mark.parametrize(
+    "kind, every, at, accumulate",
+    [
+        ("text", 4, 6, 1),  # stops two steps after a checkpoint, in the midst of an epoch
+        ("text", 4, 6, 2),
+        ("masked", 4, 6, 1),
+        ("max_index", 4, 5, 2),
+    ],
+)
+def test_resumed_is_bitwise_uninterrupted(here, recipe, cut, kind, every, at, accumulate):
+    recipe = recipe(
+        kind, "model.dropout=0.1", f"checkpoint.every_n_steps={every}", "trainer.max_steps=10",
+        f"trainer.accumulate_grad_batches={accumulate}",
+    )  # fmt: skip
+    whole = fit(recipe, out=here / "whole")
+    cut(recipe, at, out=here / "cut")
+    assert weights(here / "cut")["global_step"] == every
+    resumed = fit(recipe, out=here / "cut", resume=True)
+    assert_same(weights(whole), weights(resumed))
+    # Every logged step is there once, with the numbers of the whole run.
+    assert log(whole) == log(resumed)
+    assert json.loads((resumed / "card.json").read_text()) == json.loads((whole / "card.json").read_text())
+
+
+def test_resumed_at_the_end_of_an_epoch(here, recipe, cut):
+    recipe = recipe("text", "model.dropout=0.1", "trainer.max_steps=60", "data.documents=12")
+    from zoo.data import open_data
+
+    epoch = len(open_data(recipe).train_loader())
+    assert 8 < epoch < 50, "the tiny corpus has another size: choose the steps anew"
+    recipe = recipe.model_copy(
+        update={
+            "checkpoint": recipe.checkpoint.model_copy(update={"every_n_steps": epoch}),
+            "trainer": recipe.trainer.model_copy(update={"max_steps": epoch + 5}),
+        }
+    )
+    whole = fit(recipe, out=here / "whole")
+    cut(recipe, epoch + 2, out=here / "cut")
+    resumed = fit(recipe, out=here / "cut", resume=True)
+    assert_same(weights(whole), weights(resumed))
+
+
+def test_the_best_checkpoint_survives_an_interruption(here, recipe, cut):
+    recipe = recipe("text", "checkpoint.every_n_steps=2", "trainer.max_steps=8")
+    whole = fit(recipe, out=here / "whole")
+    cut(recipe, 5, out=here / "cut")
+    resumed = fit(recipe, out=here / "cut", resume=True)
+    best = [
+        torch.load(folder / "checkpoints" / "best.ckpt", weights_only=True) for folder in (whole, resumed)
+    ]
+    assert_same(*best)
+
+
+def test_a_finished_run_has_nothing_left_to_do(here, recipe):
+    first = weights(fit(recipe()))
+    again = fit(recipe(), resume=True)
+    assert_same(first, weights(again))
+    assert json.loads((again / "card.json").read_text())["finished"] is True
+
+
+def test_a_run_can_be_made_longer(here, recipe):
+    fit(recipe("max_index", "optimizer.schedule=constant"))
+    longer = fit(recipe("max_index", "optimizer.schedule=constant", "trainer.max_steps=9"), resume=True)
+    assert weights(longer)["global_step"] == 9
+    results = json.loads((longer / "evaluation" / "lengths.json").read_text())
+    assert {row["step"] for row in results} == {9}
+
+
+@pytest.mark.parametrize(
+    "change", ["model.d_model=32", "optimizer.lr=2e-3", "seed=1", "trainer.precision=64-true"]
+)
+def test_a_resumed_run_keeps_its_recipe(here, recipe, change):
+    fit(recipe())
+    with pytest.raises(InputError) as caught:
+        fit(recipe("max_index", change), resume=True)
+    assert f": {change.partition('=')[0]}: the run has " in str(caught.value)
+    assert "runs/tiny/recipe.yaml" in str(caught.value)
+
+
+def test_what_decides_only_how_it_is_computed_may_change(here, recipe, cut):
+    cut(recipe("text"), 5)
+    other = recipe("text", "trainer.accumulate_grad_batches=2", "trainer.log_every_n_steps=1",
+                   "evaluate.lengths=[16]", "checkpoint.every_n_steps=1")  # fmt: skip
+    assert weights(fit(other, resume=True))["global_step"] == 6
+
+
+def test_nothing_to_resume(here, recipe, cut):
+    with pytest.raises(InputError, match="no run in runs/tiny"):
+        fit(recipe(), resume=True)
+    cut(recipe(), 2)
+    with pytest.raises(InputError, match="stopped before its first checkpoint"):
+        fit(recipe(), resume=True)
+    assert fit(recipe()).name == "tiny-2"
+
+
+def test_resume_takes_the_newest_run_of_this_very_name(here, recipe):
+    import os
+
+    names = {"tiny": "tiny", "tiny-2": "tiny", "tiny-3": "tiny-3", "tiny_4": "tiny_4", "tiny5": "tiny5"}
+    for age, (folder, name) in enumerate(names.items()):
+        path = here / "runs" / folder
+        path.mkdir(parents=True)
+        write_recipe(path, recipe("max_index", f"name={name}"))
+        os.utime(path / "recipe.yaml", (1000 + age, 1000 + age))
+    assert old_run(recipe(), None).name == "tiny-2"
+    os.utime(here / "runs" / "tiny" / "recipe.yaml", (5000, 5000))
+    assert old_run(recipe(), None).name == "tiny"
+
+
+def test_a_damaged_recipe_in_a_run_is_wrong_input(here, recipe):
+    folder = here / "runs" / "tiny"
+    folder.mkdir(parents=True)
+    for content in ("a: [", "- 1", "\x00"):
+        (folder / "recipe.yaml").write_text(content)
+        with pytest.raises(InputError, match=r"recipe\.yaml"):
+            fit(recipe(), out=folder, resume=True)

@@ -1,0 +1,101 @@
+"""A folder for every run, and what is logged there."""
+
+import csv
+import os
+import threading
+
+import pytest
+
+from zoo.errors import InputError
+from zoo.training import run_folder
+from zoo.training.loggers import CsvLog
+from zoo.training.run_folder import changed_keys, is_first_process, must_be_free, new_run
+
+
+def test_many_runs_at_once_each_get_their_own(here, recipe):
+    made = []
+    recipe = recipe()
+    threads = [threading.Thread(target=lambda: made.append(new_run(recipe, None))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(path.name for path in made) == ["tiny", *(f"tiny-{n}" for n in range(2, 9))]
+
+
+def test_only_one_gets_a_named_folder(here, recipe):
+    (here / "mine").mkdir()  # empty, so it is free
+    assert new_run(recipe(), here / "mine") == here / "mine"
+    with pytest.raises(InputError, match="already holds a run"):
+        new_run(recipe(), here / "mine")
+
+
+def test_a_folder_that_cannot_be_made(here, recipe, monkeypatch):
+    must_be_free(here / "a" / "b" / "c")
+    assert not (here / "a").exists()
+
+    def denied(*given, **named):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(run_folder.Path, "mkdir", denied)
+    with pytest.raises(InputError, match="cannot be written there: Permission denied"):
+        new_run(recipe(), here / "a")
+
+
+@pytest.mark.parametrize("environment, first", [
+    ({}, True),
+    ({"LOCAL_RANK": "0"}, True),
+    ({"LOCAL_RANK": "1"}, False),
+    ({"RANK": "2", "LOCAL_RANK": "0", "GROUP_RANK": "1"}, False),
+    ({"SLURM_PROCID": "0", "LOCAL_RANK": "1"}, False),
+    ({"SLURM_PROCID": "3"}, False),
+    ({"NODE_RANK": "1"}, False),
+])  # fmt: skip
+def test_the_first_process_of_a_launch(monkeypatch, environment, first):
+    for key in [key for key in os.environ if key in run_folder.RANKS]:
+        monkeypatch.delenv(key)
+    for key, value in environment.items():
+        monkeypatch.setenv(key, value)
+    assert is_first_process() is first
+
+
+def test_changed_keys():
+    old = {"a": 1, "b": {"c": [1], "d": 2}, "gone": 3}
+    assert changed_keys(old, old) == []
+    assert changed_keys(old, {"a": 1, "b": {"c": [2], "d": 2}, "new": 4}) == [
+        ("b.c", [1], [2]), ("gone", 3, None), ("new", None, 4),
+    ]  # fmt: skip
+
+
+def read(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_what_is_logged_is_in_the_file_at_once(tmp_path):
+    log = CsvLog(tmp_path)
+    log.log_metrics({"a": 1.0}, step=1)
+    log.log_metrics({"a": 2.0, "epoch": 0}, step=2)
+    assert read(log.path) == [{"step": "1", "a": "1.0"}, {"step": "2", "a": "2.0"}]
+    log.log_metrics({"b": 3.0}, step=2)  # another part of the same step, a new column
+    log.log_metrics({"b": 4.0}, step=3)
+    assert read(log.path) == [
+        {"step": "1", "a": "1.0", "b": ""},
+        {"step": "2", "a": "2.0", "b": "3.0"},
+        {"step": "3", "a": "", "b": "4.0"},
+    ]
+
+
+def test_a_resumed_log_keeps_what_came_before_it(tmp_path):
+    first = CsvLog(tmp_path)
+    for step in (1, 2, 3):
+        first.log_metrics({"a": float(step), "b": 0.0}, step=step)
+    with first.path.open("a") as file:
+        file.write("1")  # cut off in the midst of step 10
+    second = CsvLog(tmp_path, keep_to_step=2)
+    second.log_metrics({"a": 9.0, "b": 0.0}, step=3)
+    assert [(row["step"], row["a"]) for row in read(second.path)] == [
+        ("1", "1.0"),
+        ("2", "2.0"),
+        ("3", "9.0"),
+    ]
