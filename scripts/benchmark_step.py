@@ -16,15 +16,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import lightning.pytorch as pl
 import torch
 
 from zoo.data import open_data
+from zoo.memory import freed_memory_kept
 from zoo.recipe import Recipe, read_recipe
 from zoo.tasks import task_class
-from zoo.training.allocator import keep_freed_memory
 from zoo.training.data_module import DataModule
 from zoo.training.fit import make_trainer
 from zoo.training.quiet import quieten
@@ -94,9 +95,8 @@ def main() -> None:
     ]
     recipe = read_recipe(options.recipe, [*steps, *options.set])
     if options.only:
-        if options.only == "kept":
-            keep_freed_memory()
-        print(bare(recipe, open_data(recipe), skip))
+        with freed_memory_kept() if options.only == "kept" else nullcontext():
+            print(bare(recipe, open_data(recipe), skip))
         return
     names = ("kept", "given back") if options.allocator else ("Lightning", "bare loop")
     pairs = []

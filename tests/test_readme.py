@@ -35,7 +35,10 @@ SMALL_SAMPLE = ["data.documents=4", "data.words=120"]
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    """The fenced blocks of a language ("" for none), in order."""
+    parts = re.split(r"^```(.*)\n", README, flags=re.MULTILINE)
+    # Text, language, block, "", text, language, block, "" ...
+    return [block for fence, block in zip(parts[1::4], parts[2::4], strict=True) if fence == language]
 
 
 def commands() -> list[str]:

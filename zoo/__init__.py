@@ -1,13 +1,13 @@
 """A zoo of positional encodings for transformers.
 
-    import zoo
+import zoo
 
-    zoo.encodings.names()                              what there is
-    model = zoo.load("runs/alibi_wikitext2")           a trained model
-    model = zoo.build("recipes/rope_wikitext2.yaml")   one at its initial weights
+zoo.encodings.names()                              what there is
+model = zoo.load("runs/alibi_wikitext2")           a trained model
+model = zoo.build("recipes/rope_wikitext2.yaml")   one at its initial weights
 
-    @zoo.register("mine")              one of your own
-    class Mine(zoo.Encoding): ...
+@zoo.register("mine")              one of your own
+class Mine(zoo.Encoding): ...
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from zoo.encodings.base import Span as Span
     from zoo.encodings.registry import register as register
     from zoo.errors import InputError as InputError
+    from zoo.runs.checkpoint import load as load
     from zoo.tasks import build as build
-    from zoo.training.checkpoint import load as load
 
 # Imported when first asked for: `zoo --help` must not wait for torch.
 _WHERE = {
@@ -33,7 +33,7 @@ _WHERE = {
     "Size": ("zoo.encodings.base", "Size"),
     "Span": ("zoo.encodings.base", "Span"),
     "build": ("zoo.tasks", "build"),
-    "load": ("zoo.training.checkpoint", "load"),
+    "load": ("zoo.runs.checkpoint", "load"),
     "register": ("zoo.encodings.registry", "register"),
 }
 

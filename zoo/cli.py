@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from zoo.errors import InputError
+from zoo.errors import InputError, RunError
 
 DONE, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -27,6 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(error, file=sys.stderr)
         return WRONG_INPUT
+    except RunError as error:
+        print(error, file=sys.stderr)
+        return FAILED
     except KeyboardInterrupt:
         return _interrupted()
     except SystemExit as error:

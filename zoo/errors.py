@@ -1,4 +1,4 @@
-"""The one error that means: what the user gave us is wrong."""
+"""The errors that are told to the user as they are: wrong input, and a run that failed."""
 
 from __future__ import annotations
 
@@ -32,3 +32,7 @@ class InputError(ValueError):
             problems = [problems]
         self.problems = list(problems)
         super().__init__("\n".join(map(str, self.problems)))
+
+
+class RunError(RuntimeError):
+    """A run failed for a reason that is known and told. The command line exits with 1 on it."""

@@ -88,7 +88,7 @@ def test_a_length_that_cannot_be_measured_has_a_note_and_spares_the_others(run, 
 
 def test_the_longest_length_that_the_text_can_fill_is_measured(run):
     from zoo.data import open_data
-    from zoo.training.checkpoint import load_task
+    from zoo.runs.checkpoint import load_task
 
     folder = run()
     num_tokens = len(open_data(load_task(folder).recipe).stream("valid"))

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from zoo.errors import InputError
+from zoo.runs.folder import old_run, write_recipe
 from zoo.tasks.task import Task
 from zoo.training.fit import fit
-from zoo.training.run_folder import old_run, write_recipe
 
 
 class Cut(Exception):

@@ -18,13 +18,13 @@ from zoo.errors import InputError
 from zoo.evaluation.plot import plot_lengths
 from zoo.evaluation.protocols import PROTOCOLS, Row, Setting, work
 from zoo.listing import table
+from zoo.memory import is_out_of_memory, peak_memory_mb, restart_peak_memory
 from zoo.progress import progress_bar
 from zoo.recipe.catalogue import TASKS
 from zoo.recipe.options import encoding_label
+from zoo.runs.checkpoint import find_checkpoint, load_task, run_folder_of
+from zoo.runs.folder import write_whole
 from zoo.tasks.task import Task
-from zoo.training.checkpoint import find_checkpoint, load_task, run_folder_of
-from zoo.training.memory import is_out_of_memory, peak_memory_mb, restart_peak_memory
-from zoo.training.run_folder import write_whole
 
 MEASURES = (
     "accuracy", "value_accuracy", "accuracy_within", "accuracy_beyond",

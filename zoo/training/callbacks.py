@@ -14,11 +14,12 @@ from lightning.pytorch.callbacks import Callback, Checkpoint, ProgressBar
 from torch import Tensor
 from tqdm import tqdm
 
+from zoo.errors import RunError
+from zoo.memory import peak_memory_mb
 from zoo.progress import progress_bar
+from zoo.runs.card import write_card
+from zoo.runs.checkpoint import LAST
 from zoo.seeds import seed_of
-from zoo.training.card import write_card
-from zoo.training.checkpoint import LAST
-from zoo.training.memory import peak_memory_mb
 
 
 class SeededSteps(Callback):
@@ -41,7 +42,7 @@ class StepLog(Callback):
     Reading a loss off a device waits for it, so it is read only when it is logged or a checkpoint is written.
 
     Raises:
-        RuntimeError: the loss was NaN or infinite. No checkpoint is written after that.
+        RunError: the loss was NaN or infinite. No checkpoint is written after that.
     """
 
     def __init__(self, tokens_per_step: int):
@@ -101,7 +102,7 @@ class StepLog(Callback):
 
 def _must_be_finite(loss: float, step: int) -> None:
     if not math.isfinite(loss):
-        raise RuntimeError(
+        raise RunError(
             f"the loss is {loss} at step {step}: training has failed, and the last checkpoint is from "
             f"before. A lower optimizer.lr, a longer optimizer.warmup_steps or a wider trainer.precision "
             f"may help"

@@ -11,20 +11,20 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from zoo.data import open_data
 from zoo.data.source import DataSource
-from zoo.errors import InputError, Problem
+from zoo.errors import InputError, Problem, RunError
 from zoo.evaluation.evaluate import evaluate_task, rows_as_text, summary_line
+from zoo.memory import freed_memory_kept, is_out_of_memory
 from zoo.recipe import Recipe
 from zoo.recipe.options import encoding_label
+from zoo.runs.card import make_card
+from zoo.runs.checkpoint import BEST, LAST, read_checkpoint
+from zoo.runs.folder import give_up, is_first_process, must_be_free, new_run, old_run, write_recipe
 from zoo.tasks import task_class
 from zoo.tasks.task import Task
 from zoo.training.callbacks import LastCheckpoint, SeededSteps, StepBar, StepLog
-from zoo.training.card import make_card
-from zoo.training.checkpoint import BEST, LAST, read_checkpoint
 from zoo.training.data_module import DataModule
 from zoo.training.loggers import make_loggers, must_be_installed
-from zoo.training.memory import is_out_of_memory
 from zoo.training.quiet import quieten
-from zoo.training.run_folder import give_up, is_first_process, must_be_free, new_run, old_run, write_recipe
 
 
 def fit(recipe: Recipe, out: Path | None = None, resume: bool = False) -> Path:
@@ -39,7 +39,7 @@ def fit(recipe: Recipe, out: Path | None = None, resume: bool = False) -> Path:
 
     Raises:
         InputError: data that cannot be had, a folder that is taken, a recipe that cannot be run here.
-        RuntimeError: training failed; what was saved stays in the run folder.
+        RunError: training failed; what was saved stays in the run folder.
     """
     quieten()
     must_be_installed(recipe)
@@ -58,7 +58,7 @@ def fit(recipe: Recipe, out: Path | None = None, resume: bool = False) -> Path:
         folder = new_run(recipe, out) if is_first_process() else Path()
     trainer = None
     try:
-        trainer, last = _trainer(recipe, task, source, folder, checkpoint)
+        trainer, last = make_trainer(recipe, task, source, folder, checkpoint)
         source.train_loader(trainer.global_rank, trainer.world_size)
         if trainer.is_global_zero:
             write_recipe(folder, recipe)
@@ -67,12 +67,13 @@ def fit(recipe: Recipe, out: Path | None = None, resume: bool = False) -> Path:
         if recipe.compile:
             # The inner module, in place: its parameter names stay clean, and Lightning's log outside.
             task.model.compile()
-        trainer.fit(task, DataModule(source), ckpt_path=checkpoint, weights_only=True)
+        with freed_memory_kept():
+            trainer.fit(task, DataModule(source), ckpt_path=checkpoint, weights_only=True)
     except BaseException as error:
         if not resume and is_first_process() and (trainer is None or trainer.global_step == 0):
             give_up(folder)
         if is_out_of_memory(error):
-            raise RuntimeError(_out_of_memory(recipe)) from error
+            raise RunError(_out_of_memory(recipe)) from error
         raise
     if trainer.is_global_zero:
         _finish(recipe, source, folder)
@@ -83,9 +84,14 @@ def _task(recipe: Recipe, source: DataSource) -> Task:
     return task_class(recipe.task.name)(recipe.as_dict(), source.vocab_size)
 
 
-def _trainer(
-    recipe: Recipe, task: Task, source: DataSource, folder: Path, checkpoint: Path | None
+def make_trainer(
+    recipe: Recipe, task: Task, source: DataSource, folder: Path, checkpoint: Path | None = None
 ) -> tuple[pl.Trainer, LastCheckpoint]:
+    """Lightning's Trainer with the recipe's flags and the zoo's callbacks, writing into `folder`.
+
+    Raises:
+        InputError: flags that Lightning refuses.
+    """
     every = recipe.checkpoint.every_n_steps
     tokens_per_step = recipe.data.batch_size * recipe.data.sequence_length
     flags = recipe.trainer.flags()

@@ -14,7 +14,7 @@ from lightning.pytorch.utilities import rank_zero_only
 
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
-from zoo.training.run_folder import write_whole
+from zoo.runs.folder import write_whole
 
 
 class CsvLog(Logger):

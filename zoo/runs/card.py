@@ -12,7 +12,7 @@ from typing import Any
 from zoo.encodings.base import Encoding
 from zoo.recipe import Recipe
 from zoo.recipe.options import encoding_label
-from zoo.training.run_folder import write_whole
+from zoo.runs.folder import write_whole
 
 LIBRARIES = ("torch", "lightning", "torchmetrics", "datasets", "tokenizers", "positional-encoding-zoo")
 

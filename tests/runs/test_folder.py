@@ -7,9 +7,9 @@ import threading
 import pytest
 
 from zoo.errors import InputError
-from zoo.training import run_folder
+from zoo.runs import folder as run_folder
 from zoo.training.loggers import CsvLog
-from zoo.training.run_folder import changed_keys, is_first_process, must_be_free, new_run
+from zoo.runs.folder import changed_keys, is_first_process, must_be_free, new_run
 
 
 def test_many_runs_at_once_each_get_their_own(here, recipe):

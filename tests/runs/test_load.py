@@ -8,7 +8,7 @@ import torch
 import zoo
 from zoo.errors import InputError
 from zoo.evaluation.evaluate import evaluate
-from zoo.training.checkpoint import load_task
+from zoo.runs.checkpoint import load_task
 from zoo.training.fit import fit
 
 
