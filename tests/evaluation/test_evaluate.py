@@ -187,9 +187,10 @@ ROW = {"run": "r", "encoding": "rope", "train_length": 16, "seed": 0}
 def test_the_summary_takes_what_there_is():
     note = {**ROW, "length": 16, "note": "the encoding ends at 8 tokens"}
     right = {**ROW, "length": 32, "accuracy": 0.5}
-    assert summary_line([note, right]) == (
-        "accuracy: the encoding ends at 8 tokens at 16 (trained), 0.500 at 32 (2x)"
+    assert summary_line([note, {**note, "length": 64}, right]) == (
+        "accuracy: 0.500 at 32 (2x); not at 16, 64: the encoding ends at 8 tokens"
     )
+    assert summary_line([note]) == "perplexity: not measured; not at 16: the encoding ends at 8 tokens"
     assert summary_line([{**ROW, "length": 24, "perplexity": None}]) == "perplexity: not finite at 24 (1.5x)"
 
 

@@ -213,11 +213,16 @@ def rows_as_text(rows: Iterable[Row]) -> str:
 def summary_line(rows: Sequence[Row]) -> str:
     """What came out, in one line."""
     measure = "accuracy" if any("accuracy" in row for row in rows) else "perplexity"
-    parts = []
-    for row in rows:
-        value = row["note"] if "note" in row else _number(row[measure]) or "not finite"
-        parts.append(f"{value} at {row['length']} ({_ratio(row)})")
-    return f"{measure}: " + ", ".join(parts)
+    measured = [row for row in rows if "note" not in row]
+    parts = [
+        f"{_number(row[measure]) or 'not finite'} at {row['length']} ({_ratio(row)})" for row in measured
+    ]
+    line = f"{measure}: " + (", ".join(parts) or "not measured")
+    # A reason is told once, however many lengths it rules out.
+    for note in dict.fromkeys(row["note"] for row in rows if "note" in row):
+        lengths = ", ".join(str(row["length"]) for row in rows if row.get("note") == note)
+        line += f"; not at {lengths}: {note}"
+    return line
 
 
 def _ratio(row: Row) -> str:
