@@ -14,7 +14,7 @@ from zoo.data.masking import NOT_SCORED
 from zoo.data.source import DataSource
 from zoo.tasks.language_modelling import token_losses
 from zoo.tasks.max_index import judge
-from zoo.tasks.metrics import Accuracy, TokenLoss, perplexity
+from zoo.tasks.metrics import ExactMean, perplexity
 from zoo.tasks.task import Task
 
 LOGIT_TOKENS = 4096
@@ -48,7 +48,7 @@ def nonoverlapping(task: Task, source: DataSource, setting: Setting) -> Row:
     Returns: tokens, loss_nats, perplexity, and for next-token prediction word_perplexity and bits_per_byte.
     """
     tokens, targets, likelihood = _scored_text(task, source, setting.longest)
-    loss = TokenLoss(**ALONE)
+    loss = ExactMean(**ALONE)
     for start, stop, rows in _batches(len(tokens), setting.length, task.recipe.evaluate.batch_tokens):
         inputs = torch.from_numpy(tokens[start:stop]).view(rows, -1).to(setting.device)
         wanted = torch.from_numpy(targets[start:stop]).view(rows, -1).to(setting.device)
@@ -75,7 +75,7 @@ def accuracy(task: Task, source: DataSource, setting: Setting) -> Row:
     examples = source.examples("test", setting.length, settings.samples)
     per_batch = max(1, settings.batch_tokens // setting.length)
     places = ("", "_within", "_beyond")
-    right = {what + where: Accuracy(**ALONE) for what in ("index", "value") for where in places}
+    right = {what + where: ExactMean(**ALONE) for what in ("index", "value") for where in places}
     for start in range(0, len(examples), per_batch):
         batch = examples.batch(range(start, min(start + per_batch, len(examples))))
         logits = task.model(batch["tokens"].to(setting.device)).cpu()

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from zoo.data.masking import NOT_SCORED
-from zoo.tasks.metrics import TokenLoss
+from zoo.tasks.metrics import ExactMean
 from zoo.tasks.task import Task
 
 
@@ -17,7 +17,7 @@ class LanguageModelling(Task):
 
     def __init__(self, recipe: dict[str, Any], vocab_size: int):
         super().__init__(recipe, vocab_size)
-        self.val_loss = TokenLoss()
+        self.val_loss = ExactMean()
 
     def loss(self, batch: dict[str, Tensor]) -> Tensor:
         return token_losses(self.model(batch["tokens"]), batch["targets"]).mean()

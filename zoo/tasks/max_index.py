@@ -7,7 +7,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
-from zoo.tasks.metrics import Accuracy, TokenLoss
+from zoo.tasks.metrics import ExactMean
 from zoo.tasks.task import Task
 
 
@@ -23,9 +23,9 @@ class MaxIndex(Task):
 
     def __init__(self, recipe: dict[str, Any], vocab_size: int):
         super().__init__(recipe, vocab_size)
-        self.val_loss = TokenLoss()
-        self.val_index = Accuracy()
-        self.val_value = Accuracy()
+        self.val_loss = ExactMean()
+        self.val_index = ExactMean()
+        self.val_value = ExactMean()
 
     def loss(self, batch: dict[str, Tensor]) -> Tensor:
         return F.cross_entropy(self.model(batch["tokens"]).float(), batch["answer"])

@@ -10,16 +10,18 @@ from torch import Tensor
 from torchmetrics import Metric
 
 
-class TokenLoss(Metric):
-    """Mean loss over tokens, from the sum and the count.
+class ExactMean(Metric):
+    """The mean of losses in nats, or of answers that are right or not, from their sum and their count.
 
-    Unlike a perplexity metric that takes a softmax and then its logarithm, it stays finite on the losses that
-    failed extrapolation produces. Options are those of `torchmetrics.Metric`.
+    NaN where there was nothing. Other than torchmetrics' own mean it leaves no NaN out, and other than its
+    perplexity it stays finite on the losses that failed extrapolation produces. Options are those of
+    `torchmetrics.Metric`.
 
-    >>> metric = TokenLoss()
-    >>> metric.update(torch.tensor([1.0, 2.0, 3.0]))
-    >>> metric.compute().item()
-    2.0
+    >>> loss, accuracy = ExactMean(), ExactMean()
+    >>> loss.update(torch.tensor([1.0, 2.0, 3.0]))
+    >>> accuracy.update(torch.tensor([True, False, True, True]))
+    >>> loss.compute().item(), accuracy.compute().item()
+    (2.0, 0.75)
     """
 
     full_state_update = False
@@ -31,41 +33,13 @@ class TokenLoss(Metric):
         self.add_state("total", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
         self.add_state("count", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
 
-    def update(self, loss: Tensor) -> None:
-        """Add the losses of tokens, in nats, of any shape."""
-        self.total += loss.double().sum()
-        self.count += loss.numel()
+    def update(self, values: Tensor) -> None:
+        """Add values, of any shape."""
+        self.total += values.double().sum()
+        self.count += values.numel()
 
     def compute(self) -> Tensor:
         return self.total / self.count
-
-
-class Accuracy(Metric):
-    """The fraction of answers that are right. Options are those of `torchmetrics.Metric`.
-
-    >>> metric = Accuracy()
-    >>> metric.update(torch.tensor([True, False, True, True]))
-    >>> metric.compute().item()
-    0.75
-    """
-
-    full_state_update = False
-    right: Tensor
-    count: Tensor
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.add_state("right", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
-        self.add_state("count", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
-
-    def update(self, right: Tensor) -> None:
-        """Add answers, True where right."""
-        self.right += right.double().sum()
-        self.count += right.numel()
-
-    def compute(self) -> Tensor:
-        """NaN where there was no answer."""
-        return self.right / self.count
 
 
 def perplexity(loss: float) -> float:
