@@ -352,3 +352,11 @@ def test_one_that_takes_a_name_of_the_zoo_is_refused(installed):
     installed(encodings="import zoo\n@zoo.register('rope')\nclass Other(zoo.Encoding): ...")
     assert registry.describe("rope").class_name == "RoPE"
     assert "the name 'rope' is taken by" in next(iter(registry.broken().values()))
+
+
+def test_what_is_no_encoding_is_refused(forgetful_registry):
+    with pytest.raises(InputError, match=r"does not derive from zoo\.Encoding"):
+
+        @registry.register("no_encoding")
+        class Other:
+            pass

@@ -186,3 +186,9 @@ def test_grouped_heads_and_their_norms_with_a_cache(encoding, model_of, tokens):
     assert cache.length == 10
     # Only as many heads are kept as there are.
     assert cache.layers[0].k.shape == (2, 2, 10, 8)
+
+
+@pytest.mark.parametrize("shape", [(5,), (0, 5), (2, 0), (1, 2, 3)])
+def test_tokens_of_another_shape_are_refused(model_of, shape):
+    with pytest.raises(ValueError, match=r"\[batch, length\]"):
+        model_of("none")(torch.zeros(shape, dtype=torch.long))

@@ -68,11 +68,6 @@ class Span:
     def num_keys(self) -> int:
         return self.k_pos.shape[-1]
 
-    @property
-    def read_q(self) -> Any:
-        """What `read` gave for the queries' own tokens, [B,T,...]."""
-        return None if self.read is None else self.read[:, self.first : self.first + self.num_queries]
-
     def queries(self, start: int, stop: int) -> Span:
         """The queries in rows start..stop, and the keys that any of them may look at."""
         keys = self.first + stop if self.causal else self.num_keys

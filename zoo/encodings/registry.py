@@ -68,10 +68,15 @@ def register(name: str) -> Callable[[type[Encoding]], type[Encoding]]:
     """Class decorator: makes an `Encoding` known under a name.
 
     Raises:
-        InputError: the name belongs to another class already; both are named.
+        InputError: the name belongs to another class already (both are named), or the class is no `Encoding`.
     """
 
     def decorate(cls: type[Encoding]) -> type[Encoding]:
+        # Imported here: whoever decorates a class has torch loaded already.
+        from zoo.encodings.base import Encoding
+
+        if not (isinstance(cls, type) and issubclass(cls, Encoding)):
+            raise InputError(f"{name!r} is registered for {cls!r}, which does not derive from zoo.Encoding")
         known = _all().get(name)
         # The same class met twice (a plugin file run again, a notebook's cell) replaces itself.
         if known is not None and not _is_home(cls, known):

@@ -105,7 +105,7 @@ class Transformer(nn.Module):
             cache: the past; is extended by these tokens.
 
         Raises:
-            ValueError: longer than the encoding can take.
+            ValueError: not [B,T], or longer than the encoding can take.
         """
         return self.unembed(self.hidden(tokens, keep, cache))
 
@@ -118,6 +118,8 @@ class Transformer(nn.Module):
 
     def hidden(self, tokens: Tensor, keep: Tensor | None = None, cache: Cache | None = None) -> Tensor:
         """The normalised output of the last layer, [B,T,E]; arguments as in `forward`."""
+        if tokens.dim() != 2 or tokens.numel() == 0:
+            raise ValueError(f"tokens are [batch, length], one or more of each, not {list(tokens.shape)}")
         length = tokens.shape[1]
         past = 0 if cache is None else cache.length
         limit = self.encoding.max_length

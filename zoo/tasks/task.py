@@ -59,8 +59,8 @@ class Task(pl.LightningModule):
             {"params": matrices, "weight_decay": config.weight_decay},
             {"params": vectors, "weight_decay": 0.0},
         ]
-        # Lightning cannot clip under fp16's gradient scaler when the optimizer is fused.
-        fused = not self.recipe.trainer.precision.startswith("16-")
+        # Lightning's mixed precision does not clip the gradients of a fused optimizer.
+        fused = not self.recipe.trainer.precision.endswith("-mixed")
         optimizer = torch.optim.AdamW(
             [g for g in groups if g["params"]], lr=config.lr, betas=tuple(config.betas), fused=fused
         )
