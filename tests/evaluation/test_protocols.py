@@ -181,7 +181,7 @@ class Pointer(nn.Module):
 
     def __init__(self, last=False):
         super().__init__()
-        self.slope = 1e-3 if last else -1e-3
+        self.slope = 1e-2 if last else -1e-2
 
     def forward(self, tokens):
         return tokens.float() + self.slope * torch.arange(tokens.shape[1])

@@ -69,8 +69,32 @@ def test_the_judge_tells_order_from_value():
     answer = torch.tensor([1, 1, 1])
     logits = torch.eye(4)[[1, 3, 0]]
     index, value = judge(logits, {"tokens": tokens, "answer": answer})
-    assert index.tolist() == [True, False, False]
-    assert value.tolist() == [True, True, False]
+    assert index.tolist() == [1, 0, 0]
+    assert value.tolist() == [1, 1, 0]
+
+
+def test_a_tie_is_a_guess_and_not_the_first():
+    batch = {
+        "tokens": torch.tensor([[9, 9, 1, 9], [9, 2, 1, 9], [9, 2, 1, 9]]),
+        "answer": torch.zeros(3).long(),
+    }
+    # Tied over the three largest, tied over all, and told apart by no more than rounding.
+    logits = torch.tensor([[5.0, 5, 0, 5], [5, 5, 5, 5], [5 + 1e-6, 0, 0, 5]])
+    index, value = judge(logits, batch)
+    assert index.tolist() == pytest.approx([1 / 3, 1 / 4, 1 / 2])
+    assert value.tolist() == pytest.approx([1, 1 / 2, 1])
+
+
+def test_a_model_without_order_is_no_better_than_a_guess_among_equals():
+    """An encoder without positions gives equal tokens equal logits; here the largest get the highest."""
+    data = "data={name: max_index, sequence_length: 32, batch_size: 4}"
+    made = task(data, "model.kind=encoder", vocab_size=20)
+    tokens = torch.randint(1, 20, (64, 32), generator=torch.Generator().manual_seed(0))
+    largest = tokens == tokens.amax(1, keepdim=True)
+    logits = made.model(tokens) + 100 * largest
+    index, value = judge(logits, {"tokens": tokens, "answer": largest.int().argmax(1)})
+    assert torch.allclose(index, 1 / largest.sum(1))
+    assert torch.allclose(value, torch.ones(64))
 
 
 def test_weight_decay_is_for_matrices_only():

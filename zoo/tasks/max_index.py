@@ -42,13 +42,20 @@ class MaxIndex(Task):
             self.log(f"val/{name}", metric, on_step=False, on_epoch=True, logger=False, batch_size=rows)
 
 
+TIE = 1e-3
+"""Logits that differ by less, in nats, are tied: rounding decides between them and not the model."""
+
+
 def judge(logits: Tensor, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """Whether the token pointed at is the first largest, and whether it is as large as that, [B] each.
+    """How right the pointer is about the index, and about the value, [B] each, from 0 to 1.
 
     The second needs no position: it tells attention that finds the largest value from a sense of order that
-    picks the first of several.
+    picks the first of several. A pointer that ties k positions is right about one of them with 1/k, as a
+    guess among them would be. An argmax would give it the first, and so the right answer, for nothing: a
+    model without any sense of order ties all equal tokens.
     """
-    tokens, answer = batch["tokens"], batch["answer"]
-    chosen = logits.argmax(-1)
-    value = tokens.gather(1, chosen[:, None])[:, 0]
-    return chosen == answer, value == tokens.gather(1, answer[:, None])[:, 0]
+    tokens, answer = batch["tokens"], batch["answer"][:, None]
+    tied = logits.float() >= logits.float().amax(-1, keepdim=True) - TIE
+    share = tied / tied.sum(-1, keepdim=True)
+    as_large = tokens == tokens.gather(1, answer)
+    return share.gather(1, answer)[:, 0], (share * as_large).sum(-1)
