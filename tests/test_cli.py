@@ -12,7 +12,7 @@ import yaml
 
 from zoo import cli, listing
 from zoo.encodings import registry
-from zoo.errors import InputError
+from zoo.errors import InputError, Problem
 
 ROOT = Path(__file__).parents[1]
 
@@ -73,6 +73,7 @@ def test_show_schema_is_json(capsys):
     (["fit", "--recipe", "recipes/small.yaml", "--set", "seed"], "key=value"),
     (["evaluate", "runs/none"], "runs/none: no such run folder or checkpoint"),
     (["list", "encodngs"], "did you mean 'encodings'?"),
+    (["list", "bogus"], "(lists: encodings, recipes, datasets, tasks, runs)"),
     (["list", "encodngs", "x"], "did you mean 'encodings'?"),
     (["list", "recipes", "smal"], "did you mean 'small'?"),
     (["list", "runs"], "no runs here"),
@@ -86,7 +87,8 @@ def test_wrong_input_is_one_message_and_exit_2(workplace, verbs, capsys, argumen
 
 @pytest.mark.parametrize("arguments", [
     [], ["fit"], ["evaluate"], ["nosuch"], ["evaluate", "x", "--lengths", "64,x"],
-    ["evaluate", "x", "--lengths", "0"], ["fit", "--rec", "recipes/small.yaml"],
+    ["evaluate", "x", "--lengths", "0"], ["evaluate", "x", "--protocol", ","],
+    ["fit", "--rec", "recipes/small.yaml"],
 ])  # fmt: skip
 def test_wrong_arguments_are_exit_2(workplace, verbs, capsys, arguments):
     with pytest.raises(SystemExit) as caught:
@@ -125,6 +127,35 @@ def test_interrupted_is_130_and_one_line(workplace, verbs, capsys):
     for verbs.training.fit in (interrupted, as_lightning_does):
         assert cli.main(["fit", "--recipe", "recipes/small.yaml"]) == 130
         assert capsys.readouterr().err == "interrupted\n"
+
+
+def test_what_an_interruption_says_is_told_instead(workplace, verbs, capsys):
+    def interrupted(*given, **named):
+        raise KeyboardInterrupt("stopped at step 7")
+
+    verbs.training.fit = interrupted
+    assert cli.main(["fit", "--recipe", "recipes/small.yaml"]) == 130
+    assert capsys.readouterr().err == "stopped at step 7\n"
+
+
+def test_problems_of_a_run_get_the_place_of_their_key(workplace, verbs, capsys):
+    def refuses(*given, **named):
+        raise InputError([
+            Problem("too steep", key="model.encoding.slopes"),
+            Problem("too many", key="data.batch_size"),
+            Problem("not here", key="data.root", where="data/"),
+            Problem("no disk"),
+        ])  # fmt: skip
+
+    verbs.training.fit = refuses
+    command = "fit --recipe recipes/small.yaml --set data.batch_size=4"
+    assert cli.main(command.split()) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "recipes/small.yaml:3: model.encoding.slopes: too steep",
+        "--set data.batch_size=4: data.batch_size: too many",
+        "data/: data.root: not here",
+        "no disk",
+    ]
 
 
 def test_what_nobody_foresaw_is_not_hidden(workplace, verbs):

@@ -1,6 +1,14 @@
 """Progress on a terminal is a bar, in a log file a line now and then."""
 
+import fcntl
+import os
+import pty
+import select
+import struct
 import sys
+import termios
+
+import pytest
 
 from zoo import progress
 from zoo.progress import progress_bar
@@ -29,3 +37,20 @@ def test_a_terminal_gets_one_line_that_is_redrawn(capsys, monkeypatch):
         bar.update(2)
     drawn = capsys.readouterr().err
     assert "2/2" in drawn and drawn.count("\n") == 1
+
+
+@pytest.mark.parametrize("columns", [0, 80])
+def test_a_bar_shows_however_wide_the_terminal_says_it_is(monkeypatch, columns):
+    leader, follower = pty.openpty()
+    fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    with open(follower, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        with progress_bar(2, "about", "step") as bar:
+            bar.update(2)
+        drawn = ""
+        # What was written may arrive in pieces.
+        while "2/2" not in drawn and select.select([leader], [], [], 10)[0]:
+            drawn += os.read(leader, 4096).decode()
+    os.close(leader)
+    assert "about" in drawn and "2/2" in drawn
+    assert max(map(len, drawn.replace("\r", "\n").splitlines())) <= (columns or progress.COLUMNS)

@@ -18,7 +18,7 @@ from zoo.errors import InputError
 from zoo.recipe.catalogue import DATASETS, TASKS
 from zoo.recipe.options import encoding_label
 from zoo.recipe.reader import read_recipe
-from zoo.recipe.tree import read_file
+from zoo.recipe.yaml_file import read_file
 
 RECIPES, RUNS = Path("recipes"), Path("runs")
 

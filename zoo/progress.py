@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
 from tqdm import tqdm
 
 SECONDS_BETWEEN_LINES = 15.0
+COLUMNS = 100
 
 
 class Lines:
@@ -29,9 +31,18 @@ def progress_bar(total: int | None, about: str, unit: str, **options: Any) -> tq
         options: those of `tqdm`.
     """
     if sys.stderr.isatty():
-        place: dict[str, Any] = {"mininterval": 0.2, "dynamic_ncols": True}
+        place: dict[str, Any] = {"mininterval": 0.2, **_width()}
     else:
         pause = SECONDS_BETWEEN_LINES
-        place = {"file": Lines(), "mininterval": pause, "delay": pause, "ncols": 100}
+        place = {"file": Lines(), "mininterval": pause, "delay": pause, "ncols": COLUMNS}
         options["leave"] = False
     return tqdm(total=total, desc=about, unit=unit, miniters=1, **{**place, **options})
+
+
+def _width() -> dict[str, Any]:
+    try:
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError):
+        columns = 0
+    # Some terminals (of containers, of pipes into a pager) say that they are 0 wide: the bar would be too.
+    return {"dynamic_ncols": True} if columns > 0 else {"ncols": COLUMNS}

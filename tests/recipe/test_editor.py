@@ -8,7 +8,7 @@ import yaml
 
 from zoo.encodings import registry
 from zoo.recipe import json_schema, resolve
-from zoo.recipe.tree import read_file
+from zoo.recipe.yaml_file import read_file
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").rglob("*.yaml"))
 
@@ -74,6 +74,20 @@ def test_what_the_reader_refuses_it_refuses(validator, good, problems, setting):
     section[last] = yaml.safe_load(value)
     assert problems(resolve, good)
     assert not validator.is_valid(good)
+
+
+@pytest.mark.parametrize("encoding", ["mine", {"name": "mine", "reach": 2}, ["rope", {"name": "mine"}]])
+def test_the_encoding_of_a_plugin_fits_where_there_are_plugins(validator, good, encoding):
+    good["model"]["encoding"] = encoding
+    for plugins in ({}, {"plugins": []}):
+        assert not validator.is_valid({**good, **plugins})
+    validator.validate({**good, "plugins": ["mine.py"]})
+
+
+@pytest.mark.parametrize("encoding", [3, {"slopes": "official"}, [], [4]])
+def test_what_names_no_encoding_fits_nowhere(validator, good, encoding):
+    good["model"]["encoding"] = encoding
+    assert not validator.is_valid({**good, "plugins": ["mine.py"]})
 
 
 def test_a_recipe_over_a_base_may_be_partial(validator):

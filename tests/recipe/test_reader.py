@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from zoo.encodings import registry
-from zoo.recipe import dump, read_recipe, resolve
+from zoo.recipe import dump, locate, read_recipe, resolve
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.yaml"))
 
@@ -126,12 +126,33 @@ def test_the_nearest_valid_name_is_suggested(write, good, problems, setting, hin
     assert hint in line
 
 
-def test_duplicate_keys_name_both_lines(write, problems):
-    text = "seed: 1\nmodel: {kind: decoder}\nseed: 2\ndata:\n  name: text\n  name: sample\n"
+def test_duplicate_keys_name_both_lines_and_the_first_is_checked(write, good, problems):
+    text = "seed: x\nseed: 2\nevaluate:\n  samples: 1\n  samples: 2\n" + yaml.safe_dump(good)
     assert problems(read_recipe, write(text, "twice.yaml")) == [
-        "twice.yaml:3: seed: this key stands twice: here and on line 1",
-        "twice.yaml:6: data.name: this key stands twice: here and on line 5",
+        "twice.yaml:1: seed: must be a whole number, got the text 'x'",
+        "twice.yaml:2: seed: this key stands twice: here and on line 1",
+        "twice.yaml:5: evaluate.samples: this key stands twice: here and on line 4",
     ]
+
+
+@pytest.mark.parametrize("value, said", [
+    ("seed: !!int x", "cannot be read as int"),
+    ("evaluate: {samples: !!int x}", "cannot be read as int"),
+    ("evaluate: {max_tokens: !!int x}", "cannot be read as int"),
+    ("compile: !thing x", "means nothing in a recipe"),
+    ("? [x]\n: !!python/object/apply:os.getcwd []", "a key must be text"),
+])  # fmt: skip
+def test_a_value_that_cannot_be_read_is_told_once_and_hides_nothing(write, good, problems, value, said):
+    text = f"{value}\nsed: 1\n" + yaml.safe_dump(good)
+    first, second = problems(read_recipe, write(text))
+    assert first.startswith("recipe.yaml:1: ") and said in first
+    assert "sed: unknown key" in second
+
+
+def test_a_base_tells_its_unreadable_values_too(write, good, problems):
+    write("seed: 1\nseed: 2\ncompile: !!bool x\n" + yaml.safe_dump(good), "b.yaml")
+    found = problems(read_recipe, write("base: b.yaml\nsed: 1\n"))
+    assert [line.split(": ")[0] for line in found] == ["b.yaml:2", "b.yaml:3", "recipe.yaml:2"]
 
 
 @pytest.mark.parametrize("text, line, said", [
@@ -144,9 +165,7 @@ def test_duplicate_keys_name_both_lines(write, problems):
     ("a: 1\n---\nb: 2\n", 2, "not YAML"),
     ("a: *nowhere\n", 1, "not YAML"),
     ("a: 1\nb: \x07\n", 2, "not YAML"),
-    ("a: !!python/object/apply:os.getcwd []\n? [x]\n: 1\n", 2, "a key must be text"),
-    ("seed: !!int x\n", 1, "cannot be read as int"),
-    ("a: !thing x\n", 1, "means nothing in a recipe"),
+    ("!!int x\n", 1, "cannot be read as int"),
     ("a: " + "[" * 5000, 1, "nested too deeply"),
     ("a: [" + "1, " * 50_000 + "1]\n", 1, "too many values"),
 ])  # fmt: skip
@@ -271,6 +290,55 @@ def test_a_problem_of_a_set_names_it(write, good, problems, setting, said):
         assert line.startswith(f"--set {setting}: ")
 
 
+@pytest.mark.parametrize("setting, key", [
+    ("optimzer.lr=1", "optimzer"),
+    ("nosuch.deep.key=1", "nosuch"),
+    ("model.encoding.0.base=5", "model.encoding.0"),
+    ("model.encoding.slopes.x=5", "model.encoding.slopes"),
+    ("evaluate.lengths.0=16", "evaluate.lengths"),
+    ("model={d_modl: 64, kind: decoder, encoding: none, d_model: 8, num_layers: 1, num_heads: 1}",
+     "model.d_modl"),
+    # Rules between keys: it is the one that was set that broke them.
+    ("model.d_model=7", "model.num_heads"),
+    ("trainer.devices=3", "data.batch_size"),
+    ("data.sequence_length=1000000", "evaluate.max_tokens"),
+    ("model.kind=encoder", "task"),
+    ("data={name: max_index, sequence_length: 16, batch_size: 8}", "task"),
+])  # fmt: skip
+def test_what_a_set_broke_is_not_blamed_on_the_file(write, good, problems, setting, key):
+    good |= {"task": "language_modelling", "seed": 0}
+    (line,) = problems(read_recipe, write(good), ["seed=1", setting])
+    assert line.startswith(f"--set {setting}: {key}: ")
+
+
+def test_what_the_file_broke_is_not_blamed_on_a_set(write, good, problems):
+    good["model"]["d_model"] = 7
+    (line,) = problems(read_recipe, write(good), ["model.num_layers=1", "model.norm=rmsnorm"])
+    assert line.startswith("recipe.yaml:") and ": model.num_heads: " in line
+
+
+@pytest.mark.parametrize("key, place", [
+    ("model.encoding.slopes", "b.yaml:3"),
+    ("model.encoding.form", "b.yaml:2"),  # not said: where the encoding was
+    ("data.batch_size", "--set data.batch_size=2"),
+    ("evaluate.lengths.1", "child.yaml:2"),
+    ("seed", "child.yaml:3"),
+    ("nosuch.key", "child.yaml:1"),
+])  # fmt: skip
+def test_any_key_can_be_located(write, key, place):
+    write("model:\n  encoding:\n    slopes: geometric\n    name: alibi\ndata: {batch_size: 1}\n", "b.yaml")
+    child = write("base: b.yaml\nevaluate: {lengths: [1, 2]}\nseed: 3\n", "child.yaml")
+    assert locate(child, ["data.batch_size=2"], key) == place
+    assert locate("gone.yaml", [], key) is None
+
+
+def test_a_mapping_is_located_at_the_one_set_that_changed_it(write):
+    file = write("model:\n  encoding: {name: alibi}\n")
+    sets = ["model.encoding.slopes=geometric", "model.encoding.form=one_sided"]
+    assert locate(file, sets[:1], "model.encoding") == f"--set {sets[0]}"
+    assert locate(file, sets, "model.encoding") == "recipe.yaml:2"
+
+
 # Plugins
 
 PLUGIN = '''
@@ -315,6 +383,23 @@ def test_options_of_a_plugin_are_checked_wrapped_ones_too(write, good, problems)
     good["model"]["encoding"] = {"name": "far", "reach": 1}
     (line,) = problems(read_recipe, write(good))
     assert line.endswith("model.encoding: encoding 'far' is not for an encoder, only for a decoder")
+
+
+@pytest.mark.parametrize("annotation, fitting", [
+    ('Literal["all"] | int', "must be all or a whole number, got"),
+    ('Literal["all", "none"] | int', "must be one of all, none or a whole number, got"),
+    ('bool | Literal["all"]', "must be one of all, true, false, got"),
+])  # fmt: skip
+def test_all_that_would_have_fitted_is_named(write, good, problems, annotation, fitting):
+    source = PLUGIN.replace("reach: float", f"reach: {annotation}")
+    write("from typing import Literal\n" + source, "far.py")
+    good |= {"plugins": ["far.py"]}
+    good["model"]["encoding"] = {"name": "far", "reach": "maybe"}
+    (line,) = problems(read_recipe, write(good))
+    assert fitting in line
+    good["model"]["encoding"] = "alibi"
+    (line,) = problems(read_recipe, write(good), ["trainer.deterministic=maybe"])
+    assert "must be one of warn, true, false, got 'maybe'" in line
 
 
 @pytest.mark.parametrize("source, said", [

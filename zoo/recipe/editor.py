@@ -12,6 +12,11 @@ from zoo.recipe.options import OWNED, strict_type, trainer_options
 from zoo.recipe.schema import PRECISION_ALIASES, Recipe, TrainerConfig
 
 ENCODING = {"$ref": "#/$defs/encoding"}
+# Text, or a mapping with a name: which encodings a plugin brings, a schema cannot know.
+_ANY_NAME = [{"type": "string"}, {"type": "object", "required": ["name"]}]
+ENCODING_OR_OWN = {
+    "anyOf": [ENCODING, *_ANY_NAME, {"type": "array", "items": {"anyOf": _ANY_NAME}, "minItems": 1}]
+}
 
 
 def json_schema() -> dict[str, Any]:
@@ -37,7 +42,8 @@ def json_schema() -> dict[str, Any]:
     trainer = definitions["TrainerConfig"]["properties"]
     trainer["precision"]["enum"] += PRECISION_ALIASES
     definitions["encoding"] = _encoding_schema()
-    definitions["ModelConfig"]["properties"]["encoding"] |= ENCODING
+    with_plugins = {"properties": {"plugins": {"type": "array", "minItems": 1}}, "required": ["plugins"]}
+    schema |= {"if": with_plugins, "then": _encoding_is(ENCODING_OR_OWN), "else": _encoding_is(ENCODING)}
     for key, option in trainer_options().items():
         if key not in OWNED and key not in TrainerConfig.model_fields:
             trainer[key] = _option_schema(option.annotation)
@@ -45,6 +51,10 @@ def json_schema() -> dict[str, Any]:
     base = {"type": "string", "description": "A recipe file that this one changes; relative to this file."}
     schema["properties"] = {"name": properties.pop("name"), "base": base, **properties}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _encoding_is(schema: dict[str, Any]) -> dict[str, Any]:
+    return {"properties": {"model": {"properties": {"encoding": schema}}}}
 
 
 def _encoding_schema() -> dict[str, Any]:

@@ -119,9 +119,14 @@ def _message(path: Path_, details: list[dict[str, Any]], keys: Mapping[Path_, It
         for name in _quoted(detail["ctx"]["expected"])
     ]
     if literals and isinstance(value, str):
+        others = {_EXPECTED[detail["type"]] for detail in details if detail["type"] in _EXPECTED}
+        if "true or false" in others:
+            literals += ["true", "false"]
         near = nearest(value, literals)
         hint = f"; did you mean {near!r}?" if near else ""
-        return f"must be one of {', '.join(literals)}, got {shorten(value)!r}{hint}"
+        said = [f"one of {', '.join(literals)}" if len(literals) > 1 else literals[0]]
+        said += sorted(others - {"true or false", "text"})
+        return f"must be {' or '.join(said)}, got {shorten(value)!r}{hint}"
     if kind in ("too_long", "too_short"):
         limit = context.get("max_length", context.get("min_length"))
         side = "most" if kind == "too_long" else "least"

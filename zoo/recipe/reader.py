@@ -18,9 +18,10 @@ from zoo.errors import InputError, Problem
 from zoo.recipe.catalogue import DATASETS, LENGTH_FACTORS, TASKS, section_class, usual_task
 from zoo.recipe.explain import explain, nearest, one_of
 from zoo.recipe.options import OWNED, Faults, check_encoding, check_trainer
-from zoo.recipe.rules import View, broken_rules
+from zoo.recipe.rules import Values, broken_rules
 from zoo.recipe.schema import Recipe, Section, TrainerConfig
-from zoo.recipe.tree import RESOLVERS, Path_, Tree, dotted, read_file, read_value, spoken
+from zoo.recipe.tree import Path_, Tree, dotted, is_set, spoken
+from zoo.recipe.yaml_file import RESOLVERS, read_file, read_value
 
 ENCODING = ("model", "encoding")
 
@@ -38,6 +39,26 @@ def read_recipe(path: str | Path, sets: Sequence[str] = ()) -> Recipe:
     """
     tree, problems = _read_tree(Path(path), sets)
     return _check(tree, problems)
+
+
+def locate(path: str | Path, sets: Sequence[str], key: str) -> str | None:
+    """Where a key of a recipe, or else its nearest parent, was said: `file:line` or `--set key=value`.
+
+    Of a mapping in which the sets changed one thing, it is that set: the rest stood in the file before.
+
+    Args:
+        path, sets: those of `read_recipe`.
+        key: dotted, as `model.encoding.slopes`.
+
+    Returns: None where the file cannot be read (any more).
+    """
+    try:
+        tree, _ = _read_tree(Path(path), sets)
+    except InputError:
+        return None
+    owner = tree.path(key)
+    below = {place for path, place in tree.places.items() if path[: len(owner)] == owner and is_set(place)}
+    return below.pop() if len(below) == 1 else tree.where(owner)
 
 
 def resolve(mapping: Mapping[str, Any], sets: Sequence[str] = ()) -> Recipe:
@@ -105,7 +126,7 @@ def _read_tree(path: Path, sets: Sequence[str]) -> tuple[Tree, list[Problem]]:
         _put(tree, keys, value, where, problems)
         if keys[0] == "plugins":
             _place_plugins(tree, Path())
-    return tree, problems
+    return tree, [*tree.problems, *problems]
 
 
 def _read_base(tree: Tree, folder: Path, problems: list[Problem]) -> Tree | None:
@@ -193,7 +214,7 @@ def _check(tree: Tree, problems: list[Problem]) -> Recipe:
     problems = [*problems, *plugin_problems]
     values = tree.values
     short_task = isinstance(values.get("task"), str)
-    guessed = _fill_in(values)
+    guessed = _fill_in(tree)
     faults: Faults = {}
 
     encoding = tree.get(ENCODING, default=...)
@@ -210,7 +231,7 @@ def _check(tree: Tree, problems: list[Problem]) -> Recipe:
         faults.update(found)
 
     recipe = None
-    unsure = [*guessed, *([ENCODING] if plugin_problems else [])]
+    unsure = [*guessed, *tree.unread, *([ENCODING] if plugin_problems else [])]
     try:
         recipe = Recipe.model_validate(values)
     except ValidationError as error:
@@ -218,12 +239,15 @@ def _check(tree: Tree, problems: list[Problem]) -> Recipe:
         # Of a section without a right name nothing else has been looked at.
         unsure += [path[:1] for path in explained if path[1:] == ("name",)]
         faults.update(explained)
-    view = View(values, [*faults, *unsure])
-    faults.update({path: message for path, message in broken_rules(view).items() if path not in faults})
+    broken = broken_rules(Values(values, [*faults, *unsure]))
     if short_task and ("task", "name") in faults:
         faults[("task",)] = faults.pop(("task", "name"))
 
-    problems += [tree.problem(path, message) for path, message in faults.items()]
+    # A value that could not be read has its problem; that it is null is none.
+    problems += [tree.problem(path, told) for path, told in faults.items() if path not in tree.unread]
+    problems += [
+        tree.problem(path, rule.message, rule.involved) for path, rule in broken.items() if path not in faults
+    ]
     if problems or recipe is None:
         raise InputError(sorted(problems, key=_order))
     return recipe
@@ -252,8 +276,9 @@ def _read_plugins(tree: Tree) -> list[Problem]:
     return problems
 
 
-def _fill_in(values: dict[str, Any]) -> list[Path_]:
+def _fill_in(tree: Tree) -> list[Path_]:
     """Make explicit what follows from other keys; the key paths where that could only be guessed."""
+    values = tree.values
     guessed: list[Path_] = []
 
     def section(name: str) -> dict[str, Any]:
@@ -282,6 +307,9 @@ def _fill_in(values: dict[str, Any]) -> list[Path_]:
         and length > 0
     ):
         evaluate["lengths"] = [factor * length for factor in LENGTH_FACTORS]
+        place = tree.where(("data", "sequence_length"))
+        if place is not None:
+            tree.places["evaluate", "lengths"] = place
     if evaluate.get("protocols") is None and task in [*TASKS]:
         evaluate["protocols"] = [TASKS[task].protocols[0]]
     return guessed
@@ -303,6 +331,6 @@ def _order(problem: Problem) -> tuple[Any, ...]:
     """By file and line; what was set on the command line comes last."""
     where = problem.where or ""
     match = re.fullmatch(r"(.*):(\d+)", where)
-    if match and not where.startswith("--set "):
+    if match and not is_set(where):
         return 0, match[1], int(match[2]), problem.key or ""
-    return (1 if where.startswith("--set ") else 0), where, 0, problem.key or ""
+    return (1 if is_set(where) else 0), where, 0, problem.key or ""

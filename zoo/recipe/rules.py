@@ -7,32 +7,43 @@ the rule is left out: a recipe's problems are told once, and all together.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic_core import PydanticUndefined
 
 from zoo.encodings import registry
 from zoo.recipe.catalogue import DATASETS, TASKS, section_class
-from zoo.recipe.options import Faults, encodings_in
+from zoo.recipe.options import encodings_in
 from zoo.recipe.schema import Recipe, whole
 from zoo.recipe.tree import Path_
 
 Fault = tuple[str | Path_, str]
 
 
+@dataclass(frozen=True)
+class Broken:
+    """A broken rule: what to tell, and every key that the rule looked at."""
+
+    message: str
+    involved: tuple[Path_, ...]
+
+
 class _Unknown(Exception):
     """A rule asked for a value that is missing or wrong."""
 
 
-class View:
+class Values:
     """The values of a recipe that are known to be right, by dotted key, defaults included."""
 
     def __init__(self, values: dict[str, Any], wrong: Iterable[Path_]):
         self.values = values
         self.wrong = set(wrong)
+        self.asked: list[Path_] = []
 
     def __getitem__(self, key: str) -> Any:
         path = tuple(key.split("."))
+        self.asked.append(path)
         if any(path[: len(bad)] == bad or bad[: len(path)] == path for bad in self.wrong):
             raise _Unknown
         section, *rest = path
@@ -51,31 +62,33 @@ class View:
         return default
 
 
-def broken_rules(view: View) -> Faults:
-    """The faults between keys, by the key path that is to blame."""
-    faults: Faults = {}
+def broken_rules(values: Values) -> dict[Path_, Broken]:
+    """The rules that are broken, by the key path that is to blame."""
+    broken: dict[Path_, Broken] = {}
     for rule in RULES:
+        values.asked.clear()
         try:
-            for key, message in rule(view):
-                faults.setdefault(tuple(key.split(".")) if isinstance(key, str) else key, message)
+            for key, message in rule(values):
+                path = tuple(key.split(".")) if isinstance(key, str) else key
+                broken.setdefault(path, Broken(message, tuple(values.asked)))
         except _Unknown:
             continue
-    return faults
+    return broken
 
 
-def heads_divide_width(recipe: View) -> Iterator[Fault]:
+def heads_divide_width(recipe: Values) -> Iterator[Fault]:
     heads, width = recipe["model.num_heads"], recipe["model.d_model"]
     if width % heads:
         yield "model.num_heads", f"{heads} heads do not divide d_model {width}"
 
 
-def groups_divide_heads(recipe: View) -> Iterator[Fault]:
+def groups_divide_heads(recipe: Values) -> Iterator[Fault]:
     groups, heads = recipe["model.num_kv_heads"], recipe["model.num_heads"]
     if groups and heads % groups:
         yield "model.num_kv_heads", f"{groups} key and value heads do not divide {heads} heads"
 
 
-def batch_is_shared_out(recipe: View) -> Iterator[Fault]:
+def batch_is_shared_out(recipe: Values) -> Iterator[Fault]:
     devices = recipe["trainer.devices"]
     if isinstance(devices, list | tuple):
         devices = len(devices)
@@ -91,13 +104,13 @@ def batch_is_shared_out(recipe: View) -> Iterator[Fault]:
         )
 
 
-def devices_are_some(recipe: View) -> Iterator[Fault]:
+def devices_are_some(recipe: Values) -> Iterator[Fault]:
     devices = recipe["trainer.devices"]
     if devices == 0 or devices == [] or (isinstance(devices, int) and devices < -1):
         yield "trainer.devices", "must be a number above 0, a list of indices, -1 for all, or auto"
 
 
-def encoding_fits_kind(recipe: View) -> Iterator[Fault]:
+def encoding_fits_kind(recipe: Values) -> Iterator[Fault]:
     kind = recipe["model.kind"]
     for path, name in encodings_in(recipe["model.encoding"], ("model", "encoding")):
         about = registry.describe(name)
@@ -106,14 +119,14 @@ def encoding_fits_kind(recipe: View) -> Iterator[Fault]:
             yield path, f"encoding {name!r} is not for {_a(kind)}, only for {_a(other)}"
 
 
-def task_fits_data(recipe: View) -> Iterator[Fault]:
+def task_fits_data(recipe: Values) -> Iterator[Fault]:
     task, data = recipe["task.name"], recipe["data.name"]
     if TASKS[task].text != DATASETS[data].text:
         fitting = [name for name in DATASETS if DATASETS[name].text == TASKS[task].text]
         yield "task", f"task {task!r} cannot be learned from {data!r}; it needs {' or '.join(fitting)}"
 
 
-def task_fits_kind(recipe: View) -> Iterator[Fault]:
+def task_fits_kind(recipe: Values) -> Iterator[Fault]:
     task, kind = recipe["task.name"], recipe["model.kind"]
     if kind not in TASKS[task].kinds:
         yield (
@@ -122,7 +135,7 @@ def task_fits_kind(recipe: View) -> Iterator[Fault]:
         )
 
 
-def protocols_fit_task(recipe: View) -> Iterator[Fault]:
+def protocols_fit_task(recipe: Values) -> Iterator[Fault]:
     task = recipe["task.name"]
     known = TASKS[task].protocols
     for index, protocol in enumerate(recipe["evaluate.protocols"] or ()):
@@ -131,7 +144,7 @@ def protocols_fit_task(recipe: View) -> Iterator[Fault]:
             yield path, f"no protocol {protocol!r} for task {task!r}; there are: {', '.join(known)}"
 
 
-def longest_length_is_scored(recipe: View) -> Iterator[Fault]:
+def longest_length_is_scored(recipe: Values) -> Iterator[Fault]:
     if not DATASETS[recipe["data.name"]].text:
         return
     longest, tokens = max(recipe["evaluate.lengths"] or [0]), recipe["evaluate.max_tokens"]
@@ -139,7 +152,7 @@ def longest_length_is_scored(recipe: View) -> Iterator[Fault]:
         yield "evaluate.max_tokens", f"{tokens} tokens are less than one sequence of length {longest}"
 
 
-def kernel_runs_on_device(recipe: View) -> Iterator[Fault]:
+def kernel_runs_on_device(recipe: Values) -> Iterator[Fault]:
     if recipe["model.kernel"] == "flex" and recipe["trainer.accelerator"] == "cpu":
         yield "model.kernel", "the flex kernel does not train on a CPU; choose auto, sdpa or reference"
 
@@ -148,7 +161,7 @@ def _a(kind: str) -> str:
     return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
 
 
-RULES: tuple[Callable[[View], Iterator[Fault]], ...] = (
+RULES: tuple[Callable[[Values], Iterator[Fault]], ...] = (
     heads_divide_width,
     groups_divide_heads,
     batch_is_shared_out,

@@ -1,0 +1,188 @@
+"""Reading YAML into a tree.
+
+PyYAML alone reads `6e-4` as text and `on` as true, lets a duplicated key win in silence, and forgets where a
+value stood. Here scalars are those of YAML 1.2, duplicates are problems, and every key path knows its place.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from zoo.errors import InputError, Problem
+from zoo.recipe.tree import Path_, Tree, dotted, shorten, spoken
+
+MAX_BYTES = 1 << 20
+MAX_NODES = 20_000
+MAX_DEPTH = 32
+
+
+def read_file(path: str | Path) -> Tree:
+    """The tree of a YAML file, with the problems of its keys and scalars.
+
+    Raises:
+        InputError: the file cannot be read as one mapping.
+    """
+    shown = os.path.normpath(path)
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InputError(Problem(f"cannot be read: {error.strerror or error}", where=shown)) from error
+    if len(raw) > MAX_BYTES:
+        raise InputError(Problem(f"larger than {MAX_BYTES >> 20} MiB: this is no recipe", where=shown))
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise InputError(Problem("is not UTF-8 text", where=f"{shown}:{line}")) from error
+    tree = Tree(places={(): f"{shown}:1"})
+    values = _Builder(tree, lambda line: f"{shown}:{line}").parse(text)
+    if not isinstance(values, dict):
+        message = f"a recipe is a mapping of keys, this is {spoken(values)}"
+        if values is None:
+            message = "the file is empty; a recipe is a mapping of keys"
+        raise InputError(tree.problems or Problem(message, where=f"{shown}:1"))
+    tree.values = values
+    return tree
+
+
+def read_value(text: str, where: str) -> Any:
+    """The value that a piece of YAML means, read by the rules of a recipe; nothing is null."""
+    tree = Tree()
+    value = _Builder(tree, lambda line: where).parse(text)
+    if tree.problems:
+        raise InputError(tree.problems)
+    return value
+
+
+class _Loader(yaml.SafeLoader):
+    """Composes nodes, within bounds, with the scalars of YAML 1.2."""
+
+    yaml_implicit_resolvers: dict[str, list] = {}  # noqa: RUF012  (PyYAML's own registry, filled below)
+    nodes = 0
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> yaml.Node:
+        self.nodes += 1
+        if self.nodes > MAX_NODES or self.depth >= MAX_DEPTH:
+            mark = self.peek_event().start_mark
+            what = "nested too deeply" if self.depth >= MAX_DEPTH else "too many values"
+            raise yaml.MarkedYAMLError(problem=f"{what}: this is no recipe", problem_mark=mark)
+        self.depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self.depth -= 1
+
+
+_INT = r"[-+]?[0-9][0-9_]*|0o[0-7]+|0x[0-9a-fA-F]+"
+_FLOAT = (
+    r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+    r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
+)
+for _tag, _pattern, _first in (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", _INT, list("-+0123456789")),
+    ("float", _FLOAT, list("-+.0123456789")),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"^(?:{_pattern})$"), _first)
+
+RESOLVERS: dict[str, list] = _Loader.yaml_implicit_resolvers
+
+
+class _Builder:
+    """Turns nodes into plain values, notes each key's place, and gathers in the tree what is wrong."""
+
+    def __init__(self, tree: Tree, place: Any):
+        self.tree = tree
+        self.place = place
+        self.built = 0
+
+    def parse(self, text: str) -> Any:
+        """The value of a text; InputError where it is no YAML at all, and nothing after it can be known."""
+        try:
+            loader = _Loader(text)
+            try:
+                node = loader.get_single_node()
+            finally:
+                loader.dispose()
+            return None if node is None else self.build(node, ())
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            line = mark.line + 1 if mark else 1
+            context = f" ({error.context})" if error.context and not error.problem else ""
+            message = f"not YAML: {error.problem or error.context}{context}"
+            raise InputError([*self.tree.problems, Problem(message, where=self.place(line))]) from error
+        except yaml.YAMLError as error:
+            line = text[: getattr(error, "position", 0)].count("\n") + 1
+            reason = getattr(error, "reason", None) or str(error)
+            raise InputError(Problem(f"not YAML: {reason}", where=self.place(line))) from error
+
+    def build(self, node: yaml.Node, path: Path_) -> Any:
+        # An alias is built again at each use: counting here is what stops a bomb of aliases.
+        self.built += 1
+        if self.built > MAX_NODES or len(path) > MAX_DEPTH:
+            raise yaml.MarkedYAMLError(
+                problem="aliases that grow too large: this is no recipe", problem_mark=node.start_mark
+            )
+        self.tree.places.setdefault(path, self.place(node.start_mark.line + 1))
+        if isinstance(node, yaml.MappingNode):
+            return self.mapping(node, path)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.build(item, (*path, index)) for index, item in enumerate(node.value)]
+        return self.scalar(node, path)
+
+    def mapping(self, node: yaml.MappingNode, path: Path_) -> dict[str, Any]:
+        lines: dict[str, int] = {}
+        result: dict[str, Any] = {}
+        for key, value in self.pairs(node, path):
+            line = key.start_mark.line + 1
+            here = (*path, key.value)
+            if key.value in lines:
+                message = f"this key stands twice: here and on line {lines[key.value]}"
+                self.tree.problems.append(Problem(message, key=dotted(here), where=self.place(line)))
+                continue
+            lines[key.value] = line
+            self.tree.places[here] = self.place(line)
+            result[key.value] = self.build(value, here)
+        return result
+
+    def pairs(self, node: yaml.MappingNode, path: Path_) -> Iterator[tuple[yaml.ScalarNode, yaml.Node]]:
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                yield key, value
+            else:
+                where = self.place(key.start_mark.line + 1)
+                self.tree.problems.append(
+                    Problem("a key must be text", key=dotted(path) or None, where=where)
+                )
+
+    def scalar(self, node: yaml.ScalarNode, path: Path_) -> Any:
+        text = node.value
+        try:
+            match node.tag.removeprefix("tag:yaml.org,2002:"):
+                case "null":
+                    return None
+                case "bool":
+                    return {"true": True, "false": False}[text.lower()]
+                case "int":
+                    plain = text.replace("_", "")
+                    return int(plain, 0) if plain[:2] in ("0o", "0x") else int(plain)
+                case "float":
+                    return float(text.replace("_", "").replace(".inf", "inf").replace(".nan", "nan"))
+                case "str":
+                    return text
+            message = f"the tag {node.tag} means nothing in a recipe"
+        except (ValueError, KeyError):
+            message = f"{shorten(text)!r} cannot be read as {node.tag.rpartition(':')[2]}"
+        where = self.place(node.start_mark.line + 1)
+        self.tree.problems.append(Problem(message, key=dotted(path) or None, where=where))
+        self.tree.unread.add(path)
+        return None
