@@ -6,9 +6,10 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from zoo.errors import InputError, RunError
+from zoo.errors import InputError, Problem, RunError
 
 DONE, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
 
@@ -30,12 +31,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except RunError as error:
         print(error, file=sys.stderr)
         return FAILED
-    except KeyboardInterrupt:
-        return _interrupted()
+    except KeyboardInterrupt as error:
+        return _interrupted(error)
     except SystemExit as error:
         # Lightning turns Ctrl-C into an exit of its own.
         if isinstance(error.__context__, KeyboardInterrupt):
-            return _interrupted()
+            return _interrupted(error.__context__)
         raise
     except BrokenPipeError:
         # The reader of our output has left (`| head`); Python would complain once more while closing it.
@@ -43,8 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return DONE
 
 
-def _interrupted() -> int:
-    print("interrupted", file=sys.stderr)
+def _interrupted(error: KeyboardInterrupt) -> int:
+    print(str(error) or "interrupted", file=sys.stderr)
     return INTERRUPTED
 
 
@@ -54,7 +55,19 @@ def _fit(options: argparse.Namespace) -> None:
     recipe = read_recipe(options.recipe, options.set)
     from zoo.training.fit import fit
 
-    fit(recipe, out=options.out, resume=options.resume)
+    try:
+        fit(recipe, out=options.out, resume=options.resume)
+    except InputError as error:
+        raise InputError([_placed(problem, options) for problem in error.problems]) from error
+
+
+def _placed(problem: Problem, options: argparse.Namespace) -> Problem:
+    """A problem that showed only once the run began, with the place where its key was said."""
+    if problem.key is None or problem.where is not None:
+        return problem
+    from zoo.recipe import locate
+
+    return replace(problem, where=locate(options.recipe, options.set, problem.key))
 
 
 def _evaluate(options: argparse.Namespace) -> None:
@@ -73,7 +86,11 @@ def _list(options: argparse.Namespace) -> None:
     if what not in LISTS:
         if pattern is not None:
             _wrong_list(what)
-        what, pattern = "encodings", what
+        try:
+            print(listing("encodings", what))
+        except InputError as error:
+            raise InputError(f"{error} (lists: {', '.join(LISTS)})") from error
+        return
     print(listing(what, pattern))
 
 
@@ -113,7 +130,10 @@ def _lengths(text: str) -> list[int]:
 
 
 def _words(text: str) -> list[str]:
-    return [word for word in text.split(",") if word]
+    words = [word for word in text.split(",") if word]
+    if not words:
+        raise argparse.ArgumentTypeError(f"names are separated by commas, as in a,b; got {text!r}")
+    return words
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -35,7 +35,10 @@ def restart_peak_memory(device: torch.device) -> None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory did not suffice; for a CPU torch has no error of its own."""
+    """Whether an error says that memory did not suffice; for a CPU torch has no error of its own.
+
+    Linux mostly hands out more than it has and kills the process later: then there is no error to see.
+    """
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator" in str(error)
 
 

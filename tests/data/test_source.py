@@ -1,7 +1,5 @@
 """From a recipe to batches."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
@@ -9,28 +7,26 @@ import torch
 from zoo.data import open_data
 from zoo.data.tokenizer import TextTokenizer
 from zoo.errors import InputError
+from zoo.recipe import resolve
 
 
-def recipe(tmp_path, task="language_modelling", seed=0, trainer=None, **data):
-    settings = {
-        "name": "sample",
-        "root": None,
-        "cache": str(tmp_path / "cache"),
-        "sequence_length": 32,
-        "batch_size": 8,
-        "vocab_size": 500,
-        "workers": 0,
-        "documents": 20,
-        "words": 300,
-        "corpus_seed": 0,
-        "num_values": 19,
-    }
-    return SimpleNamespace(
-        seed=seed,
-        task=SimpleNamespace(name=task, mask_fraction=0.15),
-        data=SimpleNamespace(**settings | data),
-        trainer=trainer or {"accumulate_grad_batches": 1},
-    )
+def recipe(tmp_path, task="language_modelling", seed=0, accumulate=1, **data):
+    text = {"cache": str(tmp_path / "cache"), "vocab_size": 500, "documents": 20, "words": 300}
+    return resolve({
+        "name": "tiny",
+        "seed": seed,
+        "task": task,
+        "model": {
+            "kind": "decoder" if task == "language_modelling" else "encoder",
+            "encoding": "none", "d_model": 16, "num_layers": 1, "num_heads": 2,
+        },
+        "data": {
+            **({"name": "max_index"} if task == "max_index" else {"name": "sample", **text}),
+            "sequence_length": 32, "batch_size": 8, **data,
+        },
+        "optimizer": {"lr": 1e-3},
+        "trainer": {"max_steps": 1, "accumulate_grad_batches": accumulate},
+    })  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +69,7 @@ def test_masked(folder):
     ],
 )
 def test_left_and_taken_up_again_is_the_same(folder, task, workers):
-    name = "max_index" if task == "max_index" else "sample"
-    source = open_data(recipe(folder, task=task, name=name, workers=workers))
+    source = open_data(recipe(folder, task=task, workers=workers))
     whole, loader = [], source.train_loader()
     wanted = 10 if task == "max_index" else len(loader) + 4
     while len(whole) < wanted:
@@ -109,14 +104,14 @@ def test_two_ranks_see_together_what_one_sees(folder, task):
 
 def test_accumulation_divides_the_batch_and_not_the_step(folder):
     whole = next(iter(open_data(recipe(folder)).train_loader()))
-    source = open_data(recipe(folder, trainer={"accumulate_grad_batches": 4}))
+    source = open_data(recipe(folder, accumulate=4))
     parts = iter(source.train_loader())
     assert torch.equal(torch.cat([next(parts)["tokens"] for _ in range(4)]), whole["tokens"])
 
 
 def test_seed_decides_the_order_and_not_what_is_judged(folder):
-    for task, name in (("masked_language_modelling", "sample"), ("max_index", "max_index")):
-        one, two = (open_data(recipe(folder, task=task, seed=seed, name=name)) for seed in (0, 1))
+    for task in ("masked_language_modelling", "max_index"):
+        one, two = (open_data(recipe(folder, task=task, seed=seed)) for seed in (0, 1))
         assert not same(next(iter(one.train_loader())), next(iter(two.train_loader())))
         assert same(next(iter(one.valid_loader())), next(iter(two.valid_loader())))
         assert one.fingerprint == two.fingerprint
@@ -131,7 +126,7 @@ def test_validation_holds_every_target_once(folder):
 
 
 def test_max_index(folder):
-    source = open_data(recipe(folder, task="max_index", name="max_index"))
+    source = open_data(recipe(folder, task="max_index"))
     assert source.kind == "max_index" and source.vocab_size == 20
     assert source.tokenizer is source.units is source.mask_token is None
     batch = next(iter(source.train_loader()))

@@ -146,21 +146,44 @@ def test_several_runs_are_told_apart_in_one_table(run, capsys):
     ]
 
 
-def test_another_tokenizer_is_wrong_input(run):
-    folder = run()
-    for change in ("data.vocab_size=290", "data.corpus_seed=1"):
-        with pytest.raises(InputError, match="another tokenizer"):
-            evaluate([folder], lengths=[16], sets=[change])
+def test_another_tokenizer_is_wrong_input(tmp_path, cache):
+    texts = {}
+    for name, letters in (("one", "abcdefgh"), ("two", "stuvwxyz")):
+        texts[name] = tmp_path / name
+        texts[name].mkdir()
+        for number in range(4):
+            words = [letters[i % 8] + letters[(i // 8 + number) % 8] for i in range(300)]
+            (texts[name] / f"{number}.txt").write_text(" ".join(words))
+    data = {"name": "text", "root": str(texts["one"]), "cache": str(cache), "vocab_size": 280}
+    mapping = {**BASE, "data": {**data, "sequence_length": 16, "batch_size": 4}}
+    folder = fit(resolve(mapping), out=tmp_path / "run")
+    with pytest.raises(InputError, match="another tokenizer"):
+        evaluate([folder], lengths=[16], sets=[f"data.root={texts['two']}"])
 
 
-def test_wrong_protocols_and_damaged_results_are_wrong_input(run):
+def test_wrong_protocols_and_damaged_results_are_wrong_input(run, monkeypatch):
     folder = run()
     with pytest.raises(InputError, match=r"no protocol 'acuracy' .* there are: nonoverlapping"):
         evaluate([folder], protocols=["acuracy"])
     for damage in ("{", "[1]", '{"a": 1}'):
         (folder / "evaluation" / "lengths.json").write_text(damage)
-        with pytest.raises(InputError, match="move it away"):
+        with monkeypatch.context() as patch, pytest.raises(InputError, match="move it away"):
+            # Told before anything is measured, which would be lost.
+            patch.setattr(sweep, "evaluate_task", lambda *given: pytest.fail("measured"))
             evaluate([folder], lengths=[16])
+
+
+def test_what_cannot_be_stored_is_told_all_the_same(run, monkeypatch, capsys):
+    folder = run()
+    capsys.readouterr()
+
+    def full(*given):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sweep, "write_whole", full)
+    with pytest.raises(OSError, match="No space left"):
+        evaluate([folder], lengths=[16])
+    assert "16 trained" in capsys.readouterr().out
 
 
 def test_fit_and_evaluate_measure_the_same(run):

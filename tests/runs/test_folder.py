@@ -8,8 +8,8 @@ import pytest
 
 from zoo.errors import InputError
 from zoo.runs import folder as run_folder
-from zoo.training.loggers import CsvLog
 from zoo.runs.folder import changed_keys, is_first_process, must_be_free, new_run
+from zoo.training.loggers import CsvLog
 
 
 def test_many_runs_at_once_each_get_their_own(here, recipe):
@@ -20,12 +20,12 @@ def test_many_runs_at_once_each_get_their_own(here, recipe):
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(path.name for path in made) == ["tiny", *(f"tiny-{n}" for n in range(2, 9))]
+    assert sorted(claim.folder.name for claim in made) == ["tiny", *(f"tiny-{n}" for n in range(2, 9))]
 
 
 def test_only_one_gets_a_named_folder(here, recipe):
     (here / "mine").mkdir()  # empty, so it is free
-    assert new_run(recipe(), here / "mine") == here / "mine"
+    assert new_run(recipe(), here / "mine").folder == here / "mine"
     with pytest.raises(InputError, match="already holds a run"):
         new_run(recipe(), here / "mine")
 

@@ -112,7 +112,7 @@ def test_weights_that_do_not_fit_are_wrong_input(trained, tmp_path):
     content = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
     content["hyper_parameters"]["recipe"]["model"]["d_model"] = 32
     torch.save(content, tmp_path / "wrong.ckpt")
-    with pytest.raises(InputError, match="do not fit its recipe"):
+    with pytest.raises(InputError, match=r"do not fit its recipe: .*size mismatch for \S+"):
         zoo.load(tmp_path / "wrong.ckpt")
 
 
@@ -147,9 +147,34 @@ def test_a_plugin_runs_only_where_it_is_named(trained, here, forgetful_registry)
         evaluate([folder], lengths=[8])
     assert not mark.exists()
 
-    loaded = zoo.load(folder, plugins=[plugin])
+    loaded = zoo.load(folder, plugins=plugin)
     assert mark.read_text() == "run" and loaded(torch.ones(1, 8, dtype=torch.long)).shape == (1, 8)
     assert evaluate([folder], lengths=[8], sets=[f"plugins=[{plugin}]"])
+
+
+def test_a_device_that_is_not_there_is_wrong_input(trained):
+    folder, _ = trained()
+    for device in ("nosuch", "cuda:99"):
+        with pytest.raises(InputError, match=f"device '{device}' cannot be used here"):
+            zoo.load(folder, device=device)
+
+
+@pytest.mark.parametrize("change", [
+    "model.encoding=none", "data.sequence_length=16", "seed=1", "name=other", "trainer.precision=bf16-true",
+])  # fmt: skip
+def test_no_change_makes_it_another_model(trained, change):
+    folder, _ = trained()
+    results = folder / "evaluation" / "lengths.json"
+    before = results.read_text()
+    with pytest.raises(InputError, match=change.partition("=")[0].replace(".", r"\.")):
+        evaluate([folder], sets=[change])
+    assert results.read_text() == before
+
+
+def test_how_it_is_computed_may_change(trained):
+    folder, _ = trained()
+    sets = ["evaluate.samples=3", "data.workers=0", "model.kernel=reference", "trainer.accelerator=cpu"]
+    assert evaluate([folder], lengths=[8], sets=sets)
 
 
 def test_changes_reach_the_recipe(trained):

@@ -1,7 +1,9 @@
 """From a recipe to a run folder: what is in it, what is said, and what is refused beforehand."""
 
 import csv
+import hashlib
 import json
+import re
 import shlex
 
 import pytest
@@ -79,9 +81,11 @@ def test_a_run_never_overwrites_another(here, recipe):
 
 
 def test_the_checkpoint_interval_may_be_the_whole_run(here, recipe):
-    for every in (6, 7):
-        folder = fit(recipe("max_index", f"checkpoint.every_n_steps={every}", f"name=every{every}"))
-        assert (folder / "checkpoints" / "last.ckpt").is_file()
+    for every, accumulate in ((6, 1), (1000, 1), (1000, 2)):
+        folder = fit(recipe("max_index", f"checkpoint.every_n_steps={every}",
+                            f"trainer.accumulate_grad_batches={accumulate}"))  # fmt: skip
+        assert {path.name for path in (folder / "checkpoints").iterdir()} == {"last.ckpt", "best.ckpt"}
+        assert [int(row["step"]) for row in rows_of(folder) if row["val/loss"]] == [6]
 
 
 def test_no_validation_is_no_fault(here, recipe):
@@ -121,7 +125,7 @@ def test_a_length_that_the_encoding_cannot_take_is_told(here, recipe, capsys):
     trained, *longer = json.loads((folder / "evaluation" / "lengths.json").read_text())
     assert "accuracy" in trained
     assert [row["note"] for row in longer] == ["the encoding ends at 8 tokens"] * 2
-    assert "the encoding ends at 8 tokens at 16 (2x)" in capsys.readouterr().out
+    assert "not at 16, 32: the encoding ends at 8 tokens" in capsys.readouterr().out
 
 
 def test_a_quiet_run_can_be_asked_for(here, recipe):
@@ -156,6 +160,27 @@ def test_a_missing_logger_is_told_before_the_data_is_read(here, recipe, monkeypa
     monkeypatch.setattr("zoo.training.fit.open_data", lambda recipe: pytest.fail("the data was read"))
     with pytest.raises(InputError, match="wandb"):
         fit(recipe("max_index", "logging=[wandb]"))
+    with pytest.raises(InputError, match=r"trainer\.precision: transformer_engine is not installed"):
+        fit(recipe("max_index", "trainer.precision=transformer-engine"))
+
+
+@pytest.mark.parametrize("encoding", [
+    "{name: rope, partial: 2.0}", "{name: t5, num_buckets: 0}", "[alibi, {name: rope, partial: 2.0}]",
+])  # fmt: skip
+def test_an_option_that_the_encoding_refuses_is_told_before_the_data_is_read(
+    here, recipe, monkeypatch, encoding
+):
+    monkeypatch.setattr("zoo.training.fit.open_data", lambda recipe: pytest.fail("the data was read"))
+    with pytest.raises(InputError) as caught:
+        fit(recipe("max_index", f"model.encoding={encoding}"))
+    assert [problem.key for problem in caught.value.problems] == ["model.encoding"]
+
+
+def test_a_run_that_time_ended_is_not_done(here, recipe, capsys):
+    fit(recipe("max_index", "trainer.max_steps=100000", "trainer.max_time=00:00:00:01"))
+    *_, said, summary, _ = capsys.readouterr().out.splitlines()
+    assert re.match(r"stopped at step \d+ of 100000; continue with --resume and a longer", said)
+    assert summary.startswith("accuracy: ")
 
 
 def test_an_out_that_cannot_be_is_told_before_the_data_is_read(here, recipe, monkeypatch):
@@ -181,7 +206,12 @@ def test_a_failure_before_the_first_step_leaves_the_folder_free(here, recipe, mo
         broken.setattr(Task, "training_step", _raise)
         with pytest.raises(RuntimeError, match="no step"):
             fit(recipe(), out=here / "mine")
-    assert not (here / "mine").exists()
+        assert not (here / "mine").exists()
+        (here / "mine").mkdir()
+        with pytest.raises(RuntimeError, match="no step"):
+            fit(recipe(), out=here / "mine")
+    # A folder that the user made stays, and is free again.
+    assert [*(here / "mine").iterdir()] == []
     assert fit(recipe(), out=here / "mine") == here / "mine"
 
 
@@ -198,11 +228,14 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_spares_the_checkpoint(here, 
 
     monkeypatch.setattr(Task, "training_step", diverges)
     # Logged rarely: it is the checkpoint at step 6 that must notice.
-    for every, log in ((4, 2), (2, 100)):
-        with pytest.raises(RunError, match="the loss is nan"):
+    for every, log, saved in ((4, 2, "of step 4"), (2, 100, "of step 4"), (7, 2, "no checkpoint")):
+        with pytest.raises(RunError, match=f"the loss is nan.*{saved}"):
             fit(recipe("max_index", "trainer.max_steps=8", f"checkpoint.every_n_steps={every}",
                        f"trainer.log_every_n_steps={log}", f"name=every{every}"))  # fmt: skip
         folder = here / "runs" / f"every{every}"
+        if every == 7:
+            assert not (folder / "checkpoints").exists()
+            continue
         saved = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
         assert saved["global_step"] == 4
         assert all(value.isfinite().all() for value in saved["state_dict"].values())
@@ -247,6 +280,16 @@ class Mine(zoo.Encoding):
     def embed(self, x, pos):
         return x + self.shift
 '''
+
+
+def test_the_card_tells_an_edited_plugin(here, recipe, forgetful_registry):
+    plugin, told = here / "own.py", []
+    for more in ("", "# edited\n"):
+        plugin.write_text(PLUGIN.format(name="own") + more)
+        folder = fit(recipe("max_index", f"plugins=[{plugin}]", "model.encoding=own"))
+        told.append(json.loads((folder / "card.json").read_text())["fingerprint"]["plugins"])
+        assert told[-1] == {"own.py": hashlib.sha256(plugin.read_bytes()).hexdigest()}
+    assert told[0] != told[1]
 
 
 @pytest.mark.slow

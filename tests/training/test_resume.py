@@ -1,11 +1,15 @@
-"""A run that stopped and was resumed is the run that never stopped."""
+"""A run that stopped and was resumed is the run that never stopped; Ctrl-C loses nothing."""
 
 import csv
 import json
+import os
+import shlex
+import signal
 
 import pytest
 import torch
 
+from zoo import cli
 from zoo.errors import InputError
 from zoo.runs.folder import old_run, write_recipe
 from zoo.tasks.task import Task
@@ -132,6 +136,12 @@ def test_a_run_can_be_made_longer(here, recipe):
     assert {row["step"] for row in results} == {9}
 
 
+def test_a_run_cannot_be_made_shorter_than_it_is(here, recipe):
+    fit(recipe())
+    with pytest.raises(InputError, match=r"trainer\.max_steps: 5 is below the 6 steps"):
+        fit(recipe("max_index", "trainer.max_steps=5"), resume=True)
+
+
 @pytest.mark.parametrize(
     "change", ["model.d_model=32", "optimizer.lr=2e-3", "seed=1", "trainer.precision=64-true"]
 )
@@ -160,8 +170,6 @@ def test_nothing_to_resume(here, recipe, cut):
 
 
 def test_resume_takes_the_newest_run_of_this_very_name(here, recipe):
-    import os
-
     names = {"tiny": "tiny", "tiny-2": "tiny", "tiny-3": "tiny-3", "tiny_4": "tiny_4", "tiny5": "tiny5"}
     for age, (folder, name) in enumerate(names.items()):
         path = here / "runs" / folder
@@ -180,3 +188,68 @@ def test_a_damaged_recipe_in_a_run_is_wrong_input(here, recipe):
         (folder / "recipe.yaml").write_text(content)
         with pytest.raises(InputError, match=r"recipe\.yaml"):
             fit(recipe(), out=folder, resume=True)
+
+
+@pytest.fixture
+def interrupt(monkeypatch):
+    """Fit, and send this process signals in the training step after so many optimizer steps."""
+
+    def interrupt(recipe, at, number=signal.SIGINT, times=1, **more):
+        real = Task.training_step
+
+        def interrupted(self, batch, index):
+            if self.global_step == at and not sent:
+                sent.append(at)
+                for _ in range(times):
+                    os.kill(os.getpid(), number)
+            return real(self, batch, index)
+
+        before, sent = signal.getsignal(number), []
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt) as caught:
+            patch.setattr(Task, "training_step", interrupted)
+            fit(recipe, **more)
+        assert signal.getsignal(number) is before
+        return str(caught.value)
+
+    return interrupt
+
+
+@pytest.mark.parametrize(
+    "kind, at, accumulate, number",
+    [
+        ("text", 2, 1, signal.SIGINT),  # before the first checkpoint
+        ("text", 7, 1, signal.SIGTERM),  # saved where a validation is due
+        ("text", 5, 2, signal.SIGINT),  # within the parts of a step
+        ("max_index", 4, 1, signal.SIGINT),
+    ],
+)
+def test_an_interrupted_run_goes_on_as_if_never_stopped(
+    here, recipe, interrupt, kind, at, accumulate, number
+):
+    recipe = recipe(
+        kind, "model.dropout=0.1", "trainer.max_steps=10", "trainer.log_every_n_steps=1",
+        f"trainer.accumulate_grad_batches={accumulate}",
+    )  # fmt: skip
+    whole = fit(recipe, out=here / "whole")
+    said = interrupt(recipe, at, number, out=here / "cut")
+    assert said.startswith(f"interrupted at step {at + 1}; saved; continue: python -m zoo fit ")
+    assert weights(here / "cut")["global_step"] == at + 1
+    assert cli.main(shlex.split(said.partition("continue: ")[2])[3:]) == 0
+    assert_same(weights(whole), weights(here / "cut"))
+    assert_same(*(torch.load(here / run / "checkpoints/best.ckpt", weights_only=True)
+                  for run in ("whole", "cut")))  # fmt: skip
+    assert log(whole) == log(here / "cut")
+
+
+def test_interrupted_in_the_last_step_it_is_saved_and_not_evaluated(here, recipe, interrupt):
+    said = interrupt(recipe(), 5, out=here / "cut")
+    assert said.startswith("interrupted at step 6; saved")
+    assert not (here / "cut" / "evaluation").exists()
+
+
+def test_a_second_signal_stops_at_once(here, recipe, interrupt, capfd):
+    said = interrupt(recipe(), 5, times=2, out=here / "late")
+    assert said.startswith("interrupted at step 5; the last checkpoint is of step 4; continue: ")
+    assert "nothing was saved" in interrupt(recipe(), 0, times=2, out=here / "early")
+    assert not (here / "early").exists()
+    assert "Detected" not in "".join(capfd.readouterr())

@@ -44,6 +44,8 @@ def find_files(root: Path) -> list[Path]:
         return [root]
     if not root.exists():
         raise InputError(Problem("there is no such folder or file", key="data.root", where=str(root)))
+    if not root.is_dir():
+        raise InputError(Problem("neither a folder nor a file of text", key="data.root", where=str(root)))
     files = sorted(
         (path for path in root.rglob("*") if path.suffix.lower() == ".txt" and path.is_file()),
         key=lambda path: path.relative_to(root).as_posix(),

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from torch.utils.data import Dataset
 
 from zoo.data.blocks import Blocks
 from zoo.data.loader import EpochSampler, Loader, ResumableLoader, StridedSampler
 from zoo.data.max_index import MaxIndex
+from zoo.recipe import Recipe
 
 MAX_INDEX_SIZE = {"train": 1 << 20, "valid": 1024, "test": 4096}
 
@@ -29,12 +28,9 @@ class DataSource:
     mask_token: int | None = None
     units = None
 
-    def __init__(self, recipe):
+    def __init__(self, recipe: Recipe):
         self.recipe = recipe
-        trainer = recipe.trainer
-        key = "accumulate_grad_batches"
-        parts = trainer.get(key) if isinstance(trainer, Mapping) else getattr(trainer, key, None)
-        self.accumulate: int = parts or 1
+        self.accumulate: int = recipe.trainer.accumulate_grad_batches
 
     def dataset(self, split: str) -> Dataset:
         """Training-length examples of a split (train, valid, test), as the task wants them."""
@@ -71,13 +67,13 @@ class TextSource(DataSource):
 
     kind = "text"
 
-    def __init__(self, recipe):
+    def __init__(self, recipe: Recipe):
         super().__init__(recipe)
         from zoo.data.cache import open_cache
         from zoo.data.corpora import default_cache, open_corpus
 
         data = recipe.data
-        cache = Path(data.cache) if getattr(data, "cache", None) else default_cache()
+        cache = Path(data.cache) if data.cache else default_cache()
         self.cache = open_cache(open_corpus(data), data.vocab_size, cache)
         self.tokenizer = self.cache.tokenizer
         self.vocab_size = self.tokenizer.vocab_size
@@ -118,7 +114,7 @@ class MaxIndexSource(DataSource):
 
     kind = "max_index"
 
-    def __init__(self, recipe):
+    def __init__(self, recipe: Recipe):
         super().__init__(recipe)
         values = recipe.data.num_values
         self.vocab_size = values + 1
@@ -134,6 +130,6 @@ class MaxIndexSource(DataSource):
         return self.examples(split, self.recipe.data.sequence_length, MAX_INDEX_SIZE[split])
 
 
-def open_data(recipe: Any) -> DataSource:
+def open_data(recipe: Recipe) -> DataSource:
     """The data that `recipe.data` names. Raises InputError if it cannot be had."""
     return MaxIndexSource(recipe) if recipe.data.name == "max_index" else TextSource(recipe)

@@ -59,13 +59,22 @@ def evaluate(
                 raise InputError(f"no protocol {protocol!r} for task {name!r}; there are: {', '.join(known)}")
         source = open_data(task.recipe)
         _same_tokens(path, task, source)
-        runs.append((find_checkpoint(path), task, source))
-    rows, results = [], []
-    for checkpoint, task, source in runs:
+        checkpoint = find_checkpoint(path)
         folder = run_folder_of(checkpoint) or checkpoint.parent
-        rows += evaluate_task(task, source, folder, checkpoint, lengths, protocols)
-        results.append(_shown(folder / "evaluation"))
-    print(rows_as_text(rows))
+        stored_rows(folder)
+        runs.append((checkpoint, folder, task, source))
+    rows: list[Row] = []
+    results = []
+    try:
+        for checkpoint, folder, task, source in runs:
+            measured = evaluate_task(task, source, folder, checkpoint, lengths, protocols)
+            rows += measured
+            store_rows(folder, measured)
+            results.append(_shown(folder / "evaluation"))
+    finally:
+        # What was measured is told, even if it cannot be stored or a later run fails.
+        if rows:
+            print(rows_as_text(rows), flush=True)
     print(f"\nresults and plot: {', '.join(dict.fromkeys(results))}", flush=True)
     return rows
 
@@ -78,7 +87,7 @@ def evaluate_task(
     lengths: Sequence[int] | None = None,
     protocols: Sequence[str] | None = None,
 ) -> list[Row]:
-    """Evaluate one model; its rows go into FOLDER/evaluation/lengths.json, beside those measured before.
+    """Evaluate one model; nothing is stored (`store_rows`). `folder` is where `checkpoint` is shown from.
 
     A length that cannot be measured has a row with a `note` that says why.
     """
@@ -108,7 +117,6 @@ def evaluate_task(
                 else:
                     measured = {"note": notes[length]}
                 rows.append(facts | measured)
-    _store(folder / "evaluation", rows)
     return rows
 
 
@@ -169,25 +177,35 @@ def _finite(value: object) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _store(folder: Path, rows: list[Row]) -> None:
+def stored_rows(folder: Path) -> list[Row]:
+    """What was measured before in FOLDER/evaluation/lengths.json.
+
+    Raises:
+        InputError: it cannot be read. Ask before measuring, so that no result is lost to it.
+    """
+    file = folder / "evaluation" / "lengths.json"
+    if not file.is_file():
+        return []
+    try:
+        rows = json.loads(file.read_text(encoding="utf-8"))
+        _ = [(*_key(row), row["step"]) for row in rows]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{file}: not the results of an evaluation ({error}); move it away") from error
+    return rows
+
+
+def store_rows(folder: Path, rows: list[Row]) -> None:
     """Merge with what was measured before: a measurement repeated replaces itself alone.
 
     What an earlier step of the same checkpoint file gave goes: the run was resumed since.
     """
-    file = folder / "lengths.json"
-    known: dict[tuple, Row] = {}
     steps = {row["checkpoint"]: row["step"] for row in rows}
-    if file.is_file():
-        try:
-            old = json.loads(file.read_text(encoding="utf-8"))
-            kept = [row for row in old if row["step"] == steps.get(row["checkpoint"], row["step"])]
-            known = {_key(row): row for row in kept}
-        except (ValueError, TypeError, KeyError) as error:
-            raise InputError(f"{file}: not the results of an evaluation ({error}); move it away") from error
-    known.update({_key(row): row for row in rows})
+    kept = [row for row in stored_rows(folder) if row["step"] == steps.get(row["checkpoint"], row["step"])]
+    known = {_key(row): row for row in [*kept, *rows]}
     merged = sorted(known.values(), key=lambda row: (str(row["checkpoint"]), row["protocol"], row["length"]))
+    file = folder / "evaluation" / "lengths.json"
     write_whole(file, json.dumps(merged, indent=1, allow_nan=False) + "\n")
-    plot_lengths(merged, folder / "lengths.png")
+    plot_lengths(merged, file.with_suffix(".png"))
 
 
 def _key(row: Row) -> tuple:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 import subprocess
@@ -32,7 +33,7 @@ def make_card(recipe: Recipe, model: Any, fingerprint: dict[str, str]) -> dict[s
         "encoding": encoding_label(recipe.model.encoding),
         "task": recipe.task.name,
         "data": recipe.data.name,
-        "fingerprint": fingerprint,
+        "fingerprint": fingerprint | _plugins(recipe),
         "train_length": recipe.data.sequence_length,
         "seed": recipe.seed,
         "steps": 0,
@@ -48,8 +49,12 @@ def write_card(folder: Path, card: dict[str, Any]) -> None:
     write_whole(folder / "card.json", json.dumps(card, indent=2) + "\n")
 
 
-def read_card(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / "card.json").read_text(encoding="utf-8"))
+def _plugins(recipe: Recipe) -> dict[str, dict[str, str]]:
+    """What each plugin held when the run began: a file edited since then is another encoding."""
+    files = [Path(plugin) for plugin in recipe.plugins]
+    if not files:
+        return {}
+    return {"plugins": {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}}
 
 
 def _version(name: str) -> str | None:

@@ -9,13 +9,18 @@ from typing import Any
 
 import torch
 
-from zoo.errors import InputError
+from zoo.errors import InputError, Problem
 from zoo.recipe import resolve
+from zoo.runs.folder import changed_keys, is_among
 from zoo.tasks import task_class
 from zoo.tasks.task import Task
 
 LAST = "last.ckpt"
 BEST = "best.ckpt"
+# What another choice of does not make another model or another measure of it.
+MAY_CHANGE_AFTER_TRAINING = (
+    "data.root", "data.cache", "data.workers", "evaluate", "plugins", "model.kernel", "trainer.accelerator",
+)  # fmt: skip
 
 
 def find_checkpoint(path: Path) -> Path:
@@ -67,21 +72,25 @@ def load_task(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path
 
     Args:
         path: a checkpoint or a run folder.
-        sets: `key=value` changes to its recipe.
+        sets: `key=value` changes to its recipe; none that would make it another model.
         plugins: Python files that the user names; one that only the checkpoint names is never run.
 
     Raises:
-        InputError: nothing usable there, or an encoding whose plugin was not named.
+        InputError: nothing usable there, an encoding whose plugin was not named, or a change of the model.
     """
     content = read_checkpoint(find_checkpoint(path))
     settings = content["hyper_parameters"]
     recipe = without_plugins(settings["recipe"], path, sets, plugins)
+    _must_be_the_same_model(settings["recipe"], recipe, path, sets)
     task = task_class(recipe["task"]["name"])(recipe, settings["vocab_size"])
     task.card = content.get("zoo_card", {})
     try:
         task.load_state_dict(content["state_dict"])
     except RuntimeError as error:
-        raise InputError(f"{path}: its weights do not fit its recipe: {_first_line(error)}") from error
+        # torch's first line names the class, and only the next one the cause.
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        cause = " ".join(lines[1:2] or lines)[:200]
+        raise InputError(f"{path}: its weights do not fit its recipe: {cause}") from error
     return task.eval()
 
 
@@ -103,20 +112,49 @@ def without_plugins(
         raise
 
 
-def load(path: str | Path, device: str = "cpu", plugins: Sequence[str | Path] = ()) -> torch.nn.Module:
+def _must_be_the_same_model(
+    stored: dict[str, Any], changed: dict[str, Any], path: Path, sets: Sequence[str]
+) -> None:
+    """Results are filed under the run: they must be those of what was trained."""
+    if not sets:
+        return
+    # Resolved again, so that a key which has come since the run was made is no difference.
+    unchanged = resolve({**stored, "plugins": changed["plugins"]}).as_dict()
+    problems = [
+        Problem(
+            f"the run was trained with {old!r}, and {new!r} would make it another; after training only these "
+            f"can be set: {', '.join(MAY_CHANGE_AFTER_TRAINING)}",
+            key=key,
+            where=str(path),
+        )
+        for key, old, new in changed_keys(unchanged, changed)
+        if not is_among(key, MAY_CHANGE_AFTER_TRAINING)
+    ]
+    if problems:
+        raise InputError(problems)
+
+
+def load(
+    path: str | Path, device: str = "cpu", plugins: str | Path | Sequence[str | Path] = ()
+) -> torch.nn.Module:
     """The trained model of a run or a checkpoint, ready to use: `logits = model(tokens)`.
 
     Args:
         path: a run folder (its last checkpoint is taken) or a checkpoint file.
         device: where to put it; a run made on a GPU loads on a CPU and the other way round.
-        plugins: Python files of encodings that it was trained with.
+        plugins: the Python file of an encoding that it was trained with, or several.
 
     Returns: a `zoo.models.transformer.Transformer` in evaluation mode.
 
     Raises:
-        InputError: nothing usable there.
+        InputError: nothing usable there, or no such device here.
     """
-    return load_task(Path(path), plugins=plugins).model.to(device)
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"device {str(device)!r} cannot be used here: {_first_line(error)}") from error
+    named = [plugins] if isinstance(plugins, str | Path) else plugins
+    return load_task(Path(path), plugins=named).model.to(device)
 
 
 def _first_line(error: BaseException) -> str:

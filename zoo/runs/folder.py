@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +55,15 @@ def must_be_free(folder: Path) -> None:
         raise InputError(f"{folder}: a run cannot be written there: no permission to write in {above}")
 
 
-def new_run(recipe: Recipe, out: Path | None) -> Path:
+@dataclass(frozen=True)
+class Claim:
+    """A folder that is a new run's, and whether it was made for it."""
+
+    folder: Path
+    made: bool
+
+
+def new_run(recipe: Recipe, out: Path | None) -> Claim:
     """Claim a folder for a new run: `out`, or runs/NAME, or the first of runs/NAME-2, -3 ... that is free.
 
     It then holds the recipe.
@@ -62,20 +72,29 @@ def new_run(recipe: Recipe, out: Path | None) -> Path:
         InputError: `out` holds something already, or cannot be written.
     """
     if out is not None:
-        if not _claim(out, recipe):
+        claim = _claim(out, recipe)
+        if claim is None:
             raise _taken(out)
-        return out
+        return claim
     attempt = 1
     while True:
         folder = RUNS / (recipe.name if attempt == 1 else f"{recipe.name}-{attempt}")
-        if _claim(folder, recipe):
-            return folder
+        claim = _claim(folder, recipe)
+        if claim is not None:
+            return claim
         attempt += 1
 
 
-def give_up(folder: Path) -> None:
-    """Remove a new run that came to nothing: its folder was empty when it was claimed."""
-    shutil.rmtree(folder, ignore_errors=True)
+def give_up(claim: Claim) -> None:
+    """Remove a new run that came to nothing. A folder that was there before, empty, is left empty."""
+    if claim.made:
+        shutil.rmtree(claim.folder, ignore_errors=True)
+        return
+    for path in claim.folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def old_run(recipe: Recipe, out: Path | None) -> Path:
@@ -128,8 +147,12 @@ def changed_keys(old: object, new: object, key: str = "") -> list[tuple[str, obj
 
 
 def _may_change(key: str) -> bool:
-    inside = any(key == free or key.startswith(free + ".") for free in MAY_CHANGE_ON_RESUME)
-    return inside and key not in BUT_NOT
+    return is_among(key, MAY_CHANGE_ON_RESUME) and key not in BUT_NOT
+
+
+def is_among(key: str, keys: Iterable[str]) -> bool:
+    """Whether a recipe key is one of these, or below one of them."""
+    return any(key == one or key.startswith(one + ".") for one in keys)
 
 
 def write_recipe(folder: Path, recipe: Recipe) -> None:
@@ -147,20 +170,21 @@ def write_whole(path: Path, text: str) -> None:
     os.replace(beside, path)
 
 
-def _claim(folder: Path, recipe: Recipe) -> bool:
-    """Whether the folder was free and is now this run's."""
+def _claim(folder: Path, recipe: Recipe) -> Claim | None:
+    """The folder, now this run's; None where it was not free."""
     try:
+        made = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
-            return False
+            return None
         # Exclusive creation lets exactly one launch win, however many start at once.
         with (folder / RECIPE).open("x", encoding="utf-8") as file:
             file.write(dump(recipe))
-        return True
+        return Claim(folder, made)
     except FileExistsError:
         if not folder.is_dir():
             raise InputError(f"{folder} is a file; a run needs a folder") from None
-        return False
+        return None
     except OSError as error:
         raise _unwritable(folder, error) from error
 

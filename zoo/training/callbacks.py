@@ -20,6 +20,7 @@ from zoo.progress import progress_bar
 from zoo.runs.card import write_card
 from zoo.runs.checkpoint import LAST
 from zoo.seeds import seed_of
+from zoo.training.interruption import Interruption
 
 
 class SeededSteps(Callback):
@@ -76,11 +77,11 @@ class StepLog(Callback):
         self.began, self.began_at, self.losses = now, step, []
         for logger in trainer.loggers:
             logger.log_metrics(values, step=step)
-        _must_be_finite(loss, step)
+        _must_be_finite(loss, trainer)
 
     def on_save_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict) -> None:
         if self.losses:
-            _must_be_finite(self._mean_loss().item(), trainer.global_step)
+            _must_be_finite(self._mean_loss().item(), trainer)
 
     def on_validation_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.paused = time.perf_counter()
@@ -100,13 +101,15 @@ class StepLog(Callback):
         return torch.stack(self.losses).mean()
 
 
-def _must_be_finite(loss: float, step: int) -> None:
-    if not math.isfinite(loss):
-        raise RunError(
-            f"the loss is {loss} at step {step}: training has failed, and the last checkpoint is from "
-            f"before. A lower optimizer.lr, a longer optimizer.warmup_steps or a wider trainer.precision "
-            f"may help"
-        )
+def _must_be_finite(loss: float, trainer: pl.Trainer) -> None:
+    if math.isfinite(loss):
+        return
+    saved_at = max((c.saved_at for c in trainer.callbacks if isinstance(c, LastCheckpoint)), default=0)
+    saved = f"the last checkpoint is of step {saved_at}" if saved_at else "no checkpoint was written"
+    raise RunError(
+        f"the loss is {loss} at step {trainer.global_step}: training has failed, and {saved}. A lower "
+        f"optimizer.lr, a longer optimizer.warmup_steps or a wider trainer.precision may help"
+    )
 
 
 class StepBar(ProgressBar):
@@ -171,13 +174,19 @@ class StepBar(ProgressBar):
 
 
 class LastCheckpoint(Checkpoint):
-    """Keeps checkpoints/last.ckpt, every so many steps and at the end, and card.json in step with it."""
+    """Keeps checkpoints/last.ckpt, every so many steps, when stopped and at the end; card.json goes with it.
 
-    def __init__(self, folder: Path, every: int, card: dict[str, Any], tokens_per_step: int):
+    `saved_at` is the step of the checkpoint; 0 before the first.
+    """
+
+    def __init__(
+        self, folder: Path, every: int, card: dict[str, Any], tokens_per_step: int, interruption: Interruption
+    ):
         self.folder = folder
         self.every = every
         self.card = card
         self.tokens_per_step = tokens_per_step
+        self.interruption = interruption
         self.saved_at = 0
 
     def setup(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
@@ -192,7 +201,7 @@ class LastCheckpoint(Checkpoint):
         self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, index: int
     ) -> None:
         step = trainer.global_step
-        ends = step == trainer.max_steps or trainer.should_stop
+        ends = step == trainer.max_steps or trainer.should_stop or self.interruption.due
         if step != self.saved_at and (step % self.every == 0 or ends):
             # Saved here and not after the last step: Lightning would then take the epoch for finished.
             trainer.save_checkpoint(self.folder / "checkpoints" / LAST, weights_only=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shlex
 from pathlib import Path
 
@@ -11,18 +12,21 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from zoo.data import open_data
 from zoo.data.source import DataSource
+from zoo.encodings.base import Size
+from zoo.encodings.stack import EncodingStack
 from zoo.errors import InputError, Problem, RunError
-from zoo.evaluation.evaluate import evaluate_task, rows_as_text, summary_line
+from zoo.evaluation.evaluate import evaluate_task, rows_as_text, store_rows, stored_rows, summary_line
 from zoo.memory import freed_memory_kept, is_out_of_memory
 from zoo.recipe import Recipe
 from zoo.recipe.options import encoding_label
 from zoo.runs.card import make_card
 from zoo.runs.checkpoint import BEST, LAST, read_checkpoint
-from zoo.runs.folder import give_up, is_first_process, must_be_free, new_run, old_run, write_recipe
+from zoo.runs.folder import RECIPE, give_up, is_first_process, must_be_free, new_run, old_run, write_recipe
 from zoo.tasks import task_class
 from zoo.tasks.task import Task
 from zoo.training.callbacks import LastCheckpoint, SeededSteps, StepBar, StepLog
 from zoo.training.data_module import DataModule
+from zoo.training.interruption import Interruption, Stopped
 from zoo.training.loggers import make_loggers, must_be_installed
 from zoo.training.quiet import quieten
 
@@ -40,13 +44,16 @@ def fit(recipe: Recipe, out: Path | None = None, resume: bool = False) -> Path:
     Raises:
         InputError: data that cannot be had, a folder that is taken, a recipe that cannot be run here.
         RunError: training failed; what was saved stays in the run folder.
+        KeyboardInterrupt: Ctrl-C; its text says where the run stands and how to continue it.
     """
     quieten()
     must_be_installed(recipe)
-    checkpoint = None
+    _must_build(recipe)
+    checkpoint = claim = None
     if resume:
         folder = old_run(recipe, out)
-        checkpoint = _resume_point(folder)
+        checkpoint = _resume_point(folder, recipe)
+        stored_rows(folder)
     elif out is not None and is_first_process():
         must_be_free(out)
     source = open_data(recipe)
@@ -55,8 +62,9 @@ def fit(recipe: Recipe, out: Path | None = None, resume: bool = False) -> Path:
 
     if not resume:
         # Only the first process claims a folder; the others learn of it once they have met.
-        folder = new_run(recipe, out) if is_first_process() else Path()
-    trainer = None
+        claim = new_run(recipe, out) if is_first_process() else None
+        folder = claim.folder if claim else Path()
+    trainer = last = None
     try:
         trainer, last = make_trainer(recipe, task, source, folder, checkpoint)
         source.train_loader(trainer.global_rank, trainer.world_size)
@@ -69,15 +77,66 @@ def fit(recipe: Recipe, out: Path | None = None, resume: bool = False) -> Path:
             task.model.compile()
         with freed_memory_kept():
             trainer.fit(task, DataModule(source), ckpt_path=checkpoint, weights_only=True)
+        interrupted = last.interruption.asked
     except BaseException as error:
-        if not resume and is_first_process() and (trainer is None or trainer.global_step == 0):
-            give_up(folder)
+        step = 0 if trainer is None else trainer.global_step
+        if claim is not None and step == 0:
+            give_up(claim)
+        interrupted = isinstance(error, Stopped | KeyboardInterrupt) or (
+            # Lightning turns Ctrl-C into an exit of its own.
+            isinstance(error, SystemExit) and isinstance(error.__context__, KeyboardInterrupt)
+        )
+        if interrupted:
+            raise _interruption(step, last) from None
         if is_out_of_memory(error):
             raise RunError(_out_of_memory(recipe)) from error
         raise
-    if trainer.is_global_zero:
+    finally:
+        if last is not None:
+            last.interruption.restore()
+    if interrupted:
+        raise _interruption(trainer.global_step, last)
+    if not last.saved_at:
+        raise RunError("training stopped before its first step: is trainer.max_time too short?")
+    first, folder = trainer.is_global_zero, last.folder
+    # The weights, the gradients and the optimizer's moments are four times the model that is evaluated next.
+    del trainer, last, task
+    gc.collect()
+    if first:
         _finish(recipe, source, folder)
-    return last.folder
+    return folder
+
+
+def _must_build(recipe: Recipe) -> None:
+    """Raises InputError for option values that an encoding refuses, which only its own code can tell."""
+    model = recipe.model
+    size = Size(
+        model.d_model, model.num_heads, model.num_layers, recipe.data.sequence_length, model.kind == "decoder"
+    )
+    try:
+        EncodingStack(recipe.as_dict()["model"]["encoding"], size, recipe.seed)
+    except InputError as error:
+        raise InputError(
+            [Problem(p.message, p.key or "model.encoding", p.where) for p in error.problems]
+        ) from error
+
+
+def _interruption(step: int, last: LastCheckpoint | None) -> BaseException:
+    """What ends an interrupted run; only the first process says how to continue it."""
+    if last is not None and not is_first_process():
+        return SystemExit(130)
+    # Before Lightning has taken up a resumed run it counts from 0.
+    step = max(step, last.saved_at if last else 0)
+    text = f"interrupted at step {step}"
+    if last is None or not last.saved_at:
+        return KeyboardInterrupt(f"{text}; nothing was saved")
+    saved = "saved" if last.saved_at == step else f"the last checkpoint is of step {last.saved_at}"
+    return KeyboardInterrupt(f"{text}; {saved}; continue: {_resume_command(last.folder)}")
+
+
+def _resume_command(folder: Path) -> str:
+    command = ["python", "-m", "zoo", "fit", "--recipe", str(folder / RECIPE), "--out", str(folder)]
+    return shlex.join([*command, "--resume"])
 
 
 def _task(recipe: Recipe, source: DataSource) -> Task:
@@ -96,13 +155,19 @@ def make_trainer(
     tokens_per_step = recipe.data.batch_size * recipe.data.sequence_length
     flags = recipe.trainer.flags()
     if flags["val_check_interval"] is None:
-        flags["val_check_interval"] = every * flags["accumulate_grad_batches"]
+        # A run shorter than that is validated once, at its end.
+        steps = min(every, recipe.trainer.max_steps)
+        flags["val_check_interval"] = steps * flags["accumulate_grad_batches"]
     if isinstance(flags["val_check_interval"], int):
         # Counted from the beginning of the run, over the ends of epochs.
         flags["check_val_every_n_epoch"] = None
     done = 0 if checkpoint is None else read_checkpoint(checkpoint)["global_step"]
-    last = LastCheckpoint(folder, every, make_card(recipe, task.model, source.fingerprint), tokens_per_step)
+    interruption = Interruption()
+    card = make_card(recipe, task.model, source.fingerprint)
+    last = LastCheckpoint(folder, every, card, tokens_per_step, interruption)
+    last.saved_at = done
     callbacks: list[Callback] = [
+        interruption,
         SeededSteps(),
         StepLog(tokens_per_step),
         last,
@@ -125,17 +190,26 @@ def make_trainer(
             logger=make_loggers(recipe, folder, done),
             callbacks=callbacks,
         )
-    except (MisconfigurationException, ValueError, TypeError) as error:
+    except (MisconfigurationException, ImportError, ValueError, TypeError) as error:
         raise InputError(Problem(str(error).strip(), key="trainer")) from error
     return trainer, last
 
 
-def _resume_point(folder: Path) -> Path:
+def _resume_point(folder: Path, recipe: Recipe) -> Path:
     checkpoint = folder / "checkpoints" / LAST
     if not checkpoint.is_file():
         raise InputError(
             f"{folder}: the run stopped before its first checkpoint; there is nothing to continue. "
             f"Start it anew, without --resume, in another folder"
+        )
+    done = read_checkpoint(checkpoint)["global_step"]
+    if done > recipe.trainer.max_steps:
+        raise InputError(
+            Problem(
+                f"{recipe.trainer.max_steps} is below the {done} steps that the run has done already",
+                key="trainer.max_steps",
+                where=str(folder),
+            )
         )
     return checkpoint
 
@@ -148,13 +222,20 @@ def _finish(recipe: Recipe, source: DataSource, folder: Path) -> None:
     task.load_state_dict(content["state_dict"])
     task.card = content["zoo_card"]
     rows = evaluate_task(task, source, folder, checkpoint)
+    print(rows_as_text(rows), flush=True)
+    store_rows(folder, rows)
     lengths = ",".join(str(recipe.data.sequence_length * 2**i) for i in range(5))
     command = ["python", "-m", "zoo", "evaluate", str(folder), "--lengths", lengths]
     if recipe.plugins:
         # A plugin is code: it runs only where the user names it.
         command += ["--set", f"plugins=[{', '.join(recipe.plugins)}]"]
-    print(rows_as_text(rows))
-    print(f"\ndone: {recipe.name} is in {folder}")
+    steps, wanted = content["global_step"], recipe.trainer.max_steps
+    if steps < wanted:
+        # The time of the runs before counts too.
+        more = " and a longer trainer.max_time" if recipe.trainer.flags().get("max_time") else ""
+        print(f"\nstopped at step {steps} of {wanted}; continue with --resume{more}; it is in {folder}")
+    else:
+        print(f"\ndone: {recipe.name} is in {folder}")
     print(summary_line(rows))
     print(f"look further: {shlex.join(command)}", flush=True)
 

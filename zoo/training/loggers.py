@@ -79,9 +79,16 @@ class CsvLog(Logger):
 
 
 def must_be_installed(recipe: Recipe) -> None:
-    """Raises InputError for a logger whose package is missing."""
+    """Raises InputError for a logger or a number format whose package is missing."""
     if "wandb" in recipe.logging and importlib.util.find_spec("wandb") is None:
         raise InputError(Problem("wandb is not installed: pip install wandb", key="logging"))
+    engine = "transformer_engine"
+    if recipe.trainer.precision.startswith("transformer-engine") and importlib.util.find_spec(engine) is None:
+        raise InputError(
+            Problem(
+                f"{engine} is not installed: pip install transformer-engine[pytorch]", key="trainer.precision"
+            )
+        )
 
 
 def make_loggers(recipe: Recipe, folder: Path, keep_to_step: int) -> list[Logger]:

@@ -23,6 +23,8 @@ HIDDEN_LINES = (
     "`Trainer(val_check_interval",
     "Using 16bit Automatic Mixed Precision",
     "Using bfloat16 Automatic Mixed Precision",
+    # The zoo says itself where an interrupted run stands.
+    "Detected KeyboardInterrupt",
 )
 HIDDEN_WARNINGS = (
     r".*LeafSpec.* is deprecated",
