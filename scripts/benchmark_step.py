@@ -27,8 +27,8 @@ from zoo.memory import freed_memory_kept
 from zoo.recipe import Recipe, read_recipe
 from zoo.tasks import task_class
 from zoo.training.data_module import DataModule
-from zoo.training.fit import make_trainer
 from zoo.training.quiet import quieten
+from zoo.training.trainer import make_trainer
 
 
 class Clock(pl.Callback):

@@ -6,10 +6,6 @@ import gc
 import shlex
 from pathlib import Path
 
-import lightning.pytorch as pl
-from lightning.pytorch.callbacks import Callback, ModelCheckpoint
-from lightning.pytorch.utilities.exceptions import MisconfigurationException
-
 from zoo.data import open_data
 from zoo.data.source import DataSource
 from zoo.encodings.base import Size
@@ -19,16 +15,16 @@ from zoo.evaluation.evaluate import evaluate_task, rows_as_text, store_rows, sto
 from zoo.memory import freed_memory_kept, is_out_of_memory
 from zoo.recipe import Recipe
 from zoo.recipe.options import encoding_label
-from zoo.runs.card import make_card
-from zoo.runs.checkpoint import BEST, LAST, read_checkpoint
+from zoo.runs.checkpoint import LAST, read_checkpoint
 from zoo.runs.folder import RECIPE, give_up, is_first_process, must_be_free, new_run, old_run, write_recipe
 from zoo.tasks import task_class
 from zoo.tasks.task import Task
-from zoo.training.callbacks import LastCheckpoint, SeededSteps, StepBar, StepLog
+from zoo.training.callbacks import LastCheckpoint
 from zoo.training.data_module import DataModule
-from zoo.training.interruption import Interruption, Stopped
-from zoo.training.loggers import make_loggers, must_be_installed
+from zoo.training.interruption import Stopped
+from zoo.training.loggers import must_be_installed
 from zoo.training.quiet import quieten
+from zoo.training.trainer import make_trainer
 
 
 def fit(recipe: Recipe, out: Path | None = None, resume: bool = False) -> Path:
@@ -141,58 +137,6 @@ def _resume_command(folder: Path) -> str:
 
 def _task(recipe: Recipe, source: DataSource) -> Task:
     return task_class(recipe.task.name)(recipe.as_dict(), source.vocab_size)
-
-
-def make_trainer(
-    recipe: Recipe, task: Task, source: DataSource, folder: Path, checkpoint: Path | None = None
-) -> tuple[pl.Trainer, LastCheckpoint]:
-    """Lightning's Trainer with the recipe's flags and the zoo's callbacks, writing into `folder`.
-
-    Raises:
-        InputError: flags that Lightning refuses.
-    """
-    every = recipe.checkpoint.every_n_steps
-    tokens_per_step = recipe.data.batch_size * recipe.data.sequence_length
-    flags = recipe.trainer.flags()
-    if flags["val_check_interval"] is None:
-        # A run shorter than that is validated once, at its end.
-        steps = min(every, recipe.trainer.max_steps)
-        flags["val_check_interval"] = steps * flags["accumulate_grad_batches"]
-    if isinstance(flags["val_check_interval"], int):
-        # Counted from the beginning of the run, over the ends of epochs.
-        flags["check_val_every_n_epoch"] = None
-    done = 0 if checkpoint is None else read_checkpoint(checkpoint)["global_step"]
-    interruption = Interruption()
-    card = make_card(recipe, task.model, source.fingerprint)
-    last = LastCheckpoint(folder, every, card, tokens_per_step, interruption)
-    last.saved_at = done
-    callbacks: list[Callback] = [
-        interruption,
-        SeededSteps(),
-        StepLog(tokens_per_step),
-        last,
-        ModelCheckpoint(
-            folder / "checkpoints",
-            Path(BEST).stem,
-            monitor="val/loss",
-            mode="min",
-            enable_version_counter=False,
-        ),
-    ]
-    if flags.get("enable_progress_bar") is not False:
-        callbacks.append(StepBar(tokens_per_step))
-    try:
-        trainer = pl.Trainer(
-            **{"enable_model_summary": False, "num_sanity_val_steps": 0, **flags},
-            max_epochs=-1,
-            default_root_dir=folder,
-            use_distributed_sampler=False,
-            logger=make_loggers(recipe, folder, done),
-            callbacks=callbacks,
-        )
-    except (MisconfigurationException, ImportError, ValueError, TypeError) as error:
-        raise InputError(Problem(str(error).strip(), key="trainer")) from error
-    return trainer, last
 
 
 def _resume_point(folder: Path, recipe: Recipe) -> Path:
