@@ -26,6 +26,9 @@ from zoo.runs.checkpoint import find_checkpoint, load_task, run_folder_of
 from zoo.runs.folder import write_whole
 from zoo.tasks.task import Task
 
+RESULTS = Path("evaluation") / "lengths.json"
+"""Where a run folder keeps what was measured; the plot lies beside it."""
+
 MEASURES = (
     "accuracy", "value_accuracy", "accuracy_within", "accuracy_beyond",
     "loss_nats", "perplexity", "word_perplexity", "bits_per_byte",
@@ -70,7 +73,7 @@ def evaluate(
             measured = evaluate_task(task, source, folder, checkpoint, lengths, protocols)
             rows += measured
             store_rows(folder, measured)
-            results.append(_shown(folder / "evaluation"))
+            results.append(_shown((folder / RESULTS).parent))
     finally:
         # What was measured is told, even if it cannot be stored or a later run fails.
         if rows:
@@ -183,7 +186,7 @@ def stored_rows(folder: Path) -> list[Row]:
     Raises:
         InputError: it cannot be read. Ask before measuring, so that no result is lost to it.
     """
-    file = folder / "evaluation" / "lengths.json"
+    file = folder / RESULTS
     if not file.is_file():
         return []
     try:
@@ -203,7 +206,7 @@ def store_rows(folder: Path, rows: list[Row]) -> None:
     kept = [row for row in stored_rows(folder) if row["step"] == steps.get(row["checkpoint"], row["step"])]
     known = {_key(row): row for row in [*kept, *rows]}
     merged = sorted(known.values(), key=lambda row: (str(row["checkpoint"]), row["protocol"], row["length"]))
-    file = folder / "evaluation" / "lengths.json"
+    file = folder / RESULTS
     write_whole(file, json.dumps(merged, indent=1, allow_nan=False) + "\n")
     plot_lengths(merged, file.with_suffix(".png"))
 

@@ -45,7 +45,7 @@ class Scores:
 
     def added(self, q: Tensor, k: Tensor) -> Tensor | None:
         """All that is added to the scaled scores before `logits`: broadcastable to [B,H,T,S], or None."""
-        terms = [self._dense(self.view.encodings[i], q.shape[1]) for i in self.view.biased]
+        terms = [dense_bias(self.view.encodings[i], self.span, q.shape[1]) for i in self.view.biased]
         terms += [self.view.encodings[i].score(q, k, self.spans[i]) for i in self.view.scored]
         terms = [term for term in terms if term is not None]
         return sum(terms[1:], terms[0]) if terms else None
@@ -96,9 +96,6 @@ class Scores:
             return allowed if span.keep is None else allowed & span.keep[b, column]
 
         return (add_bias if biased else None), (None if span.is_open() else may_look)
-
-    def _dense(self, encoding: Encoding, num_heads: int) -> Tensor:
-        return dense_bias(encoding, self.span, num_heads)
 
 
 def dense_bias(encoding: Encoding, span: Span, num_heads: int) -> Tensor:

@@ -88,7 +88,20 @@ class ModelConfig(Section):
     """Which attention kernel computes the scores; auto chooses by device and encoding."""
 
 
-class TextDataConfig(Section):
+class DataConfig(Section):
+    """What every dataset has."""
+
+    name: Text
+    """The dataset."""
+    sequence_length: Positive
+    """Training length, in tokens."""
+    batch_size: Positive
+    """Sequences per optimizer step over all devices; devices and accumulation divide it."""
+    workers: Count = 0
+    """Loader processes per device."""
+
+
+class TextDataConfig(DataConfig):
     """A text corpus: WikiText, or anybody's plain text."""
 
     name: Literal["wikitext-2", "wikitext-103", "text"]
@@ -96,15 +109,9 @@ class TextDataConfig(Section):
     root: Text | None = None
     """Folder where corpora lie. null: the environment variable ZOO_DATA, else data/."""
     cache: Text | None = None
-    """Folder for tokenizers and token files. null: the folder cache beside the corpora."""
-    sequence_length: Positive
-    """Training length, in tokens."""
-    batch_size: Positive
-    """Sequences per optimizer step over all devices; devices and accumulation divide it."""
+    """Folder for tokenizers and token files. null: the folder cache in ZOO_DATA, else in data/."""
     vocab_size: Vocabulary = 8192
     """Size of the byte-level BPE vocabulary, learned on the training split."""
-    workers: Count = 0
-    """Loader processes per device."""
 
 
 class SampleDataConfig(TextDataConfig):
@@ -120,19 +127,13 @@ class SampleDataConfig(TextDataConfig):
     """Seed of the corpus itself, apart from the seed of the run."""
 
 
-class MaxIndexDataConfig(Section):
+class MaxIndexDataConfig(DataConfig):
     """Random tokens; the answer is the index of the first largest."""
 
     name: Literal["max_index"]
     """The generated sequences."""
-    sequence_length: Positive
-    """Training length, in tokens."""
-    batch_size: Positive
-    """Sequences per optimizer step over all devices; devices and accumulation divide it."""
     num_values: Positive = 19
     """Tokens are drawn from 1 to this number."""
-    workers: Count = 0
-    """Loader processes per device."""
 
 
 class LanguageModellingConfig(Section):

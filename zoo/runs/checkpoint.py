@@ -11,7 +11,7 @@ import torch
 
 from zoo.errors import InputError, Problem
 from zoo.recipe import resolve
-from zoo.runs.folder import changed_keys, is_among
+from zoo.runs.folder import RECIPE, changed_keys, is_among
 from zoo.tasks import task_class
 from zoo.tasks.task import Task
 
@@ -42,7 +42,7 @@ def find_checkpoint(path: Path) -> Path:
 def run_folder_of(checkpoint: Path) -> Path | None:
     """The run folder in which a checkpoint lies, or None for one that lies alone."""
     folder = checkpoint.resolve().parent.parent
-    return folder if (folder / "recipe.yaml").is_file() else None
+    return folder if (folder / RECIPE).is_file() else None
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def load_task(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path
     """
     content = read_checkpoint(find_checkpoint(path))
     settings = content["hyper_parameters"]
-    recipe = without_plugins(settings["recipe"], path, sets, plugins)
+    recipe = _with_named_plugins(settings["recipe"], path, sets, plugins)
     _must_be_the_same_model(settings["recipe"], recipe, path, sets)
     task = task_class(recipe["task"]["name"])(recipe, settings["vocab_size"])
     task.card = content.get("zoo_card", {})
@@ -94,7 +94,7 @@ def load_task(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path
     return task.eval()
 
 
-def without_plugins(
+def _with_named_plugins(
     recipe: dict[str, Any], path: Path, sets: Sequence[str], plugins: Sequence[str | Path]
 ) -> dict[str, Any]:
     """A stored recipe with the changes in `sets`, and with the user's plugins in place of its own."""
