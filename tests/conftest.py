@@ -42,6 +42,25 @@ TEXT = {
 }  # fmt: skip
 
 
+def pytest_addoption(parser):
+    parser.addoption("--proofs", action="store_true", help="print what each encoding was checked against")
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """The table of proofs, from what the fixture `agree` recorded."""
+    if not config.getoption("--proofs"):
+        return
+    largest = {}
+    for report in terminalreporter.getreports("passed"):
+        for name, value in report.user_properties:
+            if name == "proof":
+                encoding, against, difference = value
+                largest[encoding, against] = max(difference, largest.get((encoding, against), 0.0))
+    terminalreporter.write_sep("=", "proofs: encoding | checked against | largest difference")
+    for (encoding, against), difference in sorted(largest.items()):
+        terminalreporter.write_line(f"| {encoding} | {against} | {difference:.1e} |")
+
+
 def _enliven(model, seed):
     """Weights under which attention is sharp and every hook tells: a start of N(0, 0.02) hides faults."""
     generator = torch.Generator().manual_seed(seed)

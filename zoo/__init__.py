@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from zoo.encodings.base import Size as Size
     from zoo.encodings.base import Span as Span
     from zoo.encodings.registry import register as register
+    from zoo.encodings.wrapper import Wrapper as Wrapper
     from zoo.errors import InputError as InputError
     from zoo.runs.checkpoint import load as load
     from zoo.tasks import build as build
@@ -32,12 +33,13 @@ _WHERE = {
     "InputError": ("zoo.errors", "InputError"),
     "Size": ("zoo.encodings.base", "Size"),
     "Span": ("zoo.encodings.base", "Span"),
+    "Wrapper": ("zoo.encodings.wrapper", "Wrapper"),
     "build": ("zoo.tasks", "build"),
     "load": ("zoo.runs.checkpoint", "load"),
     "register": ("zoo.encodings.registry", "register"),
 }
 
-__all__ = ["Encoding", "InputError", "Size", "Span", "build", "encodings", "load", "register"]
+__all__ = ["Encoding", "InputError", "Size", "Span", "Wrapper", "build", "encodings", "load", "register"]
 
 
 def __getattr__(name: str) -> Any:

@@ -79,7 +79,7 @@ def test_logits_sees_every_term_that_was_added(plugins, size_of):
 
 
 def test_positions_are_drawn_in_training_only(plugins, model_of, tokens):
-    model, row = model_of(["sinusoidal", "shaken"]), tokens(3, 12)
+    model, row = model_of({"name": "shaken", "of": "sinusoidal"}), tokens(3, 12)
     plain = model_of("sinusoidal")
     assert torch.equal(model(row), plain(row))
     model.train()
@@ -87,16 +87,27 @@ def test_positions_are_drawn_in_training_only(plugins, model_of, tokens):
     assert (one - other).abs().amax((1, 2)).min() > 1e-3
 
 
-def test_positions_are_the_same_for_every_layer_and_hook(plugins, model_of, tokens):
-    """RoPE in every layer and the sinusoid at the front see one draw."""
-    model = model_of(["sinusoidal", "rope", "shaken"], num_layers=3)
-    seen = []
-    front, rope, _ = model.encoding.view(0).encodings
-    embed, rotate = front.embed, rope.rotate
-    front.embed = lambda x, pos: seen.append(pos) or embed(x, pos)
-    rope.rotate = lambda q, k, span: seen.extend((span.q_pos, span.k_pos)) or rotate(q, k, span)
+def test_positions_are_those_of_one_encoding_in_every_layer(plugins, model_of, tokens):
+    """RoPE sees one draw in all layers; the sinusoid beside it sees the default."""
+    model = model_of(["sinusoidal", {"name": "shaken", "of": "rope"}], num_layers=3)
+    seen, plain = [], []
+    sinusoidal, shaken = model.encoding.view(0).encodings
+    embed, rotate = sinusoidal.embed, shaken.of.rotate
+    sinusoidal.embed = lambda x, pos: plain.append(pos) or embed(x, pos)
+    shaken.of.rotate = lambda q, k, span: seen.extend((span.q_pos, span.k_pos)) or rotate(q, k, span)
     model.train()(tokens(2, 5))
-    assert len(seen) == 7
+    assert len(seen) == 6
     assert all(torch.equal(pos, seen[0]) for pos in seen)
     assert torch.equal(seen[0].diff(dim=1), torch.ones(2, 4, dtype=torch.long))
     assert seen[0][0, 0] != seen[0][1, 0]
+    assert torch.equal(plain[0], torch.arange(5))
+
+
+def test_positions_given_to_a_model_are_those_of_every_encoding(model_of, tokens):
+    model, row, places = model_of(["sinusoidal", "rope"]), tokens(2, 5), torch.tensor([0, 3, 4, 9, 11])
+    apart = torch.zeros(2, 12, dtype=torch.long)
+    apart[:, places] = row
+    keep = torch.zeros(2, 12, dtype=torch.bool)
+    keep[:, places] = True
+    in_place = model(apart, keep, positions=torch.arange(12))[:, places]
+    torch.testing.assert_close(model(row, positions=places), in_place, rtol=0, atol=1e-5)

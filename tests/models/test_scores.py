@@ -6,7 +6,6 @@ import torch
 from zoo.encodings import registry
 from zoo.encodings.base import Span
 from zoo.encodings.stack import build_encoding
-from zoo.models.scores import dense_bias
 
 BY_DISTANCE = [name for name in registry.names() if registry.describe(name).distance_only]
 
@@ -20,9 +19,7 @@ def test_a_table_over_distances_is_the_pointwise_bias(name, queries, keys, first
     encoding = build_encoding(name, size_of(causal=causal))
     pos = torch.arange(keys)
     tables = [
-        dense_bias(
-            encoding, Span(pos[first : first + queries], pos, first, causal, consecutive=consecutive), 6
-        )
+        encoding.bias_table(Span(pos[first : first + queries], pos, first, causal, consecutive=consecutive), 6)
         for consecutive in (True, False)
     ]
     assert tables[0].shape == (6, queries, keys)
@@ -38,12 +35,12 @@ def test_a_table_over_distances_is_the_pointwise_bias(name, queries, keys, first
 def test_both_have_the_same_gradient(name, size_of):
     encoding, pos = build_encoding(name, size_of()), torch.arange(9)
     if not list(encoding.parameters()):
-        assert not dense_bias(encoding, Span(pos, pos), 6).requires_grad
+        assert not encoding.bias_table(Span(pos, pos), 6).requires_grad
         return
     weight = torch.randn(6, 9, 9)
     gradients = [
         torch.autograd.grad(
-            (dense_bias(encoding, Span(pos, pos, consecutive=consecutive), 6) * weight).sum(),
+            (encoding.bias_table(Span(pos, pos, consecutive=consecutive), 6) * weight).sum(),
             list(encoding.parameters()),
         )
         for consecutive in (True, False)
@@ -57,14 +54,14 @@ def test_only_the_distance_counts(name, size_of):
     for causal in (True, False):
         encoding = build_encoding(name, size_of(causal=causal))
         pos = torch.arange(40)
-        near, far = (dense_bias(encoding, Span(p, p, causal=causal), 6) for p in (pos, pos + 977))
+        near, far = (encoding.bias_table(Span(p, p, causal=causal), 6) for p in (pos, pos + 977))
         assert torch.equal(near, far)
 
 
 def test_positions_of_their_own_for_each_sequence(size_of):
     encoding = build_encoding("t5", size_of())
     pos = torch.stack((torch.arange(7), torch.arange(0, 14, 2)))
-    table = dense_bias(encoding, Span(pos, pos), 6)
+    table = encoding.bias_table(Span(pos, pos), 6)
     assert table.shape == (2, 6, 7, 7)
     for b in range(2):
-        assert torch.equal(table[b], dense_bias(encoding, Span(pos[b], pos[b]), 6))
+        assert torch.equal(table[b], encoding.bias_table(Span(pos[b], pos[b]), 6))

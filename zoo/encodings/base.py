@@ -138,8 +138,16 @@ class Encoding(nn.Module):
     claimed; policy: it is not defined there, and an option says what is done instead."""
     distance_only: ClassVar[bool] = False
     """The bias depends on query position minus key position alone, so a table over distances can hold it."""
+    fused: ClassVar[bool] = True
+    """Its bias is arithmetic and indexing, point by point, so that a fused kernel can compute it."""
+    plain_product: ClassVar[bool] = False
+    """Its terms complete the product of queries and keys as they are: no other encoding may rotate them."""
+    after_training: ClassVar[tuple[str, ...]] = ()
+    """Options that may be changed on a trained model: no parameter depends on them."""
+    replaces: ClassVar[tuple[str, ...]] = ()
+    """It may take the place of these in a trained model, and is for that alone: nothing trains with it."""
     per_layer: bool = False
-    """Each layer owns an instance. May be set on the instance, by what it wraps."""
+    """Each layer owns an instance. May be set on the instance, by an option or by what it wraps."""
 
     def __init__(self, size: Size):
         super().__init__()
@@ -163,14 +171,28 @@ class Encoding(nn.Module):
         """The longest sequence it can take, in tokens; None where there is no such limit."""
         return None
 
+    @property
+    def max_cached_length(self) -> int | None:
+        """The longest sequence that may be decoded with a key/value cache, in tokens; None for any.
+
+        An encoding that places a token by the length of the whole sequence ends here: while decoding, that
+        length is not known yet.
+        """
+        return None
+
     def uses(self, hook: str) -> bool:
-        """Whether the hook does anything here. Wrappers answer for what they wrap."""
-        return getattr(type(self), hook) is not getattr(Encoding, hook)
+        """Whether the hook does anything here. Wrappers answer for what they wrap.
+
+        `bias_table` is `bias` for all pairs at once: who overrides either uses `bias`.
+        """
+        same = ("bias", "bias_table") if hook == "bias" else (hook,)
+        return any(getattr(type(self), one) is not getattr(Encoding, one) for one in same)
 
     def positions(self, ids: Tensor, batch: int) -> Tensor:
         """Position ids to use instead of the default `ids` [T] or [B,T]: float or int, [T] or [B,T].
 
-        Called once a forward pass; `self.training` tells training from evaluation.
+        They are this instance's own: no other encoding of the model sees them. Called once a forward pass,
+        for the new tokens alone where there is a cache; `self.training` tells training from evaluation.
         """
         return ids
 
@@ -198,15 +220,34 @@ class Encoding(nn.Module):
         """
         raise NotImplementedError
 
+    def bias_table(self, span: Span, num_heads: int) -> Tensor:
+        """The bias of all queries and keys, [H,T,S] or [B,H,T,S], in float32.
+
+        As it stands, `bias` of every pair; of every distance where that decides. An encoding whose bias is
+        no pointwise arithmetic may override this instead of `bias`, and is then not `fused`.
+        """
+        head = torch.arange(num_heads, device=span.q_pos.device)
+        if self.distance_only and span.consecutive:
+            # Each diagonal holds one value: compute T + S - 1 of them and lay them out, instead of T times S.
+            farthest = span.first + span.num_queries - 1
+            distance = torch.arange(farthest, span.first - span.num_keys, -1, device=head.device)
+            line = self.bias(head[:, None], distance, torch.zeros_like(distance))
+            return line.unfold(-1, span.num_keys, 1).flip(-2)
+        q, k = per_query_and_key(span.q_pos, span.k_pos)
+        return self.bias(head[:, None, None], q, k)
+
     def score(self, q: Tensor, k: Tensor, span: Span) -> Tensor | None:
         """What is added to the scaled scores and depends on content: broadcastable to [B,H,T,S].
 
-        q and k are those that `rotate` gave.
+        q and k are as projected, before any encoding rotated them.
         """
         return None
 
     def logits(self, logits: Tensor, q: Tensor, k: Tensor, span: Span) -> Tensor:
-        """The scores so far, [B,H,T,S], every term added and the mask not yet applied, to new ones."""
+        """The scores so far, [B,H,T,S], every term added and the mask not yet applied, to new ones.
+
+        q and k are as projected, before any encoding rotated them.
+        """
         return logits
 
     def value(self, weights: Tensor, span: Span) -> Tensor | None:

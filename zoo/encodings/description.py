@@ -31,6 +31,8 @@ FACTS = {
     "extrapolates": "no",
     "distance_only": False,
     "per_layer": False,
+    "after_training": (),
+    "replaces": (),
 }
 """The class attributes by which an encoding says what it is, with their defaults."""
 
@@ -67,6 +69,8 @@ class Description:
     extrapolates: str
     distance_only: bool
     per_layer: bool
+    after_training: tuple[str, ...]
+    replaces: tuple[str, ...]
     options: tuple[Option, ...]
     class_name: str
     file: Path

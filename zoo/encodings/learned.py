@@ -26,6 +26,7 @@ class Learned(Encoding):
     paper = "Gehring et al. 2017 (arXiv:1705.03122); Radford et al. 2019 (GPT-2)"
     family = "absolute"
     extrapolates = "policy"
+    after_training = ("beyond",)
 
     def __init__(
         self,
@@ -44,6 +45,11 @@ class Learned(Encoding):
     @property
     def max_length(self) -> int | None:
         return len(self.table) if self.beyond == "error" else None
+
+    @property
+    def max_cached_length(self) -> int | None:
+        # Stretched by the length of the whole sequence, every token moves when one more comes.
+        return len(self.table) if self.beyond == "interpolate" else None
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         last = len(self.table) - 1

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from zoo.encodings.base import Encoding, Size, Span
 from zoo.errors import InputError
 from zoo.seeds import seed_of
 
+Made = TypeVar("Made")
 Spec = dict[str, Any]
 """{"name": ..., option: ...}, as in a resolved recipe. An option that holds an encoding is itself such a
 dict, one that holds several a list of them."""
@@ -50,7 +51,7 @@ def _build_wrapped(value: Spec | str | Sequence[Spec] | None, size: Size) -> Any
 class EncodingStack(nn.Module):
     """Builds a model's encodings: one instance for all layers, or one for each where an encoding asks for it.
 
-    `view(layer)` is what a layer sees; `front` is what the token vectors meet before the first layer.
+    `view(layer)` is what a layer sees; `embed` is what the token vectors meet before the first one.
     """
 
     def __init__(self, specs: Spec | Sequence[Spec], size: Size, seed: int = 0):
@@ -66,17 +67,49 @@ class EncodingStack(nn.Module):
                 ]
             self.slots.append(nn.ModuleList(slot))
 
-    @property
-    def front(self) -> View:
-        return self.view(0)
+        _must_go_together([slot[0] for slot in self.slots])
 
     def view(self, layer: int) -> View:
-        return View([slot[layer if len(slot) > 1 else 0] for slot in self.slots])
+        return View(self.of_layer(self.slots, layer))
+
+    def of_layer(self, slots: Sequence[Sequence[Made]], layer: int) -> list[Made]:
+        """Of what there is for each instance (`each`), that of a layer's."""
+        return [slot[layer if len(slot) > 1 else 0] for slot in slots]
+
+    def each(self, make: Callable[[Encoding], Made]) -> list[list[Made]]:
+        """make(encoding) for each instance of each encoding."""
+        return [[make(encoding) for encoding in slot] for slot in self.slots]
+
+    def embed(self, x: Tensor, spans: Sequence[Sequence[Span]]) -> Tensor:
+        """The token vectors that enter the first layer. `spans` holds one for each instance."""
+        for slot, its in zip(self.slots, spans, strict=True):
+            x = slot[0].embed(x, its[0].q_pos)
+        return x
 
     @property
     def max_length(self) -> int | None:
-        limits = [e.max_length for e in self.front.encodings if e.max_length is not None]
-        return min(limits, default=None)
+        return self._shortest("max_length")
+
+    @property
+    def max_cached_length(self) -> int | None:
+        return self._shortest("max_cached_length")
+
+    def _shortest(self, limit: str) -> int | None:
+        limits = [getattr(encoding, limit) for slot in self.slots for encoding in slot]
+        limits = [one for one in limits if one is not None]
+        # Not min(..., default=None), which torch.compile cannot follow.
+        return min(limits) if limits else None
+
+
+def _must_go_together(encodings: Sequence[Encoding]) -> None:
+    """Raises InputError where two encodings of a list each decide what queries and keys are multiplied."""
+    deciding = [e for e in encodings if e.uses("rotate") or e.plain_product]
+    if len(deciding) > 1:
+        names = " and ".join(repr(e.name) for e in deciding)
+        raise InputError(
+            f"encodings {names} cannot be combined: each decides how queries and keys are multiplied; "
+            f"keep one of them beside encodings that add to the scores"
+        )
 
 
 def _seeded(spec: Spec, size: Size, seed: int) -> Encoding:
@@ -98,20 +131,9 @@ class View:
         self.scored = self._using("score")
         self.reshaped = self._using("logits")
         self.valued = self._using("value")
-        self.moved = self._using("positions")
 
     def _using(self, hook: str) -> list[int]:
         return [i for i, encoding in enumerate(self.encodings) if encoding.uses(hook)]
-
-    def positions(self, ids: Tensor, batch: int) -> Tensor:
-        for encoding in self.encodings:
-            ids = encoding.positions(ids, batch)
-        return ids
-
-    def embed(self, x: Tensor, pos: Tensor) -> Tensor:
-        for encoding in self.encodings:
-            x = encoding.embed(x, pos)
-        return x
 
     def read(self, x: Tensor) -> list[Tensor | None]:
         return [encoding.read(x) for encoding in self.encodings]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from torch import Tensor, nn
@@ -33,7 +34,10 @@ class Attention(nn.Module):
         self.q_norm = nn.RMSNorm(self.head_dim) if config.qk_norm else None
         self.k_norm = nn.RMSNorm(self.head_dim) if config.qk_norm else None
 
-    def forward(self, x: Tensor, view: View, span: Span, cache: LayerCache | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, view: View, spans: Sequence[Span], cache: LayerCache | None = None
+    ) -> Tensor:
+        """`spans` holds one for each encoding of the view."""
         read = view.read(x)
         # [B,T,heads,D] to [B,heads,T,D], then apart by heads.
         heads = self.qkv(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
@@ -45,7 +49,8 @@ class Attention(nn.Module):
         if self.num_kv_heads != self.num_heads:
             groups = self.num_heads // self.num_kv_heads
             k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
-        spans = [span if r is None else replace(span, read=r) for r in read]
+        spans = [span if r is None else replace(span, read=r) for span, r in zip(spans, read, strict=True)]
+        scores = Scores(view, spans, content=(q, k))
         q, k = view.rotate(q, k, spans)
-        out = attend(q, k, v, Scores(view, spans), self.head_dim**-0.5, self.kernel)
+        out = attend(q, k, v, scores, self.head_dim**-0.5, self.kernel)
         return self.out(out.transpose(1, 2).flatten(2))

@@ -35,23 +35,23 @@ class LayerCache:
 
 
 class Cache:
-    """The past of every layer, and the positions [S] or [B,S] and padding [B,S] that its keys had."""
+    """The past of every layer; the positions [S] or [B,S] that each encoding gave its keys; the padding."""
 
     def __init__(self, num_layers: int):
         self.layers = [LayerCache() for _ in range(num_layers)]
-        self.pos: Tensor | None = None
+        self.length = 0
         self.keep: Tensor | None = None
+        self.consecutive = True
+        """Every token so far stands one after the one before it, the first at 0."""
+        self._positions: dict[int, Tensor] = {}
 
-    @property
-    def length(self) -> int:
-        return 0 if self.pos is None else self.pos.shape[-1]
-
-    def extend_positions(self, pos: Tensor) -> Tensor:
-        if self.pos is not None:
-            old = self.pos
+    def extend_positions(self, owner: object, pos: Tensor) -> Tensor:
+        """Add the positions that an encoding gives to the new tokens, and give back those of all tokens."""
+        old = self._positions.get(id(owner))
+        if old is not None:
             if old.dim() != pos.dim():
                 rows = max(old.shape[0] if old.dim() == 2 else 1, pos.shape[0] if pos.dim() == 2 else 1)
                 old, pos = old.expand(rows, -1), pos.expand(rows, -1)
             pos = torch.cat((old, pos), -1)
-        self.pos = pos
+        self._positions[id(owner)] = pos
         return pos

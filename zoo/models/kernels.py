@@ -66,11 +66,17 @@ def choose(kernel: str, q: Tensor, scores: Scores) -> str:
         raise ValueError(
             "kernel 'flex' takes pointwise biases only, and this encoding's depends on content: use auto"
         )
+    if kernel == "flex" and not scores.bias_is_fused:
+        raise ValueError(
+            "kernel 'flex' takes pointwise biases only, and this encoding's is computed for all pairs at "
+            "once: use auto"
+        )
     if kernel != "auto":
         return kernel
     # On CUDA FlexAttention never writes the table. Learned biases stay with SDPA: the gradients of captured
     # tensors have had defects (pytorch#145208, #157677).
-    fused = q.is_cuda and scores.has_bias and not scores.has_content and not scores.bias_is_learned
+    possible = scores.has_bias and scores.bias_is_fused and not scores.has_content
+    fused = q.is_cuda and possible and not scores.bias_is_learned
     return "flex" if fused else "sdpa"
 
 

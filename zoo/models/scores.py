@@ -7,18 +7,30 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from zoo.encodings.base import Encoding, Span, per_query_and_key, sees
+from zoo.encodings.base import Span, sees
 from zoo.encodings.stack import View
 
 
 class Scores:
     """A layer's encodings bound to the tokens of one forward pass; what `attend` needs beside q, k and v."""
 
-    def __init__(self, view: View, spans: Sequence[Span], whole: bool = True):
-        """`spans` holds one for each encoding of the view: the same span, with what that encoding read."""
+    def __init__(
+        self,
+        view: View,
+        spans: Sequence[Span],
+        content: tuple[Tensor, Tensor] | None = None,
+        whole: bool = True,
+    ):
+        """`spans` holds one for each encoding of the view, with its positions and what it read.
+
+        `content` are the queries and keys before any rotation, for terms that depend on them; by default
+        those that are multiplied.
+        """
         self.view = view
         self.spans = list(spans)
+        # For what all have in common: rows, mask and memo.
         self.span = self.spans[0]
+        self.content = content
         self.whole = whole
 
     @property
@@ -28,6 +40,10 @@ class Scores:
     @property
     def bias_is_learned(self) -> bool:
         return any(next(self.view.encodings[i].parameters(), None) is not None for i in self.view.biased)
+
+    @property
+    def bias_is_fused(self) -> bool:
+        return all(self.view.encodings[i].fused for i in self.view.biased)
 
     @property
     def has_content(self) -> bool:
@@ -41,11 +57,16 @@ class Scores:
 
     def queries(self, start: int, stop: int) -> Scores:
         """The same for the queries in rows start..stop."""
-        return Scores(self.view, [span.queries(start, stop) for span in self.spans], whole=False)
+        spans = [span.queries(start, stop) for span in self.spans]
+        content = self.content
+        if content is not None:
+            content = content[0][:, :, start:stop], content[1][:, :, : spans[0].num_keys]
+        return Scores(self.view, spans, content, whole=False)
 
     def added(self, q: Tensor, k: Tensor) -> Tensor | None:
         """All that is added to the scaled scores before `logits`: broadcastable to [B,H,T,S], or None."""
-        terms = [dense_bias(self.view.encodings[i], self.span, q.shape[1]) for i in self.view.biased]
+        terms = [self.view.encodings[i].bias_table(self.spans[i], q.shape[1]) for i in self.view.biased]
+        q, k = self.content or (q, k)
         terms += [self.view.encodings[i].score(q, k, self.spans[i]) for i in self.view.scored]
         terms = [term for term in terms if term is not None]
         return sum(terms[1:], terms[0]) if terms else None
@@ -70,6 +91,7 @@ class Scores:
         return added.masked_fill(~allowed, -torch.inf).to(q.dtype)
 
     def logits(self, logits: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        q, k = self.content or (q, k)
         for i in self.view.reshaped:
             logits = self.view.encodings[i].logits(logits, q, k, self.spans[i])
         return logits
@@ -81,14 +103,15 @@ class Scores:
 
     def pointwise(self) -> tuple[Callable | None, Callable | None]:
         """(score modification, mask modification) as FlexAttention takes them; None where there is none."""
-        span, biased = self.span, [self.view.encodings[i] for i in self.view.biased]
+        span = self.span
+        biased = [(self.view.encodings[i], self.spans[i]) for i in self.view.biased]
 
         def place(pos: Tensor, b: Tensor, row: Tensor) -> Tensor:
             return pos[row] if pos.dim() == 1 else pos[b if pos.shape[0] > 1 else 0, row]
 
         def add_bias(score: Tensor, b: Tensor, h: Tensor, row: Tensor, column: Tensor) -> Tensor:
-            for encoding in biased:
-                score = score + encoding.bias(h, place(span.q_pos, b, row), place(span.k_pos, b, column))
+            for encoding, its in biased:
+                score = score + encoding.bias(h, place(its.q_pos, b, row), place(its.k_pos, b, column))
             return score
 
         def may_look(b: Tensor, h: Tensor, row: Tensor, column: Tensor) -> Tensor:
@@ -96,16 +119,3 @@ class Scores:
             return allowed if span.keep is None else allowed & span.keep[b, column]
 
         return (add_bias if biased else None), (None if span.is_open() else may_look)
-
-
-def dense_bias(encoding: Encoding, span: Span, num_heads: int) -> Tensor:
-    """A pointwise bias as a table, [H,T,S] or [B,H,T,S], in float32."""
-    head = torch.arange(num_heads, device=span.q_pos.device)
-    if encoding.distance_only and span.consecutive:
-        # Each diagonal holds one value: compute T + S - 1 of them and lay them out, instead of T times S.
-        farthest = span.first + span.num_queries - 1
-        distance = torch.arange(farthest, span.first - span.num_keys, -1, device=head.device)
-        line = encoding.bias(head[:, None], distance, torch.zeros_like(distance))
-        return line.unfold(-1, span.num_keys, 1).flip(-2)
-    q, k = per_query_and_key(span.q_pos, span.k_pos)
-    return encoding.bias(head[:, None, None], q, k)

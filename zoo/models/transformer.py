@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoo.encodings.base import Size, Span
+from zoo.encodings.base import Encoding, Size, Span
 from zoo.encodings.stack import EncodingStack, View
 from zoo.models.attention import Attention
 from zoo.models.cache import Cache, LayerCache
@@ -52,8 +54,10 @@ class Block(nn.Module):
         self.feed_forward = FeedForward(config)
         self.dropout = nn.Dropout(config.dropout)
 
-    def forward(self, x: Tensor, view: View, span: Span, cache: LayerCache | None = None) -> Tensor:
-        x = x + self.dropout(self.attention(self.attention_norm(x), view, span, cache))
+    def forward(
+        self, x: Tensor, view: View, spans: Sequence[Span], cache: LayerCache | None = None
+    ) -> Tensor:
+        x = x + self.dropout(self.attention(self.attention_norm(x), view, spans, cache))
         return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
 
 
@@ -96,18 +100,25 @@ class Transformer(nn.Module):
             self.head = nn.Linear(config.d_model, vocab_size, bias=False)
         draw_initial(self, seed, config.num_layers)
 
-    def forward(self, tokens: Tensor, keep: Tensor | None = None, cache: Cache | None = None) -> Tensor:
+    def forward(
+        self,
+        tokens: Tensor,
+        keep: Tensor | None = None,
+        cache: Cache | None = None,
+        positions: Tensor | None = None,
+    ) -> Tensor:
         """Logits for token ids [B,T].
 
         Args:
             tokens: [B,T], int64.
             keep: [B,T], False at padding, which no token looks at and which takes up no position.
             cache: the past; is extended by these tokens.
+            positions: [T] or [B,T], where the tokens stand; by default 0, 1, 2 ..., the past counted.
 
         Raises:
-            ValueError: not [B,T], or longer than the encoding can take.
+            ValueError: not [B,T], longer than the encoding can take, or longer than it can take with a cache.
         """
-        return self.unembed(self.hidden(tokens, keep, cache))
+        return self.unembed(self.hidden(tokens, keep, cache, positions))
 
     def unembed(self, hidden: Tensor) -> Tensor:
         """Logits from what `hidden` gave, or part of it: [...,E] to [...,V], or to [...] for a pointer."""
@@ -116,25 +127,46 @@ class Transformer(nn.Module):
         logits = self.head(hidden)
         return logits.squeeze(-1) if self.pointer else logits
 
-    def hidden(self, tokens: Tensor, keep: Tensor | None = None, cache: Cache | None = None) -> Tensor:
+    def hidden(
+        self,
+        tokens: Tensor,
+        keep: Tensor | None = None,
+        cache: Cache | None = None,
+        positions: Tensor | None = None,
+    ) -> Tensor:
         """The normalised output of the last layer, [B,T,E]; arguments as in `forward`."""
         if tokens.dim() != 2 or tokens.numel() == 0:
             raise ValueError(f"tokens are [batch, length], one or more of each, not {list(tokens.shape)}")
-        length = tokens.shape[1]
         past = 0 if cache is None else cache.length
-        limit = self.encoding.max_length
-        if limit is not None and past + length > limit:
-            raise ValueError(f"a sequence of {past + length} tokens, but the encoding ends at {limit}")
-        front = self.encoding.front
-        span, pos = self._span(tokens, keep, cache, front, past)
-        x = self.dropout(front.embed(self.tokens(tokens), pos))
+        self._check_length(past + tokens.shape[1], cached=cache is not None)
+        spans = self._spans(tokens, keep, cache, positions, past)
+        x = self.dropout(self.encoding.embed(self.tokens(tokens), spans))
         for index, block in enumerate(self.blocks):
-            x = block(x, self.encoding.view(index), span, None if cache is None else cache.layers[index])
+            view = self.encoding.view(index)
+            past_layer = None if cache is None else cache.layers[index]
+            x = block(x, view, self.encoding.of_layer(spans, index), past_layer)
         return self.final_norm(x)
 
-    def _span(
-        self, tokens: Tensor, keep: Tensor | None, cache: Cache | None, front: View, past: int
-    ) -> tuple[Span, Tensor]:
+    def _check_length(self, length: int, cached: bool) -> None:
+        limit = self.encoding.max_length
+        if limit is not None and length > limit:
+            raise ValueError(f"a sequence of {length} tokens, but the encoding ends at {limit}")
+        limit = self.encoding.max_cached_length
+        if cached and limit is not None and length > limit:
+            raise ValueError(
+                f"a sequence of {length} tokens with a cache, but beyond {limit} this encoding places "
+                f"tokens by the length of the whole sequence: run it without a cache"
+            )
+
+    def _spans(
+        self,
+        tokens: Tensor,
+        keep: Tensor | None,
+        cache: Cache | None,
+        positions: Tensor | None,
+        past: int,
+    ) -> list[list[Span]]:
+        """What each instance of each encoding is to know of who looks at whom."""
         batch, length = tokens.shape
         if keep is None and cache is not None and cache.keep is not None:
             keep = torch.ones_like(tokens, dtype=torch.bool)
@@ -142,23 +174,35 @@ class Transformer(nn.Module):
         if cache is not None and keep is not None:
             old = cache.keep if cache.keep is not None else keep.new_ones(batch, past)
             all_keep = cache.keep = torch.cat((old, keep), 1)
-        if all_keep is None:
+        if positions is not None:
+            ids = positions
+        elif all_keep is None:
             ids = torch.arange(past, past + length, device=tokens.device)
         else:
             # Padding has no place of its own: the first real token is at 0 wherever it stands.
             ids = (all_keep.long().cumsum(1) - 1).clamp(min=0)[:, past:]
-        pos = front.positions(ids, batch)
-        k_pos = pos if cache is None else cache.extend_positions(pos)
-        span = Span(
-            q_pos=pos,
-            k_pos=k_pos,
+        if cache is not None:
+            cache.length += length
+        plain = Span(
+            q_pos=ids,
+            k_pos=ids if cache is None else cache.extend_positions(self.encoding, ids),
             first=past,
             causal=self.causal,
             window=self.window,
             keep=all_keep,
-            consecutive=all_keep is None and not front.moved,
+            consecutive=all_keep is None and positions is None and (cache is None or cache.consecutive),
         )
-        return span, pos
+        if cache is not None:
+            cache.consecutive = plain.consecutive
+
+        def placed(encoding: Encoding) -> Span:
+            if not encoding.uses("positions"):
+                return plain
+            pos = encoding.positions(ids, batch)
+            k_pos = pos if cache is None else cache.extend_positions(encoding, pos)
+            return replace(plain, q_pos=pos, k_pos=k_pos, consecutive=False)
+
+        return self.encoding.each(placed)
 
 
 class Decoder(Transformer):

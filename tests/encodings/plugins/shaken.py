@@ -7,24 +7,22 @@ import zoo
 
 
 @zoo.register("shaken")
-class Shaken(zoo.Encoding):
+class Shaken(zoo.Wrapper):
     """In training a sequence begins at a random position, another for each sequence of a batch.
 
-    Alone it does nothing; it goes before an encoding that reads positions.
-
     Options:
+        of: the encoding whose positions these are.
         most: the largest first position, in tokens.
     """
 
     paper = "Kiyono et al. 2021 (arXiv:2109.05644)"
     family = "position ids"
-    relative = True
 
-    def __init__(self, size: zoo.Size, *, most: int = 500):
-        super().__init__(size)
+    def __init__(self, size: zoo.Size, *, of: zoo.Encoding, most: int = 500):
+        super().__init__(size, of)
         self.most = most
 
     def positions(self, ids: Tensor, batch: int) -> Tensor:
-        if not self.training:
-            return ids
-        return ids + torch.randint(self.most + 1, (batch, 1), device=ids.device)
+        if self.training:
+            ids = ids + torch.randint(self.most + 1, (batch, 1), device=ids.device)
+        return super().positions(ids, batch)

@@ -1,0 +1,61 @@
+"""An encoding around another."""
+
+from torch import Tensor
+
+from zoo.encodings.base import Encoding, Size, Span
+
+
+class Wrapper(Encoding):
+    """The base of encodings that change one thing about another, and are that other in all else.
+
+    Every hook, limit and fact is that of what it wraps, until a subclass overrides it.
+    """
+
+    def __init__(self, size: Size, of: Encoding):
+        super().__init__(size)
+        self.of = of
+        for fact in ("relative", "extrapolates", "distance_only", "fused", "plain_product", "per_layer"):
+            setattr(self, fact, getattr(of, fact))
+
+    @property
+    def max_length(self) -> int | None:
+        return self.of.max_length
+
+    @property
+    def max_cached_length(self) -> int | None:
+        return self.of.max_cached_length
+
+    def uses(self, hook: str) -> bool:
+        """Whether the subclass or what it wraps does anything in the hook."""
+        same = ("bias", "bias_table") if hook == "bias" else (hook,)
+        own = any(getattr(type(self), one) is not getattr(Wrapper, one) for one in same)
+        return own or self.of.uses(hook)
+
+    def positions(self, ids: Tensor, batch: int) -> Tensor:
+        return self.of.positions(ids, batch)
+
+    def embed(self, x: Tensor, pos: Tensor) -> Tensor:
+        return self.of.embed(x, pos)
+
+    def read(self, x: Tensor) -> Tensor | None:
+        return self.of.read(x)
+
+    def rotate(self, q: Tensor, k: Tensor, span: Span) -> tuple[Tensor, Tensor]:
+        return self.of.rotate(q, k, span)
+
+    def bias(self, head: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return self.of.bias(head, q, k)
+
+    def bias_table(self, span: Span, num_heads: int) -> Tensor:
+        if type(self).bias is not Wrapper.bias:
+            return super().bias_table(span, num_heads)
+        return self.of.bias_table(span, num_heads)
+
+    def score(self, q: Tensor, k: Tensor, span: Span) -> Tensor | None:
+        return self.of.score(q, k, span)
+
+    def logits(self, logits: Tensor, q: Tensor, k: Tensor, span: Span) -> Tensor:
+        return self.of.logits(logits, q, k, span)
+
+    def value(self, weights: Tensor, span: Span) -> Tensor | None:
+        return self.of.value(weights, span)
