@@ -6,7 +6,6 @@ import torch
 from zoo.encodings.alibi import ALiBi, geometric_slopes, official_slopes
 from zoo.encodings.base import Span
 from zoo.errors import InputError
-from zoo.models.scores import dense_bias
 
 # From the authors' own function, as printed for 12 heads.
 TWELVE = [2.0**-e for e in (1, 2, 3, 4, 5, 6, 7, 8, 0.5, 1.5, 2.5, 3.5)]
@@ -49,7 +48,7 @@ def test_every_head_has_a_slope_of_its_own(heads):
 def test_bias_is_slope_times_distance(causal, size_of):
     heads, length = 12, 9
     encoding = ALiBi(size_of(num_heads=heads, causal=causal))
-    bias = dense_bias(encoding, Span(torch.arange(length), torch.arange(length), causal=causal), heads)
+    bias = encoding.bias_table(Span(torch.arange(length), torch.arange(length), causal=causal), heads)
     for h in range(heads):
         for i in range(length):
             for j in range(length):
@@ -59,7 +58,7 @@ def test_bias_is_slope_times_distance(causal, size_of):
 def test_one_sided_heads_of_an_encoder_look_one_way_each(size_of):
     heads, length = 12, 9
     encoding = ALiBi(size_of(num_heads=heads, causal=False), form="one_sided")
-    bias = dense_bias(encoding, Span(torch.arange(length), torch.arange(length), causal=False), heads)
+    bias = encoding.bias_table(Span(torch.arange(length), torch.arange(length), causal=False), heads)
     back, forward = bias[:, 5, 2], bias[:, 2, 5]
     assert back.isfinite().sum() == forward.isfinite().sum() == heads // 2
     assert (back.isfinite() ^ forward.isfinite()).all()

@@ -6,7 +6,6 @@ import torch
 from zoo.encodings.base import Span
 from zoo.encodings.t5 import T5Bias
 from zoo.errors import InputError
-from zoo.models.scores import dense_bias
 
 
 @pytest.mark.parametrize("causal", [True, False])
@@ -34,7 +33,7 @@ def test_near_distances_are_told_apart_and_far_ones_share(causal, size_of):
 
 def test_bias_is_a_row_of_the_table(size_of):
     encoding = T5Bias(size_of(causal=False))
-    bias = dense_bias(encoding, Span(torch.arange(20), torch.arange(20), causal=False), 6)
+    bias = encoding.bias_table(Span(torch.arange(20), torch.arange(20), causal=False), 6)
     for i, j in ((0, 0), (19, 0), (0, 19), (7, 3)):
         row = int(encoding.bucket(torch.tensor(i - j)))
         assert torch.equal(bias[:, i, j], encoding.table[row])

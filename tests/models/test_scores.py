@@ -18,10 +18,11 @@ BY_DISTANCE = [name for name in registry.names() if registry.describe(name).dist
 def test_a_table_over_distances_is_the_pointwise_bias(name, queries, keys, first, causal, size_of):
     encoding = build_encoding(name, size_of(causal=causal))
     pos = torch.arange(keys)
-    tables = [
-        encoding.bias_table(Span(pos[first : first + queries], pos, first, causal, consecutive=consecutive), 6)
+    spans = [
+        Span(pos[first : first + queries], pos, first, causal, consecutive=consecutive)
         for consecutive in (True, False)
     ]
+    tables = [encoding.bias_table(span, 6) for span in spans]
     assert tables[0].shape == (6, queries, keys)
     assert torch.equal(*tables)
     for h in (0, 5):
