@@ -8,6 +8,7 @@ import torch
 from zoo.data import open_data
 from zoo.recipe import read_recipe
 from zoo.tasks import task_class
+from zoo.training.fit import fit
 
 FILES = sorted((Path(__file__).parents[1] / "recipes").glob("*.yaml"))
 SMALL = [
@@ -68,6 +69,18 @@ def test_a_recipe_reads_builds_and_takes_a_step(file, texts):
     assert not still
 
 
+@pytest.mark.parametrize("file", [f for f in FILES if read_recipe(f).init_from], ids=lambda file: file.stem)
+def test_a_recipe_that_starts_from_another_names_one_whose_weights_fit(file, texts, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    recipe = read_recipe(file)
+    first = read_recipe(file.with_name(f"{Path(recipe.init_from).name}.yaml"))
+    assert recipe.init_from == f"runs/{first.name}"
+    steps = ["trainer.max_steps=2", "evaluate.max_tokens=64", "logging=[]"]
+    for one in (first, recipe):
+        folder = fit(read_recipe(file.with_name(f"{one.name}.yaml"), [*small(one, texts), *steps]))
+        assert folder == Path("runs") / one.name
+
+
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_recipe_is_scored_from_its_own_length_to_four_times_that(file):
     recipe = read_recipe(file)
@@ -83,6 +96,8 @@ def test_recipes_over_one_base_differ_in_the_encoding_alone():
         resolved = read_recipe(file).as_dict()
         resolved.pop("name")
         resolved["model"].pop("encoding")
-        groups.setdefault((base, resolved["model"]["kind"]), []).append(resolved)
+        # One that goes on from another run is not trained for as long.
+        key = base, resolved["model"]["kind"], resolved["init_from"]
+        groups.setdefault(key, []).append(resolved)
     for members in groups.values():
         assert all(member == members[0] for member in members)

@@ -1,6 +1,7 @@
 """RoPE against `transformers`, against complex numbers, and the laws of a rotation."""
 
 import cmath
+import itertools
 
 import pytest
 import torch
@@ -27,7 +28,7 @@ def turn(encoding, q, k, q_pos=POS, k_pos=POS):
 
 
 @pytest.mark.parametrize("base", [10000.0, 500000.0])
-def test_half_is_the_rotation_of_llama(base, rope):
+def test_half_is_the_rotation_of_llama(base, rope, agree):
     llama = pytest.importorskip("transformers.models.llama.modeling_llama")
     config = llama.LlamaConfig(
         hidden_size=4 * D,
@@ -37,11 +38,12 @@ def test_half_is_the_rotation_of_llama(base, rope):
     q, k = heads()
     cos, sin = llama.LlamaRotaryEmbedding(config)(q, POS[None])
     expected = llama.apply_rotary_pos_emb(q, k, cos, sin)
-    torch.testing.assert_close(turn(rope(base=base), q, k), expected, rtol=0, atol=1e-6)
+    for got, right in zip(turn(rope(base=base), q, k), expected, strict=True):
+        agree(got, right, encoding="rope", against="transformers LlamaRotaryEmbedding", atol=1e-6)
 
 
 @pytest.mark.parametrize("partial", [0.25, 0.5])
-def test_partial_is_the_rotation_of_gpt_neox(partial, rope):
+def test_partial_is_the_rotation_of_gpt_neox(partial, rope, agree):
     neox = pytest.importorskip("transformers.models.gpt_neox.modeling_gpt_neox")
     config = neox.GPTNeoXConfig(
         hidden_size=4 * D,
@@ -52,19 +54,35 @@ def test_partial_is_the_rotation_of_gpt_neox(partial, rope):
     cos, sin = neox.GPTNeoXRotaryEmbedding(config)(q, POS[None])
     expected = neox.apply_rotary_pos_emb(q, k, cos, sin)
     got = turn(rope(partial=partial), q, k)
-    torch.testing.assert_close(got, expected, rtol=0, atol=1e-6)
+    for one, right in zip(got, expected, strict=True):
+        agree(one, right, encoding="rope", against="transformers GPTNeoXRotaryEmbedding", atol=1e-6)
     assert torch.equal(got[0][..., int(partial * D) :], q[..., int(partial * D) :])
 
 
-def test_interleaved_is_a_product_with_complex_numbers(rope):
+def test_interleaved_is_a_product_with_complex_numbers(rope, agree):
     q, k = heads()
-    got = turn(rope(layout="interleaved"), q, k)[0]
+    expected = torch.empty_like(q)
     for p in range(T):
         for pair in range(D // 2):
-            a, b = q[0, 1, p, 2 * pair].item(), q[0, 1, p, 2 * pair + 1].item()
-            turned = complex(a, b) * cmath.exp(1j * p * 10000 ** (-2 * pair / D))
-            assert got[0, 1, p, 2 * pair].item() == pytest.approx(turned.real, abs=1e-5)
-            assert got[0, 1, p, 2 * pair + 1].item() == pytest.approx(turned.imag, abs=1e-5)
+            by = cmath.exp(1j * p * 10000 ** (-2 * pair / D))
+            for b, h in itertools.product(range(2), range(4)):
+                a = complex(*q[b, h, p, 2 * pair : 2 * pair + 2].tolist()) * by
+                expected[b, h, p, 2 * pair], expected[b, h, p, 2 * pair + 1] = a.real, a.imag
+    got = turn(rope(layout="interleaved"), q, k)[0]
+    agree(got, expected, encoding="rope", against="a product of complex numbers")
+
+
+@pytest.mark.parametrize("scaling", ["none", "dynamic_ntk", "yarn", "longrope", "proportional"])
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_autocast_and_a_model_in_bf16_leave_the_angles_alone(layout, scaling, rope):
+    options = {"layout": layout, "scaling": scaling, "factor": 1.0 if scaling == "none" else 4.0}
+    encoding = rope(**options)
+    pos = torch.arange(100_000, 100_000 + 40)
+    exact = encoding.cos_sin(pos, pos)
+    with torch.autocast("cpu", torch.bfloat16):
+        for got, right in zip(rope(**options).bfloat16().cos_sin(pos, pos), exact, strict=True):
+            assert got.dtype == torch.float32
+            assert torch.equal(got, right)
 
 
 @pytest.mark.parametrize("partial", [1.0, 0.5])
@@ -115,6 +133,23 @@ def test_positions_may_differ_from_sequence_to_sequence(rope):
         ({"partial": 1.5}, "partial is a fraction"),
         ({"partial": 0.4}, "rope rotates pairs: 0.4 of a head of width 8 is 3, not an even number"),
         ({"base": 1.0}, "base must be above 1"),
+        ({"partial": -0.1, "scaling": "proportional"}, "partial is a fraction from 0"),
+        ({"factor": 4.0}, "factor 4 does nothing with scaling none"),
+        ({"factor": 0.5, "scaling": "linear"}, "factor is how many times longer, at least 1, not 0.5"),
+        ({"original_length": 0, "scaling": "yarn"}, "original_length is in tokens, at least 2, not 0"),
+        ({"partial": 0.25, "scaling": "ntk"}, "scaling ntk needs two pairs"),
+        ({"partial": 0.25, "scaling": "dynamic_ntk"}, "scaling dynamic_ntk needs two pairs"),
+        ({"beta_fast": 1.0, "scaling": "yarn"}, "0 < slow < fast, not 1.0 and 1.0"),
+        ({"high_freq_factor": 0.5, "scaling": "llama3"}, "0 < low < high, not 1.0 and 0.5"),
+        ({"attention_factor": 0.0, "scaling": "yarn"}, "attention_factor must be above 0, not 0.0"),
+        (
+            {"long_factor": [1.0], "scaling": "longrope"},
+            "long_factor lists a divisor above 0 for each of the 4",
+        ),
+        (
+            {"short_factor": [1.0, 1.0, 0.0, 1.0], "scaling": "longrope"},
+            "short_factor lists a divisor above 0",
+        ),
     ],
 )
 def test_options_that_cannot_be(options, message, model_of):

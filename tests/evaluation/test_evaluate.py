@@ -204,6 +204,43 @@ def test_memory_is_that_of_the_length(run):
     assert big.sum() > 0 and first["tokens_per_second"] > 0
 
 
+def test_a_changed_encoding_has_rows_of_its_own(run, capsys):
+    folder = run("model.encoding=rope")
+    plain = stored(folder)
+    assert all("changed" not in row for row in plain)
+    sets = ["model.encoding.scaling=linear", "model.encoding.factor=4"]
+    evaluate([folder], lengths=[16, 32], sets=sets)
+    evaluate([folder], lengths=[32], sets=["model.encoding={name: self_extend, window: 4}"])
+    assert "rope scaling=linear factor=4" in capsys.readouterr().out
+    rows = stored(folder)
+    assert [row for row in rows if "changed" not in row] == plain
+    changed = {row["encoding"]: row["changed"] for row in rows if "changed" in row}
+    assert changed == {
+        "rope scaling=linear factor=4": {"model.encoding.scaling": "linear", "model.encoding.factor": 4.0},
+        "self_extend window=4": {
+            "model.encoding.name": "self_extend", "model.encoding.window": 4, "model.encoding.group": 8,
+        },
+    }  # fmt: skip
+    losses = {(row["encoding"], row["length"]): row["loss_nats"] for row in rows}
+    assert len({losses[name, 32] for name in ("rope", *changed)}) == 3
+    # Measured again, each replaces itself alone.
+    evaluate([folder], lengths=[16, 32], sets=sets)
+    evaluate([folder], lengths=[16, 32])
+    assert len(stored(folder)) == len(rows)
+
+
+def test_a_changed_encoding_is_a_line_of_its_own(run, monkeypatch):
+    folder, drawn = run("model.encoding=rope"), []
+    from matplotlib.axes import Axes
+
+    real = Axes.legend
+    monkeypatch.setattr(
+        Axes, "legend", lambda self, **more: (drawn.append(self.get_legend_handles_labels()[1]), real(self))
+    )
+    evaluate([folder], lengths=[16, 32], sets=["model.encoding={name: rerope, window: 4}"])
+    assert drawn == [["rerope window=4", "rope"]]
+
+
 ROW = {"run": "r", "encoding": "rope", "train_length": 16, "seed": 0}
 
 

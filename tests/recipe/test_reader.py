@@ -434,7 +434,8 @@ def test_every_encoding_gives_itself_back(good, write, name):
     recipe = resolve(good)
     assert recipe.model.encoding.keys() == {"name", *(o.name for o in registry.describe(name).options)}
     assert resolve(recipe.as_dict()) == recipe
-    assert read_recipe(write(dump(recipe))) == recipe
+    if not registry.describe(name).replaces:  # a file is a training run, and nothing trains with such a one
+        assert read_recipe(write(dump(recipe))) == recipe
 
 
 @pytest.mark.parametrize(

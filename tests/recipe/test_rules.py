@@ -3,7 +3,7 @@
 import pytest
 
 from zoo.recipe import resolve
-from zoo.recipe.rules import RULES
+from zoo.recipe.rules import FOR_TRAINING, RULES
 
 BROKEN = {
     "heads_divide_width": (["model.num_heads=5"], "model.num_heads"),
@@ -31,6 +31,8 @@ def test_a_broken_rule_is_told_at_its_key(good, problems, rule):
 def test_every_rule_is_broken_here():
     # A decoder-only encoding needs a plugin; test_reader.py has one.
     assert {rule.__name__ for rule in RULES} == {*BROKEN, "encoding_fits_kind"}
+    # In tests/runs/test_after_training.py.
+    assert {rule.__name__ for rule in FOR_TRAINING} == {"encoding_can_be_trained"}
 
 
 def test_a_rule_says_nothing_about_values_that_are_wrong_already(good, problems):

@@ -20,8 +20,8 @@ from zoo.evaluation.protocols import PROTOCOLS, Row, Setting, work
 from zoo.listing import table
 from zoo.memory import is_out_of_memory, peak_memory_mb, restart_peak_memory
 from zoo.progress import progress_bar
+from zoo.recipe.after_training import changed_label
 from zoo.recipe.catalogue import TASKS
-from zoo.recipe.options import encoding_label
 from zoo.runs.checkpoint import find_checkpoint, load_task, run_folder_of
 from zoo.runs.folder import write_whole
 from zoo.tasks.task import Task
@@ -47,7 +47,8 @@ def evaluate(
         paths: run folders or checkpoint files.
         lengths: in tokens; by default those of each recipe.
         protocols: names; by default those of each recipe.
-        sets: `key=value` changes to the recipes, for example where the data lies.
+        sets: `key=value` changes to the recipes, for example where the data lies, or of an encoding what may
+            change after training; such rows are kept beside those of the encoding as it was trained.
 
     Raises:
         InputError: a path, a protocol or a change that cannot be used, or data of another tokenizer.
@@ -107,7 +108,8 @@ def evaluate_task(
             for length in lengths:
                 facts = {
                     "run": recipe.name,
-                    "encoding": encoding_label(recipe.model.encoding),
+                    "encoding": changed_label(recipe.as_dict()["model"]["encoding"], task.changed),
+                    **({"changed": task.changed} if task.changed else {}),
                     "checkpoint": os.path.relpath(checkpoint, folder),
                     "step": task.card.get("steps"),
                     "seed": recipe.seed,
@@ -205,14 +207,16 @@ def store_rows(folder: Path, rows: list[Row]) -> None:
     steps = {row["checkpoint"]: row["step"] for row in rows}
     kept = [row for row in stored_rows(folder) if row["step"] == steps.get(row["checkpoint"], row["step"])]
     known = {_key(row): row for row in [*kept, *rows]}
-    merged = sorted(known.values(), key=lambda row: (str(row["checkpoint"]), row["protocol"], row["length"]))
+    merged = sorted(known.values(), key=_key)
     file = folder / RESULTS
     write_whole(file, json.dumps(merged, indent=1, allow_nan=False) + "\n")
     plot_lengths(merged, file.with_suffix(".png"))
 
 
 def _key(row: Row) -> tuple:
-    return row["checkpoint"], row["protocol"], row["length"]
+    # An encoding that was changed after training is measured apart from the one that was trained.
+    checkpoint, protocol, length = str(row["checkpoint"]), row["protocol"], row["length"]
+    return checkpoint, protocol, json.dumps(row.get("changed") or {}, sort_keys=True), length
 
 
 def rows_as_text(rows: Iterable[Row]) -> str:

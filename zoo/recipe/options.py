@@ -80,6 +80,9 @@ def _encoding(spec: Any, path: Path_, faults: Faults) -> Any:
     if isinstance(spec, list | tuple):
         if not spec:
             faults[path] = "an empty list; for no encoding at all write none"
+        for index, part in enumerate(spec):
+            if isinstance(part, list | tuple):
+                faults[(*path, index)] = "a list within a list; here goes one encoding"
         return [_encoding(part, (*path, index), faults) for index, part in enumerate(spec)]
     name_path = path
     if isinstance(spec, dict):
@@ -124,11 +127,20 @@ def _options(
                 resolved[option.name] = None
             elif isinstance(value, list) and not registry.holds_several(option.annotation):
                 faults[here] = f"encoding {name!r} takes one encoding here, not a list"
+            elif not isinstance(value, list) and not _holds_one(option.annotation):
+                faults[here] = f"encoding {name!r} takes a list of encodings here, not one"
             else:
                 resolved[option.name] = _encoding(value, here, faults)
         else:
             resolved[option.name] = _value(option, given[option.name], here, faults)
     return resolved
+
+
+def _holds_one(annotation: Any) -> bool:
+    """Whether an option of this type may hold an encoding that stands by itself, in no list."""
+    if typing.get_origin(annotation) in (typing.Union, UnionType):
+        return any(map(_holds_one, typing.get_args(annotation)))
+    return annotation is registry.WRAPPED
 
 
 def _value(option: Option, value: Any, path: Path_, faults: Faults) -> Any:

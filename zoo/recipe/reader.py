@@ -15,10 +15,11 @@ from pydantic import ValidationError
 
 from zoo.encodings import registry
 from zoo.errors import InputError, Problem
+from zoo.recipe.after_training import taken_over
 from zoo.recipe.catalogue import DATASETS, LENGTH_FACTORS, TASKS, section_class, usual_task
 from zoo.recipe.explain import explain, nearest, one_of
 from zoo.recipe.options import OWNED, Faults, check_encoding, check_trainer
-from zoo.recipe.rules import Values, broken_rules
+from zoo.recipe.rules import FOR_TRAINING, RULES, Rule, Values, broken_rules
 from zoo.recipe.schema import Recipe, Section, TrainerConfig
 from zoo.recipe.tree import Path_, Tree, dotted, is_set, spoken
 from zoo.recipe.yaml_file import RESOLVERS, read_file, read_value
@@ -27,7 +28,7 @@ ENCODING = ("model", "encoding")
 
 
 def read_recipe(path: str | Path, sets: Sequence[str] = ()) -> Recipe:
-    """Read and check a recipe file.
+    """Read and check a recipe file: a training run.
 
     Args:
         path: the YAML file. Its `base` and its `plugins` are relative to it.
@@ -38,7 +39,7 @@ def read_recipe(path: str | Path, sets: Sequence[str] = ()) -> Recipe:
         InputError: every problem with the file, its base, its plugins and the sets.
     """
     tree, problems = _read_tree(Path(path), sets)
-    return _check(tree, problems)
+    return _check(tree, problems, (*RULES, *FOR_TRAINING))
 
 
 def locate(path: str | Path, sets: Sequence[str], key: str) -> str | None:
@@ -61,8 +62,12 @@ def locate(path: str | Path, sets: Sequence[str], key: str) -> str | None:
     return below.pop() if len(below) == 1 else tree.where(owner)
 
 
-def resolve(mapping: Mapping[str, Any], sets: Sequence[str] = ()) -> Recipe:
+def resolve(mapping: Mapping[str, Any], sets: Sequence[str] = (), trained: bool = False) -> Recipe:
     """Check a recipe that is a plain mapping already, such as `Recipe.as_dict()` gives.
+
+    Args:
+        sets: `key=value` texts laid over it.
+        trained: it is that of a trained model: an encoding in the sets keeps what it does not say itself.
 
     Raises:
         InputError: every problem with it.
@@ -72,10 +77,20 @@ def resolve(mapping: Mapping[str, Any], sets: Sequence[str] = ()) -> Recipe:
     if "base" in tree.values:
         problems.append(Problem("only a recipe file can have a base", key="base"))
         del tree.values["base"]
+    before = copy.deepcopy(tree.get(ENCODING))
     for where, keys, value in _parse_sets(sets, problems):
         _put(tree, keys, value, where, problems)
     _place_plugins(tree, Path())
+    if trained and tree.get(ENCODING) is not None:
+        tree.values["model"]["encoding"] = taken_over(before, tree.get(ENCODING))
     return _check(tree, problems)
+
+
+def must_train(recipe: Recipe) -> None:
+    """Raises InputError for a recipe that says how a trained model is evaluated, not how one is trained."""
+    broken = broken_rules(Values(recipe.as_dict(), ()), FOR_TRAINING)
+    if broken:
+        raise InputError([Problem(rule.message, key=dotted(path)) for path, rule in broken.items()])
 
 
 def dump(recipe: Recipe) -> str:
@@ -208,7 +223,7 @@ def _place_plugins(tree: Tree, folder: Path) -> None:
         ]
 
 
-def _check(tree: Tree, problems: list[Problem]) -> Recipe:
+def _check(tree: Tree, problems: list[Problem], rules: Sequence[Rule] = RULES) -> Recipe:
     """The recipe of a tree; every problem, and those found before, if there are any."""
     plugin_problems = _read_plugins(tree)
     problems = [*problems, *plugin_problems]
@@ -239,7 +254,7 @@ def _check(tree: Tree, problems: list[Problem]) -> Recipe:
         # Of a section without a right name nothing else has been looked at.
         unsure += [path[:1] for path in explained if path[1:] == ("name",)]
         faults.update(explained)
-    broken = broken_rules(Values(values, [*faults, *unsure]))
+    broken = broken_rules(Values(values, [*faults, *unsure]), rules)
     if short_task and ("task", "name") in faults:
         faults[("task",)] = faults.pop(("task", "name"))
 

@@ -16,9 +16,10 @@ from zoo.encodings import registry
 from zoo.recipe.catalogue import DATASETS, TASKS, section_class
 from zoo.recipe.options import encodings_in
 from zoo.recipe.schema import Recipe, whole
-from zoo.recipe.tree import Path_
+from zoo.recipe.tree import Path_, dotted
 
 Fault = tuple[str | Path_, str]
+Rule = Callable[["Values"], Iterator[Fault]]
 
 
 @dataclass(frozen=True)
@@ -62,10 +63,10 @@ class Values:
         return default
 
 
-def broken_rules(values: Values) -> dict[Path_, Broken]:
-    """The rules that are broken, by the key path that is to blame."""
+def broken_rules(values: Values, rules: Iterable[Rule] | None = None) -> dict[Path_, Broken]:
+    """The rules (by default `RULES`) that are broken, by the key path that is to blame."""
     broken: dict[Path_, Broken] = {}
-    for rule in RULES:
+    for rule in RULES if rules is None else rules:
         values.asked.clear()
         try:
             for key, message in rule(values):
@@ -119,6 +120,17 @@ def encoding_fits_kind(recipe: Values) -> Iterator[Fault]:
             yield path, f"encoding {name!r} is not for {_a(kind)}, only for {_a(other)}"
 
 
+def encoding_can_be_trained(recipe: Values) -> Iterator[Fault]:
+    for path, name in encodings_in(recipe["model.encoding"], ("model", "encoding")):
+        trained = registry.describe(name).replaces
+        if trained:
+            yield (
+                path,
+                f"{name} is for evaluation: train with {' or '.join(trained)}, then "
+                f"`zoo evaluate RUN --set {dotted(path)}={name}`",
+            )
+
+
 def task_fits_data(recipe: Values) -> Iterator[Fault]:
     task, data = recipe["task.name"], recipe["data.name"]
     if TASKS[task].text != DATASETS[data].text:
@@ -161,7 +173,7 @@ def _a(kind: str) -> str:
     return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
 
 
-RULES: tuple[Callable[[Values], Iterator[Fault]], ...] = (
+RULES: tuple[Rule, ...] = (
     heads_divide_width,
     groups_divide_heads,
     batch_is_shared_out,
@@ -173,3 +185,6 @@ RULES: tuple[Callable[[Values], Iterator[Fault]], ...] = (
     longest_length_is_scored,
     kernel_runs_on_device,
 )
+
+FOR_TRAINING: tuple[Rule, ...] = (encoding_can_be_trained,)
+"""What must hold besides where the recipe is to be trained, and need not for a model that was."""

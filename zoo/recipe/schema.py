@@ -254,6 +254,9 @@ class Recipe(Section):
     """Python files that register further encodings; relative to the recipe's file."""
     seed: Seed = 0
     """Seed of initial weights, order of the data and dropout."""
+    init_from: Text | None = None
+    """Run folder or checkpoint whose weights the run starts from, relative to the working directory; all that
+    is not the encoding's must match. null: they are drawn from the seed."""
     task: Annotated[Task, BeforeValidator(_named)]
     """What is learned: a name, or a mapping of a name and options. null: what data and model.kind suggest."""
     model: ModelConfig

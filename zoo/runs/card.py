@@ -13,6 +13,7 @@ from typing import Any
 from zoo.encodings.base import Encoding
 from zoo.recipe import Recipe
 from zoo.recipe.options import encoding_label
+from zoo.runs.encoding_source import encoding_sources
 from zoo.runs.folder import write_whole
 
 LIBRARIES = ("torch", "lightning", "torchmetrics", "datasets", "tokenizers", "positional-encoding-zoo")
@@ -26,16 +27,23 @@ def parameter_counts(model: Any) -> dict[str, int]:
     return {"positional": of_encodings, "other": total - of_encodings, "total": total}
 
 
-def make_card(recipe: Recipe, model: Any, fingerprint: dict[str, str]) -> dict[str, Any]:
-    """All that is known before training; `steps` and `tokens_seen` grow with it."""
+def make_card(
+    recipe: Recipe, model: Any, fingerprint: dict[str, str], init_from: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """All that is known before training; `steps` and `tokens_seen` grow with it.
+
+    `init_from` is the run that its weights come from: what that one has learned counts too.
+    """
     return {
         "name": recipe.name,
         "encoding": encoding_label(recipe.model.encoding),
+        "encoding_source": encoding_sources(recipe.as_dict()["model"]["encoding"]),
         "task": recipe.task.name,
         "data": recipe.data.name,
         "fingerprint": fingerprint | _plugins(recipe),
         "train_length": recipe.data.sequence_length,
         "seed": recipe.seed,
+        "init_from": init_from,
         "steps": 0,
         "tokens_seen": 0,
         "finished": False,

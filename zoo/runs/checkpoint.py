@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ import torch
 
 from zoo.errors import InputError, Problem
 from zoo.recipe import resolve
-from zoo.runs.folder import RECIPE, changed_keys, is_among
+from zoo.recipe.after_training import encoding_changes, may_change
+from zoo.runs.encoding_source import Source, recorded_sources, what_has_changed, what_is_missing
+from zoo.runs.folder import RECIPE, changed_keys, is_among, is_first_process
 from zoo.tasks import task_class
 from zoo.tasks.task import Task
 
@@ -72,7 +75,8 @@ def load_task(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path
 
     Args:
         path: a checkpoint or a run folder.
-        sets: `key=value` changes to its recipe; none that would make it another model.
+        sets: `key=value` changes to its recipe; none that would make it another model. What of its encoding
+            may change, the encoding says (`after_training`, `replaces`); it is noted in `Task.changed`.
         plugins: Python files that the user names; one that only the checkpoint names is never run.
 
     Raises:
@@ -80,9 +84,11 @@ def load_task(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path
     """
     content = read_checkpoint(find_checkpoint(path))
     settings = content["hyper_parameters"]
-    recipe = _with_named_plugins(settings["recipe"], path, sets, plugins)
-    _must_be_the_same_model(settings["recipe"], recipe, path, sets)
+    sources = recorded_sources(content.get("zoo_card"))
+    recipe = _with_named_plugins(settings["recipe"], path, sets, plugins, sources)
+    changed = _changes_of_encoding(settings["recipe"], recipe, path, sets)
     task = task_class(recipe["task"]["name"])(recipe, settings["vocab_size"])
+    task.changed = changed
     task.card = content.get("zoo_card", {})
     try:
         task.load_state_dict(content["state_dict"])
@@ -95,47 +101,72 @@ def load_task(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path
 
 
 def _with_named_plugins(
-    recipe: dict[str, Any], path: Path, sets: Sequence[str], plugins: Sequence[str | Path]
+    recipe: dict[str, Any],
+    path: Path,
+    sets: Sequence[str],
+    plugins: Sequence[str | Path],
+    sources: Sequence[Source],
 ) -> dict[str, Any]:
-    """A stored recipe with the changes in `sets`, and with the user's plugins in place of its own."""
-    stored = recipe.get("plugins", [])
+    """A stored recipe with the changes in `sets`, and with the user's plugins in place of its own.
+
+    `sources` are those of the encodings that it was trained with; what has become of them is told.
+    """
     named = [str(plugin) for plugin in plugins]
     try:
-        return resolve({**recipe, "plugins": named}, sets).as_dict()
+        resolved = resolve({**recipe, "plugins": named}, sets, trained=True).as_dict()
     except InputError as error:
-        if stored and not named and any("no encoding" in str(problem) for problem in error.problems):
-            files = ", ".join(map(str, stored))
-            raise InputError(
-                f"{path}: trained with a plugin, which is code and runs only when you name it: "
-                f'--set plugins=[{",".join(map(str, stored))}], or plugins=["{files}"] in Python'
-            ) from error
+        # A plugin that was named and cannot be read says so itself.
+        if any((problem.key or "").startswith("plugins") for problem in error.problems):
+            raise
+        gone = what_is_missing(sources)
+        if gone:
+            raise InputError([Problem(text, where=str(path)) for text in gone]) from error
         raise
+    warn_of_changes(path, sources)
+    return resolved
 
 
-def _must_be_the_same_model(
+def warn_of_changes(path: Path, sources: Sequence[Source]) -> None:
+    """Say, a line each, which encodings have another code now than when a checkpoint was trained."""
+    for text in what_has_changed(sources) if is_first_process() else ():
+        print(f"warning: {path}: {text}", file=sys.stderr)
+
+
+def _changes_of_encoding(
     stored: dict[str, Any], changed: dict[str, Any], path: Path, sets: Sequence[str]
-) -> None:
-    """Results are filed under the run: they must be those of what was trained."""
+) -> dict[str, Any]:
+    """What the sets change of the encoding, by dotted key.
+
+    Results are filed under the run: they must be those of what was trained.
+
+    Raises:
+        InputError: changes that would make it another model, with all that may be changed for this run.
+    """
     if not sets:
-        return
+        return {}
     # Resolved again, so that a key which has come since the run was made is no difference.
     unchanged = resolve({**stored, "plugins": changed["plugins"]}).as_dict()
-    problems = [
-        Problem(
-            f"the run was trained with {old!r}, and {new!r} would make it another; after training only these "
-            f"can be set: {', '.join(MAY_CHANGE_AFTER_TRAINING)}",
-            key=key,
-            where=str(path),
+    encoding = encoding_changes(unchanged["model"]["encoding"], changed["model"]["encoding"])
+    refused = dict(encoding.refused)
+    for key, old, new in changed_keys(unchanged, changed):
+        if not is_among(key, (*MAY_CHANGE_AFTER_TRAINING, "model.encoding")):
+            refused[key] = f"the run was trained with {old!r}, and {new!r} would make it another"
+    if refused:
+        may = ", ".join([*MAY_CHANGE_AFTER_TRAINING, *may_change(unchanged["model"]["encoding"])])
+        raise InputError(
+            [
+                Problem(f"{why}; after training only these can be set: {may}", key=key, where=str(path))
+                for key, why in refused.items()
+            ]
         )
-        for key, old, new in changed_keys(unchanged, changed)
-        if not is_among(key, MAY_CHANGE_AFTER_TRAINING)
-    ]
-    if problems:
-        raise InputError(problems)
+    return encoding.allowed
 
 
 def load(
-    path: str | Path, device: str = "cpu", plugins: str | Path | Sequence[str | Path] = ()
+    path: str | Path,
+    device: str = "cpu",
+    plugins: str | Path | Sequence[str | Path] = (),
+    sets: Sequence[str] = (),
 ) -> torch.nn.Module:
     """The trained model of a run or a checkpoint, ready to use: `logits = model(tokens)`.
 
@@ -143,6 +174,7 @@ def load(
         path: a run folder (its last checkpoint is taken) or a checkpoint file.
         device: where to put it; a run made on a GPU loads on a CPU and the other way round.
         plugins: the Python file of an encoding that it was trained with, or several.
+        sets: `key=value` changes that leave its weights as they are, such as `model.encoding=rerope`.
 
     Returns: a `zoo.models.transformer.Transformer` in evaluation mode.
 
@@ -154,7 +186,7 @@ def load(
     except (RuntimeError, AssertionError) as error:
         raise InputError(f"device {str(device)!r} cannot be used here: {_first_line(error)}") from error
     named = [plugins] if isinstance(plugins, str | Path) else plugins
-    return load_task(Path(path), plugins=named).model.to(device)
+    return load_task(Path(path), sets, named).model.to(device)
 
 
 def _first_line(error: BaseException) -> str:

@@ -30,6 +30,7 @@ class Task(pl.LightningModule):
 
     Attributes:
         card: what is known of the run that it was trained in; empty before training.
+        changed: what of its encoding was set anew after training, by dotted key; empty where nothing was.
     """
 
     head: ClassVar[Literal["vocabulary", "pointer"]] = "vocabulary"
@@ -40,6 +41,7 @@ class Task(pl.LightningModule):
         self.recipe = resolve(recipe)
         self.model = build_model(self.recipe, vocab_size, self.head)
         self.card: dict[str, Any] = {}
+        self.changed: dict[str, Any] = {}
 
     def forward(self, tokens: Tensor) -> Tensor:
         return self.model(tokens)

@@ -13,10 +13,12 @@ from zoo.encodings.stack import EncodingStack
 from zoo.errors import InputError, Problem, RunError
 from zoo.evaluation.evaluate import evaluate_task, rows_as_text, store_rows, stored_rows, summary_line
 from zoo.memory import freed_memory_kept, is_out_of_memory
-from zoo.recipe import Recipe
+from zoo.recipe import Recipe, must_train
 from zoo.recipe.options import encoding_label
-from zoo.runs.checkpoint import LAST, read_checkpoint
+from zoo.runs.checkpoint import LAST, read_checkpoint, warn_of_changes
+from zoo.runs.encoding_source import recorded_sources
 from zoo.runs.folder import RECIPE, give_up, is_first_process, must_be_free, new_run, old_run, write_recipe
+from zoo.runs.origin import must_have_same_tokens, read_origin, start_from
 from zoo.tasks import task_class
 from zoo.tasks.task import Task
 from zoo.training.callbacks import LastCheckpoint
@@ -43,17 +45,26 @@ def fit(recipe: Recipe, out: Path | None = None, resume: bool = False) -> Path:
         KeyboardInterrupt: Ctrl-C; its text says where the run stands and how to continue it.
     """
     quieten()
+    must_train(recipe)
     must_be_installed(recipe)
     _must_build(recipe)
-    checkpoint = claim = None
+    checkpoint = claim = origin = None
     if resume:
         folder = old_run(recipe, out)
         checkpoint = _resume_point(folder, recipe)
         stored_rows(folder)
     elif out is not None and is_first_process():
         must_be_free(out)
+    if recipe.init_from is not None and not resume:
+        # Before the data is prepared, which may take long: whether the weights fit does not depend on it.
+        origin = read_origin(recipe.init_from)
+        task = _task(recipe, origin.vocab_size)
+        start_from(origin, task)
     source = open_data(recipe)
-    task = _task(recipe, source)
+    if origin is None:
+        task = _task(recipe, source.vocab_size)
+    else:
+        must_have_same_tokens(origin, source)
     source.train_loader()  # a batch that cannot be had is told before anything is written
 
     if not resume:
@@ -62,7 +73,7 @@ def fit(recipe: Recipe, out: Path | None = None, resume: bool = False) -> Path:
         folder = claim.folder if claim else Path()
     trainer = last = None
     try:
-        trainer, last = make_trainer(recipe, task, source, folder, checkpoint)
+        trainer, last = make_trainer(recipe, task, source, folder, checkpoint, origin and origin.facts)
         source.train_loader(trainer.global_rank, trainer.world_size)
         if trainer.is_global_zero:
             write_recipe(folder, recipe)
@@ -135,8 +146,8 @@ def _resume_command(folder: Path) -> str:
     return shlex.join([*command, "--resume"])
 
 
-def _task(recipe: Recipe, source: DataSource) -> Task:
-    return task_class(recipe.task.name)(recipe.as_dict(), source.vocab_size)
+def _task(recipe: Recipe, vocab_size: int) -> Task:
+    return task_class(recipe.task.name)(recipe.as_dict(), vocab_size)
 
 
 def _resume_point(folder: Path, recipe: Recipe) -> Path:
@@ -146,7 +157,9 @@ def _resume_point(folder: Path, recipe: Recipe) -> Path:
             f"{folder}: the run stopped before its first checkpoint; there is nothing to continue. "
             f"Start it anew, without --resume, in another folder"
         )
-    done = read_checkpoint(checkpoint)["global_step"]
+    content = read_checkpoint(checkpoint)
+    warn_of_changes(folder, recorded_sources(content.get("zoo_card")))
+    done = content["global_step"]
     if done > recipe.trainer.max_steps:
         raise InputError(
             Problem(
@@ -162,7 +175,7 @@ def _finish(recipe: Recipe, source: DataSource, folder: Path) -> None:
     """Evaluate what was saved, which is what everybody else will evaluate, and say what came out."""
     checkpoint = folder / "checkpoints" / LAST
     content = read_checkpoint(checkpoint)
-    task = _task(recipe, source)
+    task = _task(recipe, source.vocab_size)
     task.load_state_dict(content["state_dict"])
     task.card = content["zoo_card"]
     rows = evaluate_task(task, source, folder, checkpoint)
@@ -187,11 +200,12 @@ def _finish(recipe: Recipe, source: DataSource, folder: Path) -> None:
 def _opening_line(recipe: Recipe, task: Task, folder: Path, checkpoint: Path | None) -> str:
     parameters = sum(p.numel() for p in task.model.parameters())
     verb = "continuing" if checkpoint else "training"
+    start = f", from {recipe.init_from}" if recipe.init_from and not checkpoint else ""
     article = "an" if recipe.model.kind == "encoder" else "a"
     return (
         f"{verb} {recipe.name}: {encoding_label(recipe.model.encoding)} in {article} {recipe.model.kind} of "
         f"{parameters / 1e6:.2f} M parameters on {recipe.data.name}, length {recipe.data.sequence_length}, "
-        f"{recipe.trainer.max_steps} steps; run folder {folder}"
+        f"{recipe.trainer.max_steps} steps{start}; run folder {folder}"
     )
 
 

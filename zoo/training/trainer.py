@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
@@ -20,9 +21,16 @@ from zoo.training.loggers import make_loggers
 
 
 def make_trainer(
-    recipe: Recipe, task: Task, source: DataSource, folder: Path, checkpoint: Path | None = None
+    recipe: Recipe,
+    task: Task,
+    source: DataSource,
+    folder: Path,
+    checkpoint: Path | None = None,
+    origin: dict[str, Any] | None = None,
 ) -> tuple[pl.Trainer, LastCheckpoint]:
     """A Trainer that writes into `folder`, and the callback that keeps its last checkpoint.
+
+    `checkpoint` is that of a resumed run; `origin` says for the card where a new one took its weights from.
 
     Raises:
         InputError: flags that Lightning refuses.
@@ -37,9 +45,12 @@ def make_trainer(
     if isinstance(flags["val_check_interval"], int):
         # Counted from the beginning of the run, over the ends of epochs.
         flags["check_val_every_n_epoch"] = None
-    done = 0 if checkpoint is None else read_checkpoint(checkpoint)["global_step"]
+    before = {} if checkpoint is None else read_checkpoint(checkpoint)
+    done = before.get("global_step", 0)
+    # The origin may be gone, or hold another model, by the time that a run is resumed.
+    origin = origin or before.get("zoo_card", {}).get("init_from")
     interruption = Interruption()
-    card = make_card(recipe, task.model, source.fingerprint)
+    card = make_card(recipe, task.model, source.fingerprint, origin)
     last = LastCheckpoint(folder, every, card, tokens_per_step, interruption)
     last.saved_at = done
     callbacks: list[Callback] = [

@@ -1,0 +1,203 @@
+"""What of an encoding may be changed on a trained model, and what is refused."""
+
+import pytest
+import torch
+
+import zoo
+from zoo.errors import InputError
+from zoo.recipe import read_recipe, resolve
+from zoo.recipe.after_training import changed_label, encoding_changes, may_change, taken_over
+from zoo.runs.checkpoint import load_task
+from zoo.training.fit import fit
+
+ROPE = "{name: rope, base: 500.0, layout: interleaved, partial: 0.5}"
+
+
+@pytest.fixture
+def rope(here, recipe):
+    """A run with a rope that is nowhere at its defaults."""
+    return fit(recipe("text", f"model.encoding={ROPE}", "evaluate.lengths=[16]", "trainer.max_steps=2"))
+
+
+def encoding_of(folder, *sets):
+    return load_task(folder, sets).model.encoding.view(0).encodings[0]
+
+
+def test_a_scaling_is_laid_over_a_trained_rope(rope):
+    task = load_task(rope, ["model.encoding.scaling=linear", "model.encoding.factor=4"])
+    assert task.changed == {"model.encoding.scaling": "linear", "model.encoding.factor": 4.0}
+    plain, scaled = encoding_of(rope), task.model.encoding.view(0).encodings[0]
+    torch.testing.assert_close(scaled.frequency, plain.frequency / 4)
+    tokens = torch.randint(300, (1, 40), generator=torch.Generator().manual_seed(0))
+    assert (zoo.load(rope)(tokens) - task.model(tokens)).abs().max() > 1e-4
+    sets = ["model.encoding.scaling=linear", "model.encoding.factor=4"]
+    assert torch.equal(zoo.load(rope, sets=sets)(tokens), task.model(tokens))
+
+
+@pytest.mark.parametrize(
+    "asked", ["{name: rope, scaling: linear, factor: 2}", "rope", "{name: rope, base: 500}"], ids=str
+)
+def test_what_is_not_said_stays_as_trained(rope, asked):
+    now = encoding_of(rope, f"model.encoding={asked}")
+    assert now.layout == "interleaved" and now.frequency.shape == (2,)
+    assert now.frequency[1].item() == pytest.approx(500**-0.5 / (2 if "linear" in asked else 1))
+
+
+@pytest.mark.parametrize(
+    ("asked", "own"),
+    [
+        ("model.encoding=rerope", {"window": 4, "leak": 0.0, "log_scale": True}),
+        ("model.encoding={name: rerope, window: 5, leak: 0.25}", {"window": 5, "leak": 0.25}),
+        ("model.encoding={name: self_extend, window: 6}", {"window": 6, "group": 8}),
+        ("model.encoding.name=self_extend", {"window": 4, "group": 8}),
+    ],
+)
+def test_another_takes_the_place_of_rope_and_its_rotation(rope, asked, own):
+    now, plain = encoding_of(rope, asked), encoding_of(rope)
+    assert {name: getattr(now, name) for name in own} == own
+    assert now.layout == "interleaved"
+    assert torch.equal(now.frequency, plain.frequency)
+    # Within the window it is what was trained.
+    tokens = torch.randint(300, (2, 4))
+    torch.testing.assert_close(load_task(rope, [asked]).model(tokens), zoo.load(rope)(tokens))
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "why"),
+    [
+        ("model.encoding=alibi", "model.encoding", "trained with 'rope', and 'alibi' would make it another"),
+        ("model.encoding=[rope, alibi]", "model.encoding", "'rope[+]alibi' would make it another"),
+        ("model.encoding.partial=1.0", "model.encoding.partial", "trained with 0.5, and 1.0 would"),
+        ("model.encoding.layout=half", "model.encoding.layout", "trained with 'interleaved'"),
+        ("model.encoding={name: rerope, partial: 1.0}", "model.encoding.partial", "trained with 0.5"),
+        ("model.d_model=32", "model.d_model", "trained with 16, and 32 would make it another"),
+        ("init_from=runs/x", "init_from", "trained with None"),
+    ],
+)
+def test_what_would_make_it_another_model_is_refused(rope, change, key, why):
+    with pytest.raises(InputError, match=why) as caught:
+        load_task(rope, [change])
+    (problem,) = caught.value.problems
+    assert problem.key == key and problem.where == str(rope)
+    # It is told what can be changed here.
+    for may in ("data.root", "model.encoding.factor", "model.encoding (to rerope or self_extend)"):
+        assert may in problem.message
+
+
+def test_a_wrong_option_is_told_as_in_a_recipe(rope):
+    with pytest.raises(InputError, match=r"model\.encoding\.windw: unknown key; did you mean 'window'"):
+        load_task(rope, ["model.encoding={name: rerope, windw: 4}"])
+    with pytest.raises(InputError, match=r"no encoding 'reerope'; did you mean 'rerope'"):
+        load_task(rope, ["model.encoding=reerope"])
+
+
+def test_an_encoding_that_says_nothing_cannot_be_changed(here, recipe):
+    folder = fit(recipe("max_index", "model.encoding=t5"))
+    with pytest.raises(InputError, match=r"model\.encoding\.num_buckets: the run was trained with 32"):
+        load_task(folder, ["model.encoding.num_buckets=16"])
+    with pytest.raises(InputError, match=r"trained with 't5', and 'rerope' would make it another"):
+        load_task(folder, ["model.encoding=rerope"])
+
+
+def resolved(mapping, encoding):
+    return resolve(mapping("text"), [f"model.encoding={encoding}"]).as_dict()["model"]["encoding"]
+
+
+def changes(mapping, before, *sets):
+    recipe = resolve(mapping("text"), [f"model.encoding={before}"]).as_dict()
+    after = resolve(recipe, sets, trained=True).as_dict()["model"]["encoding"]
+    found = encoding_changes(recipe["model"]["encoding"], after)
+    return found, changed_label(after, found.allowed)
+
+
+def test_those_of_a_list_are_changed_one_by_one(mapping):
+    found, label = changes(mapping, "[alibi, rope]", "model.encoding.1=rerope", "model.encoding.1.window=8")
+    assert found.refused == {} and found.allowed["model.encoding.1.name"] == "rerope"
+    assert label == "alibi+rerope 1.window=8"
+    found, label = changes(
+        mapping, "[alibi, rope]", "model.encoding.1.scaling=ntk", "model.encoding.1.factor=2"
+    )
+    assert label == "alibi+rope 1.scaling=ntk 1.factor=2"
+    found, _ = changes(mapping, "[alibi, rope]", "model.encoding=[alibi]")
+    assert [*found.refused] == ["model.encoding"]
+    found, _ = changes(mapping, "[alibi, rope]", "model.encoding.0.slopes=geometric")
+    assert [*found.refused] == ["model.encoding.0.slopes"]
+
+
+WRAPPER = '''\
+import zoo
+
+
+@zoo.register("around")
+class Around(zoo.Encoding):
+    """Around another."""
+
+    def __init__(self, size, *, of: zoo.Encoding, strength: float = 1.0):
+        super().__init__(size)
+
+'''
+
+
+def test_a_wrapped_one_is_changed_where_it_is(mapping, here, forgetful_registry):
+    (here / "around.py").write_text(WRAPPER)
+    forgetful_registry.read_plugin(here / "around.py")
+    trained = "{name: around, of: {name: rope, base: 500.0}}"
+    found, label = changes(mapping, trained, "model.encoding.of=self_extend")
+    assert found.refused == {} and label == "around(self_extend)"
+    assert found.allowed["model.encoding.of.name"] == "self_extend"
+    after = resolve(
+        resolve(mapping("text"), [f"model.encoding={trained}"]).as_dict(),
+        ["model.encoding={name: around, of: self_extend}"], trained=True,
+    )  # fmt: skip
+    assert after.model.encoding["of"]["base"] == 500.0
+    found, _ = changes(mapping, trained, "model.encoding.strength=2.0")
+    assert [*found.refused] == ["model.encoding.strength"]
+    assert "model.encoding.of.factor" in may_change(resolved(mapping, trained))
+
+
+def test_a_replacement_that_lacks_what_was_trained_with_is_refused(mapping):
+    trained = "{name: rope, scaling: linear, factor: 2}"
+    found, _ = changes(mapping, trained, "model.encoding=rerope")
+    assert found.refused["model.encoding.scaling"] == (
+        "the run was trained with 'linear', which rerope knows nothing of"
+    )
+
+
+def test_what_is_as_trained_is_no_change(mapping):
+    found, label = changes(mapping, "rope", "model.encoding.base=10000", "model.encoding.scaling=none")
+    assert (found.allowed, found.refused, label) == ({}, {}, "rope")
+    # Back to a default is one, where another value was trained.
+    found, label = changes(mapping, "{name: drope, scale: 0.103}", "model.encoding.scale=0.412")
+    assert label == "drope scale=0.412"
+
+
+@pytest.mark.parametrize(
+    "asked", [None, 3, [], {"window": 3}, {"name": 3}, "nothing", [{"name": "rope"}]], ids=str
+)
+def test_what_is_no_encoding_is_left_to_the_check(asked):
+    assert taken_over({"name": "rope", "base": 5.0}, asked) == asked
+
+
+@pytest.mark.parametrize(
+    ("encoding", "key"),
+    [("rerope", "model.encoding"), ("{name: self_extend, window: 3}", "model.encoding"),
+     ("[alibi, rerope]", "model.encoding.1")],
+)  # fmt: skip
+def test_nothing_is_trained_with_one_that_is_for_evaluation(here, recipe, mapping, encoding, key):
+    import yaml
+
+    made = recipe("text", f"model.encoding={encoding}")
+    name = "self_extend" if "self" in encoding else "rerope"
+    message = f"{name} is for evaluation: train with rope, then `zoo evaluate RUN --set {key}={name}`"
+    with pytest.raises(InputError) as caught:
+        fit(made)
+    assert str(caught.value) == f"{key}: {message}"
+    # Of a file it is told with the line, like any other fault.
+    written = mapping("text")
+    (here / "file.yaml").write_text(
+        yaml.safe_dump({**written, "model": {**written["model"], "encoding": yaml.safe_load(encoding)}})
+    )
+    with pytest.raises(InputError) as caught:
+        read_recipe(here / "file.yaml")
+    assert str(caught.value).endswith(f": {key}: {message}")
+    assert str(caught.value).startswith(str(here / "file.yaml") + ":")

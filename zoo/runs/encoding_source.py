@@ -1,0 +1,95 @@
+"""Where a run's encodings came from, when that is not the zoo: a plugin file or an installed package.
+
+It is written on the card, so that whoever loads the checkpoint can be told what it needs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from zoo.encodings import registry
+from zoo.recipe.options import encodings_in
+
+Source = dict[str, Any]
+"""{"name", "sha256" of its file, and "file" or "package" with "version"}, all text."""
+
+
+def encoding_sources(encoding: Any) -> list[Source]:
+    """The sources of a resolved encoding and of those inside it, the zoo's own left out."""
+    names = dict.fromkeys(name for _, name in encodings_in(encoding, ()))
+    return [_source(name) for name in names if not registry.describe(name).builtin]
+
+
+def recorded_sources(card: Any) -> list[Source]:
+    """The sources on a checkpoint's card; nothing that is not as it was written there."""
+    sources = card.get("encoding_source") if isinstance(card, dict) else None
+    if not isinstance(sources, list):
+        return []
+    wanted = ({"name", "file", "sha256"}, {"name", "package", "version", "sha256"})
+    dicts = [one for one in sources if isinstance(one, dict) and one.keys() in wanted]
+    return [one for one in dicts if all(isinstance(value, str) for value in one.values())]
+
+
+def what_is_missing(sources: Sequence[Source]) -> list[str]:
+    """A sentence on each encoding that is not registered now: what brings it, and what to do."""
+    gone = [source for source in sources if source["name"] not in registry.names()]
+    files = [source for source in gone if "package" not in source]
+    return [*map(_missing_package, (s for s in gone if "package" in s)), *_missing_files(files)]
+
+
+def what_has_changed(sources: Sequence[Source]) -> list[str]:
+    """A sentence on each encoding whose code is another now than when it was trained."""
+    known = set(registry.names())
+    pairs = [(then, _source(then["name"])) for then in sources if then["name"] in known]
+    return [
+        f"encoding {then['name']!r} may have changed since it was trained: then {_spoken(then)}, "
+        f"now {_spoken(now)}"
+        for then, now in pairs
+        if any(then.get(key) != now.get(key) for key in ("sha256", "package", "version"))
+    ]
+
+
+def _source(name: str) -> Source:
+    about = registry.describe(name)
+    try:
+        digest = hashlib.sha256(about.file.read_bytes()).hexdigest()
+    except OSError:  # a class of a notebook
+        digest = ""
+    if about.package is None:
+        return {"name": name, "file": str(about.file), "sha256": digest}
+    package, _, its_version = about.package.rpartition(" ")
+    return {"name": name, "package": package, "version": its_version, "sha256": digest}
+
+
+def _spoken(source: Source) -> str:
+    origin = f"{source['package']} {source['version']}" if "package" in source else source["file"]
+    return f"{origin} (sha256 {source['sha256'][:12] or 'unknown'})"
+
+
+def _missing_package(source: Source) -> str:
+    name, package, wanted = source["name"], source["package"], source["version"]
+    needs = f"trained with encoding {name!r} of the package {package} {wanted}"
+    if name in registry.broken():
+        return f"{needs}, which cannot be used: {registry.broken()[name]}"
+    try:
+        return f"{needs}; {package} {version(package)} is installed, and has no such encoding"
+    except PackageNotFoundError:
+        return f"{needs}, which is not installed here: pip install {package}=={wanted}"
+
+
+def _missing_files(sources: Sequence[Source]) -> list[str]:
+    if not sources:
+        return []
+    of = " and ".join(f"encoding {source['name']!r} of {_spoken(source)}" for source in sources)
+    files = list(dict.fromkeys(source["file"] for source in sources if Path(source["file"]).suffix == ".py"))
+    if not files:
+        return [f"trained with {of}: register it again before you load this"]
+    quoted = ", ".join(f'"{file}"' for file in files)
+    return [
+        f"trained with {of}; a plugin is code and runs only when you name it: "
+        f"--set plugins=[{','.join(files)}], or plugins=[{quoted}] in Python"
+    ]

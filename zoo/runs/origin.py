@@ -1,0 +1,146 @@
+"""Starting a run from the weights of another (`init_from`)."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from zoo.data.source import DataSource
+from zoo.errors import InputError, Problem
+from zoo.runs.checkpoint import find_checkpoint, read_checkpoint
+from zoo.tasks.task import Task
+
+KEY = "init_from"
+ENCODING = "model.encoding."
+"""What the names of an encoding's parameters and buffers begin with."""
+SHAPING = ("d_model", "num_layers", "num_heads", "num_kv_heads", "d_ff", "norm", "activation", "qk_norm",
+           "tie_embeddings")  # fmt: skip
+"""Keys of `model` that decide which weights there are, and what they mean."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A checkpoint that a run starts from: its weights by name, and what is known of the run that made it."""
+
+    path: str
+    weights: dict[str, Tensor]
+    recipe: dict[str, Any]
+    vocab_size: int
+    tokenizer: str | None
+    facts: dict[str, Any]
+    """For the card: the path as given, how long was trained, the SHA-256 of the checkpoint file."""
+
+
+def read_origin(path: str) -> Origin:
+    """What a run folder (its last checkpoint) or a checkpoint gives to start from; none of its code is run.
+
+    Raises:
+        InputError: nothing usable there.
+    """
+    try:
+        checkpoint = find_checkpoint(Path(path))
+        content = read_checkpoint(checkpoint)
+    except InputError as error:
+        raise InputError([Problem(p.message, key=KEY) for p in error.problems]) from error
+    card, settings = content.get("zoo_card") or {}, content["hyper_parameters"]
+    with checkpoint.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return Origin(
+        path=path,
+        weights=content["state_dict"],
+        recipe=settings["recipe"],
+        vocab_size=settings["vocab_size"],
+        tokenizer=card.get("fingerprint", {}).get("tokenizer"),
+        facts={
+            "path": path,
+            "steps": card.get("steps", content.get("global_step")),
+            "tokens_seen": card.get("tokens_seen"),
+            "sha256": digest,
+        },
+    )
+
+
+def start_from(origin: Origin, task: Task) -> None:
+    """Give a task the weights of an origin: all but the encodings', and theirs where they are the same ones.
+
+    An encoding is the same if it stands at the same place of a list, has the same name (what it wraps too)
+    and parameters of the same names and shapes. Any other keeps the start that it has.
+
+    Raises:
+        InputError: the models differ in something else; all of it is told.
+    """
+    own = task.state_dict()
+    there = {name: value for name, value in origin.weights.items() if not name.startswith(ENCODING)}
+    here = {name: value for name, value in own.items() if not name.startswith(ENCODING)}
+    problems = _differences(origin, task, there, here)
+    if problems:
+        raise InputError([Problem(f"{origin.path} holds another model: {'; '.join(problems)}", key=KEY)])
+    task.load_state_dict({**own, **there, **_same_encodings(origin, task, own)})
+
+
+def must_have_same_tokens(origin: Origin, source: DataSource) -> None:
+    """Raises InputError where a token id means another token here: the embedding would be of no use."""
+    tokenizer = source.fingerprint["tokenizer"]
+    if source.vocab_size != origin.vocab_size or origin.tokenizer not in (None, tokenizer):
+        raise InputError(
+            Problem(
+                f"{origin.path} was trained with another tokenizer than this data gives (a vocabulary of "
+                f"{origin.vocab_size} there, of {source.vocab_size} here): their ids mean different tokens",
+                key=KEY,
+            )
+        )
+
+
+def _differences(origin: Origin, task: Task, there: dict, here: dict) -> list[str]:
+    """What differs between two models, the encodings apart: the recipe's keys, then the weights."""
+    before, now = origin.recipe["model"], task.recipe.model.model_dump()
+    told = [
+        f"model.{key} is {before[key]} there and {now[key]} here"
+        for key in SHAPING
+        if key in before and before[key] != now[key]
+    ]
+    weights = [f"{name} only there" for name in there if name not in here]
+    weights += [f"{name} only here" for name in here if name not in there]
+    weights += [
+        f"{name} is {list(there[name].shape)} there and {list(here[name].shape)} here"
+        for name in here
+        if name in there and there[name].shape != here[name].shape
+    ]
+    more = [f"and {len(weights) - 6} more weights differ"] if len(weights) > 6 else []
+    return [*told, *weights[:6], *more]
+
+
+def _same_encodings(origin: Origin, task: Task, own: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The parameters of those encodings that both models have."""
+    # A list of encodings has a slot for each; of a plugin that is not here not even the name is looked up.
+    before, now = (_slots(spec) for spec in (origin.recipe["model"]["encoding"], task.recipe.model.encoding))
+    taken: dict[str, Tensor] = {}
+    for index, (old, new) in enumerate(zip(before, now, strict=False)):
+        if _names(old) != _names(new):
+            continue
+        prefix = f"{ENCODING}slots.{index}."
+        there, here = (
+            {name: value for name, value in state.items() if name.startswith(prefix)}
+            for state in (origin.weights, own)
+        )
+        if {n: v.shape for n, v in there.items()} == {n: v.shape for n, v in here.items()}:
+            taken |= there
+    return taken
+
+
+def _slots(spec: Any) -> list[Any]:
+    return list(spec) if isinstance(spec, list | tuple) else [spec]
+
+
+def _names(spec: Any) -> Any:
+    """A resolved encoding with nothing left but names: its own and those of what it wraps."""
+    if isinstance(spec, dict) and "name" in spec:
+        inside = {key: _names(value) for key, value in spec.items() if key != "name"}
+        return spec["name"], {key: value for key, value in inside.items() if value is not None}
+    if isinstance(spec, list | tuple) and any(isinstance(part, dict) for part in spec):
+        return [_names(part) for part in spec]
+    return None
