@@ -11,11 +11,35 @@ from zoo.errors import InputError
 TWELVE = [2.0**-e for e in (1, 2, 3, 4, 5, 6, 7, 8, 0.5, 1.5, 2.5, 3.5)]
 
 
-@pytest.mark.parametrize("heads", [4, 8, 12, 16])
-def test_slopes_are_those_of_bloom(heads):
+def table_of(encoding, length, causal=True, first=0):
+    pos = torch.arange(length)
+    span = Span(pos[first:], pos, first, causal, consecutive=True)
+    return encoding.bias_table(span, encoding.size.num_heads)
+
+
+@pytest.mark.parametrize("heads", [4, 6, 8, 12, 16])
+@pytest.mark.parametrize("learned", [False, True], ids=["fixed", "learned"])
+def test_slopes_and_bias_are_those_of_bloom(heads, learned, size_of, agree):
     bloom = pytest.importorskip("transformers.models.bloom.modeling_bloom")
-    ramp = bloom.build_alibi_tensor(torch.ones(1, 2, dtype=torch.long), heads, torch.float32)
-    torch.testing.assert_close(torch.tensor(official_slopes(heads)), ramp[:, 0, 1], rtol=1e-6, atol=0)
+    ramp = bloom.build_alibi_tensor(torch.ones(1, 30, dtype=torch.long), heads, torch.float32)
+    against = "transformers build_alibi_tensor (BLOOM)"
+    agree(torch.tensor(official_slopes(heads)), ramp[:, 0, 1], encoding="alibi", against=against)
+    # BLOOM adds m j: for a query at i that is -m (i - j) and m i, which softmax does not see.
+    actual = table_of(ALiBi(size_of(num_heads=heads, d_model=8 * heads), learned=learned), 30)
+    past = torch.ones(30, 30).tril()
+    expected = ramp - ramp.transpose(1, 2)
+    agree(actual * past, expected * past, encoding="alibi", against=against)
+
+
+@pytest.mark.parametrize("heads", [6, 8, 12])
+@pytest.mark.parametrize("learned", [False, True], ids=["fixed", "learned"])
+@pytest.mark.parametrize("first", [0, 9])
+def test_bias_is_that_of_x_transformers(heads, learned, first, size_of, agree):
+    package = pytest.importorskip("x_transformers.x_transformers")
+    size = size_of(num_heads=heads, d_model=8 * heads, causal=False)
+    actual = table_of(ALiBi(size, learned=learned), 12, causal=False, first=first)
+    expected = package.AlibiPositionalBias(heads)(12 - first, 12)
+    agree(actual, expected, encoding="alibi", against="x_transformers AlibiPositionalBias")
 
 
 def test_the_official_slopes_of_twelve_heads():
@@ -45,14 +69,43 @@ def test_every_head_has_a_slope_of_its_own(heads):
 
 
 @pytest.mark.parametrize("causal", [True, False])
-def test_bias_is_slope_times_distance(causal, size_of):
+@pytest.mark.parametrize("learned", [False, True], ids=["fixed", "learned"])
+def test_bias_is_slope_times_distance(causal, learned, size_of, agree):
     heads, length = 12, 9
-    encoding = ALiBi(size_of(num_heads=heads, causal=causal))
+    encoding = ALiBi(size_of(num_heads=heads, causal=causal), learned=learned)
     bias = encoding.bias_table(Span(torch.arange(length), torch.arange(length), causal=causal), heads)
+    expected = torch.zeros(heads, length, length)
     for h in range(heads):
         for i in range(length):
             for j in range(length):
-                assert bias[h, i, j] == pytest.approx(-TWELVE[h] * abs(i - j))
+                expected[h, i, j] = -TWELVE[h] * abs(i - j)
+    agree(bias, expected, encoding="alibi", against="loop over the formula of the paper")
+
+
+def test_learned_slopes_start_at_the_fixed_ones_and_stay_above_0(model_of, tokens):
+    fixed, learned = model_of("alibi"), model_of({"name": "alibi", "learned": True}, num_layers=2)
+    encoding = learned.encoding.slots[0][0]
+    assert [n for n, _ in learned.named_parameters() if "encoding" in n] == ["encoding.slots.0.0.log_slope"]
+    # The lively model's noise taken back.
+    learned.load_state_dict(
+        {**fixed.state_dict(), "encoding.slots.0.0.log_slope": torch.tensor(official_slopes(6)).log()}
+    )
+    torch.testing.assert_close(learned(tokens(2, 16)), fixed(tokens(2, 16)), rtol=0, atol=1e-5)
+    # A step far beyond any that training takes, in the direction of slopes below 0.
+    optimizer = torch.optim.SGD([encoding.log_slope], lr=1.0)
+    (10 * encoding.log_slope.exp().sum()).backward()
+    optimizer.step()
+    bias = encoding.bias(torch.arange(6)[:, None], torch.tensor([0, 1, 100_000]), torch.tensor([0]))
+    assert bias.isfinite().all()
+    assert (bias.diff(dim=-1) < 0).all()
+
+
+@pytest.mark.parametrize("form", ["symmetric", "one_sided"])
+def test_every_learned_slope_has_a_gradient_in_an_encoder_with_a_window(form, model_of, tokens):
+    model = model_of({"name": "alibi", "form": form, "learned": True}, "encoder", window=3).train()
+    model(tokens(2, 12)).square().sum().backward()
+    grad = model.encoding.slots[0][0].log_slope.grad
+    assert grad.isfinite().all() and (grad != 0).all()
 
 
 def test_one_sided_heads_of_an_encoder_look_one_way_each(size_of):

@@ -10,12 +10,40 @@ from zoo.errors import InputError
 
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize(("num_buckets", "max_distance"), [(32, 128), (16, 40), (8, 1000), (64, 256)])
-def test_buckets_are_those_of_t5(causal, num_buckets, max_distance, size_of):
+def test_buckets_are_those_of_t5(causal, num_buckets, max_distance, size_of, agree):
     t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
     encoding = T5Bias(size_of(causal=causal), num_buckets=num_buckets, max_distance=max_distance)
     back = torch.arange(-3000, 3001)
     expected = t5.T5Attention._relative_position_bucket(-back, not causal, num_buckets, max_distance)
-    assert torch.equal(encoding.bucket(back), expected)
+    against = "transformers T5Attention._relative_position_bucket"
+    agree(encoding.bucket(back), expected, encoding="t5", against=against, atol=0)
+
+
+@pytest.mark.parametrize("causal", [True, False], ids=["decoder", "encoder"])
+@pytest.mark.parametrize("past", [0, 150])
+def test_bias_is_that_of_t5(causal, past, size_of, agree):
+    t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
+    encoding = T5Bias(size_of(causal=causal))
+    config = t5.T5Config(d_model=48, d_kv=8, num_heads=6, is_decoder=causal)
+    theirs = t5.T5Attention(config, has_relative_attention_bias=True)
+    with torch.no_grad():
+        theirs.relative_attention_bias.weight.copy_(encoding.table)
+    pos = torch.arange(200)
+    actual = encoding.bias_table(Span(pos[past:], pos, past, causal, consecutive=True), 6)
+    expected = theirs.compute_bias(200 - past, 200, past_seen_tokens=past)[0]
+    agree(actual, expected, encoding="t5", against="transformers T5Attention.compute_bias")
+
+
+@pytest.mark.parametrize("causal", [True, False], ids=["decoder", "encoder"])
+def test_bias_is_that_of_x_transformers(causal, size_of, agree):
+    package = pytest.importorskip("x_transformers.x_transformers")
+    encoding = T5Bias(size_of(causal=causal))
+    theirs = package.RelativePositionBias(scale=1.0, causal=causal, heads=6)
+    with torch.no_grad():
+        theirs.relative_attention_bias.weight.copy_(encoding.table)
+    pos = torch.arange(200)
+    actual = encoding.bias_table(Span(pos, pos, causal=causal, consecutive=True), 6)
+    agree(actual, theirs(200, 200), encoding="t5", against="x_transformers RelativePositionBias")
 
 
 @pytest.mark.parametrize("causal", [True, False])

@@ -24,7 +24,8 @@ def test_a_table_over_distances_is_the_pointwise_bias(name, queries, keys, first
     ]
     tables = [encoding.bias_table(span, 6) for span in spans]
     assert tables[0].shape == (6, queries, keys)
-    assert torch.equal(*tables)
+    # A matrix product may round a row by the number of rows beside it.
+    torch.testing.assert_close(*tables, rtol=0, atol=0 if encoding.fused else 1e-6)
     for h in (0, 5):
         for i in range(queries):
             for j in range(keys):

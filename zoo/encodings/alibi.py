@@ -4,7 +4,7 @@ import math
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size
 from zoo.encodings.registry import register
@@ -12,7 +12,7 @@ from zoo.encodings.registry import register
 
 @register("alibi")
 class ALiBi(Encoding):
-    """Scores fall linearly with distance, each head at its own fixed slope.
+    """Scores fall linearly with distance, each head at a slope of its own, fixed or learned.
 
     bias = -m_h |i - j|, added after the scaling by 1/sqrt(D). With H a power of two, m_h = 2^(-8h/H) for
     h = 1..H.
@@ -23,9 +23,12 @@ class ALiBi(Encoding):
         form: how the heads of an encoder tell their sides apart. `symmetric`: they do not; `one_sided`: half
             of the heads look only back and half only forward, each half with its own set of slopes. Under
             the causal mask of a decoder there is only one side and this changes nothing.
+        learned: whether the slopes are learned from there, H numbers that all layers share. Their logarithms
+            are the parameters, so that slopes stay above 0. The paper fixes them.
 
-    Checked against the slopes that `transformers` builds for BLOOM and a loop over the formula. The forms for
-    encoders follow the authors' proposals (github.com/ofirpress/attention_with_linear_biases, issue 5).
+    Checked against the bias that `transformers` builds for BLOOM, `x_transformers` (AlibiPositionalBias) and
+    a loop over the formula. The forms for encoders follow the authors' proposals
+    (github.com/ofirpress/attention_with_linear_biases, issue 5).
     """
 
     paper = "Press, Smith, Lewis 2022 (arXiv:2108.12409)"
@@ -40,6 +43,7 @@ class ALiBi(Encoding):
         *,
         slopes: Literal["official", "geometric"] = "official",
         form: Literal["symmetric", "one_sided"] = "symmetric",
+        learned: bool = False,
     ):
         super().__init__(size)
         rule = official_slopes if slopes == "official" else geometric_slopes
@@ -53,11 +57,16 @@ class ALiBi(Encoding):
         else:
             slope = rule(heads)
         self.one_sided = bool(side.any())
-        self.register_buffer("slope", torch.tensor(slope), persistent=False)
+        self.learned = learned
+        if learned:
+            self.log_slope = nn.Parameter(torch.tensor(slope).log())
+        else:
+            self.register_buffer("slope", torch.tensor(slope), persistent=False)
         self.register_buffer("side", side, persistent=False)
 
     def bias(self, head: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        bias = -self.slope[head] * (q - k).abs()
+        slope = self.log_slope[head].float().exp() if self.learned else self.slope[head]
+        bias = -slope * (q - k).abs()
         if not self.one_sided:
             return bias
         return torch.where(self.side[head] * (q - k) < 0, -torch.inf, bias)

@@ -21,7 +21,8 @@ class T5Bias(Encoding):
         max_distance: where the last bucket begins, in tokens.
 
     T5 leaves its scores unscaled; here the bias is added to scores scaled by 1/sqrt(D), as everywhere in the
-    zoo. Drawn from N(0, 1/sqrt(E)). Checked against `transformers` (T5Attention._relative_position_bucket).
+    zoo. Drawn from N(0, 1/sqrt(E)). Checked against `transformers` (T5Attention) and `x_transformers`
+    (RelativePositionBias).
     """
 
     paper = "Raffel et al. 2020 (arXiv:1910.10683)"
@@ -29,6 +30,7 @@ class T5Bias(Encoding):
     relative = True
     extrapolates = "yes"
     distance_only = True
+    whole_positions = True
 
     def __init__(self, size: Size, *, num_buckets: int = 32, max_distance: int = 128):
         super().__init__(size)

@@ -1,0 +1,77 @@
+"""Functional interpolation for relative positions (FIRE)."""
+
+import torch
+from torch import Tensor, nn
+
+from zoo.encodings.base import Encoding, Size, Span, per_query_and_key
+from zoo.encodings.registry import register
+
+EPSILON = 1e-6
+"""Added to the divisor, which is zero where training has brought c or L to zero."""
+
+
+@register("fire")
+class FIRE(Encoding):
+    """A small network (MLP) over the logarithm of distance, relative to how far the query could look back.
+
+    bias = MLP(psi(i - j) / psi(max(|L|, i)))_h with psi(x) = ln(|c| x + 1): a number between 0 and 1 at any
+    length. The MLP has one hidden layer with ReLU; c and L are learned, L as a multiple of where it starts.
+    Up to position L the bias depends on distance alone, beyond it on the query's position too.
+
+    Options:
+        width: of the hidden layer.
+        c: where c starts, per token; above 0.
+        threshold: where L starts, in tokens; above 0.
+        shared: whether all layers share one instance (FIRE-S); otherwise each has its own.
+
+    The last layer has no offset, which softmax would not see. Weights start as torch draws them. For decoders
+    only: an encoder's query has no such farthest distance, and the paper defines none. Memory: `width`
+    numbers for each query and key. Checked against a loop over the paper's formula.
+    """
+
+    paper = "Li et al. 2024 (arXiv:2310.04418)"
+    family = "bias"
+    encoder = False
+    extrapolates = "yes"
+    fused = False
+    per_layer = True
+
+    def __init__(
+        self,
+        size: Size,
+        *,
+        width: int = 32,
+        c: float = 0.1,
+        threshold: float = 512.0,
+        shared: bool = False,
+    ):
+        super().__init__(size)
+        if width < 1:
+            raise ValueError(f"width must be at least 1, not {width}")
+        for name, value in (("c", c), ("threshold", threshold)):
+            if not value > 0:
+                raise ValueError(f"{name} must be above 0, not {value}")
+        self.per_layer = not shared
+        self.threshold = threshold
+        self.c = nn.Parameter(torch.tensor(float(c)))
+        self.multiple = nn.Parameter(torch.tensor(1.0))
+        self.hidden = nn.Linear(1, width)
+        self.out = nn.Linear(width, size.num_heads, bias=False)
+
+    def bias_table(self, span: Span, num_heads: int) -> Tensor:
+        q, k = per_query_and_key(span.q_pos, span.k_pos)
+        with torch.autocast(q.device.type, enabled=False):
+            x = self.share(q.float(), k.float())
+            # Hidden units first, pairs last: the biases come out as attention takes them, heads first.
+            weight, offset = self.hidden.weight.float(), self.hidden.bias.float()[:, None]
+            hidden = torch.addcmul(offset, weight, x.flatten()[None]).relu_()
+            table = (self.out.weight.float() @ hidden).unflatten(1, x.shape)
+        # [H,T,S], or [H,B,1,T,S].
+        return table if table.dim() == 3 else table.squeeze(2).transpose(0, 1)
+
+    def share(self, q: Tensor, k: Tensor) -> Tensor:
+        """How far the key lies back, of how far the query could look: 0 to 1, by the logarithm of both."""
+        c, threshold = self.c.float().abs(), (self.multiple.float() * self.threshold).abs()
+        # A later key has a distance too, as there is no logarithm otherwise; the causal mask hides it.
+        far = torch.maximum(q, threshold)
+        return (c * (q - k).abs()).log1p() / ((c * far).log1p() + EPSILON)
