@@ -1,5 +1,6 @@
 """Small models over any encoding, a registry that forgets what a test adds to it, and runs of a few steps."""
 
+import functools
 import os
 import subprocess
 import sys
@@ -9,11 +10,11 @@ import pytest
 import torch
 import yaml
 
+from zoo.contract.subject import HEADS, LAYERS, LENGTH, WIDTH, small_model, some_tokens
+from zoo.contract.variants import variants
 from zoo.encodings import registry
 from zoo.encodings.base import Size
-from zoo.models.transformer import Decoder, Encoder
 from zoo.recipe import resolve
-from zoo.recipe.schema import ModelConfig
 
 ROOT = Path(__file__).parent.parent
 
@@ -61,42 +62,21 @@ def pytest_terminal_summary(terminalreporter, config):
         terminalreporter.write_line(f"| {encoding} | {against} | {difference:.1e} |")
 
 
-def _enliven(model, seed):
-    """Weights under which attention is sharp and every hook tells: a start of N(0, 0.02) hides faults."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            noise = torch.randn(parameter.shape, generator=generator)
-            if parameter.dim() < 2:
-                parameter += 0.1 * noise
-            else:
-                parameter.copy_(noise / parameter.shape[1] ** 0.5)
-
-
 @pytest.fixture
 def model_of():
-    """A model in evaluation mode around an encoding; `lively` replaces its start by larger weights."""
+    """A small model in evaluation mode around an encoding: those on which the laws are tried."""
+    return small_model
 
-    def model_of(
-        encoding,
-        kind="decoder",
-        *,
-        vocab_size=29,
-        length=16,
-        head="vocabulary",
-        seed=0,
-        lively=True,
-        **config,
-    ):
-        fields = {"d_model": 48, "num_layers": 2, "num_heads": 6, **config}
-        made = {"decoder": Decoder, "encoder": Encoder}[kind](
-            ModelConfig(kind=kind, encoding=encoding, **fields), vocab_size, length, head, seed
-        )
-        if lively:
-            _enliven(made, seed)
-        return made.eval()
 
-    return model_of
+@pytest.fixture(scope="session")
+def spec_of():
+    """An encoding as it comes; a wrapper around the first that it takes."""
+
+    @functools.cache
+    def spec_of(name):
+        return variants(registry.describe(name)).subjects[0].spec
+
+    return spec_of
 
 
 @pytest.fixture
@@ -104,17 +84,8 @@ def size_of():
     """The size of the small model that an encoding is built for."""
 
     def size_of(**changes):
-        return Size(
-            **{
-                "d_model": 48,
-                "num_heads": 6,
-                "num_layers": 2,
-                "length": 16,
-                "causal": True,
-                "layer": 0,
-                **changes,
-            }
-        )
+        fields = {"d_model": WIDTH, "num_heads": HEADS, "num_layers": LAYERS, "length": LENGTH, "layer": 0}
+        return Size(**{**fields, "causal": True, **changes})
 
     return size_of
 
@@ -126,12 +97,8 @@ def _seeded():
 
 @pytest.fixture
 def tokens():
-    """Token ids [batch, length], always the same for the same shape."""
-
-    def tokens(batch, length, vocab_size=29):
-        return torch.randint(vocab_size, (batch, length), generator=torch.Generator().manual_seed(length))
-
-    return tokens
+    """Token ids [batch, length], always the same for the same length."""
+    return some_tokens
 
 
 @pytest.fixture

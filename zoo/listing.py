@@ -1,4 +1,7 @@
-"""Tables of what there is: encodings, recipes, datasets, tasks, runs. Nothing heavy is imported for them."""
+"""Tables of what there is: encodings, recipes, datasets, tasks, runs.
+
+Nothing heavy is imported for them, but for torch where the parameters of encodings are counted.
+"""
 
 from __future__ import annotations
 
@@ -71,35 +74,39 @@ def _matching(names: Iterable[str], pattern: str | None, what: str) -> list[str]
 
 
 def _encodings(pattern: str | None) -> str:
+    if pattern in registry.broken() and pattern not in registry.names():
+        raise InputError(registry.unknown(pattern))
     found = [registry.describe(name) for name in _matching(registry.names(), pattern, "encoding")]
-    if len(found) == 1 and pattern is not None:
+    if pattern is not None and [one.name for one in found] == [pattern]:
         return _one_encoding(found[0])
-    rows = [
-        (
-            one.name,
-            one.family,
-            _kinds(one),
-            one.extrapolates,
-            ", ".join(o.name for o in one.options),
-            one.summary,
-        )
-        for one in found
-    ]
-    text = table(("name", "family", "for", "beyond training", "options", "what it is"), rows)
-    broken = (
-        [f"cannot be used: {name}: {why}" for name, why in registry.broken().items()]
-        if pattern is None
-        else []
-    )
-    return "\n".join([text, *broken])
+    notes = [f"cannot be used: {name}: {why}" for name, why in registry.broken().items() if pattern is None]
+    rows = []
+    for one in found:
+        count, note = _count(one)
+        notes += [note] if note else []
+        kinds = "both" if one.decoder and one.encoder else "".join(_kinds(one))
+        rows.append((one.name, str(one.family), kinds, count, _beyond(one), _origin(one), _role(one)))
+    return "\n".join([
+        table(("name", "family", "for", "parameters", "beyond", "from", "what it is"), rows),
+        "",
+        f"parameters: learned, at {_size()}",
+        "beyond: past the trained length it is meant to work (yes), is defined and no more (no), or does",
+        "        what an option says (by policy); `zoo list NAME` has the options",
+        *(note.strip().split("\n")[0] for note in notes),
+    ])  # fmt: skip
 
 
 def _one_encoding(one: registry.Description) -> str:
+    if not one.builtin:
+        registry.load(one.name)  # one that cannot be imported is told instead
     facts = [
         ("paper", one.paper),
         ("family", one.family),
-        ("for", _kinds(one)),
-        ("beyond training", one.extrapolates),
+        ("for", ", ".join(_kinds(one))),
+        ("for evaluation of", ", ".join(one.replaces)),
+        ("learned parameters", f"{_count(one)[0]} (at {_size()})"),
+        ("beyond training", _beyond(one)),
+        ("from", _origin(one)),
         ("source", _near(one.where)),
     ]
     lines = [f"{one.name}: {one.summary}", *(f"  {key}: {value}" for key, value in facts if value)]
@@ -107,12 +114,48 @@ def _one_encoding(one: registry.Description) -> str:
         lines.append("  options:")
     for option in one.options:
         default = "" if option.default is registry.REQUIRED else f" = {_plain(option.default)}"
-        lines.append(f"    {option.name}: {annotation_text(option.annotation)}{default}")
+        after = " (may be changed after training)" if option.name in one.after_training else ""
+        lines.append(f"    {option.name}: {annotation_text(option.annotation)}{default}{after}")
     return "\n".join(lines)
 
 
-def _kinds(one: registry.Description) -> str:
-    return ", ".join(kind for kind, fits in (("decoder", one.decoder), ("encoder", one.encoder)) if fits)
+def _count(one: registry.Description) -> tuple[str, str]:
+    """The number of parameters that an encoding learns; or a dash, and why it cannot be told."""
+    from zoo.encodings.parameters import learned_parameters
+
+    try:
+        registry.load(one.name)
+    except InputError as error:
+        return "-", f"cannot be used: {one.name}: {error}"
+    try:
+        return str(learned_parameters(one.name)), ""
+    except InputError as error:
+        return "-", f"not counted: {error}"
+
+
+def _size() -> str:
+    from zoo.encodings.parameters import HEADS, LAYERS, LENGTH, WIDTH
+
+    return f"width {WIDTH}, {LAYERS} layers, {HEADS} heads, length {LENGTH}"
+
+
+def _beyond(one: registry.Description) -> str:
+    if one.extrapolates == "no" and any(registry.holds_wrapped(o.annotation) for o in one.options):
+        return "as wrapped"
+    return "by policy" if one.extrapolates == "policy" else str(one.extrapolates)
+
+
+def _role(one: registry.Description) -> str:
+    return f"for evaluation of: {', '.join(one.replaces)}. {one.summary}" if one.replaces else one.summary
+
+
+def _origin(one: registry.Description) -> str:
+    """The zoo, an installed package, or a file."""
+    return "zoo" if one.builtin else one.package or _near(str(one.file))
+
+
+def _kinds(one: registry.Description) -> list[str]:
+    return [kind for kind, fits in (("decoder", one.decoder), ("encoder", one.encoder)) if fits]
 
 
 def annotation_text(annotation: Any) -> str:

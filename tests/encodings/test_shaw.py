@@ -35,7 +35,7 @@ def equations(q, k, v, keys, values, causal, keep):
 @pytest.mark.parametrize("causal", [True, False], ids=["decoder", "encoder"])
 @pytest.mark.parametrize("values", [True, False])
 @pytest.mark.parametrize("padded", [0, 4])
-def test_the_equations_of_the_paper(causal, values, padded, size_of):
+def test_the_equations_of_the_paper(causal, values, padded, size_of, agree):
     encoding = Shaw(size_of(d_model=H * D, num_heads=H, causal=causal), max_distance=FAR, values=values)
     with torch.no_grad():
         for parameter in encoding.parameters():
@@ -48,7 +48,7 @@ def test_the_equations_of_the_paper(causal, values, padded, size_of):
     expected = equations(q, k, v, encoding.keys, encoding.values, causal, keep)
     # What a padded query itself gives is nobody's concern.
     real = keep[:, None, :, None]
-    torch.testing.assert_close(got * real, expected * real, rtol=0, atol=1e-5)
+    agree(got * real, expected * real, encoding="shaw", against="formula: equations 3 to 5, by a loop")
 
 
 def test_each_layer_has_its_own_tables_which_its_heads_share(model_of):

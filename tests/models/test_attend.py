@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import zoo
-from zoo.encodings import registry
 from zoo.encodings.base import Encoding, Span
 from zoo.encodings.stack import View, build_encoding
 from zoo.models import kernels
@@ -138,25 +137,6 @@ def test_so_does_one_whom_a_bias_closes_everything(kernel, size_of):
     assert all(gradient.isfinite().all() for gradient in (of_q, *others))
 
 
-@pytest.mark.parametrize("name", [*registry.names(), "forget_gate", "counted"])
-@pytest.mark.parametrize("kind", ["decoder", "encoder"])
-def test_in_blocks_of_queries_it_is_the_same(name, kind, plugins, model_of, tokens, monkeypatch):
-    if not getattr(registry.describe(name), kind):
-        return
-    row = tokens(2, 50)
-    keep = torch.arange(50) >= torch.tensor([[0], [20]])
-    for window, padding in ((None, None), (7, None), (None, keep), (7, keep)):
-        model = model_of(name, kind, length=50, window=window)
-        with torch.no_grad():
-            whole = model(row, padding)
-            monkeypatch.setattr(kernels, "BLOCK_ELEMENTS", 1)
-            # 16 is the least block: three and a rest.
-            blocked = model(row, padding)
-            monkeypatch.undo()
-        real = slice(None) if padding is None else padding
-        torch.testing.assert_close(blocked[real], whole[real], rtol=0, atol=1e-5)
-
-
 @pytest.mark.parametrize("name", ["none", "alibi", "t5", "shaw"])
 def test_long_sequences_go_in_blocks(name, size_of, monkeypatch):
     """4096 tokens: no table of queries by keys is made whole, and the output is the same."""
@@ -213,14 +193,6 @@ def test_flex_gives_the_same(size_of):
 def test_a_kernel_refuses_what_it_cannot_compute(spec, kernel, message, plugins, model_of, tokens):
     with pytest.raises(ValueError, match=message):
         model_of(spec, kernel=kernel)(tokens(1, 8))
-
-
-@pytest.mark.parametrize("name", registry.names())
-def test_whatever_kernel_is_insisted_on_the_output_is_the_same(name, model_of, tokens):
-    spec = {"name": "shaw", "values": False} if name == "shaw" else name
-    outputs = [model_of(spec, kernel=kernel)(tokens(2, 12)) for kernel in ("auto", "sdpa", "reference")]
-    for other in outputs[1:]:
-        torch.testing.assert_close(other, outputs[0], rtol=0, atol=2e-5)
 
 
 def test_no_table_is_made_where_a_kernel_can_do_without(model_of, tokens, monkeypatch):

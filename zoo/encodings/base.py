@@ -11,7 +11,7 @@ T = S; while decoding with one the S keys are the T new tokens and all earlier o
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -146,6 +146,14 @@ class Encoding(nn.Module):
     """Options that may be changed on a trained model: no parameter depends on them."""
     replaces: ClassVar[tuple[str, ...]] = ()
     """It may take the place of these in a trained model, and is for that alone: nothing trains with it."""
+    reads_positions: bool = True
+    """What it does depends on position ids. False where order is known from the mask, or the rows, alone."""
+    whole_positions: bool = False
+    """It looks positions or distances up, or rounds them: there is nothing between two whole numbers, nor
+    before 0 where it is absolute."""
+    placed_with: Hashable = None
+    """Instances in different layers that say the same here, and not None, stand at the same positions: the
+    first is asked for all of them."""
     per_layer: bool = False
     """Each layer owns an instance. May be set on the instance, by an option or by what it wraps."""
 
@@ -178,6 +186,11 @@ class Encoding(nn.Module):
         An encoding that places a token by the length of the whole sequence ends here: while decoding, that
         length is not known yet.
         """
+        return None
+
+    @property
+    def num_positions(self) -> int | None:
+        """How many positions, counted from 0, it has something of its own for; None for any number."""
         return None
 
     def uses(self, hook: str) -> bool:

@@ -10,7 +10,7 @@ import functools
 import inspect
 import operator
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
@@ -77,10 +77,17 @@ class Description:
     line: int
     module: str | None = None
     """The module to import it by; None for a loose file."""
+    package: str | None = None
+    """Name and version of the installed package that brings it; None for the zoo's own and loose files."""
 
     @property
     def where(self) -> str:
         return f"{self.file}:{self.line}"
+
+    @property
+    def builtin(self) -> bool:
+        """Whether it is one of the zoo's own."""
+        return self.module is not None and self.package is None
 
 
 def read_classes(file: Path) -> dict[str, ast.ClassDef]:
@@ -202,18 +209,33 @@ def _lineage(node: ast.ClassDef, classes: Classes, package: Classes) -> list[ast
 def _facts(node: ast.ClassDef, file: Path) -> dict[str, object]:
     facts: dict[str, object] = {}
     for statement in node.body:
-        target = None
-        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
-            target = statement.targets[0]
-        elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
-            target = statement.target
-        if isinstance(target, ast.Name) and target.id in FACTS:
+        for name, value in _assigned(statement):
+            if name not in FACTS:
+                continue
             try:
-                facts[target.id] = ast.literal_eval(statement.value)
+                facts[name] = ast.literal_eval(value)
             except ValueError as error:
-                message = f"`{target.id}` must be written out as a literal: the file is read before it is run"
+                message = f"`{name}` must be written out as a literal: the file is read before it is run"
                 raise InputError(Problem(message, where=f"{file}:{statement.lineno}")) from error
     return facts
+
+
+def _assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
+    """The names that a statement assigns, and what: `a = 1`, `a: int = 1`, `a = b = 1`, `a, b = 1, 2`."""
+    if isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        yield from _paired(statement.target, statement.value)
+    elif isinstance(statement, ast.Assign):
+        for target in statement.targets:
+            yield from _paired(target, statement.value)
+
+
+def _paired(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    if isinstance(target, ast.Name):
+        yield target.id, value
+    elif isinstance(target, ast.Tuple | ast.List):
+        side_by_side = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
+        for index, part in enumerate(target.elts):
+            yield from _paired(part, value.elts[index] if side_by_side else value)
 
 
 def _hints(cls: type[Encoding]) -> dict[str, object]:

@@ -27,6 +27,7 @@ class Learned(Encoding):
     family = "absolute"
     extrapolates = "policy"
     after_training = ("beyond",)
+    whole_positions = True
 
     def __init__(
         self,
@@ -50,6 +51,10 @@ class Learned(Encoding):
     def max_cached_length(self) -> int | None:
         # Stretched by the length of the whole sequence, every token moves when one more comes.
         return len(self.table) if self.beyond == "interpolate" else None
+
+    @property
+    def num_positions(self) -> int | None:
+        return len(self.table)
 
     def embed(self, x: Tensor, pos: Tensor) -> Tensor:
         last = len(self.table) - 1

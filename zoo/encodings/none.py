@@ -17,3 +17,4 @@ class NoPE(Encoding):
     family = "absolute"
     relative = True
     extrapolates = "no"
+    reads_positions = False

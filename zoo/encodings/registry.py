@@ -15,9 +15,9 @@ import ast
 import difflib
 import importlib.util
 import sys
+import traceback
 from collections.abc import Callable
 from functools import lru_cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,7 @@ from zoo.encodings.description import (
     read_classes,
     read_descriptions,
 )
+from zoo.encodings.installed import Installed, read_installed
 from zoo.errors import InputError, Problem
 from zoo.signatures import REQUIRED, Option
 
@@ -56,12 +57,10 @@ __all__ = [
 ]
 
 PACKAGE = Path(__file__).resolve().parent
-ENTRY_POINTS = "zoo.encodings"
 
 _classes: dict[str, type[Encoding]] = {}
 _live: dict[str, Description] = {}
 _plugins: dict[str, Description] = {}
-_broken: dict[str, str] = {}
 
 
 def register(name: str) -> Callable[[type[Encoding]], type[Encoding]]:
@@ -100,9 +99,8 @@ def names() -> list[str]:
 
 
 def broken() -> dict[str, str]:
-    """Installed plugins that could not be read: the advertised name, and why."""
-    _installed()
-    return dict(_broken)
+    """Installed plugins that could not be read, or whose name is taken: the name, and why."""
+    return dict(_installed().broken)
 
 
 def describe(name: str) -> Description:
@@ -119,11 +117,14 @@ def describe(name: str) -> Description:
 
 def unknown(name: str) -> str:
     """The message for a name that is not registered."""
-    if name in broken():
-        return f"encoding {name!r} cannot be used: {_broken[name]}"
+    unread = broken()
+    if name in unread:
+        return f"encoding {name!r} cannot be used: {unread[name]}"
     near = difflib.get_close_matches(name, names(), n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names())}"
-    return f"no encoding {name!r}; {hint} (one of your own: `plugins: [my_encoding.py]`)"
+    # What a file that cannot be read would have registered is not known: it may be what is asked for.
+    also = "".join(f"; cannot be used: {why}" for why in unread.values())
+    return f"no encoding {name!r}; {hint} (one of your own: `plugins: [my_encoding.py]`){also}"
 
 
 def read_plugin(path: str | Path) -> list[Description]:
@@ -135,7 +136,7 @@ def read_plugin(path: str | Path) -> list[Description]:
     path = Path(path).resolve()
     found = read_descriptions(path, _package())
     if not found:
-        raise InputError(f"{path}: no class here is decorated with @zoo.register(...)")
+        raise InputError(f'{path}:1: no class here is decorated with @zoo.register("NAME")')
     taken = {name: known for name, known in _all().items() if known.file != path}
     problems = []
     for new in found:
@@ -174,10 +175,19 @@ def _run(description: Description) -> None:
             importlib.import_module(module_name)
         else:
             _run_file(file)
-    except InputError:
-        raise
-    except Exception as error:
-        raise InputError(f"{file}: the plugin cannot be imported: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        # A stranger's package may stop the program too, and still breaks only itself.
+        of = f"package {description.package}: " if description.package else ""
+        cause = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+        message = f"{of}{file}:{_faulty_line(error, file)}: the plugin cannot be imported: {cause}"
+        raise InputError(message) from error
+
+
+def _faulty_line(error: BaseException, file: Path) -> int:
+    """The last line of the file that ran before the error; 1 where none did."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == file and frame.lineno]
+    return lines[-1] if lines else 1
 
 
 def _run_file(file: Path) -> None:
@@ -199,7 +209,7 @@ def _is_home(cls: type[Encoding], known: Description) -> bool:
 
 
 def _all() -> dict[str, Description]:
-    return {**_builtin(), **_installed(), **_live, **_plugins}
+    return {**_builtin(), **_installed().found, **_live, **_plugins}
 
 
 @lru_cache(maxsize=1)
@@ -220,20 +230,5 @@ def _builtin() -> dict[str, Description]:
 
 
 @lru_cache(maxsize=1)
-def _installed() -> dict[str, Description]:
-    """Encodings of installed packages. One that cannot be read breaks only itself."""
-    found: dict[str, Description] = {}
-    for point in entry_points(group=ENTRY_POINTS):
-        package = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
-        try:
-            spec = importlib.util.find_spec(point.module)
-            if spec is None or spec.origin is None:
-                raise InputError(f"no module {point.module!r}")
-            for new in read_descriptions(Path(spec.origin).resolve(), _package(), point.module):
-                taken = {**_builtin(), **found}.get(new.name)
-                if taken is not None:
-                    raise InputError(f"{new.where}: the name {new.name!r} is taken by {taken.where}")
-                found[new.name] = new
-        except Exception as error:
-            _broken[point.name] = f"package {package}: {type(error).__name__}: {error}"
-    return found
+def _installed() -> Installed:
+    return read_installed(_builtin(), _package())

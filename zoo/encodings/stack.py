@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -67,7 +67,8 @@ class EncodingStack(nn.Module):
                 ]
             self.slots.append(nn.ModuleList(slot))
 
-        _must_go_together([slot[0] for slot in self.slots])
+        for layer in range(size.num_layers):
+            _must_go_together(self.of_layer(self.slots, layer))
 
     def view(self, layer: int) -> View:
         return View(self.of_layer(self.slots, layer))
@@ -77,8 +78,18 @@ class EncodingStack(nn.Module):
         return [slot[layer if len(slot) > 1 else 0] for slot in slots]
 
     def each(self, make: Callable[[Encoding], Made]) -> list[list[Made]]:
-        """make(encoding) for each instance of each encoding."""
-        return [[make(encoding) for encoding in slot] for slot in self.slots]
+        """make(encoding) for each instance of each encoding; once for those that are placed together."""
+        made: list[list[Made]] = []
+        for slot in self.slots:
+            shared: dict[Hashable, Made] = {}
+            made.append([])
+            for encoding in slot:
+                key = encoding.placed_with
+                one = shared[key] if key in shared else make(encoding)
+                if key is not None:
+                    shared[key] = one
+                made[-1].append(one)
+        return made
 
     def embed(self, x: Tensor, spans: Sequence[Sequence[Span]]) -> Tensor:
         """The token vectors that enter the first layer. `spans` holds one for each instance."""

@@ -4,6 +4,19 @@ from torch import Tensor
 
 from zoo.encodings.base import Encoding, Size, Span
 
+FOLLOWED = (
+    "relative",
+    "extrapolates",
+    "distance_only",
+    "fused",
+    "plain_product",
+    "reads_positions",
+    "whole_positions",
+    "placed_with",
+    "per_layer",
+)
+"""The facts in which a wrapper is what it wraps."""
+
 
 class Wrapper(Encoding):
     """The base of encodings that change one thing about another, and are that other in all else.
@@ -14,7 +27,7 @@ class Wrapper(Encoding):
     def __init__(self, size: Size, of: Encoding):
         super().__init__(size)
         self.of = of
-        for fact in ("relative", "extrapolates", "distance_only", "fused", "plain_product", "per_layer"):
+        for fact in FOLLOWED:
             setattr(self, fact, getattr(of, fact))
 
     @property
@@ -24,6 +37,10 @@ class Wrapper(Encoding):
     @property
     def max_cached_length(self) -> int | None:
         return self.of.max_cached_length
+
+    @property
+    def num_positions(self) -> int | None:
+        return self.of.num_positions
 
     def uses(self, hook: str) -> bool:
         """Whether the subclass or what it wraps does anything in the hook."""
@@ -59,3 +76,9 @@ class Wrapper(Encoding):
 
     def value(self, weights: Tensor, span: Span) -> Tensor | None:
         return self.of.value(weights, span)
+
+
+def must_read_positions(of: Encoding, otherwise: str) -> None:
+    """Raises ValueError where positions mean nothing to an encoding."""
+    if not of.reads_positions:
+        raise ValueError(f"{of.name!r} reads no positions: {otherwise}")

@@ -1,0 +1,150 @@
+"""A law: what every encoding must keep, in one sentence and one function that tries it."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from zoo.contract.subject import Subject
+
+Trial = Callable[[Subject], "Finding"]
+Condition = Callable[[Subject], "str | None"]
+"""Why a law does not apply to a subject; None where it does."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What came of trying a law: whether it held, the numbers, and how near to its bound it came."""
+
+    held: bool
+    numbers: str = ""
+    share: float = 0.0
+    """Of what the bound allows: above 1 is broken."""
+    note: str = ""
+    """What is no fault, and yet to be told."""
+
+
+def all_of(findings: list[Finding]) -> Finding:
+    """One for several: the worst of them."""
+    return max(findings, key=lambda one: (not one.held, one.share))
+
+
+def broken(numbers: str) -> Finding:
+    return Finding(False, numbers, float("inf"))
+
+
+def held(numbers: str = "", note: str = "") -> Finding:
+    return Finding(True, numbers, note=note)
+
+
+def farthest(actual: Tensor, expected: Tensor) -> float:
+    """The largest absolute difference. Equal infinities differ by nothing; a NaN differs by infinity."""
+    if actual.shape != expected.shape:
+        raise ValueError(f"shape {list(actual.shape)} where {list(expected.shape)} was expected")
+    difference = (actual.detach().double() - expected.detach().double()).abs()
+    difference = difference.masked_fill(actual == expected, 0.0)
+    return float(difference.nan_to_num(nan=torch.inf).max()) if difference.numel() else 0.0
+
+
+def within(difference: float, bound: float, what: str = "largest difference") -> Finding:
+    """Held where a difference is at most its bound."""
+    share = difference / bound if bound else (0.0 if difference == 0 else float("inf"))
+    return Finding(difference <= bound, f"{what} {difference:.2g} (bound {bound:.2g})", share)
+
+
+def beyond(difference: float, bound: float, what: str) -> Finding:
+    """Held where a difference is more than its bound."""
+    share = bound / difference if difference else float("inf")
+    return Finding(difference > bound, f"{what} {difference:.2g} (at least {bound:.2g})", share)
+
+
+@dataclass(frozen=True)
+class Law:
+    name: str
+    says: str
+    trial: Trial
+    conditions: tuple[Condition, ...] = ()
+    slow: bool = False
+    """Takes seconds where others take milliseconds."""
+
+    def does_not_apply(self, subject: Subject) -> str | None:
+        """Why it does not apply to this subject; None where it does."""
+        reasons = (condition(subject) for condition in self.conditions)
+        return next((reason for reason in reasons if reason is not None), None)
+
+    def try_on(self, subject: Subject) -> Finding:
+        """What comes of it. Seeds are fixed and the caller's are left alone; an exception is a broken law."""
+        with _aside():
+            try:
+                return self.trial(subject)
+            except Exception as error:  # whatever a stranger's code does
+                return broken(first_line(error))
+
+
+def first_line(error: BaseException) -> str:
+    """An exception in a line."""
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
+
+
+@contextmanager
+def _aside() -> Iterator[None]:
+    """Random numbers of its own, gradients on, no warnings: they are about how laws are tried."""
+    before = random.getstate()
+    with torch.random.fork_rng(devices=[]), torch.enable_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.default_generator.manual_seed(0)
+        random.seed(0)
+        try:
+            yield
+        finally:
+            random.setstate(before)
+
+
+LAWS: list[Law] = []
+"""In the order in which they are tried and told."""
+
+
+def law(name: str, says: str, *conditions: Condition, slow: bool = False) -> Callable[[Trial], Trial]:
+    """Makes a function a law."""
+
+    def decorate(trial: Trial) -> Trial:
+        LAWS.append(Law(name, says, trial, conditions, slow))
+        return trial
+
+    return decorate
+
+
+# Conditions.
+
+
+def decoders(subject: Subject) -> str | None:
+    return None if subject.kind == "decoder" else "only a decoder has an order of time"
+
+
+def encoders(subject: Subject) -> str | None:
+    return None if subject.kind == "encoder" else "not used in an encoder"
+
+
+def trained(subject: Subject) -> str | None:
+    return "nothing trains with it: it only takes another's place" if subject.only_evaluates else None
+
+
+def first_kind(subject: Subject) -> str | None:
+    """For laws that are the same in an encoder and a decoder."""
+    return None if subject.kind == (*subject.kinds, subject.kind)[0] else f"told for the {subject.kinds[0]}"
+
+
+def alone(subject: Subject) -> str | None:
+    return "about one encoding, not a list" if isinstance(subject.spec, list) else None
+
+
+def plain(subject: Subject) -> str | None:
+    """For laws about the class, whatever the options."""
+    return None if not isinstance(subject.spec, list) and subject.is_default else "told once for the class"

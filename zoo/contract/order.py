@@ -1,0 +1,200 @@
+"""Who sees whom: causality, padding, and decoding with a cache."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from zoo.contract.law import (
+    Finding,
+    all_of,
+    beyond,
+    broken,
+    decoders,
+    encoders,
+    farthest,
+    held,
+    law,
+    trained,
+    within,
+)
+from zoo.contract.subject import LENGTH, VOCABULARY, Subject
+from zoo.models.cache import Cache
+from zoo.models.transformer import Transformer
+
+EQUAL = 1e-5
+WINDOWS = (None, 5)
+
+
+@law("causality", "No output of a decoder moves when a later token does; its own moves it.", decoders)
+def causality(subject: Subject) -> Finding:
+    row = subject.tokens(1, 12)
+    # In row t the tokens from t on are others.
+    changed = row.repeat(12, 1)
+    for t in range(12):
+        changed[t, t:] = (changed[t, t:] + 1) % VOCABULARY
+    findings = []
+    for window in WINDOWS:
+        model = subject.model(window=window)
+        before, after = model(row), model(changed)
+        for t in range(12):
+            findings.append(within(farthest(after[t, :t], before[0, :t]), EQUAL))
+            findings.append(beyond(farthest(after[t, t], before[0, t]), 1e-3, "its own token moves it by"))
+    return _worst(findings, "largest")
+
+
+def _worst(findings: list[Finding], told: str) -> Finding:
+    """The worst; where all held, the worst of those whose numbers begin so."""
+    worst = all_of(findings)
+    return worst if not worst.held else all_of([f for f in findings if f.numbers.startswith(told)])
+
+
+@law(
+    "an encoder sees both ends",
+    "In an encoder the first output knows the last token, and the last the first.",
+    encoders,
+)
+def both_ends(subject: Subject) -> Finding:
+    model, row = subject.model(), subject.tokens(1, 12)
+    before, findings = model(row), []
+    for changed_at, seen_at in ((0, -1), (-1, 0)):
+        changed = row.clone()
+        changed[0, changed_at] += 1
+        moved = farthest(model(changed % VOCABULARY)[0, seen_at], before[0, seen_at])
+        findings.append(beyond(moved, 1e-5, "moved by"))
+    return all_of(findings)
+
+
+@law("evaluation is no game of chance", "Two passes at evaluation are the same, and draw no random number.")
+def no_chance(subject: Subject) -> Finding:
+    model, row = subject.model(), subject.tokens(2, 12)
+    state = torch.get_rng_state()
+    one = model(row)
+    if not torch.equal(state, torch.get_rng_state()):
+        return broken("it draws from the global generator")
+    return within(farthest(model(row), one), 0.0)
+
+
+@law(
+    "decoding with a cache is the full forward",
+    "Token by token and in chunks, past the trained length, or refused from a length that it says.",
+    decoders,
+)
+def cached_decoding(subject: Subject) -> Finding:
+    findings = []
+    for window in (None, 4):
+        model = subject.model(window=window)
+        length, refused = _decodable(model)
+        if length:
+            row = subject.tokens(2, length)
+            whole = model(row)
+            for chunks in ([1] * length, _chunks(length)):
+                cache = Cache(model.num_layers)
+                steps = torch.cat([model(part, cache=cache) for part in row.split(chunks, 1)], 1)
+                findings.append(within(farthest(steps, whole), EQUAL))
+        if refused is not None:
+            findings.append(_refuses(subject, model, refused))
+    return _worst(findings, "largest") if length else all_of(findings)
+
+
+def _decodable(model: Transformer) -> tuple[int, int | None]:
+    """How many tokens to decode, past the trained length where it may be; and where it must be refused."""
+    stack = model.encoding
+    ends = [end for end in (stack.max_length, stack.max_cached_length) if end is not None]
+    longest = min([*ends, LENGTH + 8])
+    return longest, (stack.max_cached_length + 1 if stack.max_cached_length is not None else None)
+
+
+def _chunks(length: int) -> list[int]:
+    """5, 1, 1, 3, 2 and the rest: of several tokens and of one, in turn."""
+    chunks, left = [], length
+    for size in (5, 1, 1, 3, 2, length):
+        size = min(size, left)
+        chunks += [size] if size else []
+        left -= size
+    return chunks
+
+
+def _refuses(subject: Subject, model: Transformer, length: int) -> Finding:
+    """A cache beyond what the encoding can place is refused, at once and token by token."""
+    limit = model.encoding.max_length
+    if limit is not None and length > limit:
+        return held(f"it ends at {limit}")
+    for chunks in ([length], [length - 1, 1]):
+        cache = Cache(model.num_layers)
+        try:
+            for part in subject.tokens(1, length).split([c for c in chunks if c], 1):
+                model(part, cache=cache)
+        except ValueError as error:
+            if "cache" not in str(error):
+                raise
+            continue
+        return broken(f"{length} tokens with a cache are not refused, though it says {length - 1}")
+    return held(f"a cache is refused from {length} tokens on")
+
+
+@law(
+    "a cache goes with padding",
+    "So it is after padding on the left.",
+    decoders,
+)
+def cached_after_padding(subject: Subject) -> Finding:
+    model, row = subject.model(), subject.tokens(2, 12)
+    if _decodable(model)[0] < 12:
+        return held(f"a cache ends at {_decodable(model)[0]}")
+    keep = torch.arange(12)[None] >= torch.tensor([[0], [3]])
+    cache = Cache(model.num_layers)
+    steps = [model(row[:, :6], keep[:, :6], cache)]
+    steps += [model(row[:, t : t + 1], cache=cache) for t in range(6, 12)]
+    return within(farthest(torch.cat(steps, 1)[keep], model(row, keep)[keep]), EQUAL)
+
+
+@law(
+    "padding on the left changes nothing",
+    "Alone and beside a longer sequence; a relative encoding bears it even if padding takes up places.",
+)
+def padding_on_the_left(subject: Subject) -> Finding:
+    model, row, full = subject.model(), subject.tokens(1, 9), subject.tokens(1, 14)
+    whole = model(row)
+    padded = torch.cat((subject.tokens(1, 5), row), 1)
+    keep = torch.arange(14)[None] >= 5
+    together = model(torch.cat((padded, full)), torch.cat((keep, torch.ones_like(keep))))
+    differences = [
+        farthest(model(padded, keep)[:, 5:], whole),
+        # Beside a sequence that needs none.
+        farthest(together[0, 5:], whole[0]),
+        farthest(together[1], model(full)[0]),
+    ]
+    if subject.relative:
+        in_place = model(padded, keep, positions=torch.arange(14))
+        differences.append(farthest(in_place[:, 5:], whole))
+    return within(max(differences), EQUAL)
+
+
+@law("padding on the right changes nothing", "What comes after a sequence and is no part of it is not seen.")
+def padding_on_the_right(subject: Subject) -> Finding:
+    model, row = subject.model(), subject.tokens(1, 9)
+    padded = torch.cat((row, subject.tokens(1, 5)), 1)
+    return within(farthest(model(padded, torch.arange(14)[None] < 9)[:, :9], model(row)), EQUAL)
+
+
+@law(
+    "padding spoils no gradient",
+    "Beside padding, and beside a sequence that is nothing else, every gradient is finite.",
+    trained,
+)
+def padding_and_gradients(subject: Subject) -> Finding:
+    row = subject.tokens(3, 9)
+    largest = 0.0
+    for starts in ((0, 4, 8), (0, 4, 9)):
+        model = subject.model().train()
+        keep = torch.arange(9)[None] >= torch.tensor(starts)[:, None]
+        out: Tensor = model(row, keep)[keep]
+        out.square().mean().backward()
+        for name, parameter in model.named_parameters():
+            if parameter.grad is None:
+                continue
+            if not parameter.grad.isfinite().all():
+                return broken(f"the gradient of {name} is not finite")
+            largest = max(largest, parameter.grad.abs().max().item())
+    return held(f"largest gradient {largest:.2g}")

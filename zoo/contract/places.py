@@ -1,0 +1,99 @@
+"""Where tokens stand: what a relative encoding must not know, an absolute one must, and how far they go."""
+
+from __future__ import annotations
+
+import torch
+
+from zoo.contract.law import Finding, all_of, beyond, broken, farthest, held, law, within
+from zoo.contract.subject import LENGTH, Subject
+from zoo.models.cache import Cache
+
+
+def relative(subject: Subject) -> str | None:
+    return None if subject.relative else "it does not claim to be relative"
+
+
+def absolute(subject: Subject) -> str | None:
+    return "it claims to be relative" if subject.relative else None
+
+
+@law(
+    "a relative encoding does not know where a sequence begins",
+    "Moved by 7 and by 1000 places, a sequence has the same outputs.",
+    relative,
+)
+def shift_invariance(subject: Subject) -> Finding:
+    return within(max(_moved(subject, 7, 1000)), 2e-4)
+
+
+@law(
+    "an absolute encoding knows where a sequence begins",
+    "Moved by 1000 or by 100,000 places, a sequence has other outputs.",
+    absolute,
+)
+def absolute_places(subject: Subject) -> Finding:
+    moved = max(_moved(subject, 1000, 100_000))
+    # What is so far below the bound is rounding.
+    hint = "moved by" if moved > 1e-4 else "it is relative, and should say so: moved by"
+    return beyond(moved, 1e-2, hint)
+
+
+def _moved(subject: Subject, *shifts: int) -> list[float]:
+    """How far the outputs move with the sequence: within the trained length and, where it is open, beyond."""
+    row, ids = subject.tokens(3, 12), torch.arange(12) + torch.tensor((0, *shifts))[:, None]
+    lengths = [2048]
+    if all(e.max_length is None and e.max_cached_length is None for e in subject.encodings):
+        lengths.append(LENGTH)
+    # Default places are told apart from given ones: distances may be rows of a table.
+    models = (subject.model(length=length) for length in lengths)
+    return [farthest(model(row, positions=ids), model(row)) for model in models]
+
+
+def without_positions(subject: Subject) -> str | None:
+    read = any(encoding.reads_positions for encoding in subject.encodings)
+    return "it says that it reads positions" if read else None
+
+
+@law(
+    "it reads no positions where it says so",
+    "With `reads_positions` false, tokens may be said to stand anywhere.",
+    without_positions,
+)
+def no_positions(subject: Subject) -> Finding:
+    model, row = subject.model(), subject.tokens(2, 12)
+    anywhere = torch.randint(500, (2, 12))
+    return within(farthest(model(row, positions=anywhere), model(row)), 1e-5)
+
+
+@law(
+    "beyond the trained length it does what it says",
+    "Without a limit it goes on; with one it takes that many tokens and refuses one more.",
+)
+def beyond_training(subject: Subject) -> Finding:
+    trained = 8
+    model = subject.model(length=trained)
+    limit = model.encoding.max_length
+    if limit is None:
+        for length in (9, 32, 4 * LENGTH):
+            if not model(subject.tokens(1, length)).isfinite().all():
+                return broken(f"{length} tokens, trained at {trained}: not finite")
+        return held(f"{4 * LENGTH} tokens, trained at {trained}")
+    if all(encoding.extrapolates != "policy" for encoding in subject.encodings):
+        return broken(f"it ends at {limit} tokens, and `extrapolates` is no policy")
+    if not model(subject.tokens(1, limit)).isfinite().all():
+        return broken(f"{limit} tokens: not finite")
+    findings = [_refuses(f"{limit + 1} tokens", lambda: model(subject.tokens(1, limit + 1)))]
+    if subject.kind == "decoder" and model.encoding.max_cached_length is None:
+        cache = Cache(model.num_layers)
+        model(subject.tokens(1, limit), cache=cache)
+        findings.append(_refuses(f"{limit + 1} tokens", lambda: model(subject.tokens(1, 1), cache=cache)))
+    return all_of(findings)
+
+
+def _refuses(what: str, run) -> Finding:
+    try:
+        run()
+    except ValueError as error:
+        told = what in str(error)
+        return Finding(told, f"refuses {what}" if told else f"refuses {what}, but says {error}")
+    return broken(f"{what} are not refused")

@@ -1,0 +1,135 @@
+"""Two processes on the CPU that train the same models together: what an encoding must bear.
+
+    python -m zoo.contract.processes RANK FOLDER
+
+is one of the two; `train_in_two` starts both. FOLDER/subjects.json says what is to be trained, and process 0
+leaves FOLDER/faults.json.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel
+
+from zoo.contract.law import first_line
+from zoo.contract.subject import Subject, some_tokens
+from zoo.encodings import registry
+
+PROCESSES, STEPS = 2, 3
+DONE = f"{PROCESSES} processes, {STEPS} steps, equal weights"
+START_SECONDS, SECONDS_EACH = 120, 20
+
+
+def train_in_two(subjects: Sequence[Subject]) -> list[tuple[Subject, str | None]]:
+    """Each subject with what went wrong, None where nothing did. One pair of processes trains them all."""
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "subjects.json").write_text(
+            json.dumps({"plugins": _plugins(), "subjects": [[one.spec, one.kind] for one in subjects]}),
+            encoding="utf-8",
+        )
+        fault = _run(Path(folder), START_SECONDS + SECONDS_EACH * len(subjects))
+        answer = Path(folder) / "faults.json"
+        faults = json.loads(answer.read_text(encoding="utf-8")) if answer.is_file() else []
+    # Where they stopped early, that is what is wrong with the rest.
+    faults += [fault or "the processes stopped before it"] * (len(subjects) - len(faults))
+    return list(zip(subjects, faults, strict=True))
+
+
+def _plugins() -> list[str]:
+    """The loose files whose encodings are known here, which another process must read too."""
+    loose = (registry.describe(name) for name in registry.names())
+    return sorted({str(one.file) for one in loose if one.module is None and one.file.is_file()})
+
+
+def _run(folder: Path, seconds: float) -> str | None:
+    """Start both and wait; what went wrong with them, if anything."""
+    path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    loopback = next((name for _, name in socket.if_nameindex() if name in ("lo", "lo0")), None)
+    if loopback:
+        # Else gloo asks for the address of the host's name, which not every machine has.
+        environment.setdefault("GLOO_SOCKET_IFNAME", loopback)
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-m", "zoo.contract.processes", str(rank), str(folder)],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(PROCESSES)
+    ]
+    try:
+        said = [process.communicate(timeout=seconds)[1] for process in running]
+    except subprocess.TimeoutExpired:
+        return f"no end within {seconds:.0f} seconds"
+    finally:
+        for process in running:
+            process.kill()
+    for process, text in zip(running, said, strict=True):
+        if process.returncode:
+            last = (text.strip().splitlines() or ["nothing said"])[-1]
+            return f"a process ended with exit code {process.returncode}: {last}"
+    return None
+
+
+def main(rank: int, folder: Path) -> None:
+    """One of the two."""
+    torch.set_num_threads(1)
+    asked = json.loads((folder / "subjects.json").read_text(encoding="utf-8"))
+    for file in asked["plugins"]:
+        registry.read_plugin(file)
+    dist.init_process_group(
+        "gloo",
+        init_method=f"file://{folder}/meeting",
+        rank=rank,
+        world_size=PROCESSES,
+        timeout=timedelta(seconds=START_SECONDS),
+    )
+    faults = []
+    for spec, kind in asked["subjects"]:
+        try:
+            fault = _train(Subject(spec, kind), rank)
+        except Exception as error:  # whatever a stranger's code does
+            fault = first_line(error)
+        both: list[str | None] = [None] * PROCESSES
+        dist.all_gather_object(both, fault)
+        faults.append(next((one for one in both if one is not None), None))
+        if rank == 0:
+            (folder / "faults.json").write_text(json.dumps(faults), encoding="utf-8")
+    dist.destroy_process_group()
+
+
+def _train(subject: Subject, rank: int) -> str | None:
+    torch.manual_seed(rank)  # each draws its own, where something is drawn
+    model = DistributedDataParallel(subject.model(lively=False).train())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    batch = some_tokens(4, 16)[rank::PROCESSES]
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        # Of parameters that the step before did not reach, DDP complains here.
+        loss = F.cross_entropy(model(batch).flatten(0, 1), batch.roll(-1, 1).flatten())
+        loss.backward()
+        optimizer.step()
+        mine = torch.cat([p.detach().flatten() for p in model.parameters()])
+        theirs = [torch.empty_like(mine) for _ in range(PROCESSES)]
+        dist.all_gather(theirs, mine)
+        if not torch.equal(*theirs):
+            return f"weights differ by {(theirs[0] - theirs[1]).abs().max().item():.2g}"
+    return None
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), Path(sys.argv[2]))

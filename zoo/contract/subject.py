@@ -1,0 +1,143 @@
+"""What a law is tried on: one encoding with its options, or a list of them, in a decoder or an encoder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from zoo.encodings import registry
+from zoo.encodings.base import Encoding, Size
+from zoo.encodings.stack import EncodingStack
+from zoo.models.transformer import Decoder, Encoder, Transformer
+from zoo.recipe.options import encodings_in
+from zoo.recipe.schema import ModelConfig
+
+Kind = Literal["decoder", "encoder"]
+KINDS: tuple[Kind, ...] = ("decoder", "encoder")
+
+VOCABULARY, LENGTH = 29, 16
+"""Of the small models: token ids, and the trained length."""
+WIDTH, HEADS, LAYERS = 48, 6, 2
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """An encoding in use. Its models are small, and lively: see `enliven`."""
+
+    spec: Any
+    """A name, a mapping of a name and its options, or a list of such."""
+    kind: Kind = "decoder"
+    label: str = ""
+    is_default: bool = True
+    """No option is given."""
+    strict: bool = True
+    """Held to what the zoo asks of its own: a paper, every option described."""
+    kinds: tuple[Kind, ...] = field(default=KINDS)
+    """What the encoding claims to be for."""
+
+    def __str__(self) -> str:
+        return f"{self.label} {self.kind}"
+
+    @cached_property
+    def stack(self) -> EncodingStack:
+        """The encodings by themselves, in evaluation: for what they say of themselves."""
+        return EncodingStack(self.spec, self.size()).eval()
+
+    @property
+    def encodings(self) -> list[Encoding]:
+        return [slot[0] for slot in self.stack.slots]
+
+    @property
+    def descriptions(self) -> list[registry.Description]:
+        """Of the encodings themselves, not of those that they wrap."""
+        specs = self.spec if isinstance(self.spec, list) else [self.spec]
+        return [registry.describe(spec if isinstance(spec, str) else spec["name"]) for spec in specs]
+
+    @property
+    def relative(self) -> bool:
+        return all(encoding.relative for encoding in self.encodings)
+
+    @property
+    def only_evaluates(self) -> bool:
+        return any(description.replaces for description in self.descriptions)
+
+    def size(self, **changes: Any) -> Size:
+        """The size that a single instance is built for."""
+        fields = {"d_model": WIDTH, "num_heads": HEADS, "num_layers": LAYERS, "length": LENGTH, "layer": 0}
+        return Size(**{**fields, "causal": self.kind == "decoder", **changes})
+
+    def model(
+        self,
+        *,
+        seed: int = 0,
+        length: int = LENGTH,
+        lively: bool = True,
+        head: Literal["vocabulary", "pointer"] = "vocabulary",
+        **config: Any,
+    ) -> Transformer:
+        """A small model around the encoding, in evaluation mode; `config` is for its `ModelConfig`."""
+        return small_model(self.spec, self.kind, seed=seed, length=length, lively=lively, head=head, **config)
+
+    def tokens(self, batch: int, length: int) -> Tensor:
+        return some_tokens(batch, length)
+
+
+def small_model(
+    spec: Any,
+    kind: Kind = "decoder",
+    *,
+    vocab_size: int = VOCABULARY,
+    length: int = LENGTH,
+    head: Literal["vocabulary", "pointer"] = "vocabulary",
+    seed: int = 0,
+    lively: bool = True,
+    **config: Any,
+) -> Transformer:
+    """A small model in evaluation mode; `lively` replaces its start by larger weights."""
+    fields = {"d_model": WIDTH, "num_layers": LAYERS, "num_heads": HEADS, **config}
+    made = {"decoder": Decoder, "encoder": Encoder}[kind](
+        ModelConfig(kind=kind, encoding=spec, **fields), vocab_size, length, head, seed
+    )
+    if lively:
+        enliven(made, seed)
+    return made.eval()
+
+
+def some_tokens(batch: int, length: int, vocab_size: int = VOCABULARY) -> Tensor:
+    """Token ids [batch, length], always the same for the same length."""
+    return torch.randint(vocab_size, (batch, length), generator=torch.Generator().manual_seed(length))
+
+
+def enliven(model: nn.Module, seed: int) -> None:
+    """Weights under which attention is sharp and every hook tells: a start of N(0, 0.02) hides faults."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            noise = torch.randn(parameter.shape, generator=generator)
+            if parameter.dim() < 2:
+                parameter += 0.1 * noise
+            else:
+                parameter.copy_(noise / parameter.shape[1] ** 0.5)
+
+
+def kinds_of(spec: Any) -> tuple[Kind, ...]:
+    """What an encoding, and every one that it wraps, is for."""
+    named = [registry.describe(name) for _, name in encodings_in(_as_mapping(spec), ())]
+    return tuple(kind for kind in KINDS if all(getattr(one, kind) for one in named))
+
+
+def _as_mapping(spec: Any) -> Any:
+    if isinstance(spec, list | tuple):
+        return [_as_mapping(part) for part in spec]
+    if isinstance(spec, str):
+        return {"name": spec}
+    wrapped = {
+        option.name: _as_mapping(spec[option.name])
+        for option in registry.describe(spec["name"]).options
+        if registry.holds_wrapped(option.annotation) and spec.get(option.name) is not None
+    }
+    return {**spec, **wrapped}

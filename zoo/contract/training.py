@@ -1,0 +1,47 @@
+"""Training: a gradient for every parameter, in one process and in two."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+
+from zoo.contract import processes
+from zoo.contract.law import Finding, broken, first_kind, held, law, trained
+from zoo.contract.subject import Subject
+
+STYLES = {
+    "plain": {},
+    "modern": {
+        "norm": "rmsnorm",
+        "activation": "swiglu",
+        "qk_norm": True,
+        "tie_embeddings": False,
+        "num_kv_heads": 3,
+    },
+}
+
+
+@law("a gradient to every parameter", "Every parameter has a finite gradient that is not zero.", trained)
+def every_parameter(subject: Subject) -> Finding:
+    count = 0
+    for style, config in STYLES.items():
+        model, row = subject.model(lively=False, **config).train(), subject.tokens(4, 16)
+        F.cross_entropy(model(row).flatten(0, 1), row.roll(-1, 1).flatten()).backward()
+        for name, parameter in model.named_parameters():
+            if parameter.grad is None or not parameter.grad.any():
+                return broken(f"{name} has no gradient ({style} model)")
+            if not parameter.grad.isfinite().all():
+                return broken(f"the gradient of {name} is not finite ({style} model)")
+        count = len(list(model.encoding.parameters()))
+    return held(f"{count} of its own")
+
+
+@law(
+    "two processes train one model",
+    "DistributedDataParallel without a search for unused parameters: equal weights after each step.",
+    trained,
+    first_kind,
+    slow=True,
+)
+def two_processes(subject: Subject) -> Finding:
+    ((_, fault),) = processes.train_in_two([subject])
+    return held(processes.DONE) if fault is None else broken(fault)

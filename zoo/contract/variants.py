@@ -1,0 +1,131 @@
+"""The subjects of an encoding: as it comes, and with every other value of the options that list theirs."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from zoo.contract.law import first_line
+from zoo.contract.subject import KINDS, Kind, Subject, kinds_of
+from zoo.encodings import registry
+from zoo.encodings.registry import Description, Option
+from zoo.errors import InputError
+
+INSIDE = ("sinusoidal", "rope", "t5", "alibi", "shaw")
+"""What a wrapper is tried around: one of each family, and of the biases one without parameters too."""
+
+
+@dataclass
+class Variants:
+    """The subjects of an encoding, and what it refused: label and reason."""
+
+    subjects: list[Subject] = field(default_factory=list)
+    refused: list[tuple[str, str]] = field(default_factory=list)
+
+
+def variants(description: Description, strict: bool | None = None) -> Variants:
+    """Every subject of an encoding.
+
+    An option value that is refused at the small size is left out and told; the defaults must do.
+    """
+    found = Variants()
+    strict = description.builtin if strict is None else strict
+    wraps = bool(_required(description))
+    defaults = {"name", *_required(description)}
+    for spec, label in _specs(description):
+        is_default = isinstance(spec, str) or spec.keys() <= defaults
+        for subject in _subjects(spec, label, is_default and not found.subjects, strict):
+            refusal = _refusal(spec, subject.kind)
+            # Of what a wrapper may refuse one thing must be left; of all else, the defaults.
+            if refusal is not None and (wraps or not is_default):
+                found.refused.append((str(subject), refusal))
+            else:
+                found.subjects.append(subject)
+    if not found.subjects:
+        # The law that it can be built tells why not.
+        found.subjects = _subjects(*next(_specs(description)), True, strict)
+    return found
+
+
+def given(spec: Any, label: str, strict: bool = True) -> list[Subject]:
+    """The subjects of one encoding with its options given, or of a list."""
+    is_default = not isinstance(spec, list) and (isinstance(spec, str) or spec.keys() <= {"name"})
+    return _subjects(spec, label, is_default, strict)
+
+
+def needs(description: Description) -> list[str]:
+    """The options without which it cannot be tried: required ones that hold no encoding."""
+    return [
+        option.name
+        for option in description.options
+        if option.default is registry.REQUIRED and not registry.holds_wrapped(option.annotation)
+    ]
+
+
+def listed(option: Option) -> tuple[Any, ...]:
+    """The values that an option lists, its default apart; none where it lists none."""
+    if option.annotation is bool:
+        values: tuple[Any, ...] = (True, False)
+    elif typing.get_origin(option.annotation) is typing.Literal:
+        values = typing.get_args(option.annotation)
+    else:
+        return ()
+    return tuple(value for value in values if value != option.default)
+
+
+def _specs(description: Description) -> Iterator[tuple[Any, str]]:
+    name, first = description.name, True
+    for filled, inside in _filled(description):
+        spec = {"name": name, **filled}
+        label = f"{name}({inside})" if inside else name
+        yield (spec if filled else name), label
+        if not first or (filled and all(_refusal(spec, kind) is not None for kind in _kinds(spec))):
+            continue
+        first = False  # an option of a wrapper is tried around one encoding
+        for option in description.options:
+            for value in listed(option):
+                yield {**spec, option.name: value}, f"{label} {option.name}={value}"
+
+
+def _filled(description: Description) -> Iterator[tuple[dict[str, Any], str]]:
+    """What the options are given that hold other encodings and cannot be left out."""
+    wrapping = [option for option in description.options if option.name in _required(description)]
+    if not wrapping:
+        yield {}, ""
+        return
+    for name in INSIDE:
+        inside = {
+            option.name: [name, "none"] if registry.holds_several(option.annotation) else name
+            for option in wrapping
+        }
+        yield inside, f"{name}+none" if any(isinstance(v, list) for v in inside.values()) else name
+
+
+def _required(description: Description) -> list[str]:
+    return [
+        option.name
+        for option in description.options
+        if option.default is registry.REQUIRED and registry.holds_wrapped(option.annotation)
+    ]
+
+
+def _refusal(spec: Any, kind: Kind) -> str | None:
+    """Why the encoding says that it cannot be so; None where it can, or fails otherwise."""
+    try:
+        _ = Subject(spec, kind).stack
+    except InputError as error:
+        return first_line(error).removeprefix("InputError: ")
+    except Exception:
+        return None
+    return None
+
+
+def _subjects(spec: Any, label: str, is_default: bool, strict: bool) -> list[Subject]:
+    return [Subject(spec, kind, label, is_default, strict, kinds_of(spec)) for kind in _kinds(spec)]
+
+
+def _kinds(spec: Any) -> tuple[Kind, ...]:
+    # One that is for neither has to be told so.
+    return kinds_of(spec) or KINDS[:1]

@@ -1,0 +1,205 @@
+"""What an encoding says of itself, and whether it can be had at all."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import typing
+from typing import Any
+
+import torch
+
+from zoo.contract.law import Finding, alone, broken, first_kind, first_line, held, law, plain
+from zoo.contract.subject import KINDS, Subject
+from zoo.contract.variants import listed
+from zoo.encodings import registry
+from zoo.encodings.base import Encoding
+from zoo.encodings.description import FACTS, describe_class
+from zoo.errors import InputError
+from zoo.recipe import resolve
+
+FAMILIES = ("absolute", "position ids", "rotary", "bias", "content", "contextual")
+
+
+@law("it can be built", "It can be built, for one layer and for a model.")
+def can_be_built(subject: Subject) -> Finding:
+    model = subject.model(num_layers=3)
+    learned = sum(p.numel() for p in model.encoding.parameters())
+    per_layer = [slot[0].per_layer for slot in model.encoding.slots]
+    for layer_wise, slot in zip(per_layer, model.encoding.slots, strict=True):
+        if len(set(map(id, slot))) != (3 if layer_wise else 1):
+            return broken(f"per_layer is {layer_wise}, and 3 layers have {len(slot)} instances")
+    return held(f"{learned:,} parameters in 3 layers of width 48")
+
+
+@law(
+    "it says what it is",
+    "The docstring begins with one sentence and describes every option; family and paper are given.",
+    plain,
+    first_kind,
+)
+def says_what_it_is(subject: Subject) -> Finding:
+    (description,) = subject.descriptions
+    cls = registry.load(description.name)
+    docstring = inspect.cleandoc(cls.__dict__.get("__doc__") or "")
+    first, *rest = docstring.splitlines() or [""]
+    # What a stranger may leave out is noted; what the list of encodings shows may not be missing.
+    faults, lacks = [], []
+    if not first.endswith(".") or (rest and rest[0] != ""):
+        faults.append("the docstring does not begin with one sentence in a line of its own")
+    if description.summary != first:
+        faults.append("its summary is not the docstring's first line")
+    if description.family not in FAMILIES:
+        faults.append(f"family {description.family!r} is none of {', '.join(FAMILIES)}")
+    if not (description.decoder or description.encoder):
+        faults.append("it is for neither decoder nor encoder")
+    if not any(mark in description.paper for mark in ("arXiv:", "http", "doi")):
+        lacks.append("no paper is named")
+    for option in description.options:
+        if f"\n    {option.name}: " not in docstring:
+            lacks.append(f"option {option.name} is not described")
+            continue
+        values = [value for value in typing.get_args(option.annotation) if isinstance(value, str)]
+        missing = [value for value in values if f"`{value}`" not in docstring]
+        if missing:
+            lacks.append(f"option {option.name}: nothing is said about {', '.join(missing)}")
+    if subject.strict:
+        faults, lacks = [*faults, *lacks], []
+    note = "; ".join(lacks)
+    return Finding(not faults, "; ".join(faults) or f"{len(description.options)} options", note=note)
+
+
+@law(
+    "its source says what its class says",
+    "What is read from the file before it is run is what the class then has.",
+    plain,
+    first_kind,
+)
+def source_and_class_agree(subject: Subject) -> Finding:
+    (read,) = subject.descriptions
+    lives = describe_class(read.name, registry.load(read.name))
+    differing = []
+    for fact in (*FACTS, "summary"):
+        before, after = getattr(read, fact), getattr(lives, fact)
+        if before != after:
+            differing.append(f"{fact}: {before!r} in the file, {after!r} in the class")
+    for one, other in zip(read.options, lives.options, strict=True):
+        if dataclasses.replace(one, annotation=None) != dataclasses.replace(other, annotation=None):
+            differing.append(
+                f"option {one.name}: {one.default!r} in the file, {other.default!r} in the class"
+            )
+    return broken("; ".join(differing)) if differing else held()
+
+
+@law(
+    "recipes take it where it says, and nowhere else",
+    "A recipe with it in a decoder or an encoder is refused where it is not for that, and only there.",
+    alone,
+    first_kind,
+)
+def recipes_take_it(subject: Subject) -> Finding:
+    if not subject.kinds:
+        return broken("it is for neither decoder nor encoder")
+    told = []
+    for kind in KINDS:
+        refusal = _refusal(subject, kind)
+        if kind in subject.kinds:
+            if refusal is not None and not subject.only_evaluates:
+                return broken(f"a recipe with it in the {kind} is refused: {refusal}")
+            told.append(f"{kind}: taken")
+        elif refusal is None or f"not for {'an' if kind == 'encoder' else 'a'} {kind}" not in refusal:
+            return broken(f"it is not for the {kind}, and a recipe says {refusal or 'nothing'}")
+        else:
+            told.append(f"{kind}: refused")
+    return held(", ".join(told))
+
+
+def _refusal(subject: Subject, kind: str) -> str | None:
+    recipe: dict[str, Any] = {
+        "name": "one",
+        "model": {"kind": kind, "encoding": subject.spec, "d_model": 48, "num_layers": 2, "num_heads": 6},
+        "data": {"name": "max_index", "sequence_length": 16, "batch_size": 4},
+        "optimizer": {"lr": 1e-3},
+        "trainer": {"max_steps": 4},
+    }
+    if kind == "decoder":
+        recipe["data"]["name"] = "sample"
+    try:
+        resolve(recipe)
+    except InputError as error:
+        return first_line(error).removeprefix("InputError: ")
+    return None
+
+
+@law(
+    "a policy is an option",
+    "With `extrapolates` a policy, one option value ends at the trained length and another goes on.",
+    plain,
+    alone,
+    first_kind,
+)
+def a_policy_is_an_option(subject: Subject) -> Finding:
+    (description,) = subject.descriptions
+    if any(registry.holds_wrapped(option.annotation) for option in description.options):
+        return held("what it wraps decides")
+    own = {"name": subject.spec} if isinstance(subject.spec, str) else subject.spec
+    specs = [own] + [{**own, o.name: v} for o in description.options for v in listed(o)]
+    limits = set()
+    for spec in specs:
+        try:
+            limits.add(Subject(spec, subject.kind).model(length=8).encoding.max_length)
+        except InputError:
+            continue  # a value that needs another beside it
+    policy = description.extrapolates == "policy"
+    right = {None, 8} <= limits if policy else limits == {None}
+    return Finding(right, f"{description.extrapolates}; limits when trained at 8: {sorted(limits, key=str)}")
+
+
+@law(
+    "options may change after training where it says so",
+    "An option under `after_training` alters no parameter.",
+    alone,
+    first_kind,
+)
+def after_training(subject: Subject) -> Finding:
+    (description,) = subject.descriptions
+    options = {option.name: option for option in description.options}
+    unknown = [name for name in description.after_training if name not in options]
+    if unknown:
+        return broken(f"after_training names {', '.join(unknown)}, which {description.name!r} does not take")
+    own = {"name": subject.spec} if isinstance(subject.spec, str) else subject.spec
+    before, tried = subject.model(), 0
+    for name in description.after_training:
+        for value in listed(options[name]):
+            try:
+                after = Subject({**own, name: value}, subject.kind).model(seed=1)
+            except InputError:
+                continue
+            after.load_state_dict(before.state_dict())
+            tried += 1
+    return held(f"{len(description.after_training)} options, {tried} values" if tried else "none is listed")
+
+
+@law(
+    "its state is whole",
+    "Two models that differ in their start are the same to the last bit once one has the other's state.",
+)
+def state_is_whole(subject: Subject) -> Finding:
+    row = subject.tokens(2, 8)
+    one, other = subject.model(seed=1), subject.model(seed=2)
+    if torch.equal(one(row), other(row)):
+        return broken("two seeds give one model: nothing was tried")
+    other.load_state_dict(one.state_dict())
+    if not torch.equal(one(row), other(row)):
+        difference = (one(row) - other(row)).abs().max().item()
+        return broken(f"with the same state they differ by {difference:.2g}")
+    loose = [
+        f"{type(part).__name__}.{name}"
+        for part in one.encoding.modules()
+        if isinstance(part, Encoding)
+        for name, value in vars(part).items()
+        if isinstance(value, torch.Tensor)
+    ]
+    if loose:
+        return broken(f"{', '.join(loose)} is a tensor but neither parameter nor buffer: it would not move")
+    return held(f"{len(one.encoding.state_dict())} tensors of its own")

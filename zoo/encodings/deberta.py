@@ -1,0 +1,104 @@
+"""The disentangled attention of DeBERTa."""
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from zoo.encodings.base import Encoding, Size, Span, per_query_and_key
+from zoo.encodings.registry import register
+
+
+@register("deberta")
+class DeBERTa(Encoding):
+    """Content meets position twice: the query asks for distances, and the key is asked for by them.
+
+    score = (q_i . k_j + q_i . K_r + k_j . Q_r) / sqrt(3 D) with K = P W_k, Q = P W_q and r the bucket of
+    i - j. Distances below half of the buckets have one each; farther ones share buckets that grow
+    logarithmically up to max_distance, beyond which all are one. An encoder has as many for keys that come
+    after the query.
+
+    Options:
+        position_buckets: buckets for each direction; None gives each distance below max_distance its own, as
+            in DeBERTa's first version.
+        max_distance: where the last bucket begins, in tokens.
+        terms: `both`, or one of `c2p`, q_i . K_r, and `p2c`, k_j . Q_r, over sqrt(2 D) then.
+
+    Since q k is divided too, this decides what is multiplied, and refuses to be beside an encoding that
+    rotates. Each layer has its own table P, normalised to mean 0 and variance 1 as in versions 2 and 3, and
+    its own W_k and W_q; the authors' layers share P, and their released models take the content's W_k and
+    W_q. For k_j . Q_r their code looks up the bucket of i - j where the paper writes that of j - i; this
+    follows the code. All are drawn from N(0, 0.02). Checked against `transformers`
+    (DebertaV2: DisentangledSelfAttention, make_log_bucket_position).
+    """
+
+    paper = "He et al. 2020 (arXiv:2006.03654)"
+    family = "content"
+    relative = True
+    extrapolates = "no"
+    per_layer = True
+    whole_positions = True
+
+    def __init__(
+        self,
+        size: Size,
+        *,
+        position_buckets: int | None = 256,
+        max_distance: int = 512,
+        terms: Literal["both", "c2p", "p2c"] = "both",
+    ):
+        super().__init__(size)
+        if position_buckets is not None and (position_buckets < 4 or position_buckets % 2):
+            raise ValueError(f"position_buckets must be even and at least 4, not {position_buckets}")
+        least = 1 if position_buckets is None else position_buckets // 2 + 2
+        if max_distance < least:
+            raise ValueError(f"max_distance must be at least {least} with these buckets, not {max_distance}")
+        self.one_way = max_distance if position_buckets is None else position_buckets
+        # The causal mask leaves one direction.
+        self.middle = 0 if size.causal else self.one_way
+        self.divisor = (3 if terms == "both" else 2) ** 0.5
+        width = size.d_model
+        self.table = nn.Parameter(0.02 * torch.randn(self.middle + self.one_way, width))
+        self.keys = nn.Parameter(0.02 * torch.randn(width, width)) if terms != "p2c" else None
+        self.queries = nn.Parameter(0.02 * torch.randn(width, width)) if terms != "c2p" else None
+        distance = torch.arange(max_distance + 1)
+        bucket = distance if position_buckets is None else log_buckets(distance, position_buckets)
+        self.register_buffer("bucket", bucket, persistent=False)
+
+    def rotate(self, q: Tensor, k: Tensor, span: Span) -> tuple[Tensor, Tensor]:
+        """Divides q, so that the product counts as one term of three."""
+        return q / self.divisor, k
+
+    def score(self, q: Tensor, k: Tensor, span: Span) -> Tensor:
+        rows = self._rows(span).expand(q.shape[0], q.shape[1], -1, -1)
+        # All rows of the table first and then a lookup: no [T,S,D] tensor.
+        terms = []
+        if self.keys is not None:
+            terms.append((q @ self._projected(self.keys, q)).gather(-1, rows))
+        if self.queries is not None:
+            of_keys = k @ self._projected(self.queries, k)
+            terms.append(of_keys.gather(-1, rows.transpose(-1, -2)).transpose(-1, -2))
+        return sum(terms[1:], terms[0]) * (self.size.head_dim**-0.5 / self.divisor)
+
+    def _projected(self, weight: Tensor, like: Tensor) -> Tensor:
+        """The table's rows as each head sees them, [H,D,R]."""
+        rows = F.layer_norm(self.table.float(), (self.size.d_model,)).to(like.dtype)
+        heads = weight.to(like.dtype).unflatten(0, (self.size.num_heads, self.size.head_dim))
+        return heads @ rows.T
+
+    def _rows(self, span: Span) -> Tensor:
+        """The table's row for every query and key, [1,1,T,S] or [B,1,T,S]."""
+        q_pos, k_pos = per_query_and_key(span.q_pos, span.k_pos)
+        distance = (q_pos - k_pos).long()
+        bucket = self.bucket[distance.abs().clamp(max=len(self.bucket) - 1)]
+        rows = (self.middle + distance.sign() * bucket).clamp(0, len(self.table) - 1)
+        return rows if rows.dim() == 4 else rows[None, None]
+
+
+def log_buckets(distance: Tensor, buckets: int) -> Tensor:
+    """The buckets of distances 0 .. max_distance: themselves up to buckets / 2, then logarithmic."""
+    half, last = buckets // 2, distance[-1] - 1
+    # In float32, and in this order, so that every distance falls where the published code has it.
+    share = torch.log(distance.clamp(min=half) / half) / torch.log(last / half)
+    return torch.where(distance <= half, distance, torch.ceil(share * (half - 1)).long() + half)

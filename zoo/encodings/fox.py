@@ -1,0 +1,54 @@
+"""The forget gate of the Forgetting Transformer (FoX)."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from zoo.encodings.base import Encoding, Size, Span
+from zoo.encodings.registry import register
+
+
+@register("fox")
+class FoX(Encoding):
+    """Each token closes a gate, a little or a lot, on all that came before it, in each head.
+
+    score = log f_(j+1) + ... + log f_i with f_t = sigmoid(w_h . x_t + b_h), where x_t is the input of the
+    attention layer; added after the scaling by 1/sqrt(D). Each layer has its own gates.
+
+    Options:
+        gate_bias: what b_h starts from. 0, as the authors start, halves a key's weight with every token;
+            5, as x-transformers does, forgets next to nothing.
+
+    w is drawn from N(0, 0.02). The gates and their sums are computed in float32. Order is known from the
+    gates alone: positions are not read. The paper's output gate, norms and shift of keys and values belong
+    to its block and are not part of this. Checked against `x_transformers` (DataDependentAlibi), a loop over
+    the formula and, with constant gates, ALiBi.
+    """
+
+    paper = "Lin et al. 2025 (arXiv:2503.02130)"
+    family = "contextual"
+    encoder = False
+    relative = True
+    extrapolates = "yes"
+    per_layer = True
+    reads_positions = False
+
+    def __init__(self, size: Size, *, gate_bias: float = 0.0):
+        super().__init__(size)
+        self.gate = nn.Linear(size.d_model, size.num_heads)
+        nn.init.normal_(self.gate.weight, std=0.02)
+        nn.init.constant_(self.gate.bias, gate_bias)
+
+    def read(self, x: Tensor) -> Tensor:
+        """log f for each token and head, [B,T,H], in float32."""
+        # In bf16 every gate would be off by up to 0.4 %, and the error of a sum grows with its length.
+        with torch.autocast(x.device.type, enabled=False):
+            return F.logsigmoid(F.linear(x.float(), self.gate.weight.float(), self.gate.bias.float()))
+
+    def score(self, q: Tensor, k: Tensor, span: Span) -> Tensor:
+        log_gate = span.read
+        if span.keep is not None:
+            log_gate = log_gate * span.keep[..., None]
+        total = log_gate.cumsum(1).transpose(1, 2)
+        now = total[..., span.first : span.first + span.num_queries]
+        return now[..., :, None] - total[..., None, :]

@@ -1,0 +1,106 @@
+"""The relative positions of Transformer-XL."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from zoo.encodings.base import Encoding, Size, Span, per_query_and_key
+from zoo.encodings.registry import register
+
+
+@register("transformer_xl")
+class TransformerXL(Encoding):
+    """Fixed sinusoids of the distance, projected like keys, and two learned vectors in place of the query's.
+
+    score = (u_h . k_j + (q_i + v_h) . W_h R_(i-j)) / sqrt(D), beside the q_i . k_j / sqrt(D) of any
+    attention. R_d holds sin(d 10000^(-2m/E)) for m = 0 .. E/2 - 1, then the cosines. Each layer has its own
+    W, u and v.
+
+    Options:
+        clamp: distances beyond it count as it, in tokens; by default none does.
+
+    W is drawn from N(0, 0.02), and so are u and v, as in the authors' code, where layers share u and v unless
+    told otherwise (`untie_r`). Angles are computed in float32. At the default positions the products with
+    all distances are laid out along the diagonals, by the paper's shift; anywhere else sin and cos of a
+    difference come from those of query and key. Checked against a loop over the paper's section 3.3.
+    """
+
+    paper = "Dai et al. 2019 (arXiv:1901.02860)"
+    family = "content"
+    relative = True
+    extrapolates = "yes"
+    per_layer = True
+
+    def __init__(self, size: Size, *, clamp: int | None = None):
+        super().__init__(size)
+        if size.d_model % 2:
+            raise ValueError(f"transformer_xl needs an even d_model, not {size.d_model}")
+        if clamp is not None and clamp < 1:
+            raise ValueError(f"clamp must be at least 1, not {clamp}")
+        self.clamp = clamp
+        shape = size.num_heads, size.head_dim
+        self.content_bias = nn.Parameter(0.02 * torch.randn(shape))
+        self.position_bias = nn.Parameter(0.02 * torch.randn(shape))
+        self.project = nn.Parameter(0.02 * torch.randn(size.d_model, size.d_model))
+        frequency = 10000.0 ** -(torch.arange(0, size.d_model, 2) / size.d_model)
+        self.register_buffer("frequency", frequency, persistent=False)
+
+    def score(self, q: Tensor, k: Tensor, span: Span) -> Tensor:
+        content = self.content_bias.to(k.dtype)[:, None] @ k.transpose(-1, -2)
+        q = q + self.position_bias.to(q.dtype)[:, None]
+        place = self._by_rows(q, span) if span.consecutive else self._by_positions(q, span)
+        return (content + place) * self.size.head_dim**-0.5
+
+    def _by_rows(self, q: Tensor, span: Span) -> Tensor:
+        """q . W R_(i-j) where positions are rows: one product for each distance that occurs."""
+        farthest = span.first + span.num_queries - 1
+        nearest = 0 if span.causal else span.first - span.num_keys + 1
+        distance = torch.arange(farthest, nearest - 1, -1, device=q.device)
+        return shifted(self._products(q, distance), span.num_keys)
+
+    def _by_positions(self, q: Tensor, span: Span) -> Tensor:
+        """The same for any positions, by sin(a - b) and cos(a - b): no [T,S,E] tensor, no rounding."""
+        # Counted from the first key, since far from 0 a float32 angle is less exact.
+        start = span.k_pos[..., :1]
+        sin_q, cos_q = self._waves(span.q_pos - start).chunk(2, -1)
+        sin_k, cos_k = self._waves(span.k_pos - start).chunk(2, -1)
+        by_sin, by_cos = (q @ self._weights(q)).chunk(2, -1)
+        query = torch.cat((by_cos * sin_q - by_sin * cos_q, by_sin * sin_q + by_cos * cos_q), -1)
+        place = query.to(q.dtype) @ torch.cat((sin_k, cos_k), -1).to(q.dtype).transpose(-1, -2)
+        if self.clamp is None:
+            return place
+        q_pos, k_pos = per_query_and_key(span.q_pos, span.k_pos)
+        distance = q_pos - k_pos
+        ends = torch.tensor([self.clamp, -self.clamp], device=q.device)
+        back, ahead = self._products(q, ends).split(1, -1)
+        place = torch.where(distance >= self.clamp, back, place)
+        return torch.where(distance <= -self.clamp, ahead, place)
+
+    def _products(self, q: Tensor, distance: Tensor) -> Tensor:
+        """q . W R_d for each of the distances [L]: [B,H,T,L]."""
+        if self.clamp is not None:
+            distance = distance.clamp(-self.clamp, self.clamp)
+        # The rows are projected, [H,D,L], as there are fewer of them than queries of all sequences.
+        return q @ (self._weights(q) @ self._waves(distance).to(q.dtype).T)
+
+    def _weights(self, q: Tensor) -> Tensor:
+        """W for each head, [H,D,E], in q's precision."""
+        return self.project.to(q.dtype).unflatten(0, (self.size.num_heads, self.size.head_dim))
+
+    def _waves(self, pos: Tensor) -> Tensor:
+        """R of positions or distances [L] or [B,L]: [L,E] or [B,1,L,E], in float32."""
+        with torch.autocast(pos.device.type, enabled=False):
+            angle = pos.float()[..., None] * self.frequency
+        angle = angle if pos.dim() == 1 else angle[:, None]
+        return torch.cat((angle.sin(), angle.cos()), -1)
+
+
+def shifted(products: Tensor, keys: int) -> Tensor:
+    """The entry of each query and key from products with all distances, the farthest first.
+
+    Row t of [..,T,L] holds the distance of query t to key j in column T - 1 - t + j. With one column more,
+    the same entry of the next row begins one place earlier: a view of the flat tensor lines them up.
+    """
+    rows, columns = products.shape[-2:]
+    flat = F.pad(products, (0, 1)).flatten(-2)
+    return flat[..., rows - 1 : rows - 1 + rows * columns].unflatten(-1, (rows, columns))[..., :keys]
