@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from zoo import cli, listing
-from zoo.encodings import registry
 from zoo.errors import InputError, Problem
 
 ROOT = Path(__file__).parents[1]
@@ -179,26 +178,6 @@ def test_a_reader_that_leaves_early_is_no_error(workplace):
 # Lists
 
 
-def test_every_encoding_is_listed(capsys):
-    assert cli.main(["list", "encodings"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[1:]] == registry.names()
-    assert cli.main(["list"]) == 0
-    assert capsys.readouterr().out.splitlines() == lines
-
-
-def test_a_bare_pattern_lists_encodings(capsys):
-    assert cli.main(["list", "[rs]*"]) == 0
-    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]]
-    assert names == [name for name in registry.names() if name[0] in "rs"] and names
-
-
-def test_one_encoding_is_told_in_full(capsys):
-    assert cli.main(["list", "alibi"]) == 0
-    told = capsys.readouterr().out
-    assert "slopes: official | geometric = official" in told and "paper" in told
-
-
 def test_columns_are_aligned():
     lines = listing.table(("a", "bb", "c"), [("xxx", "y", "z"), ("x", "yyyy", "")]).splitlines()
     assert lines == ["a    bb    c", "xxx  y     z", "x    yyyy"]
@@ -246,7 +225,7 @@ def _environment():
 
 
 @pytest.mark.parametrize("arguments", [
-    ["--help"], ["fit", "--help"], ["list", "encodings"], ["list", "recipes"], ["show", "recipes/small.yaml"],
+    ["--help"], ["fit", "--help"], ["list", "recipes"], ["list", "tasks"], ["show", "recipes/small.yaml"],
     ["show", "recipes/wrong.yaml"], ["show", "--schema"], ["fit", "--recipe", "recipes/wrong.yaml"],
 ], ids=" ".join)  # fmt: skip
 def test_no_heavy_import_where_none_is_needed(workplace, arguments):

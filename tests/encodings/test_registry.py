@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import zoo
+from zoo.encodings import installed as reader
 from zoo.encodings import registry
 from zoo.encodings.base import Encoding
 from zoo.encodings.description import FACTS, describe_class, read_descriptions
@@ -33,7 +34,7 @@ def plugin(tmp_path, forgetful_registry):
 def said(description):
     """All that a description says, but for how the class is imported."""
     fields = dataclasses.asdict(description)
-    del fields["module"]
+    del fields["module"], fields["package"]
     return {**fields, "file": description.file.resolve()}
 
 
@@ -109,6 +110,22 @@ def test_a_class_derived_from_one_of_the_zoo_inherits_what_it_says(head, plugin)
     assert read.options == alibi.options
     assert (read.relative, read.distance_only, read.paper) == (True, True, alibi.paper)
     assert read.extrapolates == "no"
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        "family, relative = 'bias', True",
+        "(family, [relative]) = 'bias', [True]",
+        "relative = distance_only = True\n    family: str = 'bias'",
+        "other, family = object(), 'bias'\n    relative = True",
+    ],
+)
+def test_facts_may_be_assigned_in_any_form(facts, plugin):
+    source = f"@zoo.register('mine')\nclass Mine(zoo.Encoding):\n    '''Mine.'''\n    {facts}\n"
+    (read,) = registry.read_plugin(plugin(source))
+    assert said(read) == said(describe_class("mine", registry.load("mine")))
+    assert (read.family, read.relative) == ("bias", True)
 
 
 def test_options_of_its_own_replace_those_it_would_inherit(plugin):
@@ -275,7 +292,22 @@ def test_a_file_that_is_not_there(tmp_path):
 def test_a_file_that_cannot_be_run_names_the_cause(plugin):
     file = plugin("@zoo.register('mine')\nclass Mine(zoo.Encoding): ...\nimport no_such_module_anywhere")
     registry.read_plugin(file)
-    with pytest.raises(InputError, match=f"{file}: the plugin cannot be imported: ModuleNotFoundError"):
+    with pytest.raises(InputError, match=f"{file}:4: the plugin cannot be imported: ModuleNotFoundError"):
+        registry.load("mine")
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "cause"),
+    [
+        ("def fault():\n    return 1 / 0\nfault()\n", 3, "ZeroDivisionError"),
+        ("raise SystemExit(3)\n", 2, "SystemExit: 3"),
+        ("@zoo.register('mine')\nclass Mine: ...\n", 2, "'mine' is registered for .*not derive from"),
+    ],
+)
+def test_what_goes_wrong_when_it_runs_is_told_with_its_line(source, line, cause, plugin):
+    file = plugin(source + "\n\n@zoo.register('mine')\nclass Mine(zoo.Encoding): ...\n")
+    registry.read_plugin(file)
+    with pytest.raises(InputError, match=f"^{file}:{line}: the plugin cannot be imported: {cause}"):
         registry.load("mine")
 
 
@@ -318,7 +350,7 @@ def installed(tmp_path, monkeypatch, forgetful_registry):
         for name, source in {"__init__": "", **files}.items():
             (folder / f"{name}.py").write_text(source)
         monkeypatch.syspath_prepend(tmp_path)
-        monkeypatch.setattr(registry, "entry_points", lambda group: [Point("their_package.encodings")])
+        monkeypatch.setattr(reader, "entry_points", lambda group: [Point("their_package.encodings")])
         registry._installed.cache_clear()
 
     yield installed
@@ -326,7 +358,6 @@ def installed(tmp_path, monkeypatch, forgetful_registry):
         del sys.modules[name]
     monkeypatch.undo()
     registry._installed.cache_clear()
-    registry._broken.clear()
 
 
 @pytest.mark.parametrize("init", ["", "from . import encodings"])
@@ -344,7 +375,9 @@ def test_one_that_cannot_be_read_breaks_only_itself(installed):
     installed(encodings="class Broken(")
     assert "alibi" in registry.names()
     assert list(registry.broken()) == ["their_package.encodings"]
-    with pytest.raises(InputError, match=r"cannot be used: package their_package\.encodings: InputError"):
+    with pytest.raises(
+        InputError, match=r"cannot be used: package their_package\.encodings: .*:1: not Python"
+    ):
         registry.describe("their_package.encodings")
 
 

@@ -1,0 +1,230 @@
+"""Packages that bring encodings through the entry point, each in a process that finds them installed."""
+
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+
+PYPROJECT = """\
+[build-system]
+requires = ["setuptools"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "their-encodings"
+version = "1.2"
+
+[project.entry-points."zoo.encodings"]
+theirs = "their_encodings.theirs"
+
+[tool.setuptools]
+packages = ["their_encodings"]
+"""
+
+THEIRS = '''\
+"""Two encodings of another's, which stand on a module of the package."""
+
+import torch
+
+import zoo
+from zoo.encodings.wrapper import Wrapper
+
+from .power import POWER
+
+
+@zoo.register("theirs")
+class Theirs(zoo.Encoding):
+    """Scores fall with the square root of distance."""
+
+    family, relative = "bias", True
+
+    def __init__(self, size: zoo.Size, *, slope: float = 0.5):
+        super().__init__(size)
+        self.slope = torch.nn.Parameter(torch.full((size.num_heads,), slope))
+
+    def bias(self, head, q, k):
+        return -self.slope[head] * (q - k).abs() ** POWER
+
+
+@zoo.register("around_theirs")
+class AroundTheirs(Wrapper):
+    """Another, as it is."""
+
+    def __init__(self, size: zoo.Size, *, of: zoo.Encoding):
+        super().__init__(size, of)
+'''
+
+
+@pytest.fixture(scope="module")
+def their_package(tmp_path_factory):
+    """A package as its author has it, built and installed by pip into a folder of its own."""
+    source, target = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("site")
+    package = source / "their_encodings"
+    package.mkdir()
+    (source / "pyproject.toml").write_text(PYPROJECT)
+    (package / "__init__.py").write_text("")
+    (package / "power.py").write_text("POWER = 0.5\n")
+    (package / "theirs.py").write_text(THEIRS)
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
+    command += ["--no-index", "--disable-pip-version-check", "--target", str(target), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert [one.version for one in importlib.metadata.distributions(path=[str(target)])] == ["1.2"]
+    return target
+
+
+@pytest.fixture
+def other_package(tmp_path):
+    """Another package: the files that an installer leaves, in a folder of their own."""
+
+    def other_package(name, version, point, **modules):
+        site = tmp_path / "sites" / f"{name}-{version}"
+        package = site / name.replace("-", "_")
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text("")
+        for module, source in modules.items():
+            (package / f"{module}.py").write_text(source)
+        info = site / f"{package.name}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        (info / "entry_points.txt").write_text(f"[zoo.encodings]\n{point}\n")
+        return site
+
+    return other_package
+
+
+SEVERAL = """
+import contextlib, io, json, sys
+from zoo.cli import main
+for command in json.loads(sys.argv[1]):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(command)
+    print(json.dumps([code, out.getvalue(), err.getvalue()]))
+"""
+
+
+@pytest.fixture
+def zoo_with(here, mapping):
+    """Run `zoo` where these packages are installed, several commands in one process, and give what each said.
+
+    max_index.yaml is a recipe of a few steps.
+    """
+    recipe = {key: value for key, value in mapping("max_index").items() if key != "name"}
+    (here / "max_index.yaml").write_text(yaml.safe_dump(recipe))
+
+    def run(sites, *commands):
+        path = os.pathsep.join(map(str, [*sites, ROOT]))
+        environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+        command = [sys.executable, "-c", SEVERAL, json.dumps(commands)]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+        assert done.returncode == 0, done.stderr  # no traceback
+        return [Said(*json.loads(line)) for line in done.stdout.splitlines() if line.startswith("[")]
+
+    return run
+
+
+class Said(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+LIST, LIST_THEIRS, EVALUATE = ["list", "encodings"], ["list", "theirs"], ["evaluate", "run", "--lengths", "8"]
+
+
+def fit(encoding, run="run"):
+    return ["fit", "--recipe", "max_index.yaml", "--set", f"model.encoding={encoding}", "--out", run]
+
+
+def test_a_package_is_listed_trained_with_and_asked_for_by_its_checkpoint(
+    their_package, other_package, zoo_with, here
+):
+    broken = other_package("broken", "0.3", "lost = broken.nowhere")
+    encoding = "{name: around_theirs, of: {name: theirs, slope: 0.25}}"
+    table, told, fitted, evaluated = zoo_with(
+        [broken, their_package], ["list", "*theirs"], LIST_THEIRS, fit(encoding), EVALUATE
+    )
+    around, theirs = (line.split() for line in table.out.splitlines()[1:3])
+    # A slope for each of 8 heads.
+    assert theirs[:7] == ["theirs", "bias", "both", "8", "no", "their-encodings", "1.2"]
+    assert around[0] == "around_theirs" and "their-encodings 1.2" in " ".join(around)
+    assert "from: their-encodings 1.2" in told.out and "slope: number = 0.5" in told.out
+    assert fitted.code == 0, fitted.err
+    assert evaluated.code == 0 and "warning" not in evaluated.err
+    sources = json.loads((here / "run" / "card.json").read_text())["encoding_source"]
+    assert [(one["name"], one["package"], one["version"]) for one in sources] == [
+        ("around_theirs", "their-encodings", "1.2"),
+        ("theirs", "their-encodings", "1.2"),
+    ]
+
+    (refused,) = zoo_with([], EVALUATE)
+    assert refused.code == 2
+    for name in ("around_theirs", "theirs"):
+        assert f"encoding '{name}' of the package their-encodings 1.2, which is not inst" in refused.err
+    assert "pip install their-encodings==1.2" in refused.err
+
+
+@pytest.mark.slow
+def test_an_installed_encoding_is_checked_like_any_other(their_package, zoo_with):
+    (said,) = zoo_with([their_package], ["check", "theirs"])
+    assert said.code == 0, said.out + said.err
+    assert "a gradient to every parameter" in said.out and "NOT HELD" not in said.out
+
+
+BROKEN = {
+    "raises": (
+        "raise RuntimeError('no licence')\n" + THEIRS,
+        "theirs.py:1: the plugin cannot be imported: Run",
+    ),
+    "stops": (
+        "import sys\nsys.exit(3)\n" + THEIRS,
+        "theirs.py:2: the plugin cannot be imported: SystemExit: 3",
+    ),
+    "no-python": ("class Theirs(\n" + THEIRS, "theirs.py:1: not Python: '(' was never closed"),
+    "no-module": (None, "no module 'no_module.theirs'"),
+    "no-class": ("import zoo\n", "no class in no_class.theirs is decorated with @zoo.register"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_one_that_is_broken_breaks_only_itself(kind, other_package, zoo_with):
+    source, cause = BROKEN[kind]
+    modules = {} if source is None else {"theirs": source}
+    site = other_package(kind, "0.3", f"theirs = {kind.replace('-', '_')}.theirs", **modules)
+    listed, *asked = zoo_with([site], LIST, LIST_THEIRS, fit("theirs"), ["check", "theirs"])
+    assert listed.code == 0
+    names = [line.split()[0] for line in listed.out.split("\n\n")[0].splitlines()[1:]]
+    assert {"alibi", "none", "rope"} <= set(names)
+    notes = [line for line in listed.out.splitlines() if line.startswith("cannot be used: theirs: ")]
+    assert len(notes) == 1 and f"package {kind} 0.3: " in notes[0] and cause in notes[0]
+    for one in asked:
+        assert one.code == 2 and f"package {kind} 0.3: " in one.err and cause in one.err
+
+
+def test_of_two_that_claim_a_name_both_are_named_and_neither_is_taken(other_package, zoo_with):
+    source = THEIRS.replace("from .power import POWER", "POWER = 0.5")
+    sites = [
+        other_package(name, version, f"theirs = {name}.encodings", encodings=source)
+        for name, version in (("one", "1.0"), ("other", "2.0"))
+    ]
+    for asked in zoo_with(sites, LIST_THEIRS, fit("theirs")):
+        assert asked.code == 2
+        for part in ("package one 1.0", "package other 2.0", "'theirs' is claimed by", "uninstall all but"):
+            assert part in asked.err
+    assert zoo_with(sites[:1], LIST_THEIRS)[0].code == 0
+
+
+def test_a_name_that_a_other_package_may_have_meant(other_package, zoo_with):
+    site = other_package("broken", "0.3", "their_plugins = broken.plugins", plugins="class (")
+    (asked,) = zoo_with([site], fit("theirs"))
+    assert asked.code == 2
+    assert "no encoding 'theirs'" in asked.err and "cannot be used: package broken 0.3: " in asked.err

@@ -1,0 +1,216 @@
+"""What a checkpoint says of the plugins that it was trained with, and what is said when they are gone."""
+
+import hashlib
+import json
+import sys
+
+import pytest
+import torch
+
+import zoo
+from zoo.encodings import registry
+from zoo.encodings.description import Description
+from zoo.errors import InputError
+from zoo.runs import encoding_source
+from zoo.runs.encoding_source import encoding_sources, recorded_sources, what_has_changed, what_is_missing
+from zoo.training.fit import fit
+
+PLUGIN = '''\
+import zoo
+from zoo.encodings.wrapper import Wrapper
+
+
+@zoo.register("mine")
+class Mine(zoo.Encoding):
+    """Nothing."""
+
+
+@zoo.register("around")
+class Around(Wrapper):
+    """Another, as it is."""
+
+    def __init__(self, size: zoo.Size, *, of: zoo.Encoding):
+        super().__init__(size, of)
+'''
+
+
+@pytest.fixture
+def forget(forgetful_registry):
+    """Forget the plugins, as a new process would."""
+
+    def forget():
+        for known in (registry._plugins, registry._classes, registry._live):
+            for name in ("mine", "around"):
+                known.pop(name, None)
+
+    return forget
+
+
+def digest(file):
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def trained(here, recipe, forget):
+    """A run with a plugin around another and beside the zoo's own, the plugin forgotten; and its file."""
+    plugin = here / "mine.py"
+    plugin.write_text(PLUGIN)
+    encoding = "[{name: around, of: {name: around, of: mine}}, alibi]"
+    folder = fit(recipe("max_index", f"plugins=[{plugin}]", f"model.encoding={encoding}"))
+    forget()
+    return folder, plugin
+
+
+def test_the_card_and_the_checkpoint_name_every_plugin_s_encoding_once(trained):
+    folder, plugin = trained
+    expected = [{"name": name, "file": str(plugin), "sha256": digest(plugin)} for name in ("around", "mine")]
+    assert json.loads((folder / "card.json").read_text())["encoding_source"] == expected
+    content = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
+    assert recorded_sources(content["zoo_card"]) == expected
+
+
+def test_the_zoo_s_own_need_nothing(recipe):
+    assert encoding_sources(recipe().as_dict()["model"]["encoding"]) == []
+
+
+def test_loading_without_it_names_file_and_content(trained, here):
+    folder, plugin = trained
+    with pytest.raises(InputError) as caught:
+        zoo.load(folder)
+    for part in (
+        f"{folder}: trained with encoding 'around' of {plugin} (sha256 {digest(plugin)[:12]}) and enc",
+        f"encoding 'mine' of {plugin}",
+        f'--set plugins=[{plugin}], or plugins=["{plugin}"] in Python',
+    ):
+        assert part in str(caught.value)
+    # Another file than the one that is needed.
+    other = here / "other.py"
+    other.write_text(
+        "import zoo\n@zoo.register('another')\nclass Another(zoo.Encoding):\n    '''Nothing.'''\n"
+    )
+    with pytest.raises(InputError, match=r"trained with encoding 'around' of .*mine\.py"):
+        zoo.load(folder, plugins=other)
+    with pytest.raises(InputError, match=r"nowhere\.py: No such file"):
+        zoo.load(folder, plugins=here / "nowhere.py")
+
+
+def test_a_file_that_was_edited_is_told_in_one_line_and_goes_on(trained, recipe, forget, capsys):
+    folder, plugin = trained
+    then = digest(plugin)[:12]
+    zoo.load(folder, plugins=plugin)
+    assert "warning" not in capsys.readouterr().err
+    forget()
+    # Elsewhere, the same file is the same encoding.
+    moved = plugin.with_name("moved.py")
+    moved.write_bytes(plugin.read_bytes())
+    zoo.load(folder, plugins=moved)
+    assert "warning" not in capsys.readouterr().err
+    forget()
+    plugin.write_text(PLUGIN + "# edited\n")
+    model = zoo.load(folder, plugins=plugin)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(" may ")[0] for line in lines] == [
+        f"warning: {folder}: encoding {name!r}" for name in ("around", "mine")
+    ]
+    assert all(then in line and digest(plugin)[:12] in line for line in lines)
+    assert model(torch.ones(1, 8, dtype=torch.long)).shape == (1, 8)
+
+
+def test_a_file_with_other_options_is_told_as_the_cause(here, recipe, forget, capsys):
+    plugin = here / "mine.py"
+    plugin.write_text(PLUGIN.replace("of: zoo.Encoding", "of: zoo.Encoding, more: int = 1"))
+    folder = fit(recipe("max_index", f"plugins=[{plugin}]", "model.encoding={name: around, of: none}"))
+    forget()
+    plugin.write_text(PLUGIN)
+    with pytest.raises(InputError, match=r"model\.encoding\.more: unknown key"):
+        zoo.load(folder, plugins=plugin)
+    assert f"warning: {folder}: encoding 'around' may have changed" in capsys.readouterr().err
+
+
+def test_going_on_with_another_file_is_told_too(here, recipe, forget, capsys):
+    plugin = here / "mine.py"
+    plugin.write_text(PLUGIN)
+    changes = "max_index", f"plugins=[{plugin}]", "model.encoding=mine"
+    fit(recipe(*changes))
+    forget()
+    plugin.write_text(PLUGIN + "# edited\n")
+    folder = fit(recipe(*changes, "trainer.max_steps=8"), resume=True)
+    assert f"warning: {folder}: encoding 'mine' may have changed" in capsys.readouterr().err
+
+
+@pytest.fixture
+def package(monkeypatch, tmp_path):
+    """Pretend that a package is installed in a version, with an encoding or without."""
+    file = tmp_path / "theirs.py"
+    file.write_text("one\n")
+    about = registry.describe("none")
+    fields = {name: getattr(about, name) for name in Description.__dataclass_fields__}
+
+    def package(version, has=True, broken=None):
+        def installed_version(name):
+            if version is None:
+                raise encoding_source.PackageNotFoundError(name)
+            return version
+
+        it = Description(**{**fields, "name": "theirs", "file": file, "package": f"their-package {version}"})
+        known = {**registry._builtin(), **({"theirs": it} if has and version else {})}
+        monkeypatch.setattr(registry, "_all", lambda: known)
+        monkeypatch.setattr(registry, "broken", lambda: {"theirs": broken} if broken else {})
+        monkeypatch.setattr(encoding_source, "version", installed_version)
+        return file
+
+    return package
+
+
+def test_a_package_is_asked_for_by_name_and_version(package):
+    package("1.0")
+    sources = encoding_sources([{"name": "theirs"}, {"name": "none"}])
+    (source,) = sources
+    assert (source["package"], source["version"]) == ("their-package", "1.0")
+    assert what_is_missing(sources) == what_has_changed(sources) == []
+    needs = "trained with encoding 'theirs' of the package their-package 1.0"
+    package(None)
+    assert what_is_missing(sources) == [
+        f"{needs}, which is not installed here: pip install their-package==1.0"
+    ]
+    package("2.0", has=False)
+    assert what_is_missing(sources) == [f"{needs}; their-package 2.0 is installed, and has no such encoding"]
+    package("2.0", has=False, broken="no licence")
+    assert what_is_missing(sources) == [f"{needs}, which cannot be used: no licence"]
+
+
+def test_a_package_of_another_version_or_content_is_told(package):
+    package("1.0")
+    sources = encoding_sources({"name": "theirs"})
+    package("1.1")
+    (text,) = what_has_changed(sources)
+    assert "then their-package 1.0 (" in text and "now their-package 1.1 (" in text
+    package("1.0").write_text("two\n")
+    assert len(what_has_changed(sources)) == 1
+
+
+def test_a_class_of_no_file_has_to_be_registered_again(forgetful_registry):
+    scope = {"zoo": zoo, "__name__": "__notebook__"}
+    exec("@zoo.register('cell')\nclass Cell(zoo.Encoding): ...", scope)
+    sources = encoding_sources({"name": "cell"})
+    assert sources == [{"name": "cell", "file": "<__notebook__>", "sha256": ""}]
+    assert what_has_changed(sources) == what_is_missing(sources) == []
+    for known in (registry._live, registry._classes):
+        del known["cell"]
+    assert what_is_missing(sources)[0].endswith("register it again before you load this")
+
+
+@pytest.mark.parametrize("card", [
+    None, {}, {"encoding_source": 3}, {"encoding_source": [3, {}, {"name": "x", "file": 1, "sha256": ""}]},
+    {"encoding_source": [{"name": "x", "file": "x.py"}]},
+])  # fmt: skip
+def test_a_card_of_another_making_asks_for_nothing(card):
+    assert recorded_sources(card) == []
+
+
+def test_no_module_of_a_plugin_is_left_over_by_reading(trained):
+    folder, _ = trained
+    before = set(sys.modules)
+    with pytest.raises(InputError):
+        zoo.load(folder)
+    assert not {name for name in set(sys.modules) - before if "mine" in name}

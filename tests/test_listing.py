@@ -1,0 +1,152 @@
+"""The table of encodings: all of them, what they learn, and strangers that cannot be used."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import zoo
+from zoo import cli
+from zoo.encodings import registry
+from zoo.encodings.base import Size
+from zoo.encodings.parameters import learned_parameters, representative
+from zoo.encodings.stack import EncodingStack
+from zoo.encodings.wrapper import Wrapper
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def listed(capsys):
+    """Run `zoo list` and give the lines of the table and those below it."""
+
+    def listed(*arguments):
+        assert cli.main(["list", *arguments]) == 0
+        head, *lines = capsys.readouterr().out.splitlines()
+        assert head.split()[0] == "name"
+        gap = lines.index("")
+        return lines[:gap], lines[gap + 1 :]
+
+    return listed
+
+
+def cells(lines):
+    return {line.split()[0]: re.split(r"\s{2,}", line) for line in lines}
+
+
+def test_every_encoding_is_listed(listed):
+    rows, below = listed("encodings")
+    assert [line.split()[0] for line in rows] == registry.names()
+    assert listed()[0] == rows
+    assert below[0] == "parameters: learned, at width 256, 6 layers, 8 heads, length 512"
+    assert not [line for line in below if line.startswith(("cannot be used", "not counted"))]
+
+
+def test_a_bare_pattern_lists_encodings(listed):
+    for pattern in ("[rs]*", "rope*"):
+        rows, _ = listed(pattern)
+        expected = [n for n in registry.names() if n.startswith(tuple("rs") if pattern[0] == "[" else "rope")]
+        assert [line.split()[0] for line in rows] == expected and expected
+
+
+def test_one_encoding_is_told_in_full(capsys):
+    assert cli.main(["list", "alibi"]) == 0
+    told = capsys.readouterr().out
+    for part in ("slopes: official | geometric = official", "paper: ", "for: decoder, encoder", "from: zoo"):
+        assert part in told
+    assert cli.main(["list", "learned"]) == 0
+    told = capsys.readouterr().out
+    # A row of the table for each of 512 positions.
+    assert f"learned parameters: {512 * 256:,} (at width 256, 6 layers, 8 heads, length 512)" in told
+    assert "error | clamp | interpolate = error (may be changed after training)" in told
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_the_count_is_that_of_the_model(name):
+    about = registry.describe(name)
+    size = Size(256, 8, 6, 512, about.decoder)
+    spec = representative(name, size)
+    count = learned_parameters(name)
+    total = sum(p.numel() for p in EncodingStack(spec, size).parameters())
+    if count.wraps and len(spec) == 1:
+        assert count.own <= total  # what it wraps by default may learn too
+    else:
+        assert count.own == total  # what it is put around to be counted learns nothing
+    assert count.wraps or spec == {"name": name}
+
+
+def test_what_is_wrapped_is_not_counted(forgetful_registry, listed):
+    @zoo.register("around")
+    class Around(Wrapper):
+        """Another, with a scale."""
+
+        def __init__(self, size: zoo.Size, *, of: zoo.Encoding = "learned"):
+            super().__init__(size, registry.load("learned")(size) if of == "learned" else of)
+            self.scale = zoo_parameter(size.d_model)
+
+    @zoo.register("plainly_around")
+    class PlainlyAround(Wrapper):
+        """Another, as it is."""
+
+        def __init__(self, size: zoo.Size, *, of: zoo.Encoding):
+            super().__init__(size, of)
+
+    rows = cells(listed("*around")[0])
+    assert "256 + wrapped" in rows["around"] and "+ wrapped" in rows["plainly_around"]
+    assert "as wrapped" in rows["plainly_around"]  # its length is that of what it wraps
+
+
+def zoo_parameter(width):
+    import torch
+
+    return torch.nn.Parameter(torch.ones(width))
+
+
+def test_what_is_for_evaluation_alone_says_so(forgetful_registry, listed):
+    @zoo.register("instead")
+    class Instead(zoo.Encoding):
+        """Takes a place."""
+
+        family, replaces = "rotary", ("rope", "alibi")
+
+    (row,) = listed("inst*")[0]
+    assert row.endswith("for evaluation of: rope, alibi. Takes a place.")
+
+
+def test_one_that_cannot_be_built_has_a_dash(forgetful_registry, listed):
+    @zoo.register("needs_more")
+    class NeedsMore(zoo.Encoding):
+        """Refuses the size of comparison."""
+
+        def __init__(self, size: zoo.Size):
+            raise ValueError("needs 7 heads")
+
+    @zoo.register("fails")
+    class Fails(zoo.Encoding):
+        """Has a fault."""
+
+        def __init__(self, size: zoo.Size):
+            raise KeyError("lost")
+
+    rows, below = listed("encodings")
+    assert [line.split()[0] for line in rows] == registry.names()
+    assert "-" in cells(rows)["needs_more"] and "-" in cells(rows)["fails"]
+    assert "not counted: encoding 'needs_more': needs 7 heads" in below
+    assert "not counted: encoding 'fails' cannot be built: KeyError: 'lost'" in below
+
+
+def test_the_table_fits_a_terminal_and_does_not_import_lightning(tmp_path):
+    code = (
+        "import sys\nfrom zoo.cli import main\nmain(['list', 'encodings'])\n"
+        "print(sorted({'lightning', 'datasets', 'matplotlib'} & sys.modules.keys()))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True, cwd=tmp_path)
+    lines = done.stdout.splitlines()
+    assert lines[-1] == "[]"
+    # On 100 columns every column is seen, and enough of what an encoding is to know it.
+    assert lines[0].index("what it is") < 75
