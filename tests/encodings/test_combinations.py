@@ -1,0 +1,182 @@
+"""Encodings in a list: attention with both, against the two formulas put together in a loop."""
+
+import cmath
+import math
+
+import pytest
+import torch
+
+from zoo.encodings.alibi import geometric_slopes
+from zoo.encodings.base import Span
+from zoo.encodings.stack import View, build_encoding
+from zoo.errors import InputError
+from zoo.models.attention import Attention
+from zoo.models.cache import Cache
+from zoo.recipe.schema import ModelConfig
+
+B, T, H, D = 2, 9, 4, 8
+E = H * D
+SLOPES = geometric_slopes(H)
+
+
+def turned(vector, position):
+    """RoPE's half-split pairs as complex numbers, each turned by its own angle."""
+    half = D // 2
+    pairs = [
+        complex(vector[m], vector[m + half]) * cmath.exp(1j * position * 10000 ** (-2 * m / D))
+        for m in range(half)
+    ]
+    return torch.tensor([z.real for z in pairs] + [z.imag for z in pairs])
+
+
+def rope(qk, _x, _made):
+    """The products of rotated queries and keys, in place of the plain ones."""
+    q, k = qk
+    scores = torch.zeros(B, H, T, T)
+    for b, h, i in torch.cartesian_prod(*map(torch.arange, (B, H, T))).tolist():
+        for j in range(i + 1):
+            scores[b, h, i, j] = turned(q[b, h, i].tolist(), i) @ turned(k[b, h, j].tolist(), j)
+    return scores / math.sqrt(D)
+
+
+def product(qk, _x, _made):
+    q, k = qk
+    return torch.stack([torch.stack([q[b, h] @ k[b, h].T for h in range(H)]) for b in range(B)]) / math.sqrt(
+        D
+    )
+
+
+def alibi(_qk, _x, _made):
+    distance = torch.tensor([[float(i - j) for j in range(T)] for i in range(T)])
+    return torch.stack([-m * distance for m in SLOPES])
+
+
+def fox(_qk, x, made):
+    """log f_(j+1) + ... + log f_i."""
+    f = torch.sigmoid(x @ made.gate.weight.T + made.gate.bias)
+    scores = torch.zeros(B, H, T, T)
+    for b, h, i in torch.cartesian_prod(*map(torch.arange, (B, H, T))).tolist():
+        for j in range(i + 1):
+            scores[b, h, i, j] = sum(math.log(f[b, t, h]) for t in range(j + 1, i + 1))
+    return scores
+
+
+def cope(qk, scores, made):
+    """The vector at p_ij, the sum of the gates from j to i, which are those of all scores so far."""
+    q, last = qk[0], len(made.table) - 1
+    added = torch.zeros(B, H, T, T)
+    for b, h, i in torch.cartesian_prod(*map(torch.arange, (B, H, T))).tolist():
+        gates = torch.sigmoid(scores[b, h, i])
+        for j in range(i + 1):
+            p = min(sum(gates[j : i + 1].tolist()), last)
+            low, high = made.table[math.floor(p)], made.table[min(math.floor(p) + 1, last)]
+            added[b, h, i, j] = q[b, h, i] @ (low + (p - math.floor(p)) * (high - low)) / math.sqrt(D)
+    return scores + added
+
+
+# What is summed first, and what then goes over the sum, for each list.
+FORMULAS = [
+    (["rope", "alibi"], [rope, alibi], None),
+    (["alibi", "rope"], [alibi, rope], None),
+    (["rope", "fox"], [rope, fox], None),
+    (["alibi", "fox"], [alibi, fox, product], None),
+    (["alibi", "cope"], [alibi, product], cope),
+    (["cope", "alibi"], [alibi, product], cope),
+    (["rope", "cope"], [rope], cope),
+    (["rope", "alibi", "fox", "cope"], [rope, alibi, fox], cope),
+]
+
+
+@pytest.fixture
+def attention():
+    """attention(names): one layer's attention, its encodings, and an input [B,T,E]."""
+
+    def attention(names, size):
+        encodings = [build_encoding({"name": name}, size) for name in names]
+        config = ModelConfig(kind="decoder", encoding=names, d_model=E, num_heads=H, num_layers=1)
+        layer = Attention(config)
+        with torch.no_grad():
+            for module in (layer, *encodings):
+                for parameter in module.parameters():
+                    parameter.normal_(std=0.25)
+        return layer.eval(), encodings, torch.randn(B, T, E)
+
+    return attention
+
+
+@pytest.mark.parametrize(("names", "summed", "last"), FORMULAS, ids=["+".join(one[0]) for one in FORMULAS])
+def test_a_list_is_both_formulas(names, summed, last, attention, size_of, agree):
+    layer, encodings, x = attention(names, size_of(d_model=E, num_heads=H, num_layers=1))
+    made = {encoding.name: encoding for encoding in encodings}
+    pos = torch.arange(T)
+    with torch.no_grad():
+        got = layer(x, View(encodings), [Span(pos, pos, consecutive=True) for _ in encodings])
+        q, k, v = (part.unflatten(-1, (H, D)).transpose(1, 2) for part in layer.qkv(x).chunk(3, -1))
+        scores = sum(term((q, k), x, made.get(term.__name__)) for term in summed).expand(B, H, T, T)
+        if last is not None:
+            scores = last((q, k), scores, made[last.__name__])
+        out = torch.zeros(B, T, H, D)
+        for b, h, i in torch.cartesian_prod(*map(torch.arange, (B, H, T))).tolist():
+            out[b, i, h] = scores[b, h, i, : i + 1].softmax(-1) @ v[b, h, : i + 1]
+        expected = layer.out(out.flatten(2))
+    agree(got, expected, encoding="+".join(names), against="both formulas in a loop")
+
+
+def test_what_is_added_to_tokens_goes_with_a_bias(model_of, tokens, agree):
+    """The sum of the two: ALiBi over token vectors that know their sinusoids already."""
+    row = tokens(2, 12)
+    both, alone = model_of(["sinusoidal", "alibi"]), model_of("alibi")
+    x = alone.tokens(row)
+    table = torch.zeros(12, 48)
+    for p in range(12):
+        for i in range(24):
+            angle = p / 10000 ** (2 * i / 48)
+            table[p, 2 * i], table[p, 2 * i + 1] = math.sin(angle), math.cos(angle)
+    alone.tokens.forward = lambda _: x * math.sqrt(48) + table
+    agree(both(row), alone(row), encoding="sinusoidal+alibi", against="ALiBi over vectors with sinusoids")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [["rope", "fox"], ["alibi", "cope"], ["rope", "alibi"], ["sinusoidal", "alibi"], ["path", "alibi"]],
+)
+def test_a_list_decodes_with_a_cache(names, model_of, tokens):
+    model, row = model_of(names), tokens(2, 12)
+    cache = Cache(model.num_layers)
+    steps = [model(part, cache=cache) for part in row.split([5, 1, 1, 3, 2], 1)]
+    torch.testing.assert_close(torch.cat(steps, 1), model(row), rtol=0, atol=1e-5)
+
+
+def test_each_encoding_of_a_list_stands_where_it_says(model_of, tokens, agree):
+    """Positions drawn for one are not those of the other."""
+    moved = {"name": "shape", "of": "sinusoidal", "evaluation_offset": 50}
+    alone, row = model_of(["sinusoidal", "alibi"]), tokens(2, 12)
+    expected = alone(row, positions=torch.arange(50, 62))
+    agree(model_of([moved, "alibi"])(row), expected, encoding="shape", against="moved beside alibi, unmoved")
+    # With an encoding that knows where it stands as the other, the order of the list is kept too.
+    unmoved = {"name": "sinusoidal", "token_scale": 1.0}
+    differ = model_of([moved, unmoved])(row) - model_of(["sinusoidal", unmoved])(row)
+    assert differ.abs().max() > 1e-2
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        ["rope", "rope"],
+        ["rope", "xpos"],
+        ["rope", "path"],
+        ["pope", "path"],
+        ["rope", {"name": "randomized", "of": "xpos"}],
+        [{"name": "cape", "of": "rope"}, {"name": "interleave", "pattern": ["none", "rope"]}],
+    ],
+)
+def test_two_that_decide_the_product_are_refused(pair, model_of):
+    first, second = (one if isinstance(one, str) else one["name"] for one in pair)
+    for specs, names in ((pair, (first, second)), (["alibi", *pair[::-1]], (second, first))):
+        with pytest.raises(InputError, match=f"encodings '{names[0]}' and '{names[1]}' cannot be combined"):
+            model_of(specs)
+
+
+def test_one_that_decides_the_product_goes_with_those_that_add(model_of, tokens):
+    for specs in (["xpos", "alibi"], ["path", "alibi"], ["path", "sinusoidal"], ["pope", "fox"]):
+        assert model_of(specs)(tokens(1, 8)).isfinite().all()

@@ -1,0 +1,190 @@
+"""An encoding for each layer: layer by layer against models that have it everywhere."""
+
+import pytest
+import torch
+
+from zoo.encodings.stack import build_encoding
+from zoo.errors import InputError
+from zoo.models.cache import Cache
+
+PATTERN = ["rope", "alibi", "none"]
+
+
+def interleave(*pattern):
+    return {"name": "interleave", "pattern": list(pattern)}
+
+
+def borrow(model, other):
+    """Give a model the weights of another that has the same ones outside its encoding."""
+    weights = {k: v for k, v in other.state_dict().items() if not k.startswith("encoding.")}
+    assert model.load_state_dict(weights, strict=False).unexpected_keys == []
+
+
+def hidden_by_layer(model, row):
+    """What each block gives, for a forward pass."""
+    seen = []
+    hooks = [block.register_forward_hook(lambda _, __, out: seen.append(out)) for block in model.blocks]
+    model(row)
+    for hook in hooks:
+        hook.remove()
+    return seen
+
+
+@pytest.mark.parametrize("kind", ["decoder", "encoder"])
+def test_layer_l_has_the_encoding_l_of_the_pattern(kind, model_of, tokens, agree):
+    row = tokens(2, 12)
+    model = model_of(interleave(*PATTERN), kind, num_layers=5)
+    got = hidden_by_layer(model, row)
+    x = model.tokens(row)
+    for layer in range(5):
+        same = model_of(PATTERN[layer % 3], kind, num_layers=5)
+        borrow(same, model)
+        # One layer of the model that has this encoding everywhere, on what came before.
+        spans = same._spans(row, None, None, None, 0)
+        x = same.blocks[layer](x, same.encoding.view(layer), same.encoding.of_layer(spans, layer), None)
+        agree(got[layer], x, encoding="interleave", against="a model of one encoding, layer by layer")
+
+
+def test_a_pattern_of_one_is_that_encoding(model_of, tokens):
+    model, plain = model_of(interleave("rope")), model_of("rope")
+    assert torch.equal(model(tokens(2, 12)), plain(tokens(2, 12)))
+
+
+def test_a_pattern_may_be_longer_than_the_model(model_of):
+    stack = model_of(interleave("rope", "none", "alibi", "t5"), num_layers=2).encoding
+    assert [stack.view(layer).encodings[0].of.name for layer in range(2)] == ["rope", "none"]
+
+
+def test_only_what_a_layer_uses_is_kept(model_of, tokens):
+    model = model_of(interleave("shaw", "t5"), num_layers=4)
+    kept = [name for name in model.state_dict() if name.startswith("encoding.")]
+    assert kept == [
+        *(f"encoding.slots.0.0.of.{table}" for table in ("keys", "values")),
+        "encoding.slots.0.1.of.table",
+        *(f"encoding.slots.0.2.of.{table}" for table in ("keys", "values")),
+        "encoding.slots.0.3.of.table",
+    ]
+    model.train()(tokens(4, 16)).square().mean().backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None or not p.grad.any()] == []
+
+
+def test_decoding_and_padding(model_of, tokens):
+    model, row = model_of(interleave(*PATTERN, "shaw"), num_layers=4), tokens(2, 12)
+    whole, cache = model(row), Cache(4)
+    steps = [model(part, cache=cache) for part in row.split([5, 1, 1, 3, 2], 1)]
+    torch.testing.assert_close(torch.cat(steps, 1), whole, rtol=0, atol=1e-5)
+    padded = model(torch.cat((tokens(2, 5), row), 1), torch.arange(17)[None].expand(2, -1) >= 5)
+    torch.testing.assert_close(padded[:, 5:], whole, rtol=0, atol=1e-5)
+
+
+# Claims.
+
+
+@pytest.mark.parametrize(
+    ("pattern", "relative", "extrapolates"),
+    [
+        (["rope", "none"], True, "no"),
+        (["alibi", "t5"], True, "yes"),
+        ([{"name": "randomized", "of": "alibi", "draw": "layer"}, "alibi"], False, "policy"),
+    ],
+)
+def test_it_claims_what_holds_in_every_layer(pattern, relative, extrapolates, size_of):
+    for layer in range(2):
+        encoding = build_encoding(interleave(*pattern), size_of(layer=layer))
+        assert (encoding.relative, encoding.extrapolates) == (relative, extrapolates)
+        assert encoding.per_layer
+
+
+def test_the_shortest_limit_of_any_layer_counts(model_of, tokens):
+    drawn = {"name": "randomized", "of": "rope", "max_position": 20}
+    model = model_of(interleave("rope", "none", drawn), num_layers=3)
+    assert model.encoding.max_length == 20
+    assert model.encoding.max_cached_length == 0
+    assert model_of(interleave("rope", "none", drawn), num_layers=2).encoding.max_length is None
+
+
+# Within one another.
+
+
+def test_wrapped_by_another(model_of, tokens):
+    row, positions = tokens(2, 12), torch.arange(12) * 3
+    model = model_of({"name": "randomized", "of": interleave("rope", "none"), "max_position": 36})
+    for encoding in model.encoding.slots[0]:
+        encoding._drawn = lambda length: positions
+    expected = model_of(interleave("rope", "none"))(row, positions=positions)
+    torch.testing.assert_close(model(row), expected, rtol=0, atol=1e-5)
+
+
+def test_layers_of_one_entry_share_a_draw_and_those_of_others_have_their_own(model_of):
+    drawn = {"name": "randomized", "of": "rope"}
+    model = model_of(interleave(drawn, "none", drawn), num_layers=6).train()
+    places = model.encoding.each(lambda encoding: encoding.positions(torch.arange(12), 1).tolist())
+    rows = [model.encoding.of_layer(places, layer)[0] for layer in range(6)]
+    assert rows[0] == rows[3] and rows[2] == rows[5]
+    assert rows[0] != rows[2]
+    assert rows[1] == rows[4] == list(range(12))
+
+
+def test_nested_patterns(model_of):
+    stack = model_of(interleave("rope", interleave("alibi", "none")), num_layers=4).encoding
+    names = [stack.view(layer).encodings[0].of for layer in range(4)]
+    assert [one.name for one in names] == ["rope", "interleave", "rope", "interleave"]
+
+
+# What cannot be.
+
+
+@pytest.mark.parametrize("of", ["sinusoidal", "learned", {"name": "shape", "of": "sinusoidal"}])
+def test_what_is_met_before_the_first_layer_is_no_layer_s(of, model_of, tokens):
+    name = of if isinstance(of, str) else of["name"]
+    with pytest.raises(InputError, match=rf"'{name}' is met before the first layer .* a list"):
+        model_of(interleave("rope", of))
+    assert model_of(["sinusoidal", interleave("rope", "none")])(tokens(1, 8)).isfinite().all()
+
+
+def test_an_empty_pattern(model_of):
+    with pytest.raises(InputError, match="pattern must hold at least one encoding"):
+        model_of(interleave())
+
+
+def test_each_layer_is_checked_for_two_that_rotate(model_of):
+    with pytest.raises(InputError, match="'interleave' and 'rope' cannot be combined"):
+        model_of([interleave("none", "rope"), "rope"])
+    assert model_of([interleave("none", "alibi"), "rope"])
+
+
+@pytest.mark.parametrize(
+    ("encoding", "problem"),
+    [
+        ("[rope, nonne]", r"encoding\.pattern\.1: no encoding 'nonne'; did you mean 'none'"),
+        ("[rope, {name: rope, bas: 1}]", r"encoding\.pattern\.1\.bas: unknown key; did you mean 'base'"),
+        ("[{name: randomized, of: rpe}]", r"encoding\.pattern\.0\.of: no encoding 'rpe'"),
+        ("[[rope, alibi], none]", r"encoding\.pattern\.0: a list within a list"),
+        ("rope", r"encoding\.pattern: encoding 'interleave' takes a list of encodings here, not one"),
+        ("[]", r"encoding\.pattern: an empty list"),
+    ],
+)
+def test_a_fault_in_a_pattern_is_told_where_it_stands(encoding, problem, recipe):
+    with pytest.raises(InputError, match=f"model.{problem}"):
+        recipe("text", f"model.encoding={{name: interleave, pattern: {encoding}}}")
+
+
+def test_a_fault_in_a_file_is_told_with_its_line(zoo_command, here):
+    file = here / "text.yaml"
+    pattern = (
+        "encoding:\n    name: interleave\n    pattern:\n    - rope\n    - name: randomized\n      of: rpe"
+    )
+    text = file.read_text().replace("encoding: alibi", pattern)
+    file.write_text(text)
+    line = text.splitlines().index("      of: rpe") + 1
+    told = zoo_command("show", "text.yaml")
+    assert told.returncode != 0
+    assert f"text.yaml:{line}: model.encoding.pattern.1.of: no encoding 'rpe'" in told.stdout + told.stderr
+
+
+@pytest.mark.parametrize("wrapped", ["{name: dape, of: alibi}", "{name: randomized, of: xpos}"])
+def test_each_encoding_of_a_pattern_must_fit_the_kind(wrapped, recipe):
+    spec = f"model.encoding={{name: interleave, pattern: [rope, {wrapped}]}}"
+    assert recipe("text", spec)
+    with pytest.raises(InputError, match=r"model\.encoding\.pattern\.1.*is not for an encoder"):
+        recipe("masked", spec)

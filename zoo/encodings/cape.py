@@ -1,0 +1,96 @@
+"""Continuous augmented positions (CAPE)."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from zoo.encodings.base import Encoding, Size
+from zoo.encodings.registry import register
+from zoo.encodings.wrapper import Wrapper, must_read_positions
+
+
+@register("cape")
+class CAPE(Wrapper):
+    """In training positions are shifted, jittered and scaled at random, around another encoding.
+
+    Position p_i becomes (p_i + D + e_i) s. D ~ U(-max_global_shift, max_global_shift) and log s ~ U(-log
+    max_scale, log max_scale) are drawn for each sequence, e_i ~ U(-max_local_shift, max_local_shift) for each
+    token. Outside training p_i stays as it is.
+
+    Options:
+        of: the encoding that sees these positions; `sinusoidal` in the paper. It must know what lies between
+            two positions and before the first.
+        max_global_shift: in tokens.
+        max_local_shift: in tokens; up to 0.5 the order of the tokens is kept.
+        max_scale: the largest factor; its inverse is the smallest.
+        centred: the mean position of a sequence is taken from its positions first, in training and outside,
+            as the paper does for sound. A decoder's tokens then know how long the whole sequence is, and
+            there is no decoding with a cache. For a relative encoding it changes nothing, and is left out.
+
+    The defaults are those that github.com/gcambara/cape gives for text; there 1.0 as the local shift means
+    0.5 to either side, and text is not centred. Checked against a loop over the formula, and statistics of
+    the draws.
+    """
+
+    paper = "Likhomanenko et al. 2021 (arXiv:2106.03143)"
+    family = "position ids"
+
+    def __init__(
+        self,
+        size: Size,
+        *,
+        of: Encoding,
+        max_global_shift: float = 5.0,
+        max_local_shift: float = 0.5,
+        max_scale: float = 1.03,
+        centred: bool = False,
+    ):
+        super().__init__(size, of)
+        must_read_positions(of, "to move them changes nothing")
+        if of.whole_positions:
+            raise ValueError(f"{of.name!r} takes whole positions from 0 on only, and cape moves them between")
+        for name, value in (("max_global_shift", max_global_shift), ("max_local_shift", max_local_shift)):
+            if not 0 <= value < math.inf:
+                raise ValueError(f"{name} must not be below 0, not {value}")
+        if not 1 <= max_scale < math.inf:
+            raise ValueError(f"max_scale must be at least 1, not {max_scale}")
+        self.max_global_shift = max_global_shift
+        self.max_local_shift = max_local_shift
+        self.max_scale = max_scale
+        self.centred = centred and not of.relative
+        # Where the mean is taken away, so is whatever was added to all positions.
+        self.relative = of.relative or centred
+        self.placed_with = ("augmented", of.placed_with)
+
+    @property
+    def max_cached_length(self) -> int | None:
+        return 0 if self.centred else self.of.max_cached_length
+
+    def uses(self, hook: str) -> bool:
+        return self.of.uses(hook) or (hook == "positions" and (self.training or self.centred))
+
+    def positions(self, ids: Tensor, batch: int) -> Tensor:
+        if self.centred:
+            ids = ids - mean_position(ids)
+        if self.training:
+            ids = self._augmented(ids.float(), batch)
+        return self.of.positions(ids, batch)
+
+    def _augmented(self, pos: Tensor, batch: int) -> Tensor:
+        def uniform(bound: float, width: int) -> Tensor:
+            return (2 * torch.rand(batch, width, device=pos.device) - 1) * bound
+
+        shift = uniform(self.max_global_shift, 1) + uniform(self.max_local_shift, pos.shape[-1])
+        return (pos + shift) * uniform(math.log(self.max_scale), 1).exp()
+
+
+def mean_position(ids: Tensor) -> Tensor:
+    """The mean over the real tokens of each sequence, [1] or [B,1].
+
+    Padding has no position of its own: left of the tokens it stands where the first does, right of them where
+    the last does. So each position counts once.
+    """
+    own = torch.ones_like(ids, dtype=torch.bool)
+    own[..., 1:] = ids[..., 1:] != ids[..., :-1]
+    return (ids * own).sum(-1, keepdim=True) / own.sum(-1, keepdim=True)

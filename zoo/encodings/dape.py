@@ -1,0 +1,70 @@
+"""Data-adaptive positional encoding (DAPE)."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from zoo.encodings.base import Encoding, Size, Span
+from zoo.encodings.registry import register
+from zoo.encodings.wrapper import Wrapper
+
+REFUSED = ("embed", "read", "rotate", "score", "logits", "value")
+
+
+@register("dape")
+class DAPE(Wrapper):
+    """An additive bias is adapted to the content, by a small network over the scores of all heads.
+
+    scores = A + B + MLP([A; B]), with A = q k^T / sqrt(D) and B the bias of another encoding. For each query
+    and key the MLP takes the 2H numbers of all heads to H: W2 LeakyReLU(W1 [A; B] + b1) + b2, with slope 0.01
+    below 0. Each layer has its own MLP, and its own instance of what it wraps.
+
+    Options:
+        of: an encoding that adds a bias and does nothing else, or `none`: B is 0, and the MLP takes A alone.
+        hidden: the width of the MLP.
+
+    Scores are computed in float32 and their table is written out, `hidden` times as large in between: slow,
+    and for short sequences. For decoders only, as published. The second version's convolution along the keys
+    is left out: there a score depends on whether later tokens have been computed yet, so that decoding with a
+    cache is another function than training. Checked against a loop over the formula.
+    """
+
+    paper = "Zheng et al. 2024 (arXiv:2405.14722)"
+    family = "contextual"
+    encoder = False
+    per_layer = True
+
+    def __init__(self, size: Size, *, of: Encoding, hidden: int = 32):
+        super().__init__(size, of)
+        others = [hook for hook in REFUSED if of.uses(hook)]
+        if others or of.plain_product:
+            what = f" (it uses {', '.join(others)})" if others else ""
+            raise ValueError(
+                f"{of.name!r} does more than add a bias{what}: dape adapts biases and `none` only"
+            )
+        if hidden < 1:
+            raise ValueError(f"hidden must be at least 1, not {hidden}")
+        self.per_layer = True
+        heads = size.num_heads
+        self.inner = nn.Linear(2 * heads if of.uses("bias") else heads, hidden)
+        self.outer = nn.Linear(hidden, heads)
+
+    def uses(self, hook: str) -> bool:
+        return hook == "logits" or (hook == "positions" and self.of.uses("positions"))
+
+    def logits(self, logits: Tensor, q: Tensor, k: Tensor, span: Span) -> Tensor:
+        heads, dtype = logits.shape[1], logits.dtype
+        both = logits
+        if self.of.uses("bias"):
+            bias = self.of.bias_table(span, heads).to(dtype)
+            both = torch.cat((logits, bias.expand_as(logits)), 1)
+            logits = logits + bias
+        # A bias of -1000.4 is -1000 in bf16: the scores stay in float32 whatever autocast says.
+        with torch.autocast(logits.device.type, enabled=False):
+            x = _linear(self.inner, both.movedim(1, -1))
+            x = _linear(self.outer, F.leaky_relu(x))
+        return logits + x.movedim(-1, 1)
+
+
+def _linear(layer: nn.Linear, x: Tensor) -> Tensor:
+    return F.linear(x, layer.weight.to(x.dtype), layer.bias.to(x.dtype))

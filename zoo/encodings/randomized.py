@@ -1,0 +1,126 @@
+"""Randomized positions."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from zoo.encodings.base import Encoding, Size
+from zoo.encodings.registry import register
+from zoo.encodings.wrapper import Wrapper, must_read_positions
+from zoo.seeds import seed_of
+
+PRIME = 2**31 - 1
+
+
+@register("randomized")
+class Randomized(Wrapper):
+    """Tokens stand at sorted random positions from a range longer than any sequence, around another encoding.
+
+    n tokens get n positions drawn without replacement from 0 .. max_position - 1, in rising order; so every
+    position that a longer sequence will need has been met in training. One draw serves the whole batch: its
+    sequences of the same length stand at the same positions, and a shorter one at a draw of its own length.
+
+    Options:
+        of: the encoding that sees these positions. A learned table must have max_position rows.
+        max_position: how many positions there are to draw from, in tokens; no sequence can be longer.
+        draw: `once` for all layers, or each `layer` for itself, as the authors' code does for whatever enters
+            in attention (rotary, ALiBi, relative).
+        evaluation: what happens outside training. `draw`: positions are drawn here too, as published; the
+            draw is fixed by the length of the sequence, so that the same tokens always give the same result,
+            and touches no random state. `spread`: i stands at the mean of what it would draw, rounded down.
+            `plain`: 0, 1, 2 ... . The first two need the length beforehand and cannot decode with a cache.
+
+    For ALiBi and relative encodings the authors' code draws distances, the same ones seen from every query;
+    here positions are drawn throughout, and distances are their differences. Checked against a loop over the
+    draw, statistics of the draws, and identity: with max_position the length of the sequence, it is plain.
+    """
+
+    paper = "Ruoss et al. 2023 (arXiv:2305.16843)"
+    family = "position ids"
+    extrapolates = "policy"
+    after_training = ("evaluation",)
+
+    def __init__(
+        self,
+        size: Size,
+        *,
+        of: Encoding,
+        max_position: int = 2048,
+        draw: Literal["once", "layer"] = "once",
+        evaluation: Literal["draw", "spread", "plain"] = "draw",
+    ):
+        super().__init__(size, of)
+        must_read_positions(of, "to draw positions for it changes nothing")
+        if max_position < size.length:
+            raise ValueError(f"max_position {max_position} is below the trained length {size.length}")
+        if of.num_positions is not None and of.num_positions < max_position:
+            raise ValueError(
+                f"positions are drawn from 0 to {max_position - 1}, but {of.name!r} has only "
+                f"{of.num_positions}: give it table_length: {max_position}, or draw from fewer"
+            )
+        if draw == "layer" and of.uses("embed"):
+            raise ValueError(f"{of.name!r} is met once, before the first layer: draw must be once, not layer")
+        self.max_position = max_position
+        self.evaluation = evaluation
+        # Looked up in the draw, so whole whatever it wraps.
+        self.whole_positions = True
+        if evaluation != "plain":
+            # As far as max_position says.
+            self.extrapolates = "policy"
+            # Further on, another draw.
+            self.relative = False
+        if draw == "layer":
+            self.per_layer = True
+            self.placed_with = None
+        else:
+            self.placed_with = ("drawn once", of.placed_with)
+        layer = size.layer if draw == "layer" else None
+        generator = torch.Generator().manual_seed(seed_of("randomized", layer))
+        factor, offset = torch.randint(PRIME, (2, max_position), generator=generator)
+        self.register_buffer("factor", factor, persistent=False)
+        self.register_buffer("offset", offset, persistent=False)
+
+    @property
+    def _plain(self) -> bool:
+        return not self.training and self.evaluation == "plain"
+
+    @property
+    def max_length(self) -> int | None:
+        if self._plain:
+            return self.of.max_length
+        return min(self.max_position, self.of.max_length or self.max_position)
+
+    @property
+    def max_cached_length(self) -> int | None:
+        return self.of.max_cached_length if self.evaluation == "plain" else 0
+
+    @property
+    def num_positions(self) -> int | None:
+        return self.of.num_positions if self._plain else self.max_position
+
+    def uses(self, hook: str) -> bool:
+        return self.of.uses(hook) or (hook == "positions" and not self._plain)
+
+    def positions(self, ids: Tensor, batch: int) -> Tensor:
+        if not self._plain:
+            # Longer sequences have been refused before this point, and the clamp changes nothing; unless the
+            # tokens were said to stand so far out, where all share the last position.
+            ids = ids.clamp(max=self.max_position - 1)
+            length = ids.amax(-1, keepdim=True) + 1
+            if not self.training and self.evaluation == "spread":
+                ids = (ids + 1) * (self.max_position + 1) // (length + 1) - 1
+            else:
+                ids = self._drawn(length).gather(-1, ids)
+        return self.of.positions(ids, batch)
+
+    def _drawn(self, length: Tensor) -> Tensor:
+        """The draw for sequences of these lengths [...,1]: their positions in rising order, then filling."""
+        if self.training:
+            order = torch.randperm(self.max_position, device=length.device)
+        else:
+            # A permutation for each length, by a family of hash functions: exact on every device, without a
+            # generator, and no length's draw tells of another's.
+            order = ((self.offset + self.factor * length) % PRIME).argsort(dim=-1, stable=True)
+        taken = torch.arange(self.max_position, device=length.device) < length
+        return order.where(taken, self.max_position).sort(-1).values
