@@ -52,7 +52,8 @@ def test_every_problem_at_once_with_its_line(write, problems):
 def test_a_good_recipe_reads(write, good):
     recipe = read_recipe(write(good))
     assert recipe.optimizer.lr == 6e-4
-    assert recipe.model.encoding == {"name": "alibi", "slopes": "official", "form": "symmetric"}
+    expected = {"name": "alibi", "slopes": "official", "form": "symmetric", "learned": False}
+    assert recipe.model.encoding == expected
     assert recipe.task.name == "language_modelling"
     assert recipe.evaluate.lengths == (128, 256, 512)
     assert recipe.evaluate.protocols == ("nonoverlapping",)
@@ -362,7 +363,7 @@ def test_a_plugin_is_relative_to_the_file_that_names_it(write, good, tmp_path):
     good["model"]["encoding"] = {"name": "far", "reach": 2, "of": {"name": "alibi", "slopes": "geometric"}}
     recipe = read_recipe(write(good, "recipes/r.yaml"))
     assert recipe.plugins == (str(tmp_path / "recipes/far.py"),)
-    inner = {"name": "alibi", "slopes": "geometric", "form": "symmetric"}
+    inner = {"name": "alibi", "slopes": "geometric", "form": "symmetric", "learned": False}
     assert recipe.model.encoding == {"name": "far", "reach": 2.0, "sides": None, "of": inner}
     assert resolve(recipe.as_dict()) == recipe
 
