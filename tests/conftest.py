@@ -11,9 +11,9 @@ import torch
 import yaml
 
 from zoo.contract.subject import HEADS, LAYERS, LENGTH, WIDTH, small_model, some_tokens
-from zoo.contract.variants import variants
 from zoo.encodings import registry
 from zoo.encodings.base import Size
+from zoo.encodings.parameters import representative
 from zoo.recipe import resolve
 
 ROOT = Path(__file__).parent.parent
@@ -74,7 +74,8 @@ def spec_of():
 
     @functools.cache
     def spec_of(name):
-        return variants(registry.describe(name)).subjects[0].spec
+        causal = registry.describe(name).decoder
+        return representative(name, Size(WIDTH, HEADS, LAYERS, LENGTH, causal))
 
     return spec_of
 
