@@ -225,7 +225,8 @@ def _environment():
 
 
 @pytest.mark.parametrize("arguments", [
-    ["--help"], ["fit", "--help"], ["list", "recipes"], ["list", "tasks"], ["show", "recipes/small.yaml"],
+    ["--help"], ["fit", "--help"], ["check", "--help"], ["list", "recipes"], ["list", "tasks"],
+    ["show", "recipes/small.yaml"],
     ["show", "recipes/wrong.yaml"], ["show", "--schema"], ["fit", "--recipe", "recipes/wrong.yaml"],
 ], ids=" ".join)  # fmt: skip
 def test_no_heavy_import_where_none_is_needed(workplace, arguments):
@@ -240,7 +241,7 @@ def test_no_heavy_import_where_none_is_needed(workplace, arguments):
     assert done.stdout.splitlines()[-1] == "heavy: []"
 
 
-@pytest.mark.parametrize("verb", ["fit", "evaluate", "list", "show"])
+@pytest.mark.parametrize("verb", ["fit", "evaluate", "list", "show", "check"])
 def test_every_verb_has_examples(verb, capsys):
     with pytest.raises(SystemExit) as caught:
         cli.main([verb, "--help"])

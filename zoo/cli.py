@@ -119,6 +119,12 @@ def _show(options: argparse.Namespace) -> None:
     print(f"# {options.recipe}{sets}, resolved\n{dump(recipe)}", end="")
 
 
+def _check(options: argparse.Namespace) -> None:
+    from zoo.contract.check import check
+
+    check(options.what, options.set)
+
+
 def _lengths(text: str) -> list[int]:
     try:
         lengths = [int(part) for part in text.split(",")]
@@ -174,6 +180,8 @@ def _parser() -> argparse.ArgumentParser:
         zoo evaluate runs/alibi_maxindex
         zoo evaluate runs/alibi_wikitext2 runs/rope_wikitext2 --lengths 256,512,1024
         zoo evaluate runs/alibi_wikitext2 --set evaluate.max_tokens=65536
+        zoo evaluate runs/rope_wikitext2 --set model.encoding.scaling=yarn --set model.encoding.factor=4
+        zoo evaluate runs/rope_wikitext2 --set model.encoding=rerope
         """,
     )
     evaluate.add_argument("paths", type=Path, nargs="+", metavar="PATH", help="run folders or checkpoints")
@@ -183,7 +191,7 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument(
         "--protocol", type=_words, metavar="NAME,NAME", help="protocols (default: the recipe's)"
     )
-    _add_set(evaluate, "change a key of the run's recipe, for example where its data lies")
+    _add_set(evaluate, "change a key of the run's recipe: where its data lies, or what of its encoding may")
 
     lists = _verb(
         verbs,
@@ -216,6 +224,25 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("recipe", type=Path, nargs="?", metavar="RECIPE", help="a recipe file")
     _add_set(show, "change a key of the recipe")
     show.add_argument("--schema", action="store_true", help="print the JSON Schema of a recipe, for editors")
+
+    check = _verb(
+        verbs,
+        "check",
+        _check,
+        "Try on an encoding every law that encodings keep, and print what holds.",
+        """
+        zoo check rope
+        zoo check my_encoding.py
+        zoo check rope --set base=500000 --set layout=interleaved
+        zoo check '[alibi, {name: shaw, values: false}]'
+        """,
+    )
+    check.add_argument(
+        "what",
+        metavar="NAME|FILE|ENCODING",
+        help="an encoding's name, a Python file that registers some, or one as a recipe has it",
+    )
+    _add_set(check, "give an option; only the encoding with the options given is tried then")
     return parser
 
 

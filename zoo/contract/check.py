@@ -21,6 +21,8 @@ from zoo.recipe.options import check_encoding, encoding_label
 from zoo.recipe.tree import dotted
 from zoo.recipe.yaml_file import read_value
 
+CAN_BE_BUILT = LAWS[0]
+
 WIDTH = 110
 
 
@@ -91,21 +93,26 @@ def examine(subjects: Sequence[Subject], laws: Sequence[Law] | None = None) -> l
     laws = LAWS if laws is None else laws
     verdicts = [Verdict(law) for law in laws]
     with progress_bar(len(laws) * len(subjects), "checking", "law") as bar:
-        sound = [subject for subject in subjects if _built(subject)]
+        sound = [subject for subject in subjects if CAN_BE_BUILT.try_on(subject).held]
         for verdict in verdicts:
+            concerned = []
             for subject in subjects:
-                why_not = verdict.law.does_not_apply(subject) if subject in sound else None
-                if subject not in sound and verdict.law is not LAWS[0]:
-                    why_not = "it cannot be built"
+                why_not = _why_not(verdict.law, subject, sound)
                 if why_not is None:
-                    verdict.findings.append((subject, verdict.law.try_on(subject)))
+                    concerned.append(subject)
                 verdict.why_not = verdict.why_not or why_not or ""
-                bar.update()
+            for some in [concerned] if verdict.law.together else [[subject] for subject in concerned]:
+                if some:
+                    verdict.findings += zip(some, verdict.law.try_on_all(some), strict=True)
+                    bar.update(len(some))
+            bar.update(len(subjects) - len(concerned))
     return verdicts
 
 
-def _built(subject: Subject) -> bool:
-    return LAWS[0].try_on(subject).held
+def _why_not(law: Law, subject: Subject, sound: Sequence[Subject]) -> str | None:
+    if law is CAN_BE_BUILT:
+        return None
+    return law.does_not_apply(subject) if subject in sound else "it cannot be built"
 
 
 def _asked(what: str, sets: Sequence[str]) -> Iterator[tuple[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -72,6 +72,8 @@ class Law:
     conditions: tuple[Condition, ...] = ()
     slow: bool = False
     """Takes seconds where others take milliseconds."""
+    together: Callable[[Sequence[Subject]], list[Finding]] | None = None
+    """Tries several at once, where that is cheaper."""
 
     def does_not_apply(self, subject: Subject) -> str | None:
         """Why it does not apply to this subject; None where it does."""
@@ -85,6 +87,16 @@ class Law:
                 return self.trial(subject)
             except Exception as error:  # whatever a stranger's code does
                 return broken(first_line(error))
+
+    def try_on_all(self, subjects: Sequence[Subject]) -> list[Finding]:
+        """What comes of it for each."""
+        if self.together is None:
+            return [self.try_on(subject) for subject in subjects]
+        with _aside():
+            try:
+                return self.together(subjects)
+            except Exception as error:
+                return [broken(first_line(error))] * len(subjects)
 
 
 def first_line(error: BaseException) -> str:
@@ -111,11 +123,17 @@ LAWS: list[Law] = []
 """In the order in which they are tried and told."""
 
 
-def law(name: str, says: str, *conditions: Condition, slow: bool = False) -> Callable[[Trial], Trial]:
+def law(
+    name: str,
+    says: str,
+    *conditions: Condition,
+    slow: bool = False,
+    together: Callable[[Sequence[Subject]], list[Finding]] | None = None,
+) -> Callable[[Trial], Trial]:
     """Makes a function a law."""
 
     def decorate(trial: Trial) -> Trial:
-        LAWS.append(Law(name, says, trial, conditions, slow))
+        LAWS.append(Law(name, says, trial, conditions, slow, together))
         return trial
 
     return decorate

@@ -19,20 +19,21 @@ def absolute(subject: Subject) -> str | None:
 
 @law(
     "a relative encoding does not know where a sequence begins",
-    "Moved by 7 and by 1000 places, a sequence has the same outputs.",
+    "Moved by 7 and by 1001 places, a sequence has the same outputs.",
     relative,
 )
 def shift_invariance(subject: Subject) -> Finding:
-    return within(max(_moved(subject, 7, 1000)), 2e-4)
+    return within(max(_moved(subject, 7, 1001)), 2e-4)
 
 
 @law(
     "an absolute encoding knows where a sequence begins",
-    "Moved by 1000 or by 100,000 places, a sequence has other outputs.",
+    "Moved by 1001 or, where places do not end before, by 100,003, a sequence has other outputs.",
     absolute,
 )
 def absolute_places(subject: Subject) -> Finding:
-    moved = max(_moved(subject, 1000, 100_000))
+    endless = all(e.max_length is None and e.num_positions is None for e in subject.encodings)
+    moved = max(_moved(subject, 1001, *([100_003] if endless else [])))
     # What is so far below the bound is rounding.
     hint = "moved by" if moved > 1e-4 else "it is relative, and should say so: moved by"
     return beyond(moved, 1e-2, hint)
@@ -40,7 +41,8 @@ def absolute_places(subject: Subject) -> Finding:
 
 def _moved(subject: Subject, *shifts: int) -> list[float]:
     """How far the outputs move with the sequence: within the trained length and, where it is open, beyond."""
-    row, ids = subject.tokens(3, 12), torch.arange(12) + torch.tensor((0, *shifts))[:, None]
+    row = subject.tokens(1 + len(shifts), 12)
+    ids = torch.arange(12) + torch.tensor((0, *shifts))[:, None]
     lengths = [2048]
     if all(e.max_length is None and e.max_cached_length is None for e in subject.encodings):
         lengths.append(LENGTH)
@@ -67,7 +69,7 @@ def no_positions(subject: Subject) -> Finding:
 
 @law(
     "beyond the trained length it does what it says",
-    "Without a limit it goes on; with one it takes that many tokens and refuses one more.",
+    "Without a limit it goes on; a limit is a policy, or lies beyond, and is where sequences are refused.",
 )
 def beyond_training(subject: Subject) -> Finding:
     trained = 8
@@ -78,8 +80,9 @@ def beyond_training(subject: Subject) -> Finding:
             if not model(subject.tokens(1, length)).isfinite().all():
                 return broken(f"{length} tokens, trained at {trained}: not finite")
         return held(f"{4 * LENGTH} tokens, trained at {trained}")
-    if all(encoding.extrapolates != "policy" for encoding in subject.encodings):
-        return broken(f"it ends at {limit} tokens, and `extrapolates` is no policy")
+    says = {encoding.extrapolates for encoding in subject.encodings}
+    if "policy" not in says and not (limit > trained and "yes" in says):
+        return broken(f"trained at {trained} it ends at {limit}, and `extrapolates` is {' and '.join(says)}")
     if not model(subject.tokens(1, limit)).isfinite().all():
         return broken(f"{limit} tokens: not finite")
     findings = [_refuses(f"{limit + 1} tokens", lambda: model(subject.tokens(1, limit + 1)))]

@@ -32,8 +32,8 @@ DONE = f"{PROCESSES} processes, {STEPS} steps, equal weights"
 START_SECONDS, SECONDS_EACH = 120, 20
 
 
-def train_in_two(subjects: Sequence[Subject]) -> list[tuple[Subject, str | None]]:
-    """Each subject with what went wrong, None where nothing did. One pair of processes trains them all."""
+def train_in_two(subjects: Sequence[Subject]) -> list[str | None]:
+    """What went wrong with each subject, None where nothing did. One pair of processes trains them all."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "subjects.json").write_text(
             json.dumps({"plugins": _plugins(), "subjects": [[one.spec, one.kind] for one in subjects]}),
@@ -43,8 +43,7 @@ def train_in_two(subjects: Sequence[Subject]) -> list[tuple[Subject, str | None]
         answer = Path(folder) / "faults.json"
         faults = json.loads(answer.read_text(encoding="utf-8")) if answer.is_file() else []
     # Where they stopped early, that is what is wrong with the rest.
-    faults += [fault or "the processes stopped before it"] * (len(subjects) - len(faults))
-    return list(zip(subjects, faults, strict=True))
+    return faults + [fault or "the processes stopped before it"] * (len(subjects) - len(faults))
 
 
 def _plugins() -> list[str]:

@@ -112,6 +112,11 @@ def some_tokens(batch: int, length: int, vocab_size: int = VOCABULARY) -> Tensor
     return torch.randint(vocab_size, (batch, length), generator=torch.Generator().manual_seed(length))
 
 
+def keep_of(padding: tuple[int, ...] | None, length: int) -> Tensor | None:
+    """False at so many tokens at the beginning of each sequence."""
+    return None if padding is None else torch.arange(length) >= torch.tensor(padding)[:, None]
+
+
 def enliven(model: nn.Module, seed: int) -> None:
     """Weights under which attention is sharp and every hook tells: a start of N(0, 0.02) hides faults."""
     generator = torch.Generator().manual_seed(seed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch.nn.functional as F
 
 from zoo.contract import processes
@@ -35,13 +37,19 @@ def every_parameter(subject: Subject) -> Finding:
     return held(f"{count} of its own")
 
 
+def _by_two(subjects: Sequence[Subject]) -> list[Finding]:
+    faults = processes.train_in_two(subjects)
+    return [held(processes.DONE) if fault is None else broken(fault) for fault in faults]
+
+
 @law(
     "two processes train one model",
     "DistributedDataParallel without a search for unused parameters: equal weights after each step.",
     trained,
     first_kind,
     slow=True,
+    together=_by_two,
 )
 def two_processes(subject: Subject) -> Finding:
-    ((_, fault),) = processes.train_in_two([subject])
-    return held(processes.DONE) if fault is None else broken(fault)
+    (finding,) = _by_two([subject])
+    return finding

@@ -53,8 +53,8 @@ def says_what_it_is(subject: Subject) -> Finding:
         faults.append(f"family {description.family!r} is none of {', '.join(FAMILIES)}")
     if not (description.decoder or description.encoder):
         faults.append("it is for neither decoder nor encoder")
-    if not any(mark in description.paper for mark in ("arXiv:", "http", "doi")):
-        lacks.append("no paper is named")
+    if "arXiv:" not in description.paper:
+        lacks.append("no paper on arXiv is named" if description.paper else "no paper is named")
     for option in description.options:
         if f"\n    {option.name}: " not in docstring:
             lacks.append(f"option {option.name} is not described")
@@ -66,7 +66,9 @@ def says_what_it_is(subject: Subject) -> Finding:
     if subject.strict:
         faults, lacks = [*faults, *lacks], []
     note = "; ".join(lacks)
-    return Finding(not faults, "; ".join(faults) or f"{len(description.options)} options", note=note)
+    return Finding(
+        not faults, "; ".join(faults) or f"options described: {len(description.options)}", note=note
+    )
 
 
 @law(
@@ -131,17 +133,21 @@ def _refusal(subject: Subject, kind: str) -> str | None:
     return None
 
 
+def wraps_none(subject: Subject) -> str | None:
+    options = [option for one in subject.descriptions for option in one.options]
+    wraps = any(registry.holds_wrapped(option.annotation) for option in options)
+    return "what it wraps decides" if wraps else None
+
+
 @law(
     "a policy is an option",
     "With `extrapolates` a policy, one option value ends at the trained length and another goes on.",
     plain,
-    alone,
+    wraps_none,
     first_kind,
 )
 def a_policy_is_an_option(subject: Subject) -> Finding:
     (description,) = subject.descriptions
-    if any(registry.holds_wrapped(option.annotation) for option in description.options):
-        return held("what it wraps decides")
     own = {"name": subject.spec} if isinstance(subject.spec, str) else subject.spec
     specs = [own] + [{**own, o.name: v} for o in description.options for v in listed(o)]
     limits = set()
@@ -155,10 +161,16 @@ def a_policy_is_an_option(subject: Subject) -> Finding:
     return Finding(right, f"{description.extrapolates}; limits when trained at 8: {sorted(limits, key=str)}")
 
 
+def has_options_for_later(subject: Subject) -> str | None:
+    options = any(one.after_training for one in subject.descriptions)
+    return None if options else "it names no option that may change after training"
+
+
 @law(
     "options may change after training where it says so",
     "An option under `after_training` alters no parameter.",
     alone,
+    has_options_for_later,
     first_kind,
 )
 def after_training(subject: Subject) -> Finding:
@@ -168,16 +180,25 @@ def after_training(subject: Subject) -> Finding:
     if unknown:
         return broken(f"after_training names {', '.join(unknown)}, which {description.name!r} does not take")
     own = {"name": subject.spec} if isinstance(subject.spec, str) else subject.spec
-    before, tried = subject.model(), 0
+    before, tried = subject.model(), []
     for name in description.after_training:
-        for value in listed(options[name]):
+        default = options[name].default
+        # Of a number there is no list: twice as much.
+        doubled = (2 * default,) if type(default) in (int, float) else ()
+        for value in listed(options[name]) or doubled:
             try:
                 after = Subject({**own, name: value}, subject.kind).model(seed=1)
             except InputError:
-                continue
+                continue  # not without another option
+            if _shapes(after) != _shapes(before):
+                return broken(f"{name}: {value!r} alters what is learned")
             after.load_state_dict(before.state_dict())
-            tried += 1
-    return held(f"{len(description.after_training)} options, {tried} values" if tried else "none is listed")
+            tried.append(name)
+    return held(f"tried {', '.join(dict.fromkeys(tried))}" if tried else "none has values to try")
+
+
+def _shapes(model: torch.nn.Module) -> dict[str, torch.Size]:
+    return {name: value.shape for name, value in model.state_dict().items()}
 
 
 @law(

@@ -121,6 +121,8 @@ def _with_named_plugins(
         gone = what_is_missing(sources)
         if gone:
             raise InputError([Problem(text, where=str(path)) for text in gone]) from error
+        # An option that is not known any more has its cause there.
+        warn_of_changes(path, sources)
         raise
     warn_of_changes(path, sources)
     return resolved

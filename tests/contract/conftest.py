@@ -1,0 +1,18 @@
+"""A drawer of wrong plugins, each with one fault."""
+
+from pathlib import Path
+
+import pytest
+
+FAULTY = Path(__file__).parent / "faulty"
+
+
+@pytest.fixture
+def faulty(forgetful_registry):
+    """Make a wrong plugin known, and describe it."""
+
+    def faulty(name):
+        (description,) = forgetful_registry.read_plugin(FAULTY / f"{name}.py")
+        return description
+
+    return faulty

@@ -1,0 +1,16 @@
+"""It says that it is for encoders, and its constructor refuses them."""
+
+import zoo
+
+
+@zoo.register("only_half")
+class OnlyHalf(zoo.Encoding):
+    """It says that it is for encoders, and its constructor refuses them."""
+
+    family = "bias"
+    relative = True
+
+    def __init__(self, size):
+        super().__init__(size)
+        if not size.causal:
+            raise ValueError("for decoders only")

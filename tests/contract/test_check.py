@@ -1,0 +1,255 @@
+"""Each wrong plugin is caught by the law that it breaks, and right ones are found right."""
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from zoo import cli
+from zoo.contract import LAWS, Subject, check
+from zoo.contract.law import Law, beyond, farthest, within
+from zoo.contract.variants import variants
+from zoo.encodings import registry
+
+ROOT = Path(__file__).parents[2]
+FAULTY = Path(__file__).parent / "faulty"
+BY_NAME = {law.name: law for law in LAWS}
+
+FAULTS = {
+    "cannot_begin": "it can be built",
+    "only_half": "it can be built",
+    "without_words": "it says what it is",
+    "second_thoughts": "its source says what its class says",
+    "for_nobody": "recipes take it where it says, and nowhere else",
+    "empty_policy": "a policy is an option",
+    "changes_its_mind": "options may change after training where it says so",
+    "half_a_state": "its state is whole",
+    "left_behind": "its state is whole",
+    "too_wide": "shapes and dtypes",
+    "too_narrow": "shapes and dtypes",
+    "single_precision": "shapes and dtypes",
+    "elsewhere": "it stays on its device",
+    "counts_calls": "every kernel gives the reference",
+    "not_pointwise": "the fused kernel gives the reference",
+    "two_biases": "a bias is one function",
+    "not_by_distance": "a bias is one function",
+    "assumes_the_last": "blocks of queries give the whole",
+    "breaks_the_graph": "torch.compile takes it in one graph",
+    "coarse_angles": "places are exact in bf16 at position 100,000",
+    "coarse_bias": "places are exact in bf16 at position 100,000",
+    "leaks_in_score": "causality",
+    "leaks_in_read": "causality",
+    "mixes_tokens": "causality",
+    "looks_back_only": "an encoder sees both ends",
+    "plays_dice": "evaluation is no game of chance",
+    "forgets_the_offset": "decoding with a cache is the full forward",
+    "stretches": "decoding with a cache is the full forward",
+    "refuses_too_late": "decoding with a cache is the full forward",
+    "counts_after_padding": "a cache goes with padding",
+    "counts_rows": "padding on the left changes nothing",
+    "sees_padding": "padding on the right changes nothing",
+    "divides_by_nothing": "padding spoils no gradient",
+    "knows_the_place": "a relative encoding does not know where a sequence begins",
+    "too_modest": "an absolute encoding knows where a sequence begins",
+    "reads_after_all": "it reads no positions where it says so",
+    "ends_unsaid": "beyond the trained length it does what it says",
+    "ends_too_early": "beyond the trained length it does what it says",
+    "idle_parameter": "a gradient to every parameter",
+    "drifts": "two processes train one model",
+}
+# Faults of which another law knows nothing: it is this one that catches them, and no other would.
+ONLY_THERE = [name for name in FAULTS if name in (
+    "cannot_begin", "only_half", "without_words", "second_thoughts", "empty_policy", "changes_its_mind",
+    "left_behind", "elsewhere", "assumes_the_last", "breaks_the_graph", "coarse_angles", "coarse_bias",
+    "looks_back_only", "too_modest", "reads_after_all", "idle_parameter",
+)]  # fmt: skip
+
+
+def broken_laws(description, laws):
+    return [
+        verdict.law.name for verdict in check.examine(variants(description).subjects, laws) if verdict.broken
+    ]
+
+
+def test_every_wrong_plugin_is_here():
+    assert sorted(FAULTS) == sorted(file.stem for file in FAULTY.glob("*.py"))
+
+
+def test_every_law_has_been_seen_to_fail():
+    # The cache with blocks fails with the offset, below.
+    assert set(BY_NAME) - set(FAULTS.values()) == {"blocks of queries go with a cache"}
+
+
+def test_a_forgotten_offset_shows_in_blocks_too(faulty):
+    laws = [BY_NAME["blocks of queries go with a cache"]]
+    assert broken_laws(faulty("forgets_the_offset"), laws) == ["blocks of queries go with a cache"]
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_check_names_the_law_that_is_broken(name, forgetful_registry, monkeypatch, capsys):
+    law = BY_NAME[FAULTS[name]]
+    monkeypatch.setattr(check, "LAWS", [law])
+    assert cli.main(["check", str(FAULTY / f"{name}.py")]) == 1
+    printed = capsys.readouterr()
+    assert re.search(rf"^{re.escape(law.name)} +NOT HELD +\d of \d +\S", printed.out, re.M)
+    assert f"\nNOT HELD: {law.name}. " in printed.out
+    assert printed.err.splitlines()[-1] == f"{name} breaks 1 of 1 laws: {law.name}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAULTS)
+def test_so_it_does_among_all_laws(name, forgetful_registry, monkeypatch, capsys):
+    # Two processes for each would take minutes.
+    monkeypatch.setattr(check, "LAWS", [law for law in LAWS if not law.slow or law.name == FAULTS[name]])
+    assert cli.main(["check", str(FAULTY / f"{name}.py")]) == 1
+    printed = capsys.readouterr()
+    assert f"\nNOT HELD: {FAULTS[name]}. " in printed.out
+    assert FAULTS[name] in printed.err.splitlines()[-1] and "Traceback" not in printed.out + printed.err
+
+
+@pytest.mark.parametrize("name", ONLY_THERE)
+def test_and_no_other_law_is_blamed(name, faulty):
+    description = faulty(name)
+    laws = [law for law in LAWS if not law.slow and law.name != FAULTS[name]]
+    assert broken_laws(description, laws) == []
+
+
+# The command.
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch, forgetful_registry):
+    """Where a stranger stands, with the plugin of the README."""
+    monkeypatch.chdir(tmp_path)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    plugin = re.search(r"```python\n(# my_encoding\.py\n.*?)```", readme, re.DOTALL).group(1)
+    (tmp_path / "my_encoding.py").write_text(plugin, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Without the two laws that take seconds."""
+    monkeypatch.setattr(check, "LAWS", [law for law in LAWS if not law.slow])
+
+
+def test_the_plugin_of_the_readme_is_right(here, capsys):
+    """The whole command, with every law."""
+    assert cli.main(["check", "my_encoding.py"]) == 0
+    printed = capsys.readouterr().out
+    lines = printed.splitlines()
+    assert lines[0] == "root: Scores fall with the square root of distance."
+    assert lines[-1].startswith("root keeps all ") and "do not apply" in lines[-1]
+    for law in LAWS:
+        assert re.search(rf"^{re.escape(law.name)} +(held +\d|does not apply )", printed, re.M), law.name
+    assert "note: no paper is named; option slope is not described" in lines
+    assert re.search(r"^causality +held +1 of 1 +largest difference \S+ \(bound 1e-05\)$", printed, re.M)
+
+
+def test_a_fault_is_named_in_table_text_and_last_line(here, quick, capsys):
+    assert cli.main(["check", str(FAULTY / "leaks_in_score.py")]) == 1
+    printed = capsys.readouterr()
+    assert re.search(r"^causality +NOT HELD +0 of 1 +largest difference", printed.out, re.M)
+    assert "NOT HELD: causality. No output of a decoder moves when a later token does" in printed.out
+    assert "\n  leaks_in_score decoder: largest difference" in printed.out
+    assert re.match(r"leaks_in_score breaks \d+ of \d+ laws: .*causality", printed.err.splitlines()[-1])
+    assert "keeps" not in printed.out
+
+
+def test_a_plugin_that_crashes_is_told_in_a_line(here, quick, capsys):
+    assert cli.main(["check", str(FAULTY / "cannot_begin.py")]) == 1
+    printed = capsys.readouterr()
+    assert "RuntimeError: no table of slopes\n" in printed.out
+    assert "Traceback" not in printed.out + printed.err
+    assert printed.err.splitlines()[-1] == "cannot_begin breaks 1 of 1 laws: it can be built"
+    assert re.search(r"^causality +does not apply +it cannot be built$", printed.out, re.M)
+
+
+def test_a_file_of_several_is_tried_one_after_the_other(here, quick, capsys):
+    text = (here / "my_encoding.py").read_text()
+    wrong = (FAULTY / "idle_parameter.py").read_text()
+    (here / "two.py").write_text(text + wrong.replace("import zoo\n", ""))
+    assert cli.main(["check", "two.py"]) == 1
+    printed = capsys.readouterr()
+    assert printed.out.splitlines()[-1].startswith("root keeps all ")
+    assert printed.err.splitlines()[-1].startswith("idle_parameter breaks 1 of ")
+
+
+def test_one_of_the_zoo_and_its_options(here, quick, capsys):
+    assert cli.main(["check", "alibi"]) == 0
+    printed = capsys.readouterr().out
+    assert "alibi, alibi slopes=geometric, alibi form=one_sided" in printed
+    assert cli.main(["check", "alibi", "--set", "form=one_sided"]) == 0
+    assert "tried as decoder and encoder: alibi\n" in capsys.readouterr().out
+    assert cli.main(["check", "[alibi, {name: shaw, values: false}]"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("alibi+shaw keeps all ")
+
+
+@pytest.mark.parametrize("arguments, said", [
+    (["alibbi"], "did you mean 'alibi'?"),
+    (["my_encodin.py"], "my_encodin.py: no such file; did you mean my_encoding.py?"),
+    (["nosuch/plugin.py"], "nosuch/plugin.py: no such file"),
+    (["broken.py"], "the plugin cannot be imported: ZeroDivisionError: division by zero"),
+    (["empty.py"], "no class here is decorated"),
+    (["needy.py"], "encoding 'needy' cannot be tried without rows: give --set rows=..."),
+    (["rope", "--set", "bas=3"], "did you mean 'base'?"),
+    (["rope", "--set", "base"], "--set base: not of the form option=value"),
+    (["rope", "--set", "partial=3"], "partial is a fraction"),
+    (["{name: rope, layuot: half}"], "did you mean 'layout'?"),
+    (["{name: rope"], "not YAML"),
+    (["[rope, rope]"], "cannot be combined"),
+    (["[rope, alibi]", "--set", "base=3"], "of one encoding, not of a list"),
+])  # fmt: skip
+def test_wrong_input_is_exit_2(here, quick, capsys, arguments, said):
+    (here / "empty.py").write_text("import zoo\n")
+    (here / "broken.py").write_text(
+        (here / "my_encoding.py").read_text().replace('"root"', '"b"') + "1 / 0\n"
+    )
+    (here / "needy.py").write_text(
+        "import zoo\n\n@zoo.register('needy')\nclass Needy(zoo.Encoding):\n"
+        "    'Needs rows.'\n    def __init__(self, size, *, rows: int):\n        super().__init__(size)\n"
+    )
+    assert cli.main(["check", *arguments]) == 2
+    printed = capsys.readouterr()
+    assert said in printed.err and "Traceback" not in printed.err
+    assert printed.out == ""
+
+
+# The bench itself.
+
+
+def test_laws_leave_the_callers_random_numbers_alone():
+    torch.manual_seed(7)
+    random.seed(7)
+    state, other = torch.get_rng_state(), random.getstate()
+    (subject, *_) = variants(registry.describe("t5")).subjects
+    for law in LAWS:
+        if not law.slow and law.does_not_apply(subject) is None:
+            law.try_on(subject)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert random.getstate() == other
+    assert torch.is_grad_enabled()
+
+
+def test_a_law_that_raises_is_broken():
+    def fails(subject):
+        raise KeyError("table")
+
+    finding = Law("fails", "", fails).try_on(Subject("rope"))
+    assert not finding.held and finding.numbers == "KeyError: 'table'"
+
+
+def test_nan_is_no_agreement():
+    one = torch.tensor([1.0, torch.nan])
+    assert farthest(one, one) == torch.inf
+    assert not within(farthest(one, one), 1e-5).held
+    assert farthest(torch.tensor([-torch.inf]), torch.tensor([-torch.inf])) == 0
+    with pytest.raises(ValueError, match="shape"):
+        farthest(torch.zeros(2), torch.zeros(3))
+
+
+def test_numbers_tell_how_near_the_bound_was():
+    assert within(2e-6, 1e-5).share == pytest.approx(0.2)
+    assert not beyond(1e-3, 1e-2, "moved").held and beyond(1e-3, 1e-2, "moved").share == pytest.approx(10)

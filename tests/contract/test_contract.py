@@ -1,0 +1,158 @@
+"""Every law on every encoding: as it comes, with each value that its options list, around others, in lists;
+and on three plugins that use the hooks which the zoo's own leave alone."""
+
+import json
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from zoo.contract import LAWS
+from zoo.contract.subject import kinds_of
+from zoo.contract.variants import given, needs, variants
+from zoo.encodings import registry
+from zoo.errors import InputError
+from zoo.recipe.options import check_encoding
+
+PLUGINS = sorted((Path(__file__).parents[1] / "encodings" / "plugins").glob("*.py"))
+
+TOGETHER = [
+    ["rope", "fox"],
+    ["rope", "forget_gate"],
+    ["alibi", "counted"],
+    ["t5", "shaw"],
+    ["sinusoidal", {"name": "shaken", "of": "rope"}],
+]
+# What an option means only beside another, and what no list of values shows.
+BESIDE = [
+    *(
+        {"name": "rope", "scaling": scaling, "factor": 4.0}
+        for scaling in ("linear", "ntk", "dynamic_ntk", "yarn", "longrope", "llama3")
+    ),
+    {"name": "rope", "scaling": "proportional", "partial": 0.5},
+    {"name": "rope", "partial": 0.5, "layout": "interleaved"},
+    {"name": "alibi", "learned": True, "form": "one_sided"},
+    {"name": "rerope", "window": 3, "leak": 0.2},
+    {"name": "transformer_xl", "clamp": 5},
+    {"name": "shaw", "max_distance": 3},
+    {"name": "deberta", "position_buckets": 4, "max_distance": 9},
+    {"name": "cope", "max_positions": 4},
+    {"name": "randomized", "of": {"name": "learned", "table_length": 2048}},
+    {"name": "dape", "of": "none"},
+]
+
+
+@contextmanager
+def plugins_known():
+    """The three plugins among the zoo's own, as long as the subjects are gathered."""
+    before = dict(registry._plugins)
+    for file in PLUGINS:
+        registry.read_plugin(file)
+    yield
+    registry._plugins.clear()
+    registry._plugins.update(before)
+
+
+@plugins_known()
+def _subjects():
+    found, refused = [], []
+    for name in registry.names():
+        of = variants(registry.describe(name), strict=True)
+        found += of.subjects
+        refused += of.refused
+    for spec in [*TOGETHER, *BESIDE]:
+        found += given(spec, _label(spec))
+    # What a law applies to is asked while the plugins are known.
+    return found, refused, [(law, subject) for law in LAWS for subject in found if _applies(law, subject)]
+
+
+def _label(spec):
+    match spec:
+        case list():
+            return "+".join(map(_label, spec))
+        case dict():
+            options = " ".join(f"{key}={_label(value)}" for key, value in spec.items() if key != "name")
+            return f"{spec['name']} {options}"
+    return str(spec)
+
+
+def _applies(law, subject):
+    try:
+        return law.does_not_apply(subject) is None
+    except Exception:
+        # It cannot be built, and the first law tells.
+        return law is LAWS[0]
+
+
+SUBJECTS, REFUSED, PAIRS = _subjects()
+BY_TWO = next(law for law in LAWS if law.name == "two processes train one model")
+ONE_GRAPH = next(law for law in LAWS if law.name == "torch.compile takes it in one graph")
+
+pytestmark = pytest.mark.usefixtures("plugins")
+
+
+def _marked(law, subject):
+    # Of what takes seconds the default run has each encoding once.
+    rare = law is ONE_GRAPH and (not subject.is_default or subject.kind != subject.kinds[0])
+    name = f"{subject}-{law.name}".replace(" ", "_")
+    return pytest.param(law, subject, id=name, marks=pytest.mark.slow if rare else ())
+
+
+@pytest.mark.parametrize(
+    ("law", "subject"), [_marked(law, subject) for law, subject in PAIRS if law is not BY_TWO]
+)
+def test_every_law_holds(law, subject):
+    finding = law.try_on(subject)
+    assert finding.held, f"{subject}: {finding.numbers}\n{law.says}"
+
+
+def test_two_processes_train_every_encoding():
+    """One pair of processes for all: starting it takes longer than a model."""
+    tried = [subject for law, subject in PAIRS if law is BY_TWO and subject.is_default]
+    assert len(tried) > 10
+    assert_trained(tried)
+
+
+@pytest.mark.slow
+def test_two_processes_train_every_variant():
+    tried = [subject for law, subject in PAIRS if law is BY_TWO and not subject.is_default]
+    assert_trained(tried)
+
+
+def assert_trained(subjects):
+    findings = zip(subjects, BY_TWO.try_on_all(subjects), strict=True)
+    faults = {str(subject): finding.numbers for subject, finding in findings if not finding.held}
+    assert not faults, json.dumps(faults, indent=2)
+
+
+def test_every_encoding_is_tried():
+    tried = {name for subject in SUBJECTS for name in subject.label.replace("(", " ").split()}
+    assert set(registry.names()) <= tried
+    assert not [name for name in registry.names() if needs(registry.describe(name))]
+    for name in registry.names():
+        kinds = {subject.kind for subject in SUBJECTS if subject.label.split("(")[0].split()[0] == name}
+        assert kinds == set(kinds_of(name)) or any(
+            registry.holds_wrapped(o.annotation) for o in registry.describe(name).options
+        )
+
+
+def test_every_law_applies_to_some():
+    tried = {law.name: sum(one is law for one, _ in PAIRS) for law in LAWS}
+    assert not [name for name, count in tried.items() if count < 2], tried
+
+
+def test_what_was_left_out_was_refused_with_a_reason():
+    for label, reason in REFUSED:
+        assert len(reason) > 20, f"{label}: {reason}"
+
+
+@pytest.mark.parametrize("subject", [s for s in SUBJECTS if not isinstance(s.spec, list)], ids=str)
+def test_a_recipe_can_say_it(subject):
+    resolved, faults = check_encoding(subject.spec, ("encoding",))
+    assert not faults
+    assert resolved["name"] == subject.descriptions[0].name
+
+
+def test_two_that_decide_the_product_are_refused_together():
+    with pytest.raises(InputError, match="cannot be combined"):
+        _ = given(["rope", {"name": "rope", "layout": "interleaved"}], "twice")[0].stack
