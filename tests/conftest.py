@@ -18,6 +18,9 @@ from zoo.recipe import resolve
 
 ROOT = Path(__file__).parent.parent
 
+# The tests run in as many processes as there are cores, on models too small to share one's work.
+torch.set_num_threads(1)
+
 PLUGINS = sorted((Path(__file__).parent / "encodings" / "plugins").glob("*.py"))
 
 MAX_INDEX = {

@@ -179,7 +179,6 @@ def _parser() -> argparse.ArgumentParser:
         """
         zoo evaluate runs/alibi_maxindex
         zoo evaluate runs/alibi_wikitext2 runs/rope_wikitext2 --lengths 256,512,1024
-        zoo evaluate runs/alibi_wikitext2 --set evaluate.max_tokens=65536
         zoo evaluate runs/rope_wikitext2 --set model.encoding.scaling=yarn --set model.encoding.factor=4
         zoo evaluate runs/rope_wikitext2 --set model.encoding=rerope
         """,

@@ -6,8 +6,8 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.alibi import geometric_slopes
 from zoo.encodings.base import Span
+from zoo.encodings.bias.alibi import geometric_slopes
 from zoo.encodings.stack import View, build_encoding
 from zoo.errors import InputError
 from zoo.models.attention import Attention

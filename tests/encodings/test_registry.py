@@ -1,6 +1,7 @@
 """The registry: what is read from a file is what the class says, however an encoding comes to be known."""
 
 import dataclasses
+import inspect
 import os
 import subprocess
 import sys
@@ -96,10 +97,11 @@ def test_options_of_every_kind(plugin):
 @pytest.mark.parametrize(
     "head",
     [
-        "from zoo.encodings.alibi import ALiBi\n@R\nclass Mine(ALiBi)",
-        "from zoo.encodings import alibi\n@R\nclass Mine(alibi.ALiBi)",
-        "from zoo.encodings import alibi\n@R\nclass ALiBi(alibi.ALiBi)",
-        "from zoo.encodings.alibi import ALiBi\nclass Own(ALiBi):\n    family = 'own'\n@R\nclass Mine(Own)",
+        "from zoo.encodings.bias.alibi import ALiBi\n@R\nclass Mine(ALiBi)",
+        "from zoo.encodings.bias import alibi\n@R\nclass Mine(alibi.ALiBi)",
+        "from zoo.encodings.bias import alibi\n@R\nclass ALiBi(alibi.ALiBi)",
+        "from zoo.encodings.bias.alibi import ALiBi\n"
+        "class Own(ALiBi):\n    family = 'own'\n@R\nclass Mine(Own)",
     ],
 )
 def test_a_class_derived_from_one_of_the_zoo_inherits_what_it_says(head, plugin):
@@ -130,7 +132,7 @@ def test_facts_may_be_assigned_in_any_form(facts, plugin):
 
 def test_options_of_its_own_replace_those_it_would_inherit(plugin):
     source = """
-from zoo.encodings.alibi import ALiBi
+from zoo.encodings.bias.alibi import ALiBi
 
 @zoo.register("mine")
 class Mine(ALiBi):
@@ -393,3 +395,11 @@ def test_what_is_no_encoding_is_refused(forgetful_registry):
         @registry.register("no_encoding")
         class Other:
             pass
+
+
+@pytest.mark.parametrize("name", [n for n in registry.names() if registry.describe(n).builtin])
+def test_an_encoding_lies_in_a_file_of_its_name_in_the_folder_of_its_family(name):
+    one = registry.describe(name)
+    assert one.file.stem == name
+    assert one.file.parent.name == one.family.replace(" ", "_")
+    assert inspect.getsource(inspect.getmodule(registry.load(name))).count("@register(") == 1

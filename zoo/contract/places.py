@@ -74,18 +74,21 @@ def no_positions(subject: Subject) -> Finding:
 def beyond_training(subject: Subject) -> Finding:
     trained = 8
     model = subject.model(length=trained)
-    limit = model.encoding.max_length
-    if limit is None:
-        for length in (9, 32, 4 * LENGTH):
+    limit, far = model.encoding.max_length, 4 * LENGTH
+    if limit is None or limit > far:
+        for length in (9, 32, far):
             if not model(subject.tokens(1, length)).isfinite().all():
                 return broken(f"{length} tokens, trained at {trained}: not finite")
-        return held(f"{4 * LENGTH} tokens, trained at {trained}")
+        if limit is None:
+            return held(f"{far} tokens, trained at {trained}")
     says = {encoding.extrapolates for encoding in subject.encodings}
     if "policy" not in says and not (limit > trained and "yes" in says):
         return broken(f"trained at {trained} it ends at {limit}, and `extrapolates` is {' and '.join(says)}")
+    findings = [_refuses(f"{limit + 1} tokens", lambda: model(subject.tokens(1, limit + 1)))]
+    if limit > far:  # too long to be tried
+        return all_of(findings)
     if not model(subject.tokens(1, limit)).isfinite().all():
         return broken(f"{limit} tokens: not finite")
-    findings = [_refuses(f"{limit + 1} tokens", lambda: model(subject.tokens(1, limit + 1)))]
     if subject.kind == "decoder" and model.encoding.max_cached_length is None:
         cache = Cache(model.num_layers)
         model(subject.tokens(1, limit), cache=cache)

@@ -18,7 +18,7 @@ from zoo.encodings.description import FACTS, describe_class
 from zoo.errors import InputError
 from zoo.recipe import resolve
 
-FAMILIES = ("absolute", "position ids", "rotary", "bias", "content", "contextual")
+FAMILIES = ("absolute", "position ids", "rotary", "bias", "content", "contextual", "schedule")
 
 
 @law("it can be built", "It can be built, for one layer and for a model.")
@@ -141,7 +141,8 @@ def wraps_none(subject: Subject) -> str | None:
 
 @law(
     "a policy is an option",
-    "With `extrapolates` a policy, one option value ends at the trained length and another goes on.",
+    "With `extrapolates` a policy, one option value ends at the trained length and another goes on; without, "
+    "none ends there.",
     plain,
     wraps_none,
     first_kind,
@@ -157,7 +158,8 @@ def a_policy_is_an_option(subject: Subject) -> Finding:
         except InputError:
             continue  # a value that needs another beside it
     policy = description.extrapolates == "policy"
-    right = {None, 8} <= limits if policy else limits == {None}
+    open_ended = all(limit is None or limit > 8 for limit in limits)
+    right = {None, 8} <= limits if policy else open_ended
     return Finding(right, f"{description.extrapolates}; limits when trained at 8: {sorted(limits, key=str)}")
 
 

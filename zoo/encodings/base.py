@@ -128,7 +128,7 @@ class Encoding(nn.Module):
     paper: ClassVar[str] = ""
     """Authors, year and number of the paper that defines it."""
     family: ClassVar[str] = ""
-    """absolute, position ids, rotary, bias, content, contextual: how it enters the model."""
+    """absolute, position ids, rotary, bias, content, contextual, schedule: how it enters the model."""
     decoder: ClassVar[bool] = True
     encoder: ClassVar[bool] = True
     relative: ClassVar[bool] = False

@@ -166,9 +166,9 @@ def load(name: str) -> type[Encoding]:
 
 def _run(description: Description) -> None:
     file, module_name = description.file, description.module
-    if file.parent == PACKAGE:
+    if description.builtin:
         # A fault in here is ours, and keeps its traceback.
-        importlib.import_module(f"zoo.encodings.{file.stem}")
+        importlib.import_module(module_name)
         return
     try:
         if module_name is not None:
@@ -212,17 +212,23 @@ def _all() -> dict[str, Description]:
     return {**_builtin(), **_installed().found, **_live, **_plugins}
 
 
+def _files() -> list[Path]:
+    """The zoo's own files: here what all encodings stand on, in the folders below the encodings by family."""
+    return sorted([*PACKAGE.glob("*.py"), *PACKAGE.glob("*/*.py")])
+
+
 @lru_cache(maxsize=1)
 def _package() -> dict[str, ast.ClassDef]:
     """The classes of this package, from which a plugin's may derive."""
-    return {name: node for file in sorted(PACKAGE.glob("*.py")) for name, node in read_classes(file).items()}
+    return {name: node for file in _files() for name, node in read_classes(file).items()}
 
 
 @lru_cache(maxsize=1)
 def _builtin() -> dict[str, Description]:
     found: dict[str, Description] = {}
-    for file in sorted(PACKAGE.glob("*.py")):
-        for new in read_descriptions(file, _package(), f"zoo.encodings.{file.stem}"):
+    for file in _files():
+        module = ".".join(("zoo.encodings", *file.relative_to(PACKAGE).with_suffix("").parts))
+        for new in read_descriptions(file, _package(), module):
             if new.name in found:
                 raise InputError(f"{new.where}: the name {new.name!r} is taken by {found[new.name].where}")
             found[new.name] = new

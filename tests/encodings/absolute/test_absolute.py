@@ -1,0 +1,114 @@
+"""Sinusoidal and learned positions, and none: against loops, and past the end of the table."""
+
+import math
+
+import pytest
+import torch
+
+from zoo.encodings.absolute.learned import Learned
+from zoo.encodings.absolute.sinusoidal import Sinusoidal
+from zoo.errors import InputError
+
+E = 48
+
+
+def rows(encoding, pos):
+    """What is added to token vectors that are zero, [T,E]."""
+    return encoding.embed(torch.zeros(1, len(pos), E), pos)[0]
+
+
+@pytest.mark.parametrize("base", [10000.0, 100.0])
+def test_sinusoidal_is_the_formula_of_the_paper(base, size_of):
+    interleaved = rows(Sinusoidal(size_of(), base=base), torch.arange(50))
+    concatenated = rows(Sinusoidal(size_of(), base=base, layout="concatenated"), torch.arange(50))
+    for p in range(50):
+        for i in range(E // 2):
+            angle = p / base ** (2 * i / E)
+            assert interleaved[p, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-5)
+            assert interleaved[p, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-5)
+            assert concatenated[p, i] == interleaved[p, 2 * i]
+            assert concatenated[p, E // 2 + i] == interleaved[p, 2 * i + 1]
+
+
+@pytest.mark.parametrize(("given", "factor"), [(None, math.sqrt(E)), (1.0, 1.0), (3.0, 3.0)])
+def test_token_vectors_are_scaled(given, factor, size_of):
+    encoding, x = Sinusoidal(size_of(), token_scale=given), torch.randn(1, 5, E)
+    pos = torch.arange(5)
+    torch.testing.assert_close(encoding.embed(x, pos)[0], x[0] * factor + rows(encoding, pos))
+
+
+def test_sinusoidal_takes_places_between_places(size_of):
+    encoding = Sinusoidal(size_of())
+    between = rows(encoding, torch.tensor([2.5]))[0]
+    assert between[0].item() == pytest.approx(math.sin(2.5), abs=1e-6)
+
+
+@pytest.mark.parametrize("beyond", ["error", "clamp", "interpolate"])
+def test_learned_is_a_row_of_its_table(beyond, size_of):
+    encoding, x = Learned(size_of(length=16), beyond=beyond), torch.randn(2, 16, E)
+    got = encoding.embed(x, torch.arange(16))
+    for p in range(16):
+        torch.testing.assert_close(got[:, p], x[:, p] + encoding.table[p])
+
+
+def test_clamp_repeats_the_last_row(size_of):
+    encoding = Learned(size_of(length=16), beyond="clamp")
+    got = rows(encoding, torch.arange(40))
+    assert torch.equal(got[:16], encoding.table)
+    for p in range(16, 40):
+        assert torch.equal(got[p], encoding.table[15])
+
+
+def test_interpolate_stretches_the_table_over_the_sequence(size_of):
+    encoding = Learned(size_of(length=16), beyond="interpolate")
+    length = 46
+    got = rows(encoding, torch.arange(length))
+    for p in range(length):
+        place = p * 15 / (length - 1)
+        low = min(int(place + 1e-6), 14)
+        expected = encoding.table[low] + (place - low) * (encoding.table[low + 1] - encoding.table[low])
+        torch.testing.assert_close(got[p], expected, rtol=0, atol=1e-5)
+
+
+def test_interpolate_goes_over_the_end_of_the_table_without_a_step(size_of):
+    encoding = Learned(size_of(length=16), beyond="interpolate")
+    at_the_end = rows(encoding, torch.arange(16))
+    assert torch.equal(at_the_end, encoding.table)
+    just_past = rows(encoding, torch.cat((torch.arange(15), torch.tensor([15.001]))))
+    torch.testing.assert_close(just_past, at_the_end, rtol=0, atol=1e-4)
+
+
+def test_the_table_may_be_longer_than_the_trained_length(model_of, tokens):
+    model = model_of({"name": "learned", "table_length": 24}, length=16)
+    assert model.encoding.max_length == 24
+    assert model(tokens(1, 24)).isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"name": "learned", "table_length": 8}, "table_length 8 is shorter than the trained length 16"),
+        ({"name": "sinusoidal", "base": 0.5}, "base must be above 1"),
+    ],
+)
+def test_options_that_cannot_be(spec, message, model_of):
+    with pytest.raises(InputError, match=message):
+        model_of(spec)
+
+
+def test_sinusoidal_needs_an_even_width(model_of):
+    with pytest.raises(InputError, match="even d_model, not 15"):
+        model_of("sinusoidal", d_model=15, num_heads=3)
+
+
+def test_without_positions_an_encoder_knows_no_order(model_of, tokens):
+    model, row = model_of("none", "encoder"), tokens(1, 10)
+    order = torch.randperm(10)
+    torch.testing.assert_close(model(row[:, order]), model(row)[:, order], rtol=0, atol=1e-5)
+
+
+def test_without_positions_a_decoder_still_does(model_of, tokens):
+    model, row = model_of("none"), tokens(1, 10)
+    order = torch.tensor([1, 0, *range(2, 10)])
+    # One layer sees a set; the second sees what each of its members had seen.
+    assert (model(row[:, order])[:, -1] - model(row)[:, -1]).abs().max() > 1e-3

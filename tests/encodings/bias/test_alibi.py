@@ -1,0 +1,140 @@
+"""ALiBi against the formula of the paper, against BLOOM's slopes, and its forms for encoders."""
+
+import pytest
+import torch
+
+from zoo.encodings.base import Span
+from zoo.encodings.bias.alibi import ALiBi, geometric_slopes, official_slopes
+from zoo.errors import InputError
+
+# From the authors' own function, as printed for 12 heads.
+TWELVE = [2.0**-e for e in (1, 2, 3, 4, 5, 6, 7, 8, 0.5, 1.5, 2.5, 3.5)]
+
+
+def table_of(encoding, length, causal=True, first=0):
+    pos = torch.arange(length)
+    span = Span(pos[first:], pos, first, causal, consecutive=True)
+    return encoding.bias_table(span, encoding.size.num_heads)
+
+
+@pytest.mark.parametrize("heads", [4, 6, 8, 12, 16])
+@pytest.mark.parametrize("learned", [False, True], ids=["fixed", "learned"])
+def test_slopes_and_bias_are_those_of_bloom(heads, learned, size_of, agree):
+    bloom = pytest.importorskip("transformers.models.bloom.modeling_bloom")
+    ramp = bloom.build_alibi_tensor(torch.ones(1, 30, dtype=torch.long), heads, torch.float32)
+    against = "transformers build_alibi_tensor (BLOOM)"
+    agree(torch.tensor(official_slopes(heads)), ramp[:, 0, 1], encoding="alibi", against=against)
+    # BLOOM adds m j: for a query at i that is -m (i - j) and m i, which softmax does not see.
+    actual = table_of(ALiBi(size_of(num_heads=heads, d_model=8 * heads), learned=learned), 30)
+    past = torch.ones(30, 30).tril()
+    expected = ramp - ramp.transpose(1, 2)
+    agree(actual * past, expected * past, encoding="alibi", against=against)
+
+
+@pytest.mark.parametrize("heads", [6, 8, 12])
+@pytest.mark.parametrize("learned", [False, True], ids=["fixed", "learned"])
+@pytest.mark.parametrize("first", [0, 9])
+def test_bias_is_that_of_x_transformers(heads, learned, first, size_of, agree):
+    package = pytest.importorskip("x_transformers.x_transformers")
+    size = size_of(num_heads=heads, d_model=8 * heads, causal=False)
+    actual = table_of(ALiBi(size, learned=learned), 12, causal=False, first=first)
+    expected = package.AlibiPositionalBias(heads)(12 - first, 12)
+    agree(actual, expected, encoding="alibi", against="x_transformers AlibiPositionalBias")
+
+
+def test_the_official_slopes_of_twelve_heads():
+    assert official_slopes(12) == TWELVE
+
+
+@pytest.mark.parametrize("heads", [1, 2, 4, 8, 16, 32])
+def test_both_conventions_are_one_where_heads_are_a_power_of_two(heads):
+    slopes = []
+    for h in range(heads):
+        slopes.append(1.0)
+        for _ in range(h + 1):
+            slopes[-1] *= 2 ** (-8 / heads)
+    assert official_slopes(heads) == pytest.approx(slopes)
+    assert geometric_slopes(heads) == pytest.approx(slopes)
+
+
+def test_they_differ_where_it_is_not():
+    assert geometric_slopes(12) == pytest.approx([2 ** (-2 * h / 3) for h in range(1, 13)])
+    assert sorted(official_slopes(12)) != pytest.approx(sorted(geometric_slopes(12)))
+
+
+@pytest.mark.parametrize("heads", range(1, 20))
+def test_every_head_has_a_slope_of_its_own(heads):
+    for rule in (official_slopes, geometric_slopes):
+        assert len(set(rule(heads))) == heads
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("learned", [False, True], ids=["fixed", "learned"])
+def test_bias_is_slope_times_distance(causal, learned, size_of, agree):
+    heads, length = 12, 9
+    encoding = ALiBi(size_of(num_heads=heads, causal=causal), learned=learned)
+    bias = encoding.bias_table(Span(torch.arange(length), torch.arange(length), causal=causal), heads)
+    expected = torch.zeros(heads, length, length)
+    for h in range(heads):
+        for i in range(length):
+            for j in range(length):
+                expected[h, i, j] = -TWELVE[h] * abs(i - j)
+    agree(bias, expected, encoding="alibi", against="loop over the formula of the paper")
+
+
+def test_learned_slopes_start_at_the_fixed_ones_and_stay_above_0(model_of, tokens):
+    fixed, learned = model_of("alibi"), model_of({"name": "alibi", "learned": True}, num_layers=2)
+    encoding = learned.encoding.slots[0][0]
+    assert [n for n, _ in learned.named_parameters() if "encoding" in n] == ["encoding.slots.0.0.log_slope"]
+    # The lively model's noise taken back.
+    learned.load_state_dict(
+        {**fixed.state_dict(), "encoding.slots.0.0.log_slope": torch.tensor(official_slopes(6)).log()}
+    )
+    torch.testing.assert_close(learned(tokens(2, 16)), fixed(tokens(2, 16)), rtol=0, atol=1e-5)
+    # A step far beyond any that training takes, in the direction of slopes below 0.
+    optimizer = torch.optim.SGD([encoding.log_slope], lr=1.0)
+    (10 * encoding.log_slope.exp().sum()).backward()
+    optimizer.step()
+    bias = encoding.bias(torch.arange(6)[:, None], torch.tensor([0, 1, 100_000]), torch.tensor([0]))
+    assert bias.isfinite().all()
+    assert (bias.diff(dim=-1) < 0).all()
+
+
+@pytest.mark.parametrize("form", ["symmetric", "one_sided"])
+def test_every_learned_slope_has_a_gradient_in_an_encoder_with_a_window(form, model_of, tokens):
+    model = model_of({"name": "alibi", "form": form, "learned": True}, "encoder", window=3).train()
+    model(tokens(2, 12)).square().sum().backward()
+    grad = model.encoding.slots[0][0].log_slope.grad
+    assert grad.isfinite().all() and (grad != 0).all()
+
+
+def test_one_sided_heads_of_an_encoder_look_one_way_each(size_of):
+    heads, length = 12, 9
+    encoding = ALiBi(size_of(num_heads=heads, causal=False), form="one_sided")
+    bias = encoding.bias_table(Span(torch.arange(length), torch.arange(length), causal=False), heads)
+    back, forward = bias[:, 5, 2], bias[:, 2, 5]
+    assert back.isfinite().sum() == forward.isfinite().sum() == heads // 2
+    assert (back.isfinite() ^ forward.isfinite()).all()
+    for side in (back, forward):
+        # Each half of the heads has the slopes of a model with half as many.
+        assert sorted(-side[side.isfinite()] / 3) == pytest.approx(sorted(official_slopes(heads // 2)))
+    assert (bias.diagonal(dim1=1, dim2=2) == 0).all()
+
+
+def test_one_sided_tells_an_encoder_left_from_right(model_of, tokens):
+    """A symmetric bias gives a reversed sequence the reversed outputs; so it cannot say which came first."""
+    row = tokens(1, 10)
+    for form, knows in (("symmetric", False), ("one_sided", True)):
+        model = model_of({"name": "alibi", "form": form}, "encoder")
+        difference = (model(row.flip(1)).flip(1) - model(row)).abs().max()
+        assert (difference > 1e-2) if knows else (difference < 1e-5)
+
+
+def test_in_a_decoder_the_form_changes_nothing(model_of, tokens):
+    one_sided = model_of({"name": "alibi", "form": "one_sided"})
+    assert torch.equal(one_sided(tokens(2, 10)), model_of("alibi")(tokens(2, 10)))
+
+
+def test_one_sided_needs_two_halves(model_of):
+    with pytest.raises(InputError, match=r"encoding 'alibi': form one_sided .* 3 is odd"):
+        model_of({"name": "alibi", "form": "one_sided"}, "encoder", num_heads=3)

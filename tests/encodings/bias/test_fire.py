@@ -1,0 +1,134 @@
+"""FIRE against a loop over the paper's formula, and where it is relative and where not."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from zoo.encodings.base import Span
+from zoo.encodings.bias.fire import FIRE
+from zoo.errors import InputError
+
+HEADS = 6
+
+
+def formula(encoding, q_pos, k_pos):
+    """f(psi(i - j) / psi(max(L, i))) for one sequence, in float64; 0 where j > i, which the mask hides."""
+    c, limit = abs(encoding.c.item()), abs(encoding.multiple.item() * encoding.threshold)
+    w1, b1 = encoding.hidden.weight[:, 0].tolist(), encoding.hidden.bias.tolist()
+    w2 = encoding.out.weight.tolist()
+    bias = torch.zeros(HEADS, len(q_pos), len(k_pos))
+
+    def psi(x):
+        return math.log(c * x + 1)
+
+    for row, i in enumerate(q_pos):
+        for column, j in enumerate(k_pos):
+            if j <= i:
+                x = psi(i - j) / psi(max(limit, i))
+                hidden = [max(0.0, w * x + b) for w, b in zip(w1, b1, strict=True)]
+                for h in range(HEADS):
+                    bias[h, row, column] = sum(w * u for w, u in zip(w2[h], hidden, strict=True))
+    return bias
+
+
+@pytest.mark.parametrize("threshold", [5.0, 512.0], ids=["beyond L", "within L"])
+@pytest.mark.parametrize("learned", [False, True], ids=["start", "learned"])
+def test_the_formula_of_the_paper(threshold, learned, size_of, agree):
+    encoding = FIRE(size_of(), threshold=threshold)
+    if learned:
+        with torch.no_grad():
+            encoding.c.fill_(0.37)
+            encoding.multiple.fill_(1.6)
+    pos = torch.arange(20)
+    for first in (0, 13):
+        actual = encoding.bias_table(Span(pos[first:], pos, first), HEADS)
+        expected = formula(encoding, pos[first:].tolist(), pos.tolist())
+        past = pos[None] <= pos[first:, None]
+        agree(actual * past, expected, encoding="fire", against="loop over the formula of the paper")
+
+
+def test_each_sequence_of_a_batch_has_its_own_places(size_of, agree):
+    encoding = FIRE(size_of(), threshold=4.0)
+    # Left padding of three tokens, and a sequence that begins far off.
+    pos = torch.tensor([[0, 0, 0, 0, 1, 2, 3, 4], [90, 91, 92, 93, 94, 95, 96, 97]])
+    table = encoding.bias_table(Span(pos[:, 5:], pos, 5), HEADS)
+    for one, its in zip(table, pos.tolist(), strict=True):
+        past = torch.tensor(its)[None] <= torch.tensor(its[5:])[:, None]
+        expected = formula(encoding, its[5:], its)
+        agree(one * past, expected, encoding="fire", against="loop over the formula of the paper")
+
+
+def test_it_starts_as_published(size_of):
+    encoding = FIRE(size_of())
+    assert encoding.c.item() == pytest.approx(0.1)
+    assert encoding.multiple.item() * encoding.threshold == 512
+    assert encoding.hidden.weight.shape == (32, 1)
+    assert encoding.out.weight.shape == (HEADS, 32)
+
+
+def test_up_to_l_it_knows_distance_alone_and_beyond_it_does_not(size_of):
+    encoding = FIRE(size_of(), threshold=100.0)
+    near, moved, beyond = (
+        encoding.bias_table(Span(pos, pos), HEADS).tril()
+        for pos in (torch.arange(20), torch.arange(20) + 80, torch.arange(20) + 500)
+    )
+    torch.testing.assert_close(moved, near, rtol=0, atol=1e-6)
+    assert (beyond - near).abs().max() > 1e-3
+
+
+def test_what_enters_the_network_lies_between_0_and_1_at_any_length(size_of):
+    encoding = FIRE(size_of())
+    q = torch.tensor([0.0, 511.0, 513.0, 100_000.0])[:, None]
+    share = encoding.share(q, torch.cat((torch.zeros_like(q), q), 1))
+    assert (share[:, 1] == 0).all()
+    assert (share >= 0).all() and (share <= 1).all()
+    # The first token, seen from beyond L, is always as far as can be.
+    torch.testing.assert_close(share[2:, 0], torch.ones(2), rtol=0, atol=1e-5)
+    table = encoding.bias_table(Span(q[:, 0], torch.arange(4.0)), HEADS)
+    assert table.isfinite().all()
+
+
+@pytest.mark.parametrize("broken", ["c", "multiple"])
+def test_a_learned_number_may_pass_through_zero(broken, size_of):
+    encoding, pos = FIRE(size_of()), torch.arange(12)
+    with torch.no_grad():
+        getattr(encoding, broken).zero_()
+    table = encoding.bias_table(Span(pos, pos), HEADS)
+    table.square().sum().backward()
+    assert table.isfinite().all()
+    assert all(p.grad.isfinite().all() for p in encoding.parameters())
+
+
+def test_a_gradient_to_every_number_in_a_window(model_of, tokens):
+    model, row = model_of({"name": "fire", "threshold": 4.0}, window=3, lively=False).train(), tokens(4, 16)
+    F.cross_entropy(model(row).flatten(0, 1), row.roll(-1, 1).flatten()).backward()
+    grads = {n: p.grad for n, p in model.named_parameters() if n.startswith("encoding.")}
+    assert len(grads) == 2 * 5
+    assert all(grad.isfinite().all() and grad.any() for grad in grads.values())
+
+
+@pytest.mark.parametrize(("shared", "instances"), [(False, 3), (True, 1)])
+def test_layers_share_it_where_asked(shared, instances, model_of):
+    stack = model_of({"name": "fire", "shared": shared}, num_layers=3).encoding
+    assert len({id(stack.view(layer).encodings[0]) for layer in range(3)}) == instances
+    assert len(stack.slots[0]) == instances
+
+
+def test_an_encoder_is_refused(recipe):
+    with pytest.raises(InputError, match="'fire' is not for an encoder"):
+        recipe("max_index", "model.encoding=fire")
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ({"width": 0}, "width must be at least 1, not 0"),
+        ({"c": 0.0}, "c must be above 0, not 0.0"),
+        ({"threshold": -1.0}, "threshold must be above 0, not -1.0"),
+    ],
+)
+def test_options_that_cannot_be(option, message, model_of):
+    with pytest.raises(InputError, match=f"encoding 'fire': {message}"):
+        model_of({"name": "fire", **option})

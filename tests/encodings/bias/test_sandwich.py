@@ -1,0 +1,76 @@
+"""Sandwich against a loop over the paper's formula, which differs by what softmax does not see."""
+
+import math
+
+import pytest
+import torch
+
+from zoo.encodings.base import Span
+from zoo.encodings.bias.sandwich import Sandwich
+from zoo.errors import InputError
+
+LENGTH = 24
+
+
+def published(heads, length, dim):
+    """sum_k cos((i - j) / 10000^(2k/dim)) / r_h with r_h = 8h/H, h from 1."""
+    bias = torch.zeros(heads, length, length, dtype=torch.float64)
+    for h in range(heads):
+        for i in range(length):
+            for j in range(length):
+                total = sum(math.cos((i - j) / 10000 ** (2 * k / dim)) for k in range(dim // 2))
+                bias[h, i, j] = total / (8 * (h + 1) / heads)
+    return bias
+
+
+@pytest.mark.parametrize("causal", [True, False], ids=["decoder", "encoder"])
+@pytest.mark.parametrize(("heads", "dim"), [(8, 128), (6, 32), (12, 2)])
+def test_the_formula_of_the_paper(causal, heads, dim, size_of, agree):
+    pos = torch.arange(LENGTH)
+    encoding = Sandwich(size_of(num_heads=heads, causal=causal), dim=dim)
+    expected = published(heads, LENGTH, dim)
+    # The same for all keys of a query: what a key at distance 0 would get.
+    expected = (expected - expected[:, :1, :1]).float()
+    for consecutive in (True, False):
+        actual = encoding.bias_table(Span(pos, pos, causal=causal, consecutive=consecutive), heads)
+        agree(actual, expected, encoding="sandwich", against="loop over the formula of the paper")
+
+
+def test_attention_is_that_of_the_published_formula(size_of, agree):
+    pos = torch.arange(LENGTH)
+    scores = torch.randn(8, LENGTH, LENGTH)
+    bias = Sandwich(size_of(num_heads=8)).bias_table(Span(pos, pos, consecutive=True), 8)
+    expected = (scores.double() + published(8, LENGTH, 128)).softmax(-1).float()
+    agree(
+        (scores + bias).softmax(-1), expected, encoding="sandwich", against="attention weights of the paper"
+    )
+
+
+def test_heads_fall_at_the_ratios_of_the_paper(size_of):
+    encoding = Sandwich(size_of(num_heads=4))
+    bias = encoding.at(torch.tensor([1.0, 7.0, 300.0]))
+    for h in range(4):
+        torch.testing.assert_close(bias[:, h] * (h + 1), bias[:, 0])
+    # The first head is the most local, as with ALiBi, and all of them look back less and less.
+    assert (bias < 0).all()
+    assert (bias.diff(dim=0) < 0).all()
+
+
+def test_near_and_far(size_of):
+    encoding = Sandwich(size_of(causal=False), dim=128)
+    distance = torch.tensor([0.0, 1.0, 100_000.0])
+    bias = encoding.at(distance)
+    assert (bias[0] == 0).all()
+    assert torch.equal(encoding.at(-distance), bias)
+    # Each of the 64 cosines lies between -1 and 1.
+    assert (bias >= -128 / encoding.ratio).all() and (bias <= 0).all()
+
+
+def test_it_learns_nothing(size_of):
+    assert list(Sandwich(size_of()).state_dict()) == []
+
+
+@pytest.mark.parametrize("dim", [0, 7, -2])
+def test_a_width_that_cannot_be(dim, model_of):
+    with pytest.raises(InputError, match=f"encoding 'sandwich': dim must be even and at least 2, not {dim}"):
+        model_of({"name": "sandwich", "dim": dim})

@@ -1,0 +1,88 @@
+"""T5's buckets against those of `transformers`, and what they mean."""
+
+import pytest
+import torch
+
+from zoo.encodings.base import Span
+from zoo.encodings.bias.t5 import T5Bias
+from zoo.errors import InputError
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize(("num_buckets", "max_distance"), [(32, 128), (16, 40), (8, 1000), (64, 256)])
+def test_buckets_are_those_of_t5(causal, num_buckets, max_distance, size_of, agree):
+    t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
+    encoding = T5Bias(size_of(causal=causal), num_buckets=num_buckets, max_distance=max_distance)
+    back = torch.arange(-3000, 3001)
+    expected = t5.T5Attention._relative_position_bucket(-back, not causal, num_buckets, max_distance)
+    against = "transformers T5Attention._relative_position_bucket"
+    agree(encoding.bucket(back), expected, encoding="t5", against=against, atol=0)
+
+
+@pytest.mark.parametrize("causal", [True, False], ids=["decoder", "encoder"])
+@pytest.mark.parametrize("past", [0, 150])
+def test_bias_is_that_of_t5(causal, past, size_of, agree):
+    t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
+    encoding = T5Bias(size_of(causal=causal))
+    config = t5.T5Config(d_model=48, d_kv=8, num_heads=6, is_decoder=causal)
+    theirs = t5.T5Attention(config, has_relative_attention_bias=True)
+    with torch.no_grad():
+        theirs.relative_attention_bias.weight.copy_(encoding.table)
+    pos = torch.arange(200)
+    actual = encoding.bias_table(Span(pos[past:], pos, past, causal, consecutive=True), 6)
+    expected = theirs.compute_bias(200 - past, 200, past_seen_tokens=past)[0]
+    agree(actual, expected, encoding="t5", against="transformers T5Attention.compute_bias")
+
+
+@pytest.mark.parametrize("causal", [True, False], ids=["decoder", "encoder"])
+def test_bias_is_that_of_x_transformers(causal, size_of, agree):
+    package = pytest.importorskip("x_transformers.x_transformers")
+    encoding = T5Bias(size_of(causal=causal))
+    theirs = package.RelativePositionBias(scale=1.0, causal=causal, heads=6)
+    with torch.no_grad():
+        theirs.relative_attention_bias.weight.copy_(encoding.table)
+    pos = torch.arange(200)
+    actual = encoding.bias_table(Span(pos, pos, causal=causal, consecutive=True), 6)
+    agree(actual, theirs(200, 200), encoding="t5", against="x_transformers RelativePositionBias")
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_near_distances_are_told_apart_and_far_ones_share(causal, size_of):
+    encoding = T5Bias(size_of(causal=causal))
+    bucket = encoding.bucket(torch.arange(10_000))
+    one_way = 32 if causal else 16
+    assert bucket[: one_way // 2].tolist() == list(range(one_way // 2))
+    assert (bucket.diff() >= 0).all()
+    assert (bucket[128:] == one_way - 1).all()
+    if not causal:
+        # The other direction has buckets of its own.
+        assert set(bucket.tolist()) & set(encoding.bucket(-torch.arange(1, 10_000)).tolist()) == set()
+
+
+def test_bias_is_a_row_of_the_table(size_of):
+    encoding = T5Bias(size_of(causal=False))
+    bias = encoding.bias_table(Span(torch.arange(20), torch.arange(20), causal=False), 6)
+    for i, j in ((0, 0), (19, 0), (0, 19), (7, 3)):
+        row = int(encoding.bucket(torch.tensor(i - j)))
+        assert torch.equal(bias[:, i, j], encoding.table[row])
+
+
+def test_one_table_serves_all_layers(model_of):
+    model = model_of("t5", num_layers=3)
+    assert [name for name, _ in model.named_parameters() if "encoding" in name] == [
+        "encoding.slots.0.0.table"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({"num_buckets": 1}, "decoder", "num_buckets must be even and leave two"),
+        ({"num_buckets": 2}, "encoder", "num_buckets must be even and leave two"),
+        ({"num_buckets": 9}, "encoder", "num_buckets must be even"),
+        ({"max_distance": 16}, "decoder", "max_distance must be above 16"),
+    ],
+)
+def test_options_that_cannot_be(options, kind, message, model_of):
+    with pytest.raises(InputError, match=message):
+        model_of({"name": "t5", **options}, kind)

@@ -1,0 +1,77 @@
+"""Shaw's representations against a loop over the paper's equations 3 to 5, in a decoder and in an encoder."""
+
+import math
+
+import pytest
+import torch
+
+from zoo.encodings.base import Span
+from zoo.encodings.content.shaw import Shaw
+from zoo.encodings.stack import View
+from zoo.errors import InputError
+from zoo.models.kernels import attend
+from zoo.models.scores import Scores
+
+B, H, T, D, FAR = 2, 3, 9, 8, 3
+
+
+def equations(q, k, v, keys, values, causal, keep):
+    """z_i = sum_j a_ij (v_j + a^V_ij), a_ij = softmax_j of e_ij = q_i (k_j + a^K_ij) / sqrt(D)."""
+    z = torch.zeros(B, H, T, D)
+    for b in range(B):
+        for h in range(H):
+            for i in range(T):
+                seen = [j for j in range(T) if keep[b, j] and (j <= i or not causal)]
+                if not seen:
+                    continue
+                row = {j: max(-FAR, min(FAR, j - i)) + FAR for j in seen}
+                e = torch.stack([q[b, h, i] @ (k[b, h, j] + keys[row[j]]) for j in seen]) / math.sqrt(D)
+                a = e.exp() / e.exp().sum()
+                for weight, j in zip(a, seen, strict=True):
+                    z[b, h, i] += weight * (v[b, h, j] + (0 if values is None else values[row[j]]))
+    return z
+
+
+@pytest.mark.parametrize("causal", [True, False], ids=["decoder", "encoder"])
+@pytest.mark.parametrize("values", [True, False])
+@pytest.mark.parametrize("padded", [0, 4])
+def test_the_equations_of_the_paper(causal, values, padded, size_of, agree):
+    encoding = Shaw(size_of(d_model=H * D, num_heads=H, causal=causal), max_distance=FAR, values=values)
+    with torch.no_grad():
+        for parameter in encoding.parameters():
+            parameter.normal_()
+    q, k, v = torch.randn(3, B, H, T, D)
+    keep = torch.arange(T)[None] >= torch.tensor([[0], [padded]])
+    pos = (keep.long().cumsum(1) - 1).clamp(min=0)
+    span = Span(pos, pos, causal=causal, keep=keep if padded else None)
+    got = attend(q, k, v, Scores(View([encoding]), [span]), D**-0.5)
+    expected = equations(q, k, v, encoding.keys, encoding.values, causal, keep)
+    # What a padded query itself gives is nobody's concern.
+    real = keep[:, None, :, None]
+    agree(got * real, expected * real, encoding="shaw", against="formula: equations 3 to 5, by a loop")
+
+
+def test_each_layer_has_its_own_tables_which_its_heads_share(model_of):
+    tables = [
+        (name, tuple(p.shape))
+        for name, p in model_of("shaw").named_parameters()
+        if name.startswith("encoding")
+    ]
+    assert tables == [
+        (f"encoding.slots.0.{layer}.{table}", (33, 8)) for layer in range(2) for table in ("keys", "values")
+    ]
+
+
+def test_distances_beyond_the_last_share_a_vector(size_of):
+    encoding = Shaw(size_of(causal=False), max_distance=2)
+    pos = torch.arange(8)
+    q = torch.randn(1, 6, 8, 8)
+    score = encoding.score(q, q, Span(pos, pos, causal=False))
+    assert torch.equal(score[..., 7, :6], score[..., 7, :1].expand(-1, -1, 6))
+    assert torch.equal(score[..., 0, 2:], score[..., 0, 7:].expand(-1, -1, 6))
+    assert (score[..., 4, 2:7].diff(dim=-1).abs().amax((0, 1)) > 0).all()
+
+
+def test_a_distance_below_one_cannot_be(model_of):
+    with pytest.raises(InputError, match="encoding 'shaw': max_distance must be at least 1, not 0"):
+        model_of({"name": "shaw", "max_distance": 0})

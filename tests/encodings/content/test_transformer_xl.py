@@ -1,0 +1,118 @@
+"""Transformer-XL's positions against a loop over section 3.3, at default positions and at any others."""
+
+import math
+
+import pytest
+import torch
+
+from zoo.encodings.base import Span
+from zoo.encodings.content.transformer_xl import TransformerXL
+from zoo.errors import InputError
+
+B, H, T, D = 2, 6, 11, 8
+E = H * D
+
+
+@pytest.fixture
+def made(size_of):
+    def made(causal=True, **options):
+        encoding = TransformerXL(size_of(causal=causal), **options)
+        for parameter in encoding.parameters():
+            torch.nn.init.normal_(parameter, std=0.3)
+        return encoding.requires_grad_(False)
+
+    return made
+
+
+def equation(encoding, q, k, q_pos, k_pos):
+    """Terms b, c and d of A^rel in section 3.3, over sqrt(D)."""
+    far = encoding.clamp or math.inf
+    score = torch.zeros(B, H, q.shape[2], k.shape[2])
+    for b in range(B):
+        for i, here in enumerate(q_pos[b].tolist()):
+            for j, there in enumerate(k_pos[b].tolist()):
+                distance = max(-far, min(far, here - there))
+                angles = [distance / 10000 ** (2 * m / E) for m in range(E // 2)]
+                r = torch.tensor([math.sin(a) for a in angles] + [math.cos(a) for a in angles])
+                key = (encoding.project @ r).view(H, D)
+                for h in range(H):
+                    u, v = encoding.content_bias[h], encoding.position_bias[h]
+                    score[b, h, i, j] = q[b, h, i] @ key[h] + u @ k[b, h, j] + v @ key[h]
+    return score / math.sqrt(D)
+
+
+@pytest.mark.parametrize("causal", [True, False], ids=["decoder", "encoder"])
+@pytest.mark.parametrize("clamp", [None, 4])
+@pytest.mark.parametrize("first", [0, 6])
+def test_the_equation_of_the_paper(causal, clamp, first, made, agree):
+    encoding = made(causal, clamp=clamp)
+    q, k = torch.randn(B, H, T - first, D), torch.randn(B, H, T, D)
+    pos = torch.arange(T)
+    span = Span(pos[first:], pos, first=first, causal=causal, consecutive=True)
+    got = encoding.score(q, k, span)
+    expected = equation(encoding, q, k, pos[first:].expand(B, -1), pos.expand(B, -1))
+    # Beyond the diagonal of a decoder is what the mask hides.
+    seen = span.allowed()
+    agree(got * seen, expected * seen, encoding="transformer_xl", against="formula: section 3.3, by a loop")
+
+
+@pytest.mark.parametrize("causal", [True, False], ids=["decoder", "encoder"])
+@pytest.mark.parametrize("clamp", [None, 4])
+def test_the_equation_at_any_positions(causal, clamp, made, agree):
+    encoding = made(causal, clamp=clamp)
+    q, k = torch.randn(B, H, T, D), torch.randn(B, H, T, D)
+    pos = torch.stack((torch.arange(T) * 1.5 + 0.25, torch.rand(T) * 40))
+    got = encoding.score(q, k, Span(pos, pos, causal=causal))
+    expected = equation(encoding, q, k, pos, pos)
+    agree(got, expected, encoding="transformer_xl", against="formula at positions between whole numbers")
+
+
+@pytest.mark.parametrize("causal", [True, False], ids=["decoder", "encoder"])
+def test_both_ways_to_the_products_agree(causal, made):
+    encoding = made(causal)
+    q, k, pos = torch.randn(B, H, 200, D), torch.randn(B, H, 200, D), torch.arange(200)
+    laid_out, computed = (
+        encoding.score(q, k, Span(at, at, causal=causal, consecutive=consecutive))
+        for at, consecutive in ((pos, True), (pos.expand(B, -1) + 5000, False))
+    )
+    seen = Span(pos, pos, causal=causal).allowed()
+    torch.testing.assert_close(laid_out * seen, computed * seen, rtol=0, atol=5e-4)
+
+
+def test_a_few_queries_see_what_all_see(made):
+    q, k, pos = torch.randn(B, H, T, D), torch.randn(B, H, T, D), torch.arange(T)
+    for causal in (True, False):
+        encoding, span = made(causal), Span(pos, pos, causal=causal, consecutive=True)
+        part = span.queries(5, 9)
+        rows = encoding.score(q[:, :, 5:9], k[:, :, : part.num_keys], part)
+        whole = encoding.score(q, k, span)[:, :, 5:9, : part.num_keys]
+        seen = part.allowed()
+        torch.testing.assert_close(rows * seen, whole * seen, rtol=0, atol=1e-5)
+
+
+def test_padding_costs_nothing_but_the_other_way(model_of, tokens):
+    """A padded sequence goes by positions, an unpadded one by rows."""
+    for options in ({}, {"clamp": 3}):
+        for kind in ("decoder", "encoder"):
+            model = model_of({"name": "transformer_xl", **options}, kind)
+            row = tokens(1, 9)
+            padded = torch.cat((tokens(1, 4), row), 1)
+            got = model(padded, torch.arange(13)[None] >= 4)[:, 4:]
+            torch.testing.assert_close(got, model(row), rtol=0, atol=1e-5)
+
+
+def test_an_encoder_knows_left_from_right(model_of, tokens):
+    model, row = model_of("transformer_xl", "encoder"), tokens(1, 10)
+    assert (model(row.flip(1)).flip(1) - model(row)).abs().max() > 1e-2
+
+
+@pytest.mark.parametrize(
+    ("encoding", "size", "message"),
+    [
+        ({"clamp": 0}, {}, "clamp must be at least 1, not 0"),
+        ({}, {"d_model": 45, "num_heads": 5}, "transformer_xl needs an even d_model, not 45"),
+    ],
+)
+def test_what_cannot_be(encoding, size, message, model_of):
+    with pytest.raises(InputError, match=message):
+        model_of({"name": "transformer_xl", **encoding}, **size)

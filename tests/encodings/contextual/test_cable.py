@@ -1,0 +1,106 @@
+"""CABLE against a loop over its formula and, with constant steps, ALiBi; in a decoder and in an encoder."""
+
+import math
+
+import pytest
+import torch
+
+from zoo.encodings.base import Span
+from zoo.encodings.bias.alibi import ALiBi
+from zoo.encodings.contextual.cable import CABLE
+
+B, H, T, E = 2, 6, 13, 48
+
+
+def softplus(value):
+    return math.log1p(math.exp(value))
+
+
+def relu(value):
+    return max(value, 0.0)
+
+
+def score_of(encoding, x, **span):
+    pos = torch.arange(x.shape[1])
+    q = torch.zeros(len(x), H, x.shape[1], E // H)
+    span = {"causal": encoding.size.causal, **span}
+    return encoding.score(q, q, Span(pos, pos, read=encoding.read(x), **span)).detach()
+
+
+def lively(encoding):
+    for parameter in encoding.parameters():
+        torch.nn.init.normal_(parameter, std=0.15)
+    return encoding
+
+
+@pytest.mark.parametrize("causal", [True, False], ids=["decoder", "encoder"])
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize(("step", "positive"), [("softplus", softplus), ("relu", relu)])
+def test_the_sum_of_steps_between_key_and_query(causal, weighted, step, positive, size_of, agree):
+    cable = lively(CABLE(size_of(causal=causal), weighted=weighted, step=step))
+    x = torch.randn(B, T, E)
+    expected = torch.zeros(B, H, T, T)
+    for b in range(B):
+        for h in range(H):
+            for i in range(T):
+                for j in range(T):
+                    if causal and j > i:
+                        continue
+                    between = range(min(i, j) + 1, max(i, j) + 1)
+                    parts = [(cable.steps.weight[h] @ x[b, t] + cable.steps.bias[h]).item() for t in between]
+                    distance = sum(positive(part) for part in parts)
+                    if weighted:
+                        distance *= softplus((cable.gates.weight[h] @ x[b, i] + cable.gates.bias[h]).item())
+                    expected[b, h, i, j] = -distance
+    got = score_of(cable, x)
+    against = f"formula: -g |S_i - S_j|, by a loop ({'encoder' if not causal else 'decoder'})"
+    agree(got.tril() if causal else got, expected, encoding="cable", against=against)
+
+
+@pytest.mark.parametrize("causal", [True, False], ids=["decoder", "encoder"])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_constant_steps_are_alibi(causal, weighted, size_of, agree):
+    """s_h = m_h everywhere and g = 1, so that the sum is m_h |i - j|."""
+    size = size_of(causal=causal)
+    alibi, cable = ALiBi(size), CABLE(size, weighted=weighted)
+    with torch.no_grad():
+        cable.steps.weight.zero_()
+        cable.steps.bias.copy_(torch.log(torch.expm1(alibi.slope)))
+        if weighted:
+            cable.gates.weight.zero_()
+            cable.gates.bias.fill_(math.log(math.e - 1))
+    pos = torch.arange(T)
+    expected = alibi.bias_table(Span(pos, pos, causal=causal), H).expand(B, -1, -1, -1)
+    got = score_of(cable, torch.randn(B, T, E))
+    agree(got, expected, encoding="cable", against="identity: constant steps are alibi")
+
+
+def test_padding_takes_up_no_room(size_of):
+    cable = lively(CABLE(size_of(causal=False)))
+    x = torch.randn(1, T, E)
+    keep = torch.ones(1, T, dtype=torch.bool)
+    keep[:, 4:7] = False
+    rest = score_of(cable, x[keep][None])
+    got = score_of(cable, x, keep=keep)[0][:, keep[0]][..., keep[0]]
+    torch.testing.assert_close(got[None], rest, rtol=0, atol=1e-5)
+
+
+def test_steps_and_sums_stay_in_float32(size_of):
+    cable = lively(CABLE(size_of()))
+    x = torch.randn(1, 3000, E).bfloat16()
+    exact = score_of(cable, x.float())
+    with torch.autocast("cpu", torch.bfloat16):
+        low = score_of(cable, x)
+    assert low.dtype == torch.float32
+    assert exact.abs().max() > 300
+    assert torch.equal(low, exact)
+
+
+@pytest.mark.parametrize("causal", [True, False], ids=["decoder", "encoder"])
+def test_a_few_queries_see_what_all_see(causal, size_of):
+    cable = lively(CABLE(size_of(causal=causal)))
+    x, pos = torch.randn(B, T, E), torch.arange(T)
+    span = Span(pos, pos, causal=causal, read=cable.read(x))
+    q = torch.zeros(B, H, T, E // H)
+    rows = cable.score(q[:, :, 5:9], q, span.queries(5, 9))
+    assert torch.equal(rows, cable.score(q, q, span)[:, :, 5:9, : 9 if causal else T])

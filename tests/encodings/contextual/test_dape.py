@@ -1,0 +1,176 @@
+"""DAPE against a loop over the formula, around every bias of the zoo, and what it cannot adapt."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from zoo.encodings import registry
+from zoo.encodings.base import Encoding, Span
+from zoo.encodings.bias.alibi import geometric_slopes
+from zoo.encodings.contextual.dape import REFUSED
+from zoo.encodings.stack import View, build_encoding
+from zoo.errors import InputError
+from zoo.models.cache import Cache
+from zoo.models.kernels import attend
+from zoo.models.scores import Scores
+
+B, H, T, D, HIDDEN = 2, 4, 9, 6, 5
+
+
+def dape(of="alibi", **options):
+    return {"name": "dape", "of": of, **options}
+
+
+def names_of_biases():
+    """The encodings that add a bias and do nothing else, as their classes say."""
+
+    def overrides(cls, hooks):
+        return any(getattr(cls, hook) is not getattr(Encoding, hook) for hook in hooks)
+
+    for name in registry.names():
+        described, cls = registry.describe(name), registry.load(name)
+        alone = not any(registry.holds_wrapped(option.annotation) for option in described.options)
+        adds = overrides(cls, ("bias", "bias_table")) and not overrides(cls, REFUSED)
+        if alone and adds and described.decoder and not cls.replaces:
+            yield name
+
+
+BIASES = list(names_of_biases())
+
+
+def mlp(encoding, numbers):
+    """W2 LeakyReLU(W1 x + b1) + b2 of a list of numbers, unit by unit."""
+    hidden = []
+    for weights, offset in zip(encoding.inner.weight.tolist(), encoding.inner.bias.tolist(), strict=True):
+        total = offset + sum(w * x for w, x in zip(weights, numbers, strict=True))
+        hidden.append(total if total > 0 else 0.01 * total)
+    return [
+        offset + sum(w * x for w, x in zip(weights, hidden, strict=True))
+        for weights, offset in zip(encoding.outer.weight.tolist(), encoding.outer.bias.tolist(), strict=True)
+    ]
+
+
+def by_the_formula(encoding, q, k, v, keep, slopes):
+    """softmax(A + B + MLP([A; B])) v, query by query and key by key; B = -m_h (i - j), or nothing."""
+    z = torch.zeros(B, H, T, D)
+    for b in range(B):
+        for i in range(T):
+            seen = [j for j in range(i + 1) if keep[b, j]]
+            scores = torch.zeros(H, len(seen))
+            for column, j in enumerate(seen):
+                a = [(q[b, h, i] @ k[b, h, j]).item() / math.sqrt(D) for h in range(H)]
+                bias = [-m * (i - j) for m in slopes]
+                adapted = mlp(encoding, a + bias)
+                for h in range(H):
+                    scores[h, column] = a[h] + (bias[h] if bias else 0) + adapted[h]
+            for h in range(H):
+                for weight, j in zip(scores[h].softmax(-1) if seen else (), seen, strict=True):
+                    z[b, h, i] += weight * v[b, h, j]
+    return z
+
+
+@pytest.mark.parametrize("of", ["alibi", "none"])
+@pytest.mark.parametrize("padded", [0, 4])
+def test_the_formula(of, padded, size_of, agree):
+    encoding = build_encoding(dape(of, hidden=HIDDEN), size_of(d_model=H * D, num_heads=H)).eval()
+    with torch.no_grad():
+        for parameter in encoding.parameters():
+            parameter.normal_()
+    q, k, v = torch.randn(3, B, H, T, D)
+    keep = torch.arange(T)[None] >= torch.tensor([[0], [padded]])
+    pos = (keep.long().cumsum(1) - 1).clamp(min=0)
+    span = Span(pos, pos, keep=keep if padded else None)
+    with torch.no_grad():
+        got = attend(q, k, v, Scores(View([encoding]), [span]), D**-0.5)
+        slopes = geometric_slopes(H) if of == "alibi" else []
+        expected = by_the_formula(encoding, q, k, v, keep, slopes)
+    real = keep[:, None, :, None]
+    agree(got * real, expected * real, encoding="dape", against="a loop over A + B + MLP([A; B])")
+
+
+def test_with_an_mlp_of_zeros_it_is_the_bias(model_of, tokens, agree):
+    row = tokens(2, 12)
+    for of in ("alibi", "none"):
+        model, plain = model_of(dape(of)), model_of(of)
+        outside = {k: v for k, v in plain.state_dict().items() if not k.startswith("encoding.")}
+        assert model.load_state_dict(outside, strict=False).unexpected_keys == []
+        with torch.no_grad():
+            for layer in range(model.num_layers):
+                for parameter in model.encoding.view(layer).encodings[0].outer.parameters():
+                    parameter.zero_()
+        agree(model(row), plain(row), encoding="dape", against="the bias itself, MLP of zeros")
+
+
+def test_there_are_biases_to_adapt():
+    assert {"alibi", "t5"} <= set(BIASES)
+
+
+@pytest.mark.parametrize(
+    "of", [*BIASES, "none", {"name": "randomized", "of": "alibi", "evaluation": "plain"}]
+)
+def test_around_every_bias(of, model_of, tokens):
+    model, row = model_of(dape(of)), tokens(2, 14)
+    whole = model(row)
+    # Causal, with a cache and without.
+    changed = row.clone()
+    changed[:, 9:] = (changed[:, 9:] + 1) % 29
+    torch.testing.assert_close(model(changed)[:, :9], whole[:, :9], rtol=0, atol=1e-5)
+    cache = Cache(model.num_layers)
+    steps = [model(part, cache=cache) for part in row.split([5, 1, 1, 4, 3], 1)]
+    torch.testing.assert_close(torch.cat(steps, 1), whole, rtol=0, atol=1e-5)
+    # And every parameter learns.
+    keep = torch.arange(14)[None] >= torch.tensor([[0], [4]])
+    F.cross_entropy(model.train()(row, keep)[keep], row.roll(-1, 1)[keep]).backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.isfinite().all(), name
+        assert parameter.grad.any(), name
+
+
+def test_each_layer_adapts_for_itself(model_of):
+    shapes = {
+        name: tuple(parameter.shape)
+        for name, parameter in model_of(dape("t5", hidden=7)).named_parameters()
+        if name.startswith("encoding")
+    }
+    expected = {"of.table": (32, 6), "inner.weight": (7, 12), "inner.bias": (7,), "outer.weight": (6, 7)}
+    expected["outer.bias"] = (6,)
+    assert shapes == {
+        f"encoding.slots.0.{layer}.{name}": shape for layer in range(2) for name, shape in expected.items()
+    }
+
+
+def test_without_a_bias_the_network_sees_the_scores_alone(model_of):
+    assert model_of(dape("none")).encoding.slots[0][0].inner.weight.shape == (32, 6)
+
+
+def test_scores_far_away_stay_in_float32(size_of):
+    """At a distance of 4001 ALiBi's steepest head has -2000.5, which bf16 has not."""
+    encoding = build_encoding(dape(), size_of()).bfloat16().eval()
+    with torch.no_grad():
+        for parameter in encoding.parameters():
+            parameter.zero_()
+    span = Span(torch.tensor([4001]), torch.tensor([0, 1]), first=1)
+    scores, q = torch.zeros(1, 6, 1, 2), torch.zeros(1, 6, 1, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        got = encoding.logits(scores, q, q, span)
+    assert got.dtype == torch.float32
+    assert got.min() == -2000.5
+    assert torch.equal(got[0, :, 0], encoding.of.bias_table(span, 6)[:, 0])
+
+
+@pytest.mark.parametrize("of", ["rope", "sinusoidal", "shaw"])
+def test_what_does_more_than_add_a_bias_is_refused(of, model_of):
+    with pytest.raises(InputError, match=f"encoding 'dape': '{of}' does more than add a bias"):
+        model_of(dape(of))
+
+
+def test_a_network_needs_a_width(model_of):
+    with pytest.raises(InputError, match="hidden must be at least 1, not 0"):
+        model_of(dape(hidden=0))
+
+
+def test_it_is_for_decoders(recipe):
+    with pytest.raises(InputError, match="encoding 'dape' is not for an encoder"):
+        recipe("masked", "model.encoding={name: dape, of: alibi}")

@@ -1,0 +1,87 @@
+"""The forget gate against `x_transformers`, a loop over the formula and, with constant gates, ALiBi."""
+
+import math
+
+import pytest
+import torch
+
+from zoo.encodings.base import Span
+from zoo.encodings.bias.alibi import ALiBi
+from zoo.encodings.contextual.fox import FoX
+
+B, H, T, E = 2, 6, 13, 48
+
+
+def score_of(encoding, x, **span):
+    pos = torch.arange(x.shape[1])
+    q = torch.zeros(len(x), H, x.shape[1], E // H)
+    return encoding.score(q, q, Span(pos, pos, read=encoding.read(x), **span)).detach()
+
+
+@pytest.fixture
+def fox(size_of):
+    encoding = FoX(size_of(), gate_bias=1.0)
+    torch.nn.init.normal_(encoding.gate.weight, std=0.3)
+    torch.nn.init.normal_(encoding.gate.bias)
+    return encoding
+
+
+def test_the_sum_of_log_gates_between_key_and_query(fox, agree):
+    x = torch.randn(B, T, E)
+    expected = torch.zeros(B, H, T, T)
+    for b in range(B):
+        for h in range(H):
+            for i in range(T):
+                for j in range(i):
+                    for t in range(j + 1, i + 1):
+                        gate = 1 / (1 + math.exp(-(fox.gate.weight[h] @ x[b, t] + fox.gate.bias[h]).item()))
+                        expected[b, h, i, j] += math.log(gate)
+    agree(score_of(fox, x).tril(), expected, encoding="fox", against="formula: sum of log f, by a loop")
+
+
+def test_the_data_dependent_alibi_of_x_transformers(fox, agree):
+    module = pytest.importorskip("x_transformers.x_transformers")
+    theirs = module.DataDependentAlibi(E, H)
+    theirs.to_forget_gates[0].load_state_dict(fox.gate.state_dict())
+    x = torch.randn(B, T, E)
+    agree(score_of(fox, x), theirs(x).detach(), encoding="fox", against="x_transformers DataDependentAlibi")
+
+
+def test_constant_gates_are_alibi(size_of, agree):
+    """log f_h = -m_h everywhere, so that the sum is -m_h (i - j)."""
+    alibi, fox = ALiBi(size_of()), FoX(size_of())
+    gate = torch.exp(-alibi.slope)
+    with torch.no_grad():
+        fox.gate.weight.zero_()
+        fox.gate.bias.copy_(torch.log(gate / (1 - gate)))
+    pos = torch.arange(T)
+    expected = alibi.bias_table(Span(pos, pos), H).expand(B, -1, -1, -1)
+    got = score_of(fox, torch.randn(B, T, E))
+    agree(got.tril(), expected.tril(), encoding="fox", against="identity: constant gates are alibi")
+
+
+def test_as_many_layers_as_gates_and_what_they_start_from(model_of):
+    for bias in (0.0, 5.0):
+        model = model_of({"name": "fox", "gate_bias": bias}, lively=False)
+        gates = [encoding.gate for encoding in model.encoding.slots[0]]
+        assert len(gates) == 2 and not torch.equal(gates[0].weight, gates[1].weight)
+        assert all((gate.bias == bias).all() and gate.weight.std() < 0.03 for gate in gates)
+
+
+def test_gates_and_sums_stay_in_float32(fox):
+    """Over 3000 tokens a sum of bf16 gates is off by whole units, and a bf16 sum stands still."""
+    x = torch.randn(1, 3000, E).bfloat16()
+    exact = score_of(fox, x.float())
+    with torch.autocast("cpu", torch.bfloat16):
+        low = score_of(fox, x)
+    assert low.dtype == torch.float32
+    assert exact.abs().max() > 500
+    assert torch.equal(low, exact)
+
+
+def test_a_few_queries_see_what_all_see(fox):
+    x, pos = torch.randn(B, T, E), torch.arange(T)
+    span = Span(pos, pos, read=fox.read(x))
+    q = torch.zeros(B, H, T, E // H)
+    rows = fox.score(q[:, :, 5:9], q, span.queries(5, 9))
+    assert torch.equal(rows, fox.score(q, q, span)[:, :, 5:9, :9])

@@ -1,0 +1,173 @@
+"""PaTH against a loop that applies one reflection at a time."""
+
+import pytest
+import torch
+
+from zoo.encodings.base import Span
+from zoo.encodings.contextual import path
+from zoo.encodings.contextual.path import PaTH, turned_products
+from zoo.errors import InputError
+
+B, H, D = 2, 6, 8
+E = H * D
+
+
+def reflections(encoding, x, keep):
+    """w [B,H,S,D] and beta [B,H,S], a token at a time, as section 3 and the authors' layer have them."""
+    kernel = encoding.taps.shape[-1]
+    w, beta = torch.zeros(B, H, x.shape[1], D), torch.zeros(B, H, x.shape[1])
+    for b in range(B):
+        low = [encoding.up @ (encoding.down @ x[b, t]) for t in range(x.shape[1])]
+        for t in range(x.shape[1]):
+            if not keep[b, t]:
+                continue
+            mixed = torch.zeros(E)
+            for back in range(kernel):
+                if t >= back and keep[b, t - back]:
+                    mixed += encoding.taps[:, 0, kernel - 1 - back] * low[t - back]
+            for h, part in enumerate((mixed * mixed.sigmoid()).view(H, D)):
+                w[b, h, t] = part / (part.norm() ** 2 + 1e-6) ** 0.5
+            beta[b, :, t] = 2 * (encoding.strength.weight @ x[b, t] + encoding.strength.bias).sigmoid()
+    return w, beta
+
+
+def products(q, k, w, beta):
+    """k_j . H_(j+1) ... H_i q_i: from a query back to each key, H_i first."""
+    length = k.shape[2]
+    scores = torch.zeros(*q.shape[:2], length, length)
+    for i in range(length):
+        turned = q[:, :, i]
+        for j in range(i, -1, -1):
+            scores[:, :, i, j] = (turned * k[:, :, j]).sum(-1)
+            along = (turned * w[:, :, j]).sum(-1)
+            turned = turned - (beta[:, :, j] * along)[..., None] * w[:, :, j]
+    return scores
+
+
+def sizes(length):
+    w = torch.nn.functional.normalize(torch.randn(B, H, length, D), dim=-1)
+    return torch.randn(B, H, length, D), torch.randn(B, H, length, D), w, 2 * torch.rand(B, H, length)
+
+
+@pytest.mark.parametrize("length", [1, 2, 31, 32, 33, 150])
+def test_the_product_of_all_reflections_between(length, agree):
+    q, k, w, beta = sizes(length)
+    got = q @ k.transpose(-1, -2) + turned_products(q, k, w, beta, 0)
+    expected = products(q, k, w, beta)
+    agree(got.tril(), expected.tril(), encoding="path", against="formula: one H at a time, by a loop")
+
+
+def test_the_order_of_the_reflections_is_that_of_the_paper():
+    """Three tokens, matrices written out: k_0 . H_1 H_2 q_2."""
+    q, k, w, beta = (x[0, 0] for x in sizes(3))
+    one = torch.eye(D)
+    h1, h2 = (one - beta[t] * torch.outer(w[t], w[t]) for t in (1, 2))
+    changed = turned_products(*(x[None, None] for x in (q, k, w, beta)), 0)[0, 0]
+    assert changed[2, 0].item() == pytest.approx((k[0] @ (h1 @ h2 - one) @ q[2]).item(), abs=1e-5)
+    assert changed[2, 1].item() == pytest.approx((k[1] @ (h2 - one) @ q[2]).item(), abs=1e-5)
+    # The other order is another encoding, which this would tell.
+    assert abs(changed[2, 0].item() - (k[0] @ (h2 @ h1 - one) @ q[2]).item()) > 1e-3
+    assert (changed.diagonal() == 0).all()
+
+
+def test_full_reflections_of_the_same_token_stay_bounded():
+    """beta = 2 and one w for all: H H = 1, so that scores of even distances are plain products."""
+    q, k, w, _ = (x.double() for x in sizes(200))
+    w = torch.nn.functional.normalize(w[:, :, :1].expand_as(w), dim=-1)
+    changed = turned_products(q, k, w, torch.full_like(q[..., 0], 2.0), 0)
+    even = (torch.arange(200)[:, None] - torch.arange(200)).remainder(2) == 0
+    assert changed.tril()[..., even].abs().max() < 1e-10
+
+
+@pytest.fixture
+def lively(size_of):
+    def lively(**options):
+        encoding = PaTH(size_of(), **options)
+        for parameter in encoding.parameters():
+            torch.nn.init.normal_(parameter, std=0.3)
+        return encoding.requires_grad_(False)
+
+    return lively
+
+
+@pytest.mark.parametrize("options", [{}, {"rank": 5, "kernel": 1}, {"kernel": 4}], ids=str)
+@pytest.mark.parametrize("padded", [range(0), range(7), range(20, 25)], ids=["whole", "before", "between"])
+def test_the_layer_from_hidden_states_to_scores(options, padded, lively, agree):
+    encoding, length = lively(**options), 80
+    x = torch.randn(B, length, E)
+    q, k, *_ = sizes(length)
+    pos = torch.arange(length)
+    keep = torch.ones(B, length, dtype=torch.bool)
+    keep[1, list(padded)] = False
+    span = Span(pos, pos, keep=keep if padded else None, read=encoding.read(x))
+    plain = q @ k.transpose(-1, -2)
+    got = plain * D**-0.5 + encoding.score(q, k, span)
+    expected = products(q, k, *reflections(encoding, x, keep)) * D**-0.5
+    agree(got.tril(), expected.tril(), encoding="path", against="formula: layer and scores, by a loop")
+
+
+def test_padding_in_between_is_no_step(lively):
+    encoding = lively(kernel=1)
+    x, keep = torch.randn(B, 20, E), torch.ones(B, 20, dtype=torch.bool)
+    keep[:, 4:9] = False
+    q, k, *_ = sizes(20)
+    pos = torch.arange(20)
+    got = encoding.score(q, k, Span(pos, pos, keep=keep, read=encoding.read(x)))[:, :, keep[0]][..., keep[0]]
+    q, k, x = q[:, :, keep[0]], k[:, :, keep[0]], x[:, keep[0]]
+    rest = encoding.score(q, k, Span(pos[:15], pos[:15], read=encoding.read(x)))
+    torch.testing.assert_close(got.tril(), rest.tril(), rtol=0, atol=1e-5)
+
+
+def test_a_few_queries_see_what_all_see(lively):
+    encoding, length = lively(), 150
+    q, k, *_ = sizes(length)
+    pos = torch.arange(length)
+    span = Span(pos, pos, read=encoding.read(torch.randn(B, length, E)))
+    whole = encoding.score(q, k, span)
+    for start, stop in ((0, 40), (40, 100), (100, 150), (149, 150)):
+        part = span.queries(start, stop)
+        rows = encoding.score(q[:, :, start:stop], k[:, :, :stop], part)
+        seen = part.allowed()
+        torch.testing.assert_close(rows * seen, whole[:, :, start:stop, :stop] * seen, rtol=0, atol=1e-5)
+
+
+def test_the_size_of_a_block_is_of_no_concern(monkeypatch):
+    at = [x.double().requires_grad_() for x in sizes(100)]
+    results = []
+    for block in (1, 7, 32, 100):
+        monkeypatch.setattr(path, "BLOCK", block)
+        out = turned_products(*at, 0).tril()
+        results.append((out, *torch.autograd.grad(out.square().sum(), at)))
+    for other in results[1:]:
+        for one, two in zip(results[0], other, strict=True):
+            torch.testing.assert_close(one, two, rtol=1e-9, atol=1e-9)
+
+
+def test_it_is_computed_in_float32(lively):
+    encoding, pos = lively(), torch.arange(100)
+    x = torch.randn(B, 100, E).bfloat16()
+    q, k, *_ = (part.bfloat16() for part in sizes(100))
+    exact = encoding.score(q.float(), k.float(), Span(pos, pos, read=encoding.read(x.float())))
+    with torch.autocast("cpu", torch.bfloat16):
+        low = encoding.score(q, k, Span(pos, pos, read=encoding.read(x)))
+    assert low.dtype == torch.float32
+    assert torch.equal(low, exact)
+
+
+def test_no_gradient_is_lost_at_padding(model_of, tokens):
+    model = model_of("path").train()
+    keep = torch.arange(9)[None] >= torch.tensor([[0], [8]])
+    model(tokens(2, 9), keep)[keep].square().mean().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+def test_it_stands_beside_biases_and_not_beside_rotations(model_of, tokens):
+    assert model_of(["path", "fox"])(tokens(1, 5)).isfinite().all()
+    with pytest.raises(InputError, match="'rope' and 'path' cannot be combined"):
+        model_of(["rope", "path"])
+
+
+@pytest.mark.parametrize("option", ["rank", "kernel"])
+def test_options_that_cannot_be(option, model_of):
+    with pytest.raises(InputError, match=f"encoding 'path': {option} must be at least 1, not 0"):
+        model_of({"name": "path", option: 0})

@@ -1,0 +1,244 @@
+"""Randomized positions: the draws against a loop and their statistics, and where they are plain."""
+
+import itertools
+from collections import Counter
+from math import comb, floor
+
+import pytest
+import torch
+
+from zoo.encodings.position_ids.randomized import Randomized
+from zoo.encodings.stack import build_encoding
+from zoo.errors import InputError
+from zoo.models.cache import Cache
+
+WRAPPED = ["sinusoidal", "rope", "alibi", "t5", "shaw"]
+
+
+def randomized(of="rope", **options):
+    return {"name": "randomized", "of": of, **options}
+
+
+def drawn_by_loop(order, length):
+    """Take from a shuffled range, one by one, as many as there are tokens; then put them in order."""
+    taken = []
+    for position in order.tolist():
+        if len(taken) < length:
+            taken.append(position)
+    return sorted(taken)
+
+
+@pytest.fixture
+def draws(size_of):
+    """draws(n, length, most): so many draws in training, [n, length]."""
+
+    def draws(count, length, most):
+        encoding = build_encoding(randomized(max_position=most), size_of(length=2)).train()
+        ids = torch.arange(length)
+        return torch.stack([encoding.positions(ids, 1) for _ in range(count)])
+
+    return draws
+
+
+# The draw in training.
+
+
+@pytest.mark.parametrize("of", WRAPPED)
+@pytest.mark.parametrize("kind", ["decoder", "encoder"])
+def test_it_is_the_wrapped_encoding_at_drawn_positions(of, kind, model_of, tokens, agree):
+    row = tokens(3, 12)
+    model, inner = model_of(randomized(of, max_position=300), kind).train(), model_of(of, kind)
+    torch.manual_seed(5)
+    got = model(row)
+    torch.manual_seed(5)
+    positions = torch.tensor(drawn_by_loop(torch.randperm(300), 12))
+    assert positions.tolist() != list(range(12))
+    agree(got, inner(row, positions=positions), encoding="randomized", against="a loop over the draw")
+
+
+def test_learned_needs_a_row_for_each_position(model_of, tokens, agree):
+    of = {"name": "learned", "table_length": 300}
+    model, inner, row = model_of(randomized(of, max_position=300)).train(), model_of(of), tokens(2, 12)
+    torch.manual_seed(5)
+    got = model(row)
+    torch.manual_seed(5)
+    positions = torch.tensor(drawn_by_loop(torch.randperm(300), 12))
+    agree(got, inner(row, positions=positions), encoding="randomized", against="a loop over the draw")
+    for beyond in ("error", "clamp", "interpolate"):
+        with pytest.raises(InputError, match="'learned' has only 299: give it table_length: 300"):
+            too_short = {"name": "learned", "table_length": 299, "beyond": beyond}
+            model_of(randomized(too_short, max_position=300))
+
+
+@pytest.mark.parametrize(("length", "most"), [(1, 3), (16, 16), (16, 17), (16, 2048)])
+def test_draws_rise_without_repeats_within_the_range(length, most, draws):
+    got = draws(50, length, most)
+    assert got.dtype == torch.int64
+    assert (got[:, 1:] > got[:, :-1]).all()
+    assert got.min() >= 0 and got.max() < most
+
+
+def test_every_choice_of_positions_is_as_likely(draws):
+    """5 over 2 are 10 choices; a count has the standard deviation sqrt(n p (1 - p)) = 24."""
+    count = 6400
+    seen = Counter(map(tuple, draws(count, 2, 5).tolist()))
+    assert set(seen) == set(itertools.combinations(range(5), 2))
+    for times in seen.values():
+        assert abs(times - count / 10) < 4 * (count * 0.1 * 0.9) ** 0.5
+
+
+def test_one_draw_serves_the_batch(size_of):
+    encoding = build_encoding(randomized(), size_of()).train()
+    assert encoding.positions(torch.arange(8), batch=64).shape == (8,)
+    same, *others = encoding.positions(torch.arange(8).expand(5, 8), batch=5)
+    assert all(torch.equal(same, other) for other in others)
+
+
+def test_a_shorter_sequence_of_a_batch_draws_from_the_whole_range(size_of):
+    """Not the lowest few of the longest one's positions, as cutting that draw off would give."""
+    encoding = build_encoding(randomized(max_position=100), size_of()).train()
+    ids = torch.stack((torch.arange(50), torch.arange(50).clamp(max=1), (torch.arange(50) - 48).clamp(min=0)))
+    got = torch.stack([encoding.positions(ids, 3) for _ in range(400)])
+    short, padded_left = got[:, 1], got[:, 2]
+    # Padding stands where its neighbour does.
+    assert torch.equal(short[:, 1], short[:, -1]) and torch.equal(padded_left[:, 0], padded_left[:, 48])
+    assert torch.equal(short[:, :2], padded_left[:, -2:])
+    # The mean of the lower of two is (M + 1) / 3 - 1, here 32.7; its standard deviation 23.7 / sqrt(400).
+    assert short[:, 0].float().mean().item() == pytest.approx(32.67, abs=5)
+    assert short[:, 1].float().mean().item() == pytest.approx(66.33, abs=5)
+
+
+@pytest.mark.parametrize("of", ["alibi", "shaw", {"name": "interleave", "pattern": ["rope", "none"]}])
+def test_all_layers_share_a_draw_or_draw_for_themselves(of, model_of):
+    for draw in ("once", "layer"):
+        stack = model_of(randomized(of, draw=draw), num_layers=3).train().encoding
+        places = stack.each(lambda encoding: encoding.positions(torch.arange(12), 1))
+        rows = [stack.of_layer(places, layer)[0].tolist() for layer in range(3)]
+        assert len(set(map(tuple, rows))) == (1 if draw == "once" else 3)
+
+
+# Outside training.
+
+
+@pytest.mark.parametrize("evaluation", ["draw", "spread", "plain"])
+@pytest.mark.parametrize("of", ["rope", "shaw"])
+def test_the_same_tokens_give_the_same_result(of, evaluation, model_of, tokens):
+    spec, row = randomized(of, evaluation=evaluation), tokens(2, 12)
+    model = model_of(spec)
+    state = torch.get_rng_state()
+    first = model(row)
+    assert torch.equal(model(row), first)
+    assert torch.equal(torch.get_rng_state(), state)
+    torch.manual_seed(99)
+    assert torch.equal(model_of(spec)(row), first)
+
+
+@pytest.mark.parametrize("evaluation", ["draw", "spread", "plain"])
+def test_the_rest_of_the_batch_changes_nothing(evaluation, model_of, tokens):
+    model, short, long = model_of(randomized(evaluation=evaluation)), tokens(1, 9), tokens(1, 14)
+    alone = model(short)
+    keep = torch.arange(14)[None] >= torch.tensor([[5], [0]])
+    together = model(torch.cat((torch.cat((tokens(1, 5), short), 1), long)), keep)
+    torch.testing.assert_close(together[:1, 5:], alone, rtol=0, atol=1e-5)
+    torch.testing.assert_close(together[1:], model(long), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("draw", ["once", "layer"])
+def test_the_evaluation_draw_is_a_draw_for_each_length(draw, size_of):
+    encodings = [
+        build_encoding(randomized(max_position=2048, draw=draw), size_of(layer=layer)).eval()
+        for layer in range(2)
+    ]
+    rows = [[one.positions(torch.arange(n), 1) for n in (5, 16, 17, 500, 2048)] for one in encodings]
+    for row in rows[0]:
+        assert (row[1:] > row[:-1]).all() and row.min() >= 0 and row.max() < 2048
+    # Half of the range holds about half of them: 250 of 500, with a standard deviation of 10.
+    assert abs((rows[0][3] < 1024).sum().item() - 250) < 40
+    # What one length draws says nothing of the next one: of 16 among 2048, both have 0.1 by chance.
+    assert len(set(rows[0][1].tolist()) & set(rows[0][2].tolist())) <= 2
+    assert torch.equal(rows[0][3], rows[1][3]) == (draw == "once")
+
+
+def test_every_choice_is_as_likely_there_too(size_of):
+    """Over lengths there is only one draw each; over layers there are as many as we like."""
+    count = 3200
+    seen = Counter(
+        tuple(
+            build_encoding(randomized(max_position=5, draw="layer"), size_of(length=2, layer=layer))
+            .eval()
+            .positions(torch.arange(2), 1)
+            .tolist()
+        )
+        for layer in range(count)
+    )
+    assert set(seen) == set(itertools.combinations(range(5), 2))
+    for times in seen.values():
+        assert abs(times - count / 10) < 4 * (count * 0.1 * 0.9) ** 0.5
+
+
+@pytest.mark.parametrize(("length", "most"), [(1, 4), (3, 7), (5, 8), (6, 6)])
+def test_spread_is_the_mean_of_all_draws(length, most, size_of):
+    sums = [0] * length
+    for choice in itertools.combinations(range(most), length):
+        sums = [total + position for total, position in zip(sums, choice, strict=True)]
+    # Rounded down; exact fractions, so no rounding of ours.
+    expected = [floor(total / comb(most, length) + 1e-9) for total in sums]
+    encoding = build_encoding(randomized(max_position=most, evaluation="spread"), size_of(length=1)).eval()
+    assert encoding.positions(torch.arange(length), 1).tolist() == expected
+
+
+@pytest.mark.parametrize("evaluation", ["draw", "spread"])
+def test_a_draw_needs_the_length_beforehand(evaluation, model_of, tokens):
+    model = model_of(randomized(evaluation=evaluation))
+    with pytest.raises(ValueError, match="run it without a cache"):
+        model(tokens(1, 4), cache=Cache(model.num_layers))
+
+
+def test_plain_evaluation_is_the_wrapped_encoding_and_decodes(model_of, tokens):
+    model, row = model_of(randomized("alibi", evaluation="plain", max_position=32)), tokens(2, 40)
+    expected = model_of("alibi")(row)
+    torch.testing.assert_close(model(row), expected, rtol=0, atol=1e-6)
+    cache = Cache(model.num_layers)
+    steps = [model(part, cache=cache) for part in row.split([7, 1, 32], 1)]
+    torch.testing.assert_close(torch.cat(steps, 1), expected, rtol=0, atol=1e-5)
+
+
+# Identity and limits.
+
+
+@pytest.mark.parametrize("of", WRAPPED)
+@pytest.mark.parametrize("evaluation", ["draw", "spread", "plain"])
+def test_drawn_from_as_many_as_there_are_it_is_plain(of, evaluation, model_of, tokens, agree):
+    row, plain = tokens(2, 16), model_of(of)
+    model = model_of(randomized(of, max_position=16, evaluation=evaluation))
+    for mode in (model.train(), model.eval()):
+        agree(mode(row), plain(row), encoding="randomized", against="plain positions, full range")
+
+
+def test_a_sequence_longer_than_the_range_is_refused(model_of, tokens):
+    model = model_of(randomized(max_position=20))
+    assert model(tokens(1, 20)).isfinite().all()
+    with pytest.raises(ValueError, match="21 tokens, but the encoding ends at 20"):
+        model(tokens(1, 21))
+
+
+def test_what_it_claims(size_of):
+    drawn, plain = (
+        build_encoding(randomized(evaluation=evaluation), size_of()) for evaluation in ("draw", "plain")
+    )
+    assert (drawn.relative, drawn.extrapolates) == (False, "policy")
+    assert (plain.relative, plain.extrapolates) == (True, "no")
+    assert Randomized.after_training == ("evaluation",)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (randomized("none"), "'none' reads no positions"),
+        (randomized(max_position=15), "max_position 15 is below the trained length 16"),
+        (randomized("sinusoidal", draw="layer"), "'sinusoidal' is met once, before the first layer"),
+    ],
+)
+def test_what_cannot_be(spec, message, model_of):
+    with pytest.raises(InputError, match=f"encoding 'randomized': {message}"):
+        model_of(spec)

@@ -1,0 +1,98 @@
+"""SHAPE against a loop over sequences, and the statistics of its offsets."""
+
+from collections import Counter
+
+import pytest
+import torch
+
+from zoo.encodings.position_ids.shape import SHAPE
+from zoo.encodings.stack import build_encoding
+from zoo.errors import InputError
+from zoo.models.cache import Cache
+
+
+def shape(of="sinusoidal", **options):
+    return {"name": "shape", "of": of, **options}
+
+
+def test_each_sequence_is_shifted_by_its_own_offset(model_of, tokens, agree):
+    row, plain = tokens(5, 12), model_of("sinusoidal")
+    model = model_of(shape(max_offset=40)).train()
+    torch.manual_seed(3)
+    got = model(row)
+    torch.manual_seed(3)
+    offsets = torch.randint(40, (5, 1))[:, 0].tolist()
+    assert len(set(offsets)) > 1
+    for b, offset in enumerate(offsets):
+        moved = torch.tensor([i + offset for i in range(12)])
+        expected = plain(row[b : b + 1], positions=moved)
+        agree(got[b : b + 1], expected, encoding="shape", against="a loop over the sequences")
+
+
+def test_every_offset_is_as_likely(size_of):
+    encoding, count = build_encoding(shape(max_offset=8), size_of()).train(), 8000
+    got = encoding.positions(torch.arange(3), count)
+    assert (got - got[:, :1] == torch.arange(3)).all()
+    seen = Counter(got[:, 0].tolist())
+    assert sorted(seen) == list(range(8))
+    for times in seen.values():
+        assert abs(times - count / 8) < 4 * (count / 8 * 7 / 8) ** 0.5
+
+
+@pytest.mark.parametrize("offset", [0, 7, 500])
+def test_outside_training_the_offset_is_fixed(offset, model_of, tokens, agree):
+    model, row = model_of(shape(evaluation_offset=offset)), tokens(2, 12)
+    expected = model_of("sinusoidal")(row, positions=torch.arange(offset, offset + 12))
+    agree(model(row), expected, encoding="shape", against="plain positions, all moved alike")
+    cache = Cache(model.num_layers)
+    steps = [model(part, cache=cache) for part in row.split([5, 1, 1, 3, 2], 1)]
+    torch.testing.assert_close(torch.cat(steps, 1), expected, rtol=0, atol=1e-5)
+
+
+def test_padding_is_not_counted(model_of, tokens):
+    model, row = model_of(shape(evaluation_offset=9)), tokens(1, 9)
+    padded = model(torch.cat((tokens(1, 5), row), 1), torch.arange(14)[None] >= 5)
+    torch.testing.assert_close(padded[:, 5:], model(row), rtol=0, atol=1e-5)
+
+
+def test_without_a_choice_of_offsets_it_is_plain(model_of, tokens):
+    model, row = model_of(shape(max_offset=1)).train(), tokens(2, 12)
+    assert torch.equal(model(row), model_of("sinusoidal").train()(row))
+
+
+def test_a_learned_table_must_reach_as_far(model_of, tokens):
+    def table(rows, **options):
+        return shape({"name": "learned", "table_length": rows}, max_offset=10, **options)
+
+    with pytest.raises(
+        InputError, match=r"reach position 24, .* only 24 positions: give it table_length: 25"
+    ):
+        model_of(table(24))
+    with pytest.raises(InputError, match="table_length: 46"):
+        model_of(table(45, evaluation_offset=30))
+    model = model_of(table(25))
+    for _ in range(40):
+        assert model.train()(tokens(4, 16)).isfinite().all()
+    assert model.encoding.max_length == 16
+    # Where the offset is smaller there is more room.
+    assert model.eval().encoding.max_length == 25
+
+
+def test_what_it_claims(size_of):
+    encoding = build_encoding(shape(), size_of())
+    assert not encoding.relative and encoding.max_offset == 500
+    assert SHAPE.after_training == ("evaluation_offset",)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (shape("none"), "'none' reads no positions"),
+        (shape("rope"), "'rope' is relative"),
+        (shape(max_offset=0), "max_offset must be at least 1, not 0"),
+        (shape(evaluation_offset=-1), "evaluation_offset must not be below 0, not -1"),
+    ],
+)
+def test_what_cannot_be(spec, message, model_of):
+    with pytest.raises(InputError, match=f"encoding 'shape': {message}"):
+        model_of(spec)

@@ -1,0 +1,142 @@
+"""ReRoPE and Leaky ReRoPE: every pair at its own, clipped distance."""
+
+import cmath
+import math
+
+import pytest
+import torch
+
+from zoo.encodings.base import Span, per_query_and_key
+from zoo.encodings.rotary.rerope import ReRoPE
+from zoo.errors import InputError
+
+D, T, LENGTH = 8, 14, 6
+POS = torch.arange(T)
+FAR = torch.stack((POS, POS + 40))
+
+
+@pytest.fixture
+def rerope(size_of):
+    def rerope(causal=True, **options):
+        return ReRoPE(size_of(d_model=2 * D, num_heads=2, length=LENGTH, causal=causal), **options)
+
+    return rerope
+
+
+def scores_by_pairs(q, k, q_pos, k_pos, distance_of, width=D, half=True, scale_of=lambda p: 1.0):
+    """Scores [B,H,T,S]: each pair of a query and a key turned by the distance that it is said to have."""
+    scores = torch.zeros(*q.shape[:3], k.shape[2], dtype=torch.float64)
+    for b, h, t, s in torch.cartesian_prod(*(torch.arange(n) for n in scores.shape)).tolist():
+        i, j = (pos[b if pos.dim() == 2 else 0, row].item() if pos.dim() == 2 else pos[row].item()
+                for pos, row in ((q_pos, t), (k_pos, s)))  # fmt: skip
+        one, other = q[b, h, t].tolist(), k[b, h, s].tolist()
+        total = sum(x * y for x, y in zip(one[width:], other[width:], strict=True))
+        for pair in range(width // 2):
+            at = (pair, pair + width // 2) if half else (2 * pair, 2 * pair + 1)
+            a, c = complex(one[at[0]], one[at[1]]), complex(other[at[0]], other[at[1]])
+            total += (
+                a * c.conjugate() * cmath.exp(1j * distance_of(i, j) * 10000 ** (-2 * pair / width))
+            ).real
+        scores[b, h, t, s] = scale_of(i) * total / math.sqrt(q.shape[-1])
+    return scores.float()
+
+
+def scores_of(encoding, q, k, span):
+    """The scores that a layer makes with the encoding, before the mask."""
+    turned_q, turned_k = encoding.rotate(q, k, span)
+    return encoding.logits(turned_q @ turned_k.transpose(-1, -2) * D**-0.5, q, k, span)
+
+
+def clipped(window, leak):
+    def distance(i, j):
+        d = abs(i - j)
+        return math.copysign(d if d < window else window + leak * (d - window), i - j)
+
+    return distance
+
+
+def compared(span, causal):
+    """Pairs that a query may look at: of the others a decoder promises nothing."""
+    i, j = per_query_and_key(span.q_pos, span.k_pos)
+    return (j <= i) if causal else torch.ones_like(i >= j)
+
+
+@pytest.mark.parametrize("causal", [True, False], ids=["decoder", "encoder"])
+@pytest.mark.parametrize("pos", [POS, FAR], ids=["from 0", "each its own"])
+@pytest.mark.parametrize(
+    ("window", "leak", "log_scale"), [(3, 0.0, False), (3, 0.0, True), (4, 1 / 16, True), (1, 0.5, False)]
+)
+def test_each_pair_is_turned_by_its_clipped_distance(window, leak, log_scale, pos, causal, rerope, agree):
+    q, k, span = torch.randn(2, 2, T, D), torch.randn(2, 2, T, D), Span(pos, pos, causal=causal)
+    encoding = rerope(causal, window=window, leak=leak, log_scale=log_scale)
+    expected = scores_by_pairs(
+        q, k, pos, pos, clipped(window, leak),
+        scale_of=lambda p: max(1.0, math.log(p + 1) / math.log(LENGTH)) if log_scale else 1.0,
+    )  # fmt: skip
+    seen = compared(span, causal)
+    got = scores_of(encoding, q, k, span)
+    zero = torch.zeros(())
+    agree(
+        torch.where(seen, got, zero), torch.where(seen, expected, zero),
+        encoding="rerope", against="a loop over the clipped distances",
+    )  # fmt: skip
+
+
+def test_layout_and_partial_are_those_of_rope(rerope, agree):
+    q, k = torch.randn(1, 2, T, D), torch.randn(1, 2, T, D)
+    encoding = rerope(window=3, log_scale=False, layout="interleaved", partial=0.5)
+    got = scores_of(encoding, q, k, Span(POS, POS)).tril()
+    expected = scores_by_pairs(q, k, POS, POS, clipped(3, 0.0), width=4, half=False).tril()
+    agree(got, expected, encoding="rerope", against="a loop, half the width interleaved")
+
+
+@pytest.mark.parametrize("kind", ["decoder", "encoder"])
+@pytest.mark.parametrize("options", [{"window": 32}, {"window": 33}, {"window": 3, "leak": 1.0}], ids=str)
+def test_a_window_as_long_as_the_sequence_is_rope(options, kind, model_of, tokens, agree):
+    row = tokens(2, 32)
+    rerope = model_of({"name": "rerope", "log_scale": False, **options}, kind)
+    agree(rerope(row), model_of("rope", kind)(row), encoding="rerope", against="rope, nothing clipped")
+
+
+def test_a_shorter_window_is_not(model_of, tokens):
+    row = tokens(2, 32)
+    rerope, rope = model_of({"name": "rerope", "window": 8}), model_of("rope")
+    difference = (rerope(row) - rope(row)).abs().amax((0, 2))
+    # The first key at a distance of more than 8 is that of the query in row 9.
+    assert difference[:9].max() < 1e-5 and difference[9:].min() > 1e-2
+
+
+def test_beyond_the_window_distance_counts_no_more(rerope):
+    q, k = torch.randn(1, 2, 1, D), torch.randn(1, 2, 1, D)
+    encoding = rerope(window=3, log_scale=False)
+    scores = [scores_of(encoding, q, k, Span(torch.tensor([p]), torch.tensor([0]))) for p in (2, 3, 4, 5000)]
+    torch.testing.assert_close(scores[1], scores[2], rtol=0, atol=1e-6)
+    torch.testing.assert_close(scores[1], scores[3], rtol=0, atol=1e-6)
+    assert (scores[0] - scores[1]).abs().max() > 1e-2
+
+
+def test_what_is_added_to_the_scores_stays(model_of, tokens, rerope):
+    q, k, span = torch.randn(1, 2, T, D), torch.randn(1, 2, T, D), Span(POS, POS)
+    encoding, added = rerope(window=3), torch.randn(1, 2, T, T)
+    turned_q, turned_k = encoding.rotate(q, k, span)
+    scores = turned_q @ turned_k.transpose(-1, -2) * D**-0.5
+    got = encoding.logits(scores + added, q, k, span) - encoding.logits(scores, q, k, span)
+    torch.testing.assert_close(got, added, rtol=0, atol=1e-5)
+    # And so in a model.
+    row, long = tokens(2, 32), {"name": "rerope", "window": 32, "log_scale": False}
+    both, rope = model_of(["alibi", long])(row), model_of(["alibi", "rope"])(row)
+    torch.testing.assert_close(both, rope, rtol=0, atol=1e-5)
+
+
+def test_the_window_is_a_quarter_of_the_trained_length(size_of):
+    assert ReRoPE(size_of(length=4096)).window == 1024
+    assert ReRoPE(size_of(length=2)).window == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"window": 0}, "window must be at least 1"), ({"leak": 1.5}, "leak is a slope from 0 to 1")],
+)
+def test_options_that_cannot_be(options, message, model_of):
+    with pytest.raises(InputError, match=message):
+        model_of({"name": "rerope", **options})

@@ -1,0 +1,157 @@
+"""RoPE against `transformers`, against complex numbers, and the laws of a rotation."""
+
+import cmath
+import itertools
+
+import pytest
+import torch
+
+from zoo.encodings.base import Span
+from zoo.encodings.rotary.rope import RoPE
+from zoo.errors import InputError
+
+D, T = 16, 11
+POS = torch.arange(T)
+
+
+@pytest.fixture
+def rope(size_of):
+    return lambda **options: RoPE(size_of(d_model=4 * D, num_heads=4), **options)
+
+
+def heads(dtype=torch.float32):
+    return torch.randn(2, 4, T, D, dtype=dtype), torch.randn(2, 4, T, D, dtype=dtype)
+
+
+def turn(encoding, q, k, q_pos=POS, k_pos=POS):
+    return encoding.rotate(q, k, Span(q_pos, k_pos))
+
+
+@pytest.mark.parametrize("base", [10000.0, 500000.0])
+def test_half_is_the_rotation_of_llama(base, rope, agree):
+    llama = pytest.importorskip("transformers.models.llama.modeling_llama")
+    config = llama.LlamaConfig(
+        hidden_size=4 * D,
+        num_attention_heads=4,
+        rope_parameters={"rope_type": "default", "rope_theta": base},
+    )
+    q, k = heads()
+    cos, sin = llama.LlamaRotaryEmbedding(config)(q, POS[None])
+    expected = llama.apply_rotary_pos_emb(q, k, cos, sin)
+    for got, right in zip(turn(rope(base=base), q, k), expected, strict=True):
+        agree(got, right, encoding="rope", against="transformers LlamaRotaryEmbedding", atol=1e-6)
+
+
+@pytest.mark.parametrize("partial", [0.25, 0.5])
+def test_partial_is_the_rotation_of_gpt_neox(partial, rope, agree):
+    neox = pytest.importorskip("transformers.models.gpt_neox.modeling_gpt_neox")
+    config = neox.GPTNeoXConfig(
+        hidden_size=4 * D,
+        num_attention_heads=4,
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": partial},
+    )
+    q, k = heads()
+    cos, sin = neox.GPTNeoXRotaryEmbedding(config)(q, POS[None])
+    expected = neox.apply_rotary_pos_emb(q, k, cos, sin)
+    got = turn(rope(partial=partial), q, k)
+    for one, right in zip(got, expected, strict=True):
+        agree(one, right, encoding="rope", against="transformers GPTNeoXRotaryEmbedding", atol=1e-6)
+    assert torch.equal(got[0][..., int(partial * D) :], q[..., int(partial * D) :])
+
+
+def test_interleaved_is_a_product_with_complex_numbers(rope, agree):
+    q, k = heads()
+    expected = torch.empty_like(q)
+    for p in range(T):
+        for pair in range(D // 2):
+            by = cmath.exp(1j * p * 10000 ** (-2 * pair / D))
+            for b, h in itertools.product(range(2), range(4)):
+                a = complex(*q[b, h, p, 2 * pair : 2 * pair + 2].tolist()) * by
+                expected[b, h, p, 2 * pair], expected[b, h, p, 2 * pair + 1] = a.real, a.imag
+    got = turn(rope(layout="interleaved"), q, k)[0]
+    agree(got, expected, encoding="rope", against="a product of complex numbers")
+
+
+@pytest.mark.parametrize("scaling", ["none", "dynamic_ntk", "yarn", "longrope", "proportional"])
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_autocast_and_a_model_in_bf16_leave_the_angles_alone(layout, scaling, rope):
+    options = {"layout": layout, "scaling": scaling, "factor": 1.0 if scaling == "none" else 4.0}
+    encoding = rope(**options)
+    pos = torch.arange(100_000, 100_000 + 40)
+    exact = encoding.cos_sin(pos, pos)
+    with torch.autocast("cpu", torch.bfloat16):
+        for got, right in zip(rope(**options).bfloat16().cos_sin(pos, pos), exact, strict=True):
+            assert got.dtype == torch.float32
+            assert torch.equal(got, right)
+
+
+@pytest.mark.parametrize("partial", [1.0, 0.5])
+def test_the_layouts_are_a_permutation_apart(partial, rope):
+    q, k = heads()
+    width = int(partial * D)
+    # From pairs (2k, 2k+1) to pairs (k, k + width/2); what is not rotated stays.
+    order = torch.cat((torch.arange(0, width, 2), torch.arange(1, width, 2), torch.arange(width, D)))
+    interleaved = turn(rope(layout="interleaved", partial=partial), q, k)
+    half = turn(rope(partial=partial), q[..., order], k[..., order])
+    for one, other in zip(interleaved, half, strict=True):
+        torch.testing.assert_close(one[..., order], other, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+@pytest.mark.parametrize("shift", [1, 37, 4096])
+def test_products_know_the_distance_alone(layout, shift, rope):
+    """f(i, j) = f(i + s, j + s)."""
+    encoding = rope(layout=layout)
+    q, k = heads()
+    here, there = turn(encoding, q, k), turn(encoding, q, k, POS + shift, POS + shift)
+    scores = [q @ k.transpose(-1, -2) for q, k in (here, there)]
+    torch.testing.assert_close(*scores, rtol=0, atol=1e-6 * shift + 1e-5)
+    assert (scores[0] - q @ k.transpose(-1, -2)).abs().max() > 1
+
+
+def test_a_rotation_keeps_lengths_and_the_first_place(rope):
+    q, k = heads()
+    turned = turn(rope(), q, k)[0]
+    torch.testing.assert_close(turned.norm(dim=-1), q.norm(dim=-1))
+    assert torch.equal(turned[:, :, 0], q[:, :, 0])
+    assert (turned[:, :, 1:] - q[:, :, 1:]).abs().amax((0, 1, 3)).min() > 0.1
+
+
+def test_positions_may_differ_from_sequence_to_sequence(rope):
+    q, k = heads()
+    pos = torch.stack((POS, POS + 5.5))
+    both = turn(rope(), q, k, pos, pos)[0]
+    for b in range(2):
+        alone = turn(rope(), q[b : b + 1], k[b : b + 1], pos[b], pos[b])[0]
+        torch.testing.assert_close(both[b : b + 1], alone)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"partial": 0.0}, "partial is a fraction"),
+        ({"partial": 1.5}, "partial is a fraction"),
+        ({"partial": 0.4}, "rope rotates pairs: 0.4 of a head of width 8 is 3, not an even number"),
+        ({"base": 1.0}, "base must be above 1"),
+        ({"partial": -0.1, "scaling": "proportional"}, "partial is a fraction from 0"),
+        ({"factor": 4.0}, "factor 4 does nothing with scaling none"),
+        ({"factor": 0.5, "scaling": "linear"}, "factor is how many times longer, at least 1, not 0.5"),
+        ({"original_length": 0, "scaling": "yarn"}, "original_length is in tokens, at least 2, not 0"),
+        ({"partial": 0.25, "scaling": "ntk"}, "scaling ntk needs two pairs"),
+        ({"partial": 0.25, "scaling": "dynamic_ntk"}, "scaling dynamic_ntk needs two pairs"),
+        ({"beta_fast": 1.0, "scaling": "yarn"}, "0 < slow < fast, not 1.0 and 1.0"),
+        ({"high_freq_factor": 0.5, "scaling": "llama3"}, "0 < low < high, not 1.0 and 0.5"),
+        ({"attention_factor": 0.0, "scaling": "yarn"}, "attention_factor must be above 0, not 0.0"),
+        (
+            {"long_factor": [1.0], "scaling": "longrope"},
+            "long_factor lists a divisor above 0 for each of the 4",
+        ),
+        (
+            {"short_factor": [1.0, 1.0, 0.0, 1.0], "scaling": "longrope"},
+            "short_factor lists a divisor above 0",
+        ),
+    ],
+)
+def test_options_that_cannot_be(options, message, model_of):
+    with pytest.raises(InputError, match=message):
+        model_of({"name": "rope", **options})

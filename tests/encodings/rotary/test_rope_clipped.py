@@ -1,0 +1,83 @@
+"""Clipped RoPE against a loop over the formula of the authors' code, and against RoPE."""
+
+import math
+
+import pytest
+import torch
+
+from zoo.encodings.base import Span
+from zoo.encodings.rotary.rope import RoPE
+from zoo.encodings.rotary.rope_clipped import ClippedRoPE
+from zoo.errors import InputError
+
+D, H, T = 32, 2, 11
+POS = torch.arange(T)
+
+
+@pytest.fixture
+def size(size_of):
+    return size_of(d_model=H * D, num_heads=H)
+
+
+def turned(encoding, q, k):
+    return encoding.rotate(q, k, Span(POS, POS))
+
+
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+@pytest.mark.parametrize("form", ["soft", "hard"])
+@pytest.mark.parametrize(
+    ("clipped", "count"), [(None, 5), (0.0, 0), (0.0625, 1), (0.125, 2), (0.5, 8), (1.0, 16)]
+)
+def test_a_loop_over_the_formula(clipped, count, form, layout, size, agree):
+    encoding = ClippedRoPE(
+        size, layout=layout, form=form, **({} if clipped is None else {"clipped": clipped})
+    )
+    q, k = torch.randn(2, 2, H, T, D)
+    expected, pairs = [q.clone(), k.clone()], D // 2
+    for pair in range(pairs):
+        f = 10000 ** (-2 * pair / D)
+        m = pair - (pairs - count)
+        if m >= 0 and form == "hard":
+            f = 0.0
+        elif m >= 0 and count > 1:
+            f *= (1 + math.cos(math.pi * m / (count - 1))) / 2
+        one, other = (pair, pair + pairs) if layout == "half" else (2 * pair, 2 * pair + 1)
+        for p in range(T):
+            cos, sin = math.cos(p * f), math.sin(p * f)
+            for x, out in zip((q, k), expected, strict=True):
+                out[:, :, p, one] = x[:, :, p, one] * cos - x[:, :, p, other] * sin
+                out[:, :, p, other] = x[:, :, p, one] * sin + x[:, :, p, other] * cos
+    for got, right in zip(turned(encoding, q, k), expected, strict=True):
+        agree(got, right, encoding="rope_clipped", against="a loop over the formula")
+
+
+def test_twenty_pairs_of_a_head_of_width_128_are_clipped_by_default(size_of):
+    size = size_of(d_model=256, num_heads=2)
+    plain = RoPE(size).frequency
+    for form, kept in (("soft", 45), ("hard", 44)):
+        frequency = ClippedRoPE(size, form=form).frequency
+        assert torch.equal(frequency[:kept], plain[:kept])
+        assert (frequency[kept:] < plain[kept:]).all()
+        assert frequency[-1] == 0
+
+
+@pytest.mark.parametrize("form", ["soft", "hard"])
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_with_nothing_clipped_it_is_rope(form, layout, size, agree):
+    q, k = torch.randn(2, 2, H, T, D)
+    expected = turned(RoPE(size, layout=layout, base=500.0), q, k)
+    got = turned(ClippedRoPE(size, layout=layout, base=500.0, clipped=0.0, form=form), q, k)
+    for one, right in zip(got, expected, strict=True):
+        agree(one, right, encoding="rope_clipped", against="rope (clipped = 0)", atol=0)
+
+
+def test_with_all_clipped_hard_it_is_none(size, agree):
+    q, k = torch.randn(2, 2, H, T, D)
+    for got, right in zip(turned(ClippedRoPE(size, clipped=1.0, form="hard"), q, k), (q, k), strict=True):
+        agree(got, right, encoding="rope_clipped", against="none (hard, clipped = 1)", atol=0)
+
+
+@pytest.mark.parametrize("clipped", [-0.1, 1.1])
+def test_a_fraction_beyond_all_cannot_be(clipped, model_of):
+    with pytest.raises(InputError, match=f"clipped is a fraction from 0 to 1, not {clipped}"):
+        model_of({"name": "rope_clipped", "clipped": clipped})

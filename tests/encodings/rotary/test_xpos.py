@@ -1,0 +1,175 @@
+"""xPos against x-transformers, a loop over the formula and RoPE, and the limits of its multipliers."""
+
+import math
+
+import pytest
+import torch
+
+from zoo.encodings.base import Span
+from zoo.encodings.rotary.rope import RoPE
+from zoo.encodings.rotary.xpos import XPos
+from zoo.encodings.stack import View
+from zoo.errors import InputError
+from zoo.models.kernels import attend
+from zoo.models.scores import Scores
+
+D, H, T = 16, 4, 13
+
+
+@pytest.fixture
+def size(size_of):
+    return size_of(d_model=H * D, num_heads=H)
+
+
+def heads(length=T, batch=2, dtype=torch.float32):
+    return torch.randn(2, batch, H, length, D, dtype=dtype)
+
+
+def scores(encoding, q, k, pos):
+    q, k = encoding.rotate(q, k, Span(pos, pos))
+    return q @ k.transpose(-1, -2)
+
+
+def past(table):
+    """The scores of queries with keys that are not ahead of them; the others are never used."""
+    return table.tril()
+
+
+@pytest.mark.parametrize("scale_base", [512, 16])
+@pytest.mark.parametrize("length", [T, T + 1])
+def test_x_transformers(scale_base, length, size, agree):
+    x_transformers = pytest.importorskip("x_transformers.x_transformers")
+    theirs = x_transformers.RotaryEmbedding(D, use_xpos=True, scale_base=scale_base)
+    frequencies, scale = theirs(torch.arange(length))
+    q, k = heads(length)
+    right_q = x_transformers.apply_rotary_pos_emb(q, frequencies, scale)
+    right_k = x_transformers.apply_rotary_pos_emb(k, frequencies, scale**-1.0)
+    pos = torch.arange(length)
+    encoding = XPos(size, scale_base=scale_base)
+    proof = {"encoding": "xpos", "against": "x_transformers RotaryEmbedding (use_xpos)"}
+    agree(scores(encoding, q, k, pos), right_q @ right_k.transpose(-1, -2), **proof)
+    if length % 2:
+        # Only then is their middle the middle, and the vectors are equal one by one.
+        for got, right in zip(encoding.rotate(q, k, Span(pos, pos)), (right_q, right_k), strict=True):
+            agree(got, right, **proof)
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+@pytest.mark.parametrize("scale_base", [512.0, 16.0])
+def test_a_loop_over_the_formula(layout, scale_base, size, agree):
+    """score_ij = sum_k z_k^((i-j)/scale_base) Re(q_ik conj(k_jk) e^(i (i-j) f_k))."""
+    q, k = heads(batch=1)
+    expected = torch.zeros(1, H, T, T)
+    for h in range(H):
+        for i in range(T):
+            for j in range(i + 1):
+                total = 0.0
+                for pair in range(D // 2):
+                    places = (2 * pair, 2 * pair + 1) if layout == "interleaved" else (pair, pair + D // 2)
+                    a = complex(*(q[0, h, i, place].item() for place in places))
+                    b = complex(*(k[0, h, j, place].item() for place in places))
+                    zeta = (2 * pair / D + 0.4) / 1.4
+                    angle = (i - j) * 10000 ** (-2 * pair / D)
+                    turned = a * b.conjugate() * complex(math.cos(angle), math.sin(angle))
+                    total += zeta ** ((i - j) / scale_base) * turned.real
+                expected[0, h, i, j] = total
+    got = scores(XPos(size, layout=layout, scale_base=scale_base), q, k, torch.arange(T))
+    agree(past(got), expected, encoding="xpos", against="a loop over the formula")
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+def test_a_product_is_that_of_rope_times_the_decay_of_its_pair(layout, size, agree):
+    pos, (q, k) = torch.arange(T), heads()
+    rope, xpos = RoPE(size, layout=layout), XPos(size, layout=layout, scale_base=16.0)
+    distance = pos[:, None] - pos
+    for pair in range(D // 2):
+        only = torch.zeros(D)
+        only[[2 * pair, 2 * pair + 1] if layout == "interleaved" else [pair, pair + D // 2]] = 1
+        decay = ((2 * pair / D + 0.4) / 1.4) ** (distance / 16)
+        expected = scores(rope, q * only, k, pos) * decay
+        got = scores(xpos, q * only, k, pos)
+        agree(past(got), past(expected), encoding="xpos", against="rope times decay")
+
+
+def test_an_endless_scale_base_is_rope(size):
+    pos, (q, k) = torch.arange(T), heads()
+    expected = RoPE(size, layout="interleaved").rotate(q, k, Span(pos, pos))
+    for got, right in zip(XPos(size, scale_base=1e9).rotate(q, k, Span(pos, pos)), expected, strict=True):
+        torch.testing.assert_close(got, right, rtol=0, atol=1e-6)
+
+
+def test_scores_do_not_depend_on_where_a_sequence_begins_or_ends(size):
+    """Not even at position 100,000; and a key's part in earlier scores stays as the sequence grows."""
+    encoding, (q, k) = XPos(size, scale_base=16.0), heads(2 * T)
+    pos = torch.arange(2 * T)
+    whole = scores(encoding, q, k, pos)
+    far = scores(encoding, q, k, pos + 4096)
+    torch.testing.assert_close(past(far), past(whole), rtol=0, atol=5e-3)
+    start = scores(encoding, q[:, :, :T], k[:, :, :T], pos[:T])
+    torch.testing.assert_close(past(start), past(whole)[..., :T, :T], rtol=0, atol=1e-5)
+    farther = scores(encoding, q, k, pos + 100_000)
+    assert farther.isfinite().all()
+    torch.testing.assert_close(
+        encoding.rotate(q, k, Span(pos + 100_000, pos + 100_000))[0].norm(dim=-1),
+        encoding.rotate(q, k, Span(pos, pos))[0].norm(dim=-1),
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+def test_the_longest_sequence_is_finite_and_a_longer_one_refused(dtype, size):
+    encoding = XPos(size, scale_base=8.0)
+    longest = 26 if dtype == torch.float16 else 522
+    q, k = heads(longest, batch=1, dtype=dtype)
+    pos = torch.arange(longest)
+    turned = encoding.rotate(q, k, Span(pos, pos))
+    assert all(one.isfinite().all() for one in turned)
+    assert (turned[0] @ turned[1].transpose(-1, -2)).isfinite().all()
+    pos = torch.arange(longest + 1)
+    with pytest.raises(ValueError, match=f"{longest + 1} tokens, but beyond {longest} .* {dtype}"):
+        encoding.rotate(*heads(longest + 1, batch=1, dtype=dtype), Span(pos, pos))
+
+
+def test_so_are_its_gradients(size):
+    encoding, longest = XPos(size, scale_base=8.0), 522
+    pos = torch.arange(longest)
+    span = Span(pos, pos)
+    q, k = (x.requires_grad_() for x in heads(longest, batch=1))
+    v = torch.randn(1, H, longest, D)
+    out = attend(*encoding.rotate(q, k, span), v, Scores(View([encoding]), [span]), D**-0.5)
+    out.square().mean().backward()
+    assert out.isfinite().all()
+    assert q.grad.isfinite().all()
+    assert k.grad.isfinite().all()
+
+
+def test_positions_far_apart_stay_finite(size):
+    pos, (q, k) = torch.arange(T) * 10_000, heads()
+    assert scores(XPos(size), q, k, pos).isfinite().all()
+
+
+def test_the_multipliers_stay_exact_in_bf16(size):
+    pos = torch.arange(100_000, 100_000 + T)
+    q, k = heads(dtype=torch.bfloat16)
+    exact = XPos(size, scale_base=16.0).rotate(q.float(), k.float(), Span(pos, pos))
+    with torch.autocast("cpu", torch.bfloat16):
+        low = XPos(size, scale_base=16.0).bfloat16().rotate(q, k, Span(pos, pos))
+    for got, right in zip(low, exact, strict=True):
+        assert ((got.float() - right).abs() <= 2**-8 * right.abs()).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "message"),
+    [
+        ({}, "encoder", "decoder"),
+        ({"base": 1.0}, "decoder", "base must be above 1, not 1.0"),
+        ({"scale_base": 0.0}, "decoder", "scale_base is in tokens, above 0, not 0.0"),
+    ],
+)
+def test_what_cannot_be(options, kind, message, model_of):
+    with pytest.raises(InputError, match=message):
+        model_of({"name": "xpos", **options}, kind)
+
+
+def test_an_odd_head_cannot_be(size_of):
+    with pytest.raises(ValueError, match="a head of width 5 is not an even number"):
+        XPos(size_of(d_model=20, num_heads=4))

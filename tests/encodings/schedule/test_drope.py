@@ -1,0 +1,75 @@
+"""DroPE: no positions, and scores that sharpen beyond the trained length."""
+
+import math
+
+import pytest
+import torch
+
+from zoo.encodings.base import Span
+from zoo.encodings.schedule.drope import DroPE
+from zoo.errors import InputError
+from zoo.models.cache import Cache
+
+LENGTH = 16
+
+
+@pytest.fixture
+def drope(size_of):
+    return lambda **options: DroPE(size_of(length=LENGTH), **options).eval()
+
+
+def sharpened(q, pos, scale, factor):
+    """beta q, one query after the other."""
+    rows = []
+    for t, p in enumerate(pos.tolist()):
+        s = max(1.0, (p + 1) / LENGTH) if factor is None else factor
+        rows.append(q[:, :, t] * (1 + scale * math.log(s)))
+    return torch.stack(rows, 2)
+
+
+@pytest.mark.parametrize("options", [{}, {"scale": 0.103}, {"factor": 4.0}, {"scale": 0.0}], ids=str)
+def test_queries_are_multiplied_by_beta(options, drope, agree):
+    q, k, pos = torch.randn(2, 6, 40, 8), torch.randn(2, 6, 40, 8), torch.arange(5, 45)
+    got, untouched = drope(**options).rotate(q, k, Span(pos, pos))
+    wanted = sharpened(q, pos, options.get("scale", 0.412), options.get("factor"))
+    agree(got, wanted, encoding="drope", against="1 + c ln s, query by query")
+    assert untouched is k
+
+
+def test_beta_of_the_paper(drope):
+    """c = 0.412 and s = 2: beta = 1.2856."""
+    one = torch.ones(1, 6, 1, 8)
+    got, _ = drope(factor=2.0).rotate(one, one, Span(torch.zeros(1), torch.zeros(1)))
+    assert got[0, 0, 0, 0].item() == pytest.approx(1.2856, abs=1e-4)
+
+
+def test_every_sequence_has_its_own_positions(drope):
+    q, pos = torch.randn(2, 6, 4, 8), torch.tensor([[0, 1, 2, 3], [60, 61, 62, 63]])
+    got, _ = drope().rotate(q, q, Span(pos, pos))
+    assert torch.equal(got[0], q[0])
+    torch.testing.assert_close(got[1:], sharpened(q[1:], pos[1], 0.412, None))
+
+
+def test_up_to_the_trained_length_it_is_none(model_of, tokens):
+    drope, none = model_of("drope"), model_of("none")
+    assert torch.equal(drope(tokens(2, 16)), none(tokens(2, 16)))
+    assert (drope(tokens(2, 32)) - none(tokens(2, 32)))[:, :16].abs().max() < 1e-5
+    assert (drope(tokens(2, 32)) - none(tokens(2, 32)))[:, 20:].abs().max() > 1e-3
+    # In training it is none at any length.
+    assert torch.equal(drope.train()(tokens(2, 32)), none.train()(tokens(2, 32)))
+
+
+def test_a_later_token_changes_no_beta(model_of, tokens):
+    model, row = model_of("drope", length=4), tokens(1, 12)
+    cache = Cache(model.num_layers)
+    steps = [model(part, cache=cache) for part in row.split(1, 1)]
+    torch.testing.assert_close(torch.cat(steps, 1), model(row), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"scale": -0.1}, "scale must be at least 0"), ({"factor": 0.5}, "factor is how many times")],
+)
+def test_options_that_cannot_be(options, message, model_of):
+    with pytest.raises(InputError, match=message):
+        model_of({"name": "drope", **options})

@@ -1,0 +1,1 @@
+"""Added to the token vectors before the first layer, or nothing at all."""

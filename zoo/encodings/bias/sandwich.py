@@ -1,0 +1,38 @@
+"""The Sandwich bias."""
+
+import torch
+from torch import Tensor
+
+from zoo.encodings.base import Size
+from zoo.encodings.bias.by_distance import ByDistance
+from zoo.encodings.registry import register
+
+
+@register("sandwich")
+class Sandwich(ByDistance):
+    """The inner products of sinusoidal positions, weaker from head to head, added to the scores.
+
+    bias = sum over k = 0..dim/2-1 of (cos((i - j) / 10000^(2k/dim)) - 1) / r_h, with r_h = 8h/H for h = 1..H.
+    It falls with distance, roughly as a logarithm, and is the same on both sides.
+
+    Options:
+        dim: the width of the sinusoidal positions, even; the paper's d-bar.
+
+    The paper has no -1: it is the same for all keys of a query, so that softmax does not see it, and without
+    it bf16 would spend its digits on the offset dim/2r_h. Checked against a loop over the paper's formula.
+    """
+
+    paper = "Chi, Fan, Rudnicky, Ramadge 2023 (arXiv:2212.10356)"
+    extrapolates = "yes"
+
+    def __init__(self, size: Size, *, dim: int = 128):
+        super().__init__(size)
+        if dim < 2 or dim % 2:
+            raise ValueError(f"dim must be even and at least 2, not {dim}")
+        self.register_buffer("frequency", 10000.0 ** -(torch.arange(0, dim, 2) / dim), persistent=False)
+        ratio = 8 * torch.arange(1, size.num_heads + 1) / size.num_heads
+        self.register_buffer("ratio", ratio, persistent=False)
+
+    def at(self, distance: Tensor) -> Tensor:
+        total = ((distance[..., None] * self.frequency).cos() - 1).sum(-1)
+        return total[..., None] / self.ratio

@@ -1,0 +1,1 @@
+"""Wrappers that say where tokens stand, around any encoding that reads positions."""

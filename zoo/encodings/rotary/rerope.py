@@ -1,0 +1,77 @@
+"""Rectified rotary position embedding (ReRoPE)."""
+
+import math
+from typing import Literal
+
+from torch import Tensor
+
+from zoo.encodings.base import Size
+from zoo.encodings.registry import register
+from zoo.encodings.rotary.two_ranges import TwoRanges
+
+
+@register("rerope")
+class ReRoPE(TwoRanges):
+    """RoPE whose distances end at a window: every token beyond it counts as just that far away.
+
+    A pair at distance d = i - j is turned by d where d < window, and by window + leak (d - window) beyond:
+    the clipped distance, or the leaky one of Leaky ReRoPE. In an encoder both sides are treated alike.
+
+    For evaluation of a model trained with rope: `zoo evaluate RUN --set model.encoding=rerope`. Base, layout
+    and partial are then those that it was trained with.
+
+    Options:
+        window: in tokens. null: a quarter of the trained length, as in the author's best results (1024 of
+            4096).
+        leak: the slope of the distance beyond the window. 0 clips, 1 is rope; 1/16 in the author's Leaky
+            ReRoPE.
+        log_scale: whether queries are multiplied by max(1, ln(p + 1) / ln(L)) at position p, L the trained
+            length, which keeps attention as sharp among more keys. Part of the author's code.
+        base: that of rope.
+        layout: that of rope, `half` or `interleaved`.
+        partial: that of rope.
+
+    Two products of queries and keys are made, which no fused kernel can do. Checked against a loop over the
+    distances and, with leak 1 or a window as long as the sequence, against rope.
+    """
+
+    paper = "Su 2023 (github.com/bojone/rerope), for the RoPE of Su et al. 2021 (arXiv:2104.09864)"
+    family = "rotary"
+    relative = False
+    extrapolates = "yes"
+    after_training = ("window", "leak", "log_scale")
+    replaces = ("rope",)
+
+    def __init__(
+        self,
+        size: Size,
+        *,
+        window: int | None = None,
+        leak: float = 0.0,
+        log_scale: bool = True,
+        base: float = 10000.0,
+        layout: Literal["half", "interleaved"] = "half",
+        partial: float = 1.0,
+    ):
+        super().__init__(size, window=window, base=base, layout=layout, partial=partial)
+        if not 0 <= leak <= 1:
+            raise ValueError(f"leak is a slope from 0 to 1, not {leak}")
+        self.leak = leak
+        self.log_scale = log_scale
+        # The query's own position scales its scores: only without that is distance all that counts.
+        self.relative = not log_scale
+
+    @property
+    def gap(self) -> float:
+        return (1 - self.leak) * self.window
+
+    def shorten(self, pos: Tensor) -> Tensor:
+        return pos.float() * self.leak
+
+    def sharpen(self, q: Tensor, pos: Tensor) -> Tensor:
+        if not self.log_scale:
+            return q
+        # log 1 is 0: a model that was trained on single tokens has no length to compare with.
+        scale = (pos.float() + 1).clamp(min=1).log() / math.log(max(2, self.size.length))
+        scale = scale.clamp(min=1)[..., None]
+        return q * (scale if pos.dim() == 1 else scale[:, None])

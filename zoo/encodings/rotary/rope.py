@@ -1,0 +1,165 @@
+"""Rotary position embedding (RoPE)."""
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from zoo.encodings.base import Encoding, Size, Span
+from zoo.encodings.registry import register
+from zoo.encodings.rotary.rope_scaling import Scaling
+from zoo.encodings.rotary.rotation import angles, turn
+
+
+@register("rope")
+class RoPE(Encoding):
+    """Queries and keys are rotated by their position, so that their product knows the distance alone.
+
+    Pair k of a head's R rotated dimensions turns by the angle p f_k at position p, f_k = base^(-2k/R). A
+    scaling by s = `factor` changes the frequencies f so that a model trained on L = `original_length` tokens
+    reads s L; r is the number of turns that a pair makes in L tokens.
+
+    Options:
+        base: the slowest pair turns once in about 2 pi base tokens.
+        layout: pairs are `half` (k, k + R/2), as in GPT-NeoX and Llama's Hugging Face port, or `interleaved`
+            (2k, 2k+1), as in RoFormer, GPT-J and Meta's Llama. A permutation of the head width apart.
+        partial: the fraction of the head width that is rotated, its first dimensions; the rest knows no
+            place. With `proportional` the fraction of the frequencies that is kept.
+        scaling: `none`; `linear`, f/s (position interpolation); `ntk`, a base of base s^(R/(R-2));
+            `dynamic_ntk`, the same beyond L with 1 + s (length/L - 1) for s; `yarn`, f where r is above
+            beta_fast, f/s where it is below beta_slow, a ramp over the pairs between; `longrope`, f divided
+            by a list, another one beyond L; `llama3`, f where r is above high_freq_factor, f/s where it is
+            below low_freq_factor, linear in r between; `proportional`, the highest frequencies of the whole
+            width, f/s, and 0 for the rest.
+        factor: s, how many times longer; at least 1.
+        original_length: L, in tokens; by default the trained length.
+        attention_factor: of `yarn` and `longrope`, multiplies queries and keys; by default 0.1 ln s + 1 and
+            sqrt(1 + ln s / ln L).
+        beta_fast: of `yarn`, in turns.
+        beta_slow: of `yarn`, in turns.
+        truncate: of `yarn`, whether its ramp begins and ends at whole pairs, as published.
+        low_freq_factor: of `llama3`, in turns.
+        high_freq_factor: of `llama3`, in turns.
+        short_factor: of `longrope`, the divisor of each pair up to L tokens; by default 1.
+        long_factor: of `longrope`, the divisor of each pair beyond; by default s, as in `linear`.
+
+    With `dynamic_ntk` and `longrope` every angle depends on the length of the sequence, from its first
+    position to its last; each sequence of a batch counts its own. A token decoded beyond L would change the
+    angles under which the tokens before it have already looked at one another: there a cache is refused.
+
+    Angles are computed in float32 whatever the precision of the model. Checked against `transformers`
+    (LlamaRotaryEmbedding, GPTNeoXRotaryEmbedding and each of ROPE_INIT_FUNCTIONS), a rotation of complex
+    numbers, and a loop over the formula of each scaling: Chen et al. 2023 (arXiv:2306.15595, linear), Peng
+    et al. 2023 (arXiv:2309.00071, ntk and yarn), Ding et al. 2024 (arXiv:2402.13753, longrope), Grattafiori
+    et al. 2024 (arXiv:2407.21783, llama3), Barbero et al. 2024 (arXiv:2410.06205, proportional).
+    """
+
+    paper = "Su et al. 2021 (arXiv:2104.09864)"
+    family = "rotary"
+    relative = True
+    extrapolates = "no"
+    after_training = (
+        "base",
+        "scaling",
+        "factor",
+        "original_length",
+        "attention_factor",
+        "beta_fast",
+        "beta_slow",
+        "truncate",
+        "low_freq_factor",
+        "high_freq_factor",
+        "short_factor",
+        "long_factor",
+    )
+
+    def __init__(
+        self,
+        size: Size,
+        *,
+        base: float = 10000.0,
+        layout: Literal["half", "interleaved"] = "half",
+        partial: float = 1.0,
+        scaling: Literal[
+            "none", "linear", "ntk", "dynamic_ntk", "yarn", "longrope", "llama3", "proportional"
+        ] = "none",
+        factor: float = 1.0,
+        original_length: int | None = None,
+        attention_factor: float | None = None,
+        beta_fast: float = 32.0,
+        beta_slow: float = 1.0,
+        truncate: bool = True,
+        low_freq_factor: float = 1.0,
+        high_freq_factor: float = 4.0,
+        short_factor: list[float] | None = None,
+        long_factor: list[float] | None = None,
+    ):
+        super().__init__(size)
+        if base <= 1:
+            raise ValueError(f"base must be above 1, not {base}")
+        proportional = scaling == "proportional"
+        if not 0 <= partial <= 1 or (partial == 0 and not proportional):
+            above = "from 0" if proportional else "above 0"
+            raise ValueError(f"partial is a fraction {above} and at most 1, not {partial}")
+        self.layout = layout
+        self.scaling = Scaling(
+            rule=scaling,
+            width=rotated_width(size, 1.0 if proportional else partial),
+            base=base,
+            factor=factor,
+            original_length=size.length if original_length is None else original_length,
+            attention_factor=attention_factor,
+            beta_fast=beta_fast,
+            beta_slow=beta_slow,
+            truncate=truncate,
+            low_freq_factor=low_freq_factor,
+            high_freq_factor=high_freq_factor,
+            short_factor=short_factor,
+            long_factor=long_factor,
+            # The small addend undoes the rounding of fractions such as 0.29.
+            rotated=math.floor(partial * size.head_dim / 2 + 1e-9),
+        )
+        self.register_buffer("frequency", self.scaling.frequency(), persistent=False)
+        self.register_buffer("long_frequency", self.scaling.long_frequency(), persistent=False)
+
+    @property
+    def max_cached_length(self) -> int | None:
+        return self.scaling.original_length if self.scaling.knows_the_length else None
+
+    def rotate(self, q: Tensor, k: Tensor, span: Span) -> tuple[Tensor, Tensor]:
+        def at(pos: Tensor) -> tuple[Tensor, Tensor]:
+            return self.cos_sin(pos, span.k_pos)
+
+        q_turn, k_turn = span.once(self, span.q_pos, at), span.once(self, span.k_pos, at)
+        return turn(q, *q_turn, self.layout), turn(k, *k_turn, self.layout)
+
+    def cos_sin(self, pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
+        """What turns a query or key at positions `pos`, in a sequence whose keys stand at `k_pos`.
+
+        For `turn`: [T,R/2] or [B,1,T,R/2], float32, the attention factor included.
+        """
+        frequency = self.frequency
+        if self.scaling.knows_the_length:
+            with torch.autocast(pos.device.type, enabled=False):
+                frequency = self.scaling.frequency_at(extent(k_pos), frequency, self.long_frequency)
+        angle = angles(pos, frequency)
+        by = self.scaling.attention()
+        return angle.cos() * by, angle.sin() * by
+
+
+def extent(pos: Tensor) -> Tensor:
+    """How many tokens a sequence spans, of positions [S] or [B,S]: [] or [B].
+
+    From its first position, so that a shift of all changes nothing.
+    """
+    return pos.amax(-1) - pos.amin(-1) + 1
+
+
+def rotated_width(size: Size, partial: float) -> int:
+    """The number of dimensions of a head that are rotated; raises ValueError where it is odd or none."""
+    width = round(partial * size.head_dim)
+    if width % 2 or width == 0:
+        part = f"{partial:g} of a head of width {size.head_dim}"
+        raise ValueError(f"rope rotates pairs: {part} is {width}, not an even number")
+    return width

@@ -1,0 +1,51 @@
+"""RoPE with its slowest rotations clipped."""
+
+import math
+from typing import Literal
+
+import torch
+
+from zoo.encodings.base import Size
+from zoo.encodings.registry import register
+from zoo.encodings.rotary.rope import RoPE
+
+
+@register("rope_clipped")
+class ClippedRoPE(RoPE):
+    """RoPE whose slowest pairs, which never complete a turn in training, are slowed to a stop.
+
+    Of the n slowest pairs, the m-th, m = 0 .. n-1 from fast to slow, turns with its frequency in RoPE times
+    (1 + cos(pi m / (n - 1))) / 2.
+
+    Options:
+        base: the slowest pair of RoPE turns once in about 2 pi base tokens.
+        layout: pairs are `half` (k, k + D/2) or `interleaved` (2k, 2k+1).
+        clipped: the fraction of the pairs that is clipped, rounded to whole pairs n. By default 20 of 64, as
+            the authors take it for heads of width 128.
+        form: `soft`, the cosine above: the first of the n keeps its frequency and the last stands still, and
+            an n of 1 changes nothing; `hard`, all n stand still.
+
+    The authors call it CoPE, which is also the name of contextual position encoding (`cope`). Checked against
+    a loop over the formula in the authors' code, and with nothing clipped against RoPE.
+    """
+
+    paper = "Li, Ren, Yuille, Wang 2026 (arXiv:2602.05258)"
+    extrapolates = "yes"
+    after_training = ("base", "clipped", "form")
+
+    def __init__(
+        self,
+        size: Size,
+        *,
+        base: float = 10000.0,
+        layout: Literal["half", "interleaved"] = "half",
+        clipped: float = 0.3125,
+        form: Literal["soft", "hard"] = "soft",
+    ):
+        super().__init__(size, base=base, layout=layout)
+        if not 0 <= clipped <= 1:
+            raise ValueError(f"clipped is a fraction from 0 to 1, not {clipped}")
+        count = round(clipped * len(self.frequency))
+        # One step of linspace is its start: the frequency is kept.
+        cosine = (1 + torch.linspace(0, math.pi, count).cos()) / 2
+        self.frequency[len(self.frequency) - count :] *= cosine if form == "soft" else 0.0

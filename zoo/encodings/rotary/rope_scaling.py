@@ -1,0 +1,139 @@
+"""How the frequencies of RoPE are changed so that a trained model can read longer sequences."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from zoo.encodings.rotary.rotation import frequencies
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """A rule and its figures, for R = `width` rotated dimensions; the options are those of `RoPE`.
+
+    Raises ValueError where a figure cannot be.
+    """
+
+    rule: str
+    width: int
+    base: float
+    factor: float
+    original_length: int
+    attention_factor: float | None = None
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    truncate: bool = True
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
+    short_factor: list[float] | None = None
+    long_factor: list[float] | None = None
+    rotated: int | None = None
+    """Of `proportional`: how many pairs, the fastest, are rotated."""
+
+    def __post_init__(self):
+        if not self.factor >= 1:
+            raise ValueError(f"factor is how many times longer, at least 1, not {self.factor}")
+        if self.rule == "none" and self.factor != 1:
+            raise ValueError(f"factor {self.factor:g} does nothing with scaling none: name a scaling")
+        if self.rule != "none" and self.original_length < 2:
+            raise ValueError(f"original_length is in tokens, at least 2, not {self.original_length}")
+        if self.rule in ("ntk", "dynamic_ntk") and self.width < 4:
+            raise ValueError(f"scaling {self.rule} needs two pairs to rotate, and here there is one")
+        if not 0 < self.beta_slow < self.beta_fast:
+            raise ValueError(
+                f"beta_slow and beta_fast are turns in the original length, 0 < slow < fast, "
+                f"not {self.beta_slow} and {self.beta_fast}"
+            )
+        if not 0 < self.low_freq_factor < self.high_freq_factor:
+            raise ValueError(
+                f"low_freq_factor and high_freq_factor are turns in the original length, 0 < low < high, "
+                f"not {self.low_freq_factor} and {self.high_freq_factor}"
+            )
+        if self.attention_factor is not None and not self.attention_factor > 0:
+            raise ValueError(f"attention_factor must be above 0, not {self.attention_factor}")
+        for name, factors in (("short_factor", self.short_factor), ("long_factor", self.long_factor)):
+            if factors is not None and (len(factors) != self.width // 2 or not all(f > 0 for f in factors)):
+                raise ValueError(
+                    f"{name} lists a divisor above 0 for each of the {self.width // 2} pairs, not {factors}"
+                )
+
+    @property
+    def knows_the_length(self) -> bool:
+        """Whether the frequencies depend on the length of the sequence at hand."""
+        return self.rule in ("dynamic_ntk", "longrope")
+
+    def frequency(self) -> Tensor:
+        """The frequencies up to the original length: [R/2], float32."""
+        plain = frequencies(self.width, self.base)
+        match self.rule:
+            case "linear":
+                return plain / self.factor
+            case "ntk":
+                return frequencies(self.width, self.ntk_base(self.factor))
+            case "yarn":
+                # lerp is exact at both ends, so that factor 1 is no scaling to the last bit.
+                return torch.lerp(plain, plain / self.factor, self._yarn_ramp())
+            case "llama3":
+                turns = plain * (self.original_length / (2 * math.pi))
+                low, high = self.low_freq_factor, self.high_freq_factor
+                kept = ((turns - low) / (high - low)).clamp(0, 1)
+                return torch.lerp(plain / self.factor, plain, kept)
+            case "longrope" if self.short_factor is not None:
+                return plain / torch.tensor(self.short_factor, dtype=torch.float32)
+            case "proportional":
+                fastest = torch.arange(self.width // 2) < self.rotated
+                return torch.where(fastest, plain, 0.0) / self.factor
+        return plain
+
+    def frequency_at(self, length: Tensor, short: Tensor, long: Tensor | None) -> Tensor:
+        """The frequencies for a sequence of `length` tokens: [R/2] for one length [], [B,1,R/2] for [B].
+
+        `short` and `long` are what `frequency` and `long_frequency` gave.
+        """
+        length = length if length.dim() == 0 else length[:, None, None]
+        if long is None:
+            # Clamped, because below the original length the base would be that of a negative number.
+            ratio = length.clamp(min=self.original_length).float() / self.original_length
+            long = frequencies(self.width, self.ntk_base(self.factor * ratio - (self.factor - 1)))
+        return torch.where(length > self.original_length, long, short)
+
+    def long_frequency(self) -> Tensor | None:
+        """Of `longrope`, the frequencies beyond the original length."""
+        if self.rule != "longrope":
+            return None
+        divisor = self.factor if self.long_factor is None else self.long_factor
+        return frequencies(self.width, self.base) / torch.tensor(divisor, dtype=torch.float32)
+
+    def ntk_base(self, factor: float | Tensor) -> float | Tensor:
+        """The base at which the slowest pair turns `factor` times slower and the fastest as before."""
+        return self.base * factor ** (self.width / (self.width - 2))
+
+    def attention(self) -> float:
+        """What cos and sin are multiplied by: the scores by its square."""
+        if self.rule not in ("yarn", "longrope"):
+            return 1.0
+        if self.attention_factor is not None:
+            return self.attention_factor
+        if self.rule == "yarn":
+            return 0.1 * math.log(self.factor) + 1
+        return math.sqrt(1 + math.log(self.factor) / math.log(self.original_length))
+
+    def _yarn_ramp(self) -> Tensor:
+        """How far each pair is interpolated: 0 for the fast ones, 1 for the slow ones, linear between."""
+
+        def pair(turns: float) -> float:
+            """The pair, not rounded, that turns so many times in the original length."""
+            tokens_a_turn = self.original_length / (turns * 2 * math.pi)
+            return self.width * math.log(tokens_a_turn) / (2 * math.log(self.base))
+
+        low, high = pair(self.beta_fast), pair(self.beta_slow)
+        if self.truncate:
+            low, high = math.floor(low), math.ceil(high)
+        low, high = max(low, 0), min(high, self.width - 1)
+        # The ramp must rise, however short the original length.
+        high = max(high, low + 1e-3)
+        return ((torch.arange(self.width // 2, dtype=torch.float32) - low) / (high - low)).clamp(0, 1)

@@ -1,0 +1,65 @@
+"""Self-Extend."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from zoo.encodings.base import Size
+from zoo.encodings.registry import register
+from zoo.encodings.rotary.two_ranges import TwoRanges
+
+
+@register("self_extend")
+class SelfExtend(TwoRanges):
+    """RoPE with exact distances to near tokens and, beyond a window, distances between groups of tokens.
+
+    A pair at positions i and j is turned by i - j where that is below the window W, and by
+    i // G - j // G + W - W // G beyond, G the size of a group. The trained length L is so stretched to
+    (L - W) G + W. In an encoder both sides are treated alike.
+
+    For evaluation of a model trained with rope: `zoo evaluate RUN --set model.encoding=self_extend`. Base,
+    layout and partial are then those that it was trained with.
+
+    Options:
+        window: W, in tokens. null: a quarter of the trained length, as in the authors' code (1024 of 4096).
+        group: G, in tokens. 1 is rope.
+        base: that of rope.
+        layout: that of rope, `half` or `interleaved`.
+        partial: that of rope.
+
+    Two products of queries and keys are made, which no fused kernel can do. Where a group begins depends on
+    the position itself, so that not the distance alone counts. Checked against a loop over the distances and,
+    with groups of 1 or a window as long as the sequence, against rope.
+    """
+
+    paper = "Jin et al. 2024 (arXiv:2401.01325)"
+    family = "rotary"
+    relative = False
+    extrapolates = "yes"
+    whole_positions = True
+    after_training = ("window", "group")
+    replaces = ("rope",)
+
+    def __init__(
+        self,
+        size: Size,
+        *,
+        window: int | None = None,
+        group: int = 8,
+        base: float = 10000.0,
+        layout: Literal["half", "interleaved"] = "half",
+        partial: float = 1.0,
+    ):
+        super().__init__(size, window=window, base=base, layout=layout, partial=partial)
+        if group < 1:
+            raise ValueError(f"group must be at least 1, not {group}")
+        self.group = group
+        self.relative = group == 1
+
+    @property
+    def gap(self) -> float:
+        return self.window - self.window // self.group
+
+    def shorten(self, pos: Tensor) -> Tensor:
+        return torch.div(pos, self.group, rounding_mode="floor")

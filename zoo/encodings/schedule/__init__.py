@@ -1,0 +1,1 @@
+"""Another encoding at another time of training, or in another layer."""

@@ -1,0 +1,60 @@
+"""Dropped positional embeddings (DroPE)."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from zoo.encodings.base import Encoding, Size, Span
+from zoo.encodings.registry import register
+
+
+@register("drope")
+class DroPE(Encoding):
+    """No positions, in a model that began its training with some; sharper scores beyond the trained length.
+
+    A schedule: train with another encoding, usually rope, for most of the steps; go on without positions for
+    the rest (`init_from` the first run; 12.5 % of all steps in the paper). In training this is `none`. At
+    evaluation queries are multiplied by beta = 1 + scale ln(s), where s is by how much the trained length L
+    is exceeded: more keys would otherwise flatten the attention.
+
+    Options:
+        scale: the paper's c; 0.412 for models trained from scratch there, 0.103 for SmolLM. 0: no scaling.
+        factor: s, the same for every query, as in the paper, where it is the tested length over L. null:
+            each query's own, max(1, (p + 1) / L) at position p, which no later token changes, so that it
+            holds while decoding with a cache.
+
+    Both may be set after training (`zoo evaluate RUN --set model.encoding.factor=4`). Checked against a loop
+    over the formula.
+    """
+
+    paper = "Gelberg, Eguchi, Akiba, Cetin 2025 (arXiv:2512.12167)"
+    family = "schedule"
+    encoder = False
+    extrapolates = "yes"
+    after_training = ("scale", "factor")
+
+    def __init__(self, size: Size, *, scale: float = 0.412, factor: float | None = None):
+        super().__init__(size)
+        if scale < 0:
+            raise ValueError(f"scale must be at least 0, not {scale}")
+        if factor is not None and factor < 1:
+            raise ValueError(f"factor is how many times the trained length, at least 1, not {factor}")
+        self.scale = scale
+        self.factor = factor
+        # With one factor for all the queries it is none with another scale.
+        self.relative = factor is not None or scale == 0
+        self.reads_positions = not self.relative
+
+    def rotate(self, q: Tensor, k: Tensor, span: Span) -> tuple[Tensor, Tensor]:
+        if self.training or self.scale == 0:
+            return q, k
+        if self.factor is not None:
+            return q * (1 + self.scale * math.log(self.factor)), k
+        return (q * span.once(self, span.q_pos, self._sharpness)).to(q.dtype), k
+
+    def _sharpness(self, pos: Tensor) -> Tensor:
+        """beta of each query, [T,1] or [B,1,T,1]."""
+        beyond = ((pos.to(torch.float32) + 1) / self.size.length).clamp(min=1)
+        beta = (1 + self.scale * beyond.log())[..., None]
+        return beta if pos.dim() == 1 else beta[:, None]

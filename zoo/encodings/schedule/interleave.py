@@ -1,0 +1,43 @@
+"""An encoding for each layer."""
+
+from zoo.encodings.base import Encoding, Size
+from zoo.encodings.registry import register
+from zoo.encodings.wrapper import Wrapper
+
+
+@register("interleave")
+class Interleave(Wrapper):
+    """Layers take turns: layer l has the encoding pattern[l % len(pattern)], and nothing of the others.
+
+    Options:
+        pattern: the encodings, the first layer's first; `[rope, rope, rope, none]` in recent models. One that
+            adds to the token vectors before the first layer belongs to no layer and is refused: combine it
+            with the others in a list, `encoding: [sinusoidal, {name: interleave, ...}]`.
+
+    Checked against models in which every layer has the same encoding, layer by layer.
+    """
+
+    paper = "Yang et al. 2025 (arXiv:2501.18795)"
+    family = "schedule"
+    per_layer = True
+
+    def __init__(self, size: Size, *, pattern: list[Encoding]):
+        if not pattern:
+            raise ValueError("pattern must hold at least one encoding")
+        embedding = [one.name for one in pattern if one.uses("embed")]
+        if embedding:
+            raise ValueError(
+                f"{embedding[0]!r} is met before the first layer and cannot be one layer's alone: combine it "
+                f"by a list, `encoding: [{embedding[0]}, {{name: interleave, ...}}]`"
+            )
+        index = (size.layer or 0) % len(pattern)
+        super().__init__(size, pattern[index])
+        self.per_layer = True
+        # What is claimed is claimed for the model, and so must hold in every layer.
+        self.relative = all(one.relative for one in pattern)
+        claims = [one.extrapolates for one in pattern]
+        self.extrapolates = min(claims, key=("no", "policy", "yes").index)
+        self.reads_positions = any(one.reads_positions for one in pattern)
+        self.whole_positions = any(one.whole_positions for one in pattern)
+        if self.of.placed_with is not None:
+            self.placed_with = (index, self.of.placed_with)
