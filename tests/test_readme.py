@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from zoo.cli import main
+from zoo.encodings import registry
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -134,11 +135,23 @@ def test_the_python_shown_runs(home: Path, monkeypatch: pytest.MonkeyPatch):
 def test_the_recipe_shown_is_one(home: Path):
     from zoo.recipe import read_recipe
 
-    [shown] = blocks("yaml")
+    shown = next(block for block in blocks("yaml") if "base:" in block)
     assert yaml.safe_load(shown)
     file = home / "recipes" / "shown.yaml"
     file.write_text(shown, encoding="utf-8")
     assert read_recipe(file).model.encoding["name"] == "rope"
+
+
+def test_the_encodings_shown_can_be_built(model_of, tokens):
+    shown = next(block for block in blocks("yaml") if block.startswith("encoding:"))
+    for line in shown.splitlines():
+        assert model_of(yaml.safe_load(line)["encoding"])(tokens(1, 8)).isfinite().all(), line
+
+
+def test_every_encoding_is_named():
+    for name in registry.names():
+        if registry.describe(name).builtin:
+            assert f"`{name}`" in README, name
 
 
 def test_every_room_on_the_map_exists():
