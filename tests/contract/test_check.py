@@ -34,6 +34,7 @@ FAULTS = {
     "counts_calls": "every kernel gives the reference",
     "not_pointwise": "the fused kernel gives the reference",
     "two_biases": "a bias is one function",
+    "wants_integers": "positions may be given as floats",
     "not_by_distance": "a bias is one function",
     "assumes_the_last": "blocks of queries give the whole",
     "breaks_the_graph": "torch.compile takes it in one graph",

@@ -29,7 +29,7 @@ BESIDE = [
         {"name": "rope", "scaling": scaling, "factor": 4.0}
         for scaling in ("linear", "ntk", "dynamic_ntk", "yarn", "longrope", "llama3")
     ),
-    {"name": "rope", "scaling": "proportional", "partial": 0.5},
+    {"name": "rope", "scaling": "proportional", "proportion": 0.5},
     {"name": "rope", "partial": 0.5, "layout": "interleaved"},
     {"name": "alibi", "learned": True, "form": "one_sided"},
     {"name": "rerope", "window": 3, "leak": 0.2},

@@ -6,6 +6,7 @@ import torch
 from zoo.encodings import registry
 from zoo.encodings.base import Span
 from zoo.encodings.stack import build_encoding
+from zoo.models import kernels
 
 BY_DISTANCE = [name for name in registry.names() if registry.describe(name).distance_only]
 
@@ -67,3 +68,37 @@ def test_positions_of_their_own_for_each_sequence(size_of):
     assert table.shape == (2, 6, 7, 7)
     for b in range(2):
         assert torch.equal(table[b], encoding.bias_table(Span(pos[b], pos[b]), 6))
+
+
+def memo_after(model, row, monkeypatch):
+    """What a forward pass keeps for its layers, by key."""
+    memo, spans_of = {}, model._spans
+
+    def watched(*given):
+        spans = spans_of(*given)
+        memo.update({id(span.memo): span.memo for slot in spans for span in slot})
+        return spans
+
+    monkeypatch.setattr(model, "_spans", watched)
+    with torch.no_grad():
+        model(row)
+    monkeypatch.setattr(model, "_spans", spans_of)
+    return [key for one in memo.values() for key in one]
+
+
+@pytest.mark.parametrize("name", [n for n in registry.names() if registry.describe(n).decoder])
+def test_blocks_of_queries_leave_nothing_behind(name, spec_of, model_of, tokens, monkeypatch):
+    """What a block computes goes with it: memory must not grow with the number of blocks."""
+    model, row = model_of(spec_of(name), length=96), tokens(1, 96)
+    whole = memo_after(model, row, monkeypatch)
+    # 16 is the least block: six of them.
+    monkeypatch.setattr(kernels, "BLOCK_ELEMENTS", 1)
+    assert len(memo_after(model, row, monkeypatch)) <= len(whole)
+
+
+@pytest.mark.parametrize(
+    ("spec", "kept"), [("alibi", 1), ("fire", 0), ({"name": "interleave", "pattern": ["alibi"]}, 0)], ids=str
+)
+def test_layers_with_a_bias_of_their_own_keep_no_mask(spec, kept, model_of, tokens, monkeypatch):
+    keys = memo_after(model_of(spec), tokens(1, 12), monkeypatch)
+    assert len([key for key in keys if key[0] == "mask"]) == kept

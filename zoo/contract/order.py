@@ -150,23 +150,30 @@ def cached_after_padding(subject: Subject) -> Finding:
 
 @law(
     "padding on the left changes nothing",
-    "Alone and beside a longer sequence; a relative encoding bears it even if padding takes up places.",
+    "Alone and beside a longer sequence, within the trained length and beyond; a relative encoding bears it "
+    "even if padding takes up places.",
 )
 def padding_on_the_left(subject: Subject) -> Finding:
-    model, row, full = subject.model(), subject.tokens(1, 9), subject.tokens(1, 14)
-    whole = model(row)
-    padded = torch.cat((subject.tokens(1, 5), row), 1)
-    keep = torch.arange(14)[None] >= 5
-    together = model(torch.cat((padded, full)), torch.cat((keep, torch.ones_like(keep))))
-    differences = [
-        farthest(model(padded, keep)[:, 5:], whole),
-        # Beside a sequence that needs none.
-        farthest(together[0, 5:], whole[0]),
-        farthest(together[1], model(full)[0]),
-    ]
-    if subject.relative and not any(encoding.uses("positions") for encoding in subject.encodings):
-        in_place = model(padded, keep, positions=torch.arange(14))
-        differences.append(farthest(in_place[:, 5:], whole))
+    model, differences = subject.model(), []
+    limit = model.encoding.max_length
+    # The second pair lies beyond the trained length.
+    for short, long in ((9, 14), (LENGTH + 4, LENGTH + 12)):
+        if limit is not None and long > limit:
+            continue
+        pad, row, full = long - short, subject.tokens(1, short), subject.tokens(1, long)
+        whole = model(row)
+        padded = torch.cat((subject.tokens(1, pad), row), 1)
+        keep = torch.arange(long)[None] >= pad
+        together = model(torch.cat((padded, full)), torch.cat((keep, torch.ones_like(keep))))
+        differences += [
+            farthest(model(padded, keep)[:, pad:], whole),
+            # Beside a sequence that needs none.
+            farthest(together[0, pad:], whole[0]),
+            farthest(together[1], model(full)[0]),
+        ]
+        if subject.relative and not any(encoding.uses("positions") for encoding in subject.encodings):
+            in_place = model(padded, keep, positions=torch.arange(long))
+            differences.append(farthest(in_place[:, pad:], whole))
     return within(max(differences), EQUAL)
 
 

@@ -67,6 +67,12 @@ def no_positions(subject: Subject) -> Finding:
     return within(farthest(model(row, positions=anywhere), model(row)), 1e-5)
 
 
+@law("positions may be given as floats", "Whole numbers as floats are the same places.")
+def float_positions(subject: Subject) -> Finding:
+    model, row, ids = subject.model(), subject.tokens(2, 9), torch.arange(9)
+    return within(farthest(model(row, positions=ids.float()), model(row, positions=ids)), 1e-5)
+
+
 @law(
     "beyond the trained length it does what it says",
     "Without a limit it goes on; a limit is a policy, or lies beyond, and is where sequences are refused.",

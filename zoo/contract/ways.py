@@ -75,9 +75,7 @@ def fused_kernel(subject: Subject) -> Finding:
     for name in ("plain", "window and padding") if subject.is_default else ("window and padding",):
         layout = LAYOUTS[name]
         window, keep = layout.get("window"), keep_of(layout.get("padding"), 12)
-        exact, model = (
-            subject.model(kernel=kernel, window=window, num_layers=1) for kernel in ("reference", "flex")
-        )
+        exact, model = (subject.model(kernel=kernel, window=window) for kernel in ("reference", "flex"))
         # Uncompiled it calls the same functions, in the same way, and needs no compiler. It knows no
         # gradients on a CPU.
         with changed(kernels, _compiled_flex=lambda: flex_attention), torch.no_grad():

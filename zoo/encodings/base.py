@@ -31,7 +31,7 @@ class Size:
     length: int
     causal: bool
     layer: int | None = None
-    """Which layer this instance serves; None when one instance serves them all."""
+    """Which layer this instance serves; 0 also for the one that serves them all."""
 
     @property
     def head_dim(self) -> int:
@@ -134,8 +134,8 @@ class Encoding(nn.Module):
     relative: ClassVar[bool] = False
     """Claims that moving all positions by the same amount changes nothing."""
     extrapolates: ClassVar[Literal["yes", "no", "policy"]] = "no"
-    """Beyond the trained length. yes: its authors claim that it works; no: it is defined there and no more is
-    claimed; policy: it is not defined there, and an option says what is done instead."""
+    """Beyond the trained length. yes: published results claim that it works; no: it is defined there and no
+    more is claimed; policy: it is not defined there, and an option says what is done instead."""
     distance_only: ClassVar[bool] = False
     """The bias depends on query position minus key position alone, so a table over distances can hold it."""
     fused: ClassVar[bool] = True

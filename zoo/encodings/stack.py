@@ -24,11 +24,16 @@ def build_encoding(spec: Spec | str, size: Size) -> Encoding:
     """The encoding that a recipe asks for.
 
     Raises:
-        InputError: unknown name, or options that the encoding cannot take.
+        InputError: unknown name, a kind of model that it is not for, or options that it cannot take.
     """
     spec = {"name": spec} if isinstance(spec, str) else dict(spec)
     name = spec.pop("name")
-    for option in registry.describe(name).options:
+    about = registry.describe(name)
+    fits, other = (about.decoder, about.encoder) if size.causal else (about.encoder, about.decoder)
+    # One that says it is for neither has a fault of its own, and the contract tells it.
+    if other and not fits:
+        raise InputError(f"encoding {name!r} is not for {'a decoder' if size.causal else 'an encoder'}")
+    for option in about.options:
         if option.name in spec and registry.holds_wrapped(option.annotation):
             several = registry.holds_several(option.annotation)
             if isinstance(spec[option.name], (list, tuple)) and not several:

@@ -73,7 +73,8 @@ class Scores:
 
     def additive_mask(self, q: Tensor, k: Tensor) -> Tensor | None:
         """All that is added, and the mask, in q's dtype; None where nothing is added and all is open."""
-        if self.has_content or not self.whole:
+        own = any(self.view.encodings[i].per_layer for i in self.view.biased)
+        if self.has_content or own or not self.whole:
             return self._folded(q, k)
         # The same for all layers that share their encodings: folded by the first of them.
         key = ("mask", tuple(id(self.view.encodings[i]) for i in self.view.biased))
@@ -83,12 +84,12 @@ class Scores:
 
     def _folded(self, q: Tensor, k: Tensor) -> Tensor | None:
         added = self.added(q, k)
-        if self.span.is_open():
-            return None if added is None else added.to(q.dtype)
-        allowed = self.span.allowed()
         if added is None:
-            return allowed
-        return added.masked_fill(~allowed, -torch.inf).to(q.dtype)
+            return None if self.span.is_open() else self.span.allowed()
+        if not self.span.is_open():
+            added = added.masked_fill(~self.span.allowed(), -torch.inf)
+        # A mask of three dimensions would cost the fused kernel: on a CPU it takes two or four.
+        return (added[None] if added.dim() == 3 else added).to(q.dtype)
 
     def logits(self, logits: Tensor, q: Tensor, k: Tensor) -> Tensor:
         q, k = self.content or (q, k)

@@ -58,7 +58,7 @@ def test_attention_is_that_of_deberta(causal, terms, buckets, far, size_of, publ
     )
     turned = ours.rotate(q, k, span)
     got = attend(*turned, v, Scores(View([ours]), [span], content=(q, k)), D**-0.5)
-    rows = F.layer_norm(table, (E,))
+    rows = F.layer_norm(table, (E,), eps=1e-7)
     expected = theirs(x, span.allowed().expand(B, 1, -1, -1), rel_embeddings=rows)[0]
     against = "transformers DebertaV2 DisentangledSelfAttention"
     agree(got.transpose(1, 2).flatten(2), expected, encoding="deberta", against=against)
@@ -93,7 +93,7 @@ def test_score_is_two_products_with_rows_of_the_table(causal, size_of, agree):
     q, k = torch.randn(B, H, length, D), torch.randn(B, H, length, D)
     # Counted by hand: 0, 1, 2, then ceil(log(d/2) / log(5/2)) + 2, from 6 on the last.
     bucket = {0: 0, 1: 1, 2: 2, 3: 3, 4: 3, 5: 3, 6: 4, 7: 4, 8: 4}
-    rows = F.layer_norm(encoding.table, (E,))
+    rows = F.layer_norm(encoding.table, (E,), eps=1e-7)
     expected = torch.zeros(B, H, length, length)
     for h in range(H):
         part = slice(h * D, (h + 1) * D)

@@ -49,12 +49,12 @@ CASES = [
         {"factor": 8.0, "low_freq_factor": 0.25, "high_freq_factor": 2.0},
     ),
     *[
-        ("proportional", {"partial": p}, "proportional", {"partial_rotary_factor": p})
+        ("proportional", {"proportion": p}, "proportional", {"partial_rotary_factor": p})
         for p in (0.0, 0.25, 0.7, 1.0)
     ],
     (
         "proportional",
-        {"partial": 0.5, "factor": 2.0},
+        {"proportion": 0.5, "factor": 2.0},
         "proportional",
         {"partial_rotary_factor": 0.5, "factor": 2.0},
     ),
@@ -101,9 +101,9 @@ def apply_llama(rotary, q, k, pos):
     return [torch.cat((side, x[..., width:]), -1) for side, x in zip(sides, (q, k), strict=True)]
 
 
-def formula(scaling, length, *, base=10000.0, factor=1.0, partial=1.0, **given):
+def formula(scaling, length, *, base=10000.0, factor=1.0, partial=1.0, proportion=1.0, **given):
     """The frequencies, pair by pair, for a sequence of `length`, and what cos and sin are multiplied by."""
-    width = D if scaling == "proportional" else round(partial * D)
+    width = round(partial * D)
     out, attention = [], 1.0
     for k in range(width // 2):
         f = base ** (-2 * k / width)
@@ -139,8 +139,8 @@ def formula(scaling, length, *, base=10000.0, factor=1.0, partial=1.0, **given):
                 share = (turns - low) / (high - low)
                 f = (1 - share) * f / factor + share * f
         elif scaling == "proportional":
-            f = f / factor if k < math.floor(partial * D / 2) else 0.0
-        out.append(f)
+            f /= factor
+        out.append(f if k < math.floor(proportion * width / 2) else 0.0)
     return out, attention
 
 
@@ -179,7 +179,16 @@ def test_every_rule_of_transformers_is_among_them():
 @pytest.mark.parametrize("length", [L // 2, L, 2 * L])
 @pytest.mark.parametrize(
     ("scaling", "options"),
-    [*[(scaling, options) for scaling, options, _, _ in CASES], ("ntk", {"factor": 4.0, "partial": 0.5})],
+    [
+        *[(scaling, options) for scaling, options, _, _ in CASES],
+        ("ntk", {"factor": 4.0, "partial": 0.5}),
+        # The pairs that stand still do so under every scaling, beyond the original length too.
+        ("none", {"proportion": 0.6}),
+        ("ntk", {"factor": 4.0, "proportion": 0.6, "partial": 0.5}),
+        ("dynamic_ntk", {"factor": 2.0, "proportion": 0.6}),
+        ("yarn", {"factor": 4.0, "proportion": 0.6}),
+        ("longrope", {"factor": 4.0, "proportion": 0.6}),
+    ],
     ids=names,
 )
 def test_a_loop_over_the_formula(scaling, options, length, rope, agree):
@@ -221,7 +230,7 @@ def test_proportional_runs_from_none_to_rope(layout, rope, agree):
     pos, (q, k) = torch.arange(L), heads(L)
     plain = turned(rope(layout=layout), q, k, pos)
     for p, expected in ((0.0, (q, k)), (1.0, plain)):
-        got = turned(rope(layout=layout, scaling="proportional", partial=p), q, k, pos)
+        got = turned(rope(layout=layout, scaling="proportional", proportion=p), q, k, pos)
         for one, right in zip(got, expected, strict=True):
             identity = "none (p = 0)" if p == 0 else "rope (p = 1)"
             agree(one, right, encoding="rope proportional", against=identity, atol=0)
@@ -230,9 +239,7 @@ def test_proportional_runs_from_none_to_rope(layout, rope, agree):
 def test_proportional_with_nothing_rotated_is_none_in_a_model(model_of, tokens):
     row = tokens(2, 12)
     none = model_of("none")(row)
-    torch.testing.assert_close(
-        model_of({"name": "rope", "scaling": "proportional", "partial": 0.0})(row), none, rtol=0, atol=1e-6
-    )
+    torch.testing.assert_close(model_of({"name": "rope", "proportion": 0.0})(row), none, rtol=0, atol=1e-6)
     assert (model_of("rope")(row) - none).abs().max() > 0.01
 
 
@@ -240,7 +247,8 @@ def test_proportional_with_nothing_rotated_is_none_in_a_model(model_of, tokens):
 @pytest.mark.parametrize("shift", [0, 1000])
 def test_each_sequence_counts_its_own_length(scaling, shift, rope):
     """Beside a longer one, padded, or shifted, a sequence is turned as when it is alone."""
-    encoding, plain = rope(scaling=scaling, factor=4.0, attention_factor=1.0), torch.arange(2 * L)
+    attention = {"attention_factor": 1.0} if scaling == "longrope" else {}
+    encoding, plain = rope(scaling=scaling, factor=4.0, **attention), torch.arange(2 * L)
     padded = (plain - L).clamp(min=0)
     q, k = heads(2 * L)
     together = turned(encoding, q, k, torch.stack((plain, padded)) + shift)

@@ -160,7 +160,7 @@ def test_the_multipliers_stay_exact_in_bf16(size):
 @pytest.mark.parametrize(
     ("options", "kind", "message"),
     [
-        ({}, "encoder", "decoder"),
+        ({}, "encoder", "not for an encoder"),
         ({"base": 1.0}, "decoder", "base must be above 1, not 1.0"),
         ({"scale_base": 0.0}, "decoder", "scale_base is in tokens, above 0, not 0.0"),
     ],

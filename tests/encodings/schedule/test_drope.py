@@ -18,20 +18,20 @@ def drope(size_of):
     return lambda **options: DroPE(size_of(length=LENGTH), **options).eval()
 
 
-def sharpened(q, pos, scale, factor):
-    """beta q, one query after the other."""
+def sharpened(q, count, scale, factor):
+    """beta q, one query after the other; `count` says the how manieth token each is."""
     rows = []
-    for t, p in enumerate(pos.tolist()):
-        s = max(1.0, (p + 1) / LENGTH) if factor is None else factor
+    for t, n in enumerate(count.tolist()):
+        s = max(1.0, n / LENGTH) if factor is None else factor
         rows.append(q[:, :, t] * (1 + scale * math.log(s)))
     return torch.stack(rows, 2)
 
 
 @pytest.mark.parametrize("options", [{}, {"scale": 0.103}, {"factor": 4.0}, {"scale": 0.0}], ids=str)
 def test_queries_are_multiplied_by_beta(options, drope, agree):
-    q, k, pos = torch.randn(2, 6, 40, 8), torch.randn(2, 6, 40, 8), torch.arange(5, 45)
-    got, untouched = drope(**options).rotate(q, k, Span(pos, pos))
-    wanted = sharpened(q, pos, options.get("scale", 0.412), options.get("factor"))
+    q, k, pos = torch.randn(2, 6, 40, 8), torch.randn(2, 6, 45, 8), torch.arange(45)
+    got, untouched = drope(**options).rotate(q, k, Span(pos[5:], pos, first=5))
+    wanted = sharpened(q, pos[5:] + 1, options.get("scale", 0.412), options.get("factor"))
     agree(got, wanted, encoding="drope", against="1 + c ln s, query by query")
     assert untouched is k
 
@@ -43,11 +43,13 @@ def test_beta_of_the_paper(drope):
     assert got[0, 0, 0, 0].item() == pytest.approx(1.2856, abs=1e-4)
 
 
-def test_every_sequence_has_its_own_positions(drope):
-    q, pos = torch.randn(2, 6, 4, 8), torch.tensor([[0, 1, 2, 3], [60, 61, 62, 63]])
-    got, _ = drope().rotate(q, q, Span(pos, pos))
-    assert torch.equal(got[0], q[0])
-    torch.testing.assert_close(got[1:], sharpened(q[1:], pos[1], 0.412, None))
+def test_every_sequence_counts_its_own_tokens(drope):
+    """Padding does not count, and where the tokens are said to stand does not either."""
+    q, pos = torch.randn(2, 6, 64, 8), torch.arange(64)
+    keep = pos >= torch.tensor([[50], [0]])
+    got, _ = drope().rotate(q, q, Span(pos + 1000, pos + 1000, keep=keep))
+    assert torch.equal(got[0, :, 50:], q[0, :, 50:])
+    torch.testing.assert_close(got[1:], sharpened(q[1:], pos + 1, 0.412, None))
 
 
 def test_up_to_the_trained_length_it_is_none(model_of, tokens):

@@ -50,9 +50,9 @@ def test_a_pattern_of_one_is_that_encoding(model_of, tokens):
     assert torch.equal(model(tokens(2, 12)), plain(tokens(2, 12)))
 
 
-def test_a_pattern_may_be_longer_than_the_model(model_of):
-    stack = model_of(interleave("rope", "none", "alibi", "t5"), num_layers=2).encoding
-    assert [stack.view(layer).encodings[0].of.name for layer in range(2)] == ["rope", "none"]
+def test_a_pattern_longer_than_the_model_is_refused(model_of):
+    with pytest.raises(InputError, match="a pattern of 4 in 2 layers: the last are never met"):
+        model_of(interleave("rope", "none", "alibi", "t5"), num_layers=2)
 
 
 def test_only_what_a_layer_uses_is_kept(model_of, tokens):
@@ -100,7 +100,6 @@ def test_the_shortest_limit_of_any_layer_counts(model_of, tokens):
     model = model_of(interleave("rope", "none", drawn), num_layers=3)
     assert model.encoding.max_length == 20
     assert model.encoding.max_cached_length == 0
-    assert model_of(interleave("rope", "none", drawn), num_layers=2).encoding.max_length is None
 
 
 # Within one another.

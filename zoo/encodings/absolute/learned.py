@@ -18,7 +18,9 @@ class Learned(Encoding):
     Options:
         table_length: rows of the table, in tokens; by default the trained length.
         beyond: past the table, `error` refuses the sequence, `clamp` repeats the last row, `interpolate`
-            stretches the table linearly over the sequence.
+            stretches the table linearly over the sequence, each
+            sequence of a batch by itself; since its length is then part of every position, it cannot be
+            decoded with a cache beyond the table.
 
     Drawn from N(0, 0.02) as in GPT-2. Checked against a loop over the table.
     """
@@ -60,7 +62,7 @@ class Learned(Encoding):
         last = len(self.table) - 1
         if self.beyond == "interpolate":
             # Unstretched up to the table's end, so that nothing changes within the trained length.
-            place = pos.float() * (last / pos.max().clamp(min=last))
+            place = pos.float() * (last / pos.amax(-1, keepdim=True).clamp(min=last))
             low = place.floor().long().clamp(max=last)
             share = (place - low)[..., None]
             row = self.table[low] * (1 - share) + self.table[(low + 1).clamp(max=last)] * share

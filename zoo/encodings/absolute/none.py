@@ -16,5 +16,5 @@ class NoPE(Encoding):
     paper = "Haviv et al. 2022 (arXiv:2203.16634); Kazemnejad et al. 2023 (arXiv:2305.19466)"
     family = "absolute"
     relative = True
-    extrapolates = "no"
+    extrapolates = "yes"
     reads_positions = False

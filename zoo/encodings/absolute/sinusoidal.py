@@ -21,6 +21,7 @@ class Sinusoidal(Encoding):
         layout: `interleaved` sin and cos as published, or `concatenated`, all sines first. A permutation of
             the model width apart, so equal but for where training starts.
         token_scale: token vectors are multiplied by it before the sum; by default sqrt(E), as published.
+            In a list of encodings, whatever those before it have added is multiplied too.
 
     Checked against a loop over the formula of the paper, section 3.5.
     """
@@ -28,6 +29,7 @@ class Sinusoidal(Encoding):
     paper = "Vaswani et al. 2017 (arXiv:1706.03762)"
     family = "absolute"
     extrapolates = "no"
+    after_training = ("base",)
 
     def __init__(
         self,

@@ -25,8 +25,10 @@ class DynamicPositionBias(ByDistance):
             `x_transformers`.
         norm: whether each hidden layer has a LayerNorm before its SiLU.
 
-    The last layer has no offset, which softmax would not see. Weights start as torch draws them. Checked
-    against `x_transformers` (DynamicPositionBias) and a loop over the formula.
+    SiLU, depth and width are those of `x_transformers`; CrossFormer has LayerNorm and ReLU, Swin V2 one
+    hidden layer with ReLU and a bounded output. The last layer has no offset, which softmax would not see.
+    Weights start as torch draws them. Checked against `x_transformers` (DynamicPositionBias) and a loop over
+    the formula.
     """
 
     paper = "Wang et al. 2022 (arXiv:2108.00154); Liu et al. 2022 (arXiv:2111.09883)"

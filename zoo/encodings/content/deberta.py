@@ -23,14 +23,15 @@ class DeBERTa(Encoding):
         position_buckets: buckets for each direction; None gives each distance below max_distance its own, as
             in DeBERTa's first version.
         max_distance: where the last bucket begins, in tokens.
-        terms: `both`, or one of `c2p`, q_i . K_r, and `p2c`, k_j . Q_r, over sqrt(2 D) then.
+        terms: (`pos_att_type` there) `both`, or one of `c2p`, q_i . K_r, and `p2c`, k_j . Q_r, over sqrt(2 D)
+            then.
 
     Since q k is divided too, this decides what is multiplied, and refuses to be beside an encoding that
-    rotates. Each layer has its own table P, normalised to mean 0 and variance 1 as in versions 2 and 3, and
-    its own W_k and W_q; the authors' layers share P, and their released models take the content's W_k and
-    W_q. For k_j . Q_r their code looks up the bucket of i - j where the paper writes that of j - i; this
-    follows the code. All are drawn from N(0, 0.02). Checked against `transformers`
-    (DebertaV2: DisentangledSelfAttention, make_log_bucket_position).
+    rotates. Each layer has its own table P, normalised to mean 0 and variance 1 as in versions 2 and 3,
+    without their gain and offset, and its own W_k and W_q; the authors' layers share P, and their released
+    models take the content's W_k and W_q. For k_j . Q_r their code looks up the bucket of i - j where the
+    paper writes that of j - i; this follows the code. All are drawn from N(0, 0.02). Checked against
+    `transformers` (DebertaV2: DisentangledSelfAttention, make_log_bucket_position).
     """
 
     paper = "He et al. 2020 (arXiv:2006.03654)"
@@ -83,7 +84,7 @@ class DeBERTa(Encoding):
 
     def _projected(self, weight: Tensor, like: Tensor) -> Tensor:
         """The table's rows as each head sees them, [H,D,R]."""
-        rows = F.layer_norm(self.table.float(), (self.size.d_model,)).to(like.dtype)
+        rows = F.layer_norm(self.table.float(), (self.size.d_model,), eps=1e-7).to(like.dtype)
         heads = weight.to(like.dtype).unflatten(0, (self.size.num_heads, self.size.head_dim))
         return heads @ rows.T
 

@@ -17,7 +17,7 @@ class TransformerXL(Encoding):
     W, u and v.
 
     Options:
-        clamp: distances beyond it count as it, in tokens; by default none does.
+        clamp: distances beyond it count as it, in tokens (`clamp_len` there); by default none does.
 
     W is drawn from N(0, 0.02), and so are u and v, as in the authors' code, where layers share u and v unless
     told otherwise (`untie_r`). Angles are computed in float32. At the default positions the products with
@@ -30,6 +30,7 @@ class TransformerXL(Encoding):
     relative = True
     extrapolates = "yes"
     per_layer = True
+    after_training = ("clamp",)
 
     def __init__(self, size: Size, *, clamp: int | None = None):
         super().__init__(size)

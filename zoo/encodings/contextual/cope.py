@@ -16,7 +16,7 @@ class CoPE(Encoding):
     Each layer has its own vectors; its heads share them.
 
     Options:
-        max_positions: vectors in the table; keys counted farther away share the last.
+        max_positions: (`npos_max` there) vectors in the table; keys counted farther away share the last.
 
     Where other encodings of a list add to the scores, the gates are those of the sum. The position scores
     are divided by sqrt(D), as in the authors' repository; the listing in the paper's appendix, and most

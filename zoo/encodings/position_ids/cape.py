@@ -23,10 +23,11 @@ class CAPE(Wrapper):
             two positions and before the first.
         max_global_shift: in tokens.
         max_local_shift: in tokens; up to 0.5 the order of the tokens is kept.
-        max_scale: the largest factor; its inverse is the smallest.
-        centred: the mean position of a sequence is taken from its positions first, in training and outside,
-            as the paper does for sound. A decoder's tokens then know how long the whole sequence is, and
-            there is no decoding with a cache. For a relative encoding it changes nothing, and is left out.
+        max_scale: (`max_global_scaling` there) the largest factor; its inverse is the smallest.
+        centred: (`normalize` there) the mean position of a sequence is taken from its positions first, in
+            training and outside, as the paper does for sound. A decoder's tokens then know how long the whole
+            sequence is, and there is no decoding with a cache. For a relative encoding it changes nothing,
+            and is left out.
 
     The defaults are those that github.com/gcambara/cape gives for text; there 1.0 as the local shift means
     0.5 to either side, and text is not centred. Checked against a loop over the formula, and statistics of
@@ -35,6 +36,7 @@ class CAPE(Wrapper):
 
     paper = "Likhomanenko et al. 2021 (arXiv:2106.03143)"
     family = "position ids"
+    extrapolates = "yes"
 
     def __init__(
         self,
@@ -47,6 +49,8 @@ class CAPE(Wrapper):
         centred: bool = False,
     ):
         super().__init__(size, of)
+        if of.extrapolates == "no":
+            self.extrapolates = "yes"  # which is what it is for
         must_read_positions(of, "to move them changes nothing")
         if of.whole_positions:
             raise ValueError(f"{of.name!r} takes whole positions from 0 on only, and cape moves them between")

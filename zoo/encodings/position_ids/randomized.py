@@ -111,7 +111,7 @@ class Randomized(Wrapper):
             if not self.training and self.evaluation == "spread":
                 ids = (ids + 1) * (self.max_position + 1) // (length + 1) - 1
             else:
-                ids = self._drawn(length).gather(-1, ids)
+                ids = self._drawn(length).gather(-1, ids.long())
         return self.of.positions(ids, batch)
 
     def _drawn(self, length: Tensor) -> Tensor:

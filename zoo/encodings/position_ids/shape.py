@@ -27,10 +27,13 @@ class SHAPE(Wrapper):
 
     paper = "Kiyono et al. 2021 (arXiv:2109.05644)"
     family = "position ids"
+    extrapolates = "yes"
     after_training = ("evaluation_offset",)
 
     def __init__(self, size: Size, *, of: Encoding, max_offset: int = 500, evaluation_offset: int = 0):
         super().__init__(size, of)
+        if of.extrapolates == "no":
+            self.extrapolates = "yes"  # which is what it is for
         must_read_positions(of, "to shift it changes nothing")
         if of.relative:
             raise ValueError(

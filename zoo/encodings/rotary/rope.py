@@ -25,13 +25,15 @@ class RoPE(Encoding):
         layout: pairs are `half` (k, k + R/2), as in GPT-NeoX and Llama's Hugging Face port, or `interleaved`
             (2k, 2k+1), as in RoFormer, GPT-J and Meta's Llama. A permutation of the head width apart.
         partial: the fraction of the head width that is rotated, its first dimensions; the rest knows no
-            place. With `proportional` the fraction of the frequencies that is kept.
+            place.
+        proportion: the fraction of the pairs that turns, the fastest; the others stand still, at frequency
+            0, among frequencies as of the whole (p-RoPE). 0 is `none`.
         scaling: `none`; `linear`, f/s (position interpolation); `ntk`, a base of base s^(R/(R-2));
             `dynamic_ntk`, the same beyond L with 1 + s (length/L - 1) for s; `yarn`, f where r is above
             beta_fast, f/s where it is below beta_slow, a ramp over the pairs between; `longrope`, f divided
             by a list, another one beyond L; `llama3`, f where r is above high_freq_factor, f/s where it is
-            below low_freq_factor, linear in r between; `proportional`, the highest frequencies of the whole
-            width, f/s, and 0 for the rest.
+            below low_freq_factor, linear in r between; `proportional`, f/s, the name that `transformers`
+            gives to `proportion` with `linear`.
         factor: s, how many times longer; at least 1.
         original_length: L, in tokens; by default the trained length.
         attention_factor: of `yarn` and `longrope`, multiplies queries and keys; by default 0.1 ln s + 1 and
@@ -44,9 +46,10 @@ class RoPE(Encoding):
         short_factor: of `longrope`, the divisor of each pair up to L tokens; by default 1.
         long_factor: of `longrope`, the divisor of each pair beyond; by default s, as in `linear`.
 
-    With `dynamic_ntk` and `longrope` every angle depends on the length of the sequence, from its first
-    position to its last; each sequence of a batch counts its own. A token decoded beyond L would change the
-    angles under which the tokens before it have already looked at one another: there a cache is refused.
+    An option of another scaling than the one chosen is refused. With `dynamic_ntk` and `longrope` every angle
+    depends on the length of the sequence, from its first position to its last; each sequence of a batch
+    counts its own. A token decoded beyond L would change the angles under which the tokens before it have
+    already looked at one another: there a cache is refused.
 
     Angles are computed in float32 whatever the precision of the model. Checked against `transformers`
     (LlamaRotaryEmbedding, GPTNeoXRotaryEmbedding and each of ROPE_INIT_FUNCTIONS), a rotation of complex
@@ -81,6 +84,7 @@ class RoPE(Encoding):
         base: float = 10000.0,
         layout: Literal["half", "interleaved"] = "half",
         partial: float = 1.0,
+        proportion: float = 1.0,
         scaling: Literal[
             "none", "linear", "ntk", "dynamic_ntk", "yarn", "longrope", "llama3", "proportional"
         ] = "none",
@@ -98,17 +102,21 @@ class RoPE(Encoding):
         super().__init__(size)
         if base <= 1:
             raise ValueError(f"base must be above 1, not {base}")
-        proportional = scaling == "proportional"
-        if not 0 <= partial <= 1 or (partial == 0 and not proportional):
-            above = "from 0" if proportional else "above 0"
-            raise ValueError(f"partial is a fraction {above} and at most 1, not {partial}")
+        if not 0 < partial <= 1:
+            raise ValueError(f"partial is a fraction above 0 and at most 1, not {partial}")
+        if not 0 <= proportion <= 1:
+            raise ValueError(f"proportion is a fraction from 0 to 1, not {proportion}")
         self.layout = layout
+        width = rotated_width(size, partial)
         self.scaling = Scaling(
             rule=scaling,
-            width=rotated_width(size, 1.0 if proportional else partial),
+            width=width,
+            # The small addend undoes the rounding of fractions such as 0.29.
+            turning=math.floor(proportion * width / 2 + 1e-9),
             base=base,
             factor=factor,
-            original_length=size.length if original_length is None else original_length,
+            trained_length=size.length,
+            given_length=original_length,
             attention_factor=attention_factor,
             beta_fast=beta_fast,
             beta_slow=beta_slow,
@@ -117,8 +125,6 @@ class RoPE(Encoding):
             high_freq_factor=high_freq_factor,
             short_factor=short_factor,
             long_factor=long_factor,
-            # The small addend undoes the rounding of fractions such as 0.29.
-            rotated=math.floor(partial * size.head_dim / 2 + 1e-9),
         )
         self.register_buffer("frequency", self.scaling.frequency(), persistent=False)
         self.register_buffer("long_frequency", self.scaling.long_frequency(), persistent=False)
@@ -129,31 +135,39 @@ class RoPE(Encoding):
 
     def rotate(self, q: Tensor, k: Tensor, span: Span) -> tuple[Tensor, Tensor]:
         def at(pos: Tensor) -> tuple[Tensor, Tensor]:
-            return self.cos_sin(pos, span.k_pos)
+            return self.cos_sin(pos, span.k_pos, span.keep)
 
         q_turn, k_turn = span.once(self, span.q_pos, at), span.once(self, span.k_pos, at)
         return turn(q, *q_turn, self.layout), turn(k, *k_turn, self.layout)
 
-    def cos_sin(self, pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
+    def cos_sin(self, pos: Tensor, k_pos: Tensor, keep: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """What turns a query or key at positions `pos`, in a sequence whose keys stand at `k_pos`.
+
+        `keep` [B,S] is False at keys that are padding.
 
         For `turn`: [T,R/2] or [B,1,T,R/2], float32, the attention factor included.
         """
         frequency = self.frequency
         if self.scaling.knows_the_length:
             with torch.autocast(pos.device.type, enabled=False):
-                frequency = self.scaling.frequency_at(extent(k_pos), frequency, self.long_frequency)
+                frequency = self.scaling.frequency_at(extent(k_pos, keep), frequency, self.long_frequency)
         angle = angles(pos, frequency)
         by = self.scaling.attention()
         return angle.cos() * by, angle.sin() * by
 
 
-def extent(pos: Tensor) -> Tensor:
-    """How many tokens a sequence spans, of positions [S] or [B,S]: [] or [B].
+def extent(pos: Tensor, keep: Tensor | None = None) -> Tensor:
+    """How many tokens a sequence spans, of positions [S] or [B,S] where `keep` [B,S] is True: [] or [B].
 
     From its first position, so that a shift of all changes nothing.
     """
-    return pos.amax(-1) - pos.amin(-1) + 1
+    if keep is None:
+        return pos.amax(-1) - pos.amin(-1) + 1
+    far = 2**40
+    pos = pos.expand_as(keep)
+    # A sequence that is nothing but padding spans one.
+    span = pos.masked_fill(~keep, -far).amax(-1) - pos.masked_fill(~keep, far).amin(-1)
+    return span.clamp(min=0) + 1
 
 
 def rotated_width(size: Size, partial: float) -> int:

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 
 from zoo.encodings.rotary.rotation import frequencies
+
+READ_BY = {
+    "factor": ("linear", "ntk", "dynamic_ntk", "yarn", "longrope", "llama3", "proportional"),
+    "given_length": ("dynamic_ntk", "yarn", "longrope", "llama3"),
+    "attention_factor": ("yarn", "longrope"),
+    "beta_fast": ("yarn",),
+    "beta_slow": ("yarn",),
+    "truncate": ("yarn",),
+    "low_freq_factor": ("llama3",),
+    "high_freq_factor": ("llama3",),
+    "short_factor": ("longrope",),
+    "long_factor": ("longrope",),
+}
+"""Which rules make use of which figure."""
 
 
 @dataclass(frozen=True)
@@ -20,9 +34,13 @@ class Scaling:
 
     rule: str
     width: int
+    turning: int
+    """How many pairs, the fastest, turn; the others have frequency 0."""
     base: float
-    factor: float
-    original_length: int
+    trained_length: int
+    factor: float = 1.0
+    given_length: int | None = None
+    """The option `original_length`."""
     attention_factor: float | None = None
     beta_fast: float = 32.0
     beta_slow: float = 1.0
@@ -31,14 +49,17 @@ class Scaling:
     high_freq_factor: float = 4.0
     short_factor: list[float] | None = None
     long_factor: list[float] | None = None
-    rotated: int | None = None
-    """Of `proportional`: how many pairs, the fastest, are rotated."""
 
     def __post_init__(self):
+        for figure in fields(self):
+            read_by = READ_BY.get(figure.name)
+            if read_by and self.rule not in read_by and getattr(self, figure.name) != figure.default:
+                name = "original_length" if figure.name == "given_length" else figure.name
+                raise ValueError(
+                    f"{name} does nothing with scaling {self.rule}: it is for {', '.join(read_by)}"
+                )
         if not self.factor >= 1:
             raise ValueError(f"factor is how many times longer, at least 1, not {self.factor}")
-        if self.rule == "none" and self.factor != 1:
-            raise ValueError(f"factor {self.factor:g} does nothing with scaling none: name a scaling")
         if self.rule != "none" and self.original_length < 2:
             raise ValueError(f"original_length is in tokens, at least 2, not {self.original_length}")
         if self.rule in ("ntk", "dynamic_ntk") and self.width < 4:
@@ -62,15 +83,30 @@ class Scaling:
                 )
 
     @property
+    def original_length(self) -> int:
+        """L, in tokens."""
+        return self.trained_length if self.given_length is None else self.given_length
+
+    @property
     def knows_the_length(self) -> bool:
         """Whether the frequencies depend on the length of the sequence at hand."""
         return self.rule in ("dynamic_ntk", "longrope")
 
     def frequency(self) -> Tensor:
         """The frequencies up to the original length: [R/2], float32."""
+        return self._of_turning(self._ruled())
+
+    def _of_turning(self, frequency: Tensor) -> Tensor:
+        """The same, with 0 for the pairs that stand still."""
+        if self.turning == self.width // 2:
+            return frequency
+        pair = torch.arange(self.width // 2, device=frequency.device)
+        return torch.where(pair < self.turning, frequency, 0.0)
+
+    def _ruled(self) -> Tensor:
         plain = frequencies(self.width, self.base)
         match self.rule:
-            case "linear":
+            case "linear" | "proportional":
                 return plain / self.factor
             case "ntk":
                 return frequencies(self.width, self.ntk_base(self.factor))
@@ -84,9 +120,6 @@ class Scaling:
                 return torch.lerp(plain / self.factor, plain, kept)
             case "longrope" if self.short_factor is not None:
                 return plain / torch.tensor(self.short_factor, dtype=torch.float32)
-            case "proportional":
-                fastest = torch.arange(self.width // 2) < self.rotated
-                return torch.where(fastest, plain, 0.0) / self.factor
         return plain
 
     def frequency_at(self, length: Tensor, short: Tensor, long: Tensor | None) -> Tensor:
@@ -99,6 +132,7 @@ class Scaling:
             # Clamped, because below the original length the base would be that of a negative number.
             ratio = length.clamp(min=self.original_length).float() / self.original_length
             long = frequencies(self.width, self.ntk_base(self.factor * ratio - (self.factor - 1)))
+            long = self._of_turning(long)
         return torch.where(length > self.original_length, long, short)
 
     def long_frequency(self) -> Tensor | None:
@@ -106,7 +140,9 @@ class Scaling:
         if self.rule != "longrope":
             return None
         divisor = self.factor if self.long_factor is None else self.long_factor
-        return frequencies(self.width, self.base) / torch.tensor(divisor, dtype=torch.float32)
+        return self._of_turning(
+            frequencies(self.width, self.base) / torch.tensor(divisor, dtype=torch.float32)
+        )
 
     def ntk_base(self, factor: float | Tensor) -> float | Tensor:
         """The base at which the slowest pair turns `factor` times slower and the fastest as before."""

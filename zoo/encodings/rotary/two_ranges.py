@@ -12,7 +12,7 @@ from zoo.encodings.rotary.rope import RoPE
 class TwoRanges(RoPE):
     """The base of encodings that keep RoPE's distances in a window and shorten those beyond it.
 
-    Two products of queries and keys are made: the one of RoPE for pairs nearer than `window`, and one of
+    Beside the product of RoPE, for pairs nearer than `window`, another is made for those beyond, of
     shortened positions, `shorten(p)` of queries and keys, with the queries moved away by `gap` so that the
     far distances go on where the near ones end. Subclasses say what these two are, and may `sharpen` queries.
     """
@@ -45,7 +45,7 @@ class TwoRanges(RoPE):
         q = self.sharpen(q, span.q_pos)
         query, key = per_query_and_key(span.q_pos, span.k_pos)
         distance = query - key
-        near = self._scores(q, k, span, logits.dtype)
+        near = self._scores(q, k, replace(span, memo={}), logits.dtype)
         # The difference is added, so that whatever else was added to the scores stays.
         behind = self._scores(q, k, self._far(span, self.gap), logits.dtype)
         changed = torch.where(distance >= self.window, logits + (behind - near), logits)
@@ -56,7 +56,8 @@ class TwoRanges(RoPE):
 
     def _far(self, span: Span, gap: float) -> Span:
         q_pos, k_pos = self.shorten(span.q_pos) + gap, self.shorten(span.k_pos)
-        # A memo of its own: these positions are new tensors in every layer, of no use to the next.
+        # A memo of its own: these positions are new tensors in every layer and every block of queries, of no
+        # use to the next.
         return replace(span, q_pos=q_pos, k_pos=k_pos, consecutive=False, memo={})
 
     def _scores(self, q: Tensor, k: Tensor, span: Span, dtype: torch.dtype) -> Tensor:

@@ -54,8 +54,6 @@ class XPos(Encoding):
         scale_base: float = 512.0,
     ):
         super().__init__(size)
-        if not size.causal:
-            raise ValueError("xpos is for decoders: a key ahead of the query would count more with distance")
         if base <= 1:
             raise ValueError(f"base must be above 1, not {base}")
         if scale_base <= 0:

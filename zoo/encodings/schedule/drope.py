@@ -21,8 +21,8 @@ class DroPE(Encoding):
     Options:
         scale: the paper's c; 0.412 for models trained from scratch there, 0.103 for SmolLM. 0: no scaling.
         factor: s, the same for every query, as in the paper, where it is the tested length over L. null:
-            each query's own, max(1, (p + 1) / L) at position p, which no later token changes, so that it
-            holds while decoding with a cache.
+            each query's own, max(1, n / L) for the n-th token of a sequence, which no later token changes,
+            so that it holds while decoding with a cache.
 
     Both may be set after training (`zoo evaluate RUN --set model.encoding.factor=4`). Checked against a loop
     over the formula.
@@ -31,7 +31,9 @@ class DroPE(Encoding):
     paper = "Gelberg, Eguchi, Akiba, Cetin 2025 (arXiv:2512.12167)"
     family = "schedule"
     encoder = False
+    relative = True
     extrapolates = "yes"
+    reads_positions = False
     after_training = ("scale", "factor")
 
     def __init__(self, size: Size, *, scale: float = 0.412, factor: float | None = None):
@@ -42,19 +44,20 @@ class DroPE(Encoding):
             raise ValueError(f"factor is how many times the trained length, at least 1, not {factor}")
         self.scale = scale
         self.factor = factor
-        # With one factor for all the queries it is none with another scale.
-        self.relative = factor is not None or scale == 0
-        self.reads_positions = not self.relative
 
     def rotate(self, q: Tensor, k: Tensor, span: Span) -> tuple[Tensor, Tensor]:
         if self.training or self.scale == 0:
             return q, k
         if self.factor is not None:
             return q * (1 + self.scale * math.log(self.factor)), k
-        return (q * span.once(self, span.q_pos, self._sharpness)).to(q.dtype), k
+        return (q * span.once(self, span.q_pos, lambda _: self._sharpness(span))).to(q.dtype), k
 
-    def _sharpness(self, pos: Tensor) -> Tensor:
+    def _sharpness(self, span: Span) -> Tensor:
         """beta of each query, [T,1] or [B,1,T,1]."""
-        beyond = ((pos.to(torch.float32) + 1) / self.size.length).clamp(min=1)
-        beta = (1 + self.scale * beyond.log())[..., None]
-        return beta if pos.dim() == 1 else beta[:, None]
+        rows = slice(span.first, span.first + span.num_queries)
+        if span.keep is None:
+            tokens = torch.arange(span.num_keys, device=span.q_pos.device)[rows] + 1
+        else:
+            tokens = span.keep.cumsum(-1)[:, None, rows]
+        beyond = (tokens.to(torch.float32) / self.size.length).clamp(min=1)
+        return (1 + self.scale * beyond.log())[..., None]

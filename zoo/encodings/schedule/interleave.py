@@ -12,8 +12,10 @@ class Interleave(Wrapper):
     Options:
         pattern: the encodings, the first layer's first; `[rope, rope, rope, none]` in recent models. One that
             adds to the token vectors before the first layer belongs to no layer and is refused: combine it
-            with the others in a list, `encoding: [sinusoidal, {name: interleave, ...}]`.
+            with the others in a list, `encoding: [sinusoidal, {name: interleave, ...}]`. No more of them
+            than layers.
 
+    What elsewhere is shared by all layers, such as the table of t5, each layer has of its own here.
     Checked against models in which every layer has the same encoding, layer by layer.
     """
 
@@ -24,6 +26,10 @@ class Interleave(Wrapper):
     def __init__(self, size: Size, *, pattern: list[Encoding]):
         if not pattern:
             raise ValueError("pattern must hold at least one encoding")
+        if len(pattern) > size.num_layers:
+            raise ValueError(
+                f"a pattern of {len(pattern)} in {size.num_layers} layers: the last are never met"
+            )
         embedding = [one.name for one in pattern if one.uses("embed")]
         if embedding:
             raise ValueError(
