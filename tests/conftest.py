@@ -59,6 +59,7 @@ def pytest_terminal_summary(terminalreporter, config):
         for name, value in report.user_properties:
             if name == "proof":
                 encoding, against, difference = value
+                against = against.replace("|", "\\|")  # in a table it would end the cell
                 largest[encoding, against] = max(difference, largest.get((encoding, against), 0.0))
     terminalreporter.write_sep("=", "proofs: encoding | checked against | largest difference")
     for (encoding, against), difference in sorted(largest.items()):

@@ -18,16 +18,17 @@ def rows(encoding, pos):
 
 
 @pytest.mark.parametrize("base", [10000.0, 100.0])
-def test_sinusoidal_is_the_formula_of_the_paper(base, size_of):
+def test_sinusoidal_is_the_formula_of_the_paper(base, size_of, agree):
     interleaved = rows(Sinusoidal(size_of(), base=base), torch.arange(50))
     concatenated = rows(Sinusoidal(size_of(), base=base, layout="concatenated"), torch.arange(50))
+    expected = torch.empty(50, E)
     for p in range(50):
         for i in range(E // 2):
             angle = p / base ** (2 * i / E)
-            assert interleaved[p, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-5)
-            assert interleaved[p, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-5)
+            expected[p, 2 * i], expected[p, 2 * i + 1] = math.sin(angle), math.cos(angle)
             assert concatenated[p, i] == interleaved[p, 2 * i]
             assert concatenated[p, E // 2 + i] == interleaved[p, 2 * i + 1]
+    agree(interleaved, expected, encoding="sinusoidal", against="loop over the formula of section 3.5")
 
 
 @pytest.mark.parametrize(("given", "factor"), [(None, math.sqrt(E)), (1.0, 1.0), (3.0, 3.0)])
@@ -44,11 +45,11 @@ def test_sinusoidal_takes_places_between_places(size_of):
 
 
 @pytest.mark.parametrize("beyond", ["error", "clamp", "interpolate"])
-def test_learned_is_a_row_of_its_table(beyond, size_of):
+def test_learned_is_a_row_of_its_table(beyond, size_of, agree):
     encoding, x = Learned(size_of(length=16), beyond=beyond), torch.randn(2, 16, E)
     got = encoding.embed(x, torch.arange(16))
     for p in range(16):
-        torch.testing.assert_close(got[:, p], x[:, p] + encoding.table[p])
+        agree(got[:, p], x[:, p] + encoding.table[p], encoding="learned", against="loop over the table")
 
 
 def test_clamp_repeats_the_last_row(size_of):
@@ -59,7 +60,7 @@ def test_clamp_repeats_the_last_row(size_of):
         assert torch.equal(got[p], encoding.table[15])
 
 
-def test_interpolate_stretches_the_table_over_the_sequence(size_of):
+def test_interpolate_stretches_the_table_over_the_sequence(size_of, agree):
     encoding = Learned(size_of(length=16), beyond="interpolate")
     length = 46
     got = rows(encoding, torch.arange(length))
@@ -67,7 +68,7 @@ def test_interpolate_stretches_the_table_over_the_sequence(size_of):
         place = p * 15 / (length - 1)
         low = min(int(place + 1e-6), 14)
         expected = encoding.table[low] + (place - low) * (encoding.table[low + 1] - encoding.table[low])
-        torch.testing.assert_close(got[p], expected, rtol=0, atol=1e-5)
+        agree(got[p], expected, encoding="learned", against="loop over the stretched table")
 
 
 def test_interpolate_goes_over_the_end_of_the_table_without_a_step(size_of):
