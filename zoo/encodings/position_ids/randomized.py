@@ -25,7 +25,8 @@ class Randomized(Wrapper):
         of: the encoding that sees these positions. A learned table must have max_position rows.
         max_position: how many positions there are to draw from, in tokens; no sequence can be longer.
         draw: `once` for all layers, or each `layer` for itself, as the authors' code does for whatever enters
-            in attention (rotary, ALiBi, relative).
+            in attention (rotary, ALiBi, relative). Layers of an `interleave` that place their tokens in ways
+            of their own draw for themselves in either case.
         evaluation: what happens outside training. `draw`: positions are drawn here too, as published; the
             draw is fixed by the length of the sequence, so that the same tokens always give the same result,
             and touches no random state. `spread`: i stands at the mean of what it would draw, rounded down.
