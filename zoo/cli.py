@@ -37,6 +37,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Lightning turns Ctrl-C into an exit of its own.
         if isinstance(error.__context__, KeyboardInterrupt):
             return _interrupted(error.__context__)
+        if not error.code:
+            # Code that is not ours has left, and nothing of what was asked for need have been done.
+            print("stopped before its end: something called exit()", file=sys.stderr)
+            return FAILED
         raise
     except BrokenPipeError:
         # The reader of our output has left (`| head`); Python would complain once more while closing it.

@@ -168,6 +168,21 @@ def test_a_plugin_that_crashes_is_told_in_a_line(here, quick, capsys):
     assert re.search(r"^causality +does not apply +it cannot be built$", printed.out, re.M)
 
 
+@pytest.mark.parametrize("where", ["constructor", "bias"])
+def test_one_that_stops_the_program_is_told_in_a_line(here, quick, capsys, where):
+    """A plugin that leaves must not make it look as if all had been well."""
+    plugin = (
+        (FAULTY / "leaks_in_score.py").read_text().split("    def ")[0].replace("leaks_in_score", "leaver")
+    )
+    body = {
+        "constructor": "    def __init__(self, size):\n        raise SystemExit(0)\n",
+        "bias": "    def bias(self, head, q, k):\n        raise SystemExit(0)\n",
+    }
+    (here / "leaver.py").write_text(plugin + body[where])
+    assert cli.main(["check", "leaver.py"]) == 1
+    assert "SystemExit" in capsys.readouterr().out
+
+
 def test_a_file_of_several_is_tried_one_after_the_other(here, quick, capsys):
     text = (here / "my_encoding.py").read_text()
     wrong = (FAULTY / "idle_parameter.py").read_text()
@@ -198,12 +213,15 @@ def test_one_of_the_zoo_and_its_options(here, quick, capsys):
     (["rope", "--set", "bas=3"], "did you mean 'base'?"),
     (["rope", "--set", "base"], "--set base: not of the form option=value"),
     (["rope", "--set", "partial=3"], "partial is a fraction"),
+    (["rope", "--set", "name=alibi"], "name is no option"),
+    (["folder.py"], "folder.py: is a folder"),
     (["{name: rope, layuot: half}"], "did you mean 'layout'?"),
     (["{name: rope"], "not YAML"),
     (["[rope, rope]"], "cannot be combined"),
     (["[rope, alibi]", "--set", "base=3"], "of one encoding, not of a list"),
 ])  # fmt: skip
 def test_wrong_input_is_exit_2(here, quick, capsys, arguments, said):
+    (here / "folder.py").mkdir()
     (here / "empty.py").write_text("import zoo\n")
     (here / "broken.py").write_text(
         (here / "my_encoding.py").read_text().replace('"root"', '"b"') + "1 / 0\n"

@@ -66,7 +66,7 @@ def test_another_takes_the_place_of_rope_and_its_rotation(rope, asked, own):
     ("change", "key", "why"),
     [
         ("model.encoding=alibi", "model.encoding", "trained with 'rope', and 'alibi' would make it another"),
-        ("model.encoding=[rope, alibi]", "model.encoding", "'rope[+]alibi' would make it another"),
+        ("model.encoding=[rope, alibi]", "model.encoding", "'.rope[+]alibi.' would make it another"),
         ("model.encoding.partial=1.0", "model.encoding.partial", "trained with 0.5, and 1.0 would"),
         ("model.encoding.layout=half", "model.encoding.layout", "trained with 'interleaved'"),
         ("model.encoding={name: rerope, partial: 1.0}", "model.encoding.partial", "trained with 0.5"),

@@ -12,6 +12,7 @@ from zoo.encodings import registry
 from zoo.encodings.description import Description
 from zoo.errors import InputError
 from zoo.runs import encoding_source
+from zoo.runs.checkpoint import load_task
 from zoo.runs.encoding_source import encoding_sources, recorded_sources, what_has_changed, what_is_missing
 from zoo.training.fit import fit
 
@@ -113,6 +114,10 @@ def test_a_file_that_was_edited_is_told_in_one_line_and_goes_on(trained, recipe,
         f"warning: {folder}: encoding {name!r}" for name in ("around", "mine")
     ]
     assert all(then in line and digest(plugin)[:12] in line for line in lines)
+    # What it gives is filed apart from what the trained code gave.
+    assert load_task(folder, plugins=[plugin]).changed == {
+        f"code.{name}": digest(plugin)[:12] for name in ("around", "mine")
+    }
     assert model(torch.ones(1, 8, dtype=torch.long)).shape == (1, 8)
 
 

@@ -91,6 +91,7 @@ def test_another_encoding_keeps_its_own_start(here, recipe):
         ("model.qk_norm=true", "model.blocks.0.attention.q_norm.weight only here"),
         # The same shapes, and yet other heads.
         ("model.num_heads=4", "model.num_heads is 2 there and 4 here"),
+        ("model.kind=decoder", "model.kind is encoder there and decoder here"),
         ("model.activation=swiglu", "model.activation is gelu there and swiglu here"),
     ],
 )

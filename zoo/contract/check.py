@@ -137,9 +137,13 @@ def _asked(what: str, sets: Sequence[str]) -> Iterator[tuple[str, Any]]:
 
 
 def _read_file(path: Path) -> list[registry.Description]:
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; give a Python file or a name")
     if not path.is_file():
-        near = difflib.get_close_matches(path.name, (one.name for one in path.parent.glob("*.py")), n=1)
-        hint = f"; did you mean {path.parent / near[0]}?" if near else ""
+        # Without their endings, which would make all alike.
+        others = [one.stem for one in path.parent.glob("*.py") if one.is_file()]
+        near = difflib.get_close_matches(path.stem, others, n=1)
+        hint = f"; did you mean {path.parent / near[0]}.py?" if near else ""
         raise InputError(f"{path}: no such file{hint}")
     return registry.read_plugin(path)
 
@@ -156,6 +160,9 @@ def _with_sets(spec: Any, sets: Sequence[str]) -> Any:
             problems.append(
                 Problem("not of the form option=value, for example base=500000", where=f"--set {text}")
             )
+            continue
+        if key == "name":
+            problems.append(Problem("name is no option: give the name itself", where=f"--set {text}"))
             continue
         own = {**own, key: read_value(value, f"--set {text}")}
     resolved, faults = check_encoding(own, ("encoding",))

@@ -85,7 +85,7 @@ class Law:
         with _aside():
             try:
                 return self.trial(subject)
-            except Exception as error:  # whatever a stranger's code does
+            except (Exception, SystemExit) as error:  # whatever a stranger's code does
                 return broken(first_line(error))
 
     def try_on_all(self, subjects: Sequence[Subject]) -> list[Finding]:
@@ -95,7 +95,7 @@ class Law:
         with _aside():
             try:
                 return self.together(subjects)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 return [broken(first_line(error))] * len(subjects)
 
 

@@ -101,7 +101,7 @@ def main(rank: int, folder: Path) -> None:
     for spec, kind in asked["subjects"]:
         try:
             fault = _train(Subject(spec, kind), rank)
-        except Exception as error:  # whatever a stranger's code does
+        except (Exception, SystemExit) as error:  # whatever a stranger's code does
             fault = first_line(error)
         both: list[str | None] = [None] * PROCESSES
         dist.all_gather_object(both, fault)

@@ -117,7 +117,7 @@ def _refusal(spec: Any, kind: Kind) -> str | None:
         _ = Subject(spec, kind).stack
     except InputError as error:
         return first_line(error).removeprefix("InputError: ")
-    except Exception:
+    except (Exception, SystemExit):
         return None
     return None
 

@@ -45,6 +45,11 @@ def build_encoding(spec: Spec | str, size: Size) -> Encoding:
         raise
     except (ValueError, TypeError) as error:
         raise InputError(f"encoding {name!r}: {error}") from error
+    except (Exception, SystemExit) as error:
+        if about.builtin:
+            raise  # a fault in here is ours, and keeps its traceback
+        cause = f"{type(error).__name__}: {error}"
+        raise InputError(f"{about.where}: encoding {name!r} cannot be built: {cause}") from error
 
 
 def _build_wrapped(value: Spec | str | Sequence[Spec] | None, size: Size) -> Any:

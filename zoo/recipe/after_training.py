@@ -67,7 +67,7 @@ def _compare(trained: Any, asked: Any, path: Path_, changes: Changes) -> None:
     elif isinstance(trained, dict) and isinstance(asked, dict):
         _compare_one(trained, asked, path, changes)
     elif trained != asked:
-        old, new = (value and encoding_label(value) for value in (trained, asked))
+        old, new = (value and _label(value) for value in (trained, asked))
         changes.refused[dotted(path)] = f"the run was trained with {old!r}, and {new!r} would make it another"
 
 
@@ -143,6 +143,11 @@ def may_change(spec: Any) -> list[str]:
     return keys
 
 
+def _label(value: Any) -> str:
+    label = encoding_label(value)
+    return f"[{label}]" if isinstance(value, list) else label
+
+
 def _as_resolved(default: Any) -> Any:
     return list(default) if isinstance(default, tuple) else default
 
@@ -150,4 +155,5 @@ def _as_resolved(default: Any) -> Any:
 def _spoken(value: Any) -> str:
     if isinstance(value, str):
         return value
-    return f"{value:g}" if isinstance(value, float) else json.dumps(value)
+    # In full: two changes that differ in their last digit are two lines of a plot.
+    return repr(value).removesuffix(".0") if isinstance(value, float) else json.dumps(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,13 @@ import torch
 from zoo.errors import InputError, Problem
 from zoo.recipe import resolve
 from zoo.recipe.after_training import encoding_changes, may_change
-from zoo.runs.encoding_source import Source, recorded_sources, what_has_changed, what_is_missing
+from zoo.runs.encoding_source import (
+    Source,
+    changed_code,
+    recorded_sources,
+    what_has_changed,
+    what_is_missing,
+)
 from zoo.runs.folder import RECIPE, changed_keys, is_among, is_first_process
 from zoo.tasks import task_class
 from zoo.tasks.task import Task
@@ -87,8 +94,14 @@ def load_task(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path
     sources = recorded_sources(content.get("zoo_card"))
     recipe = _with_named_plugins(settings["recipe"], path, sets, plugins, sources)
     changed = _changes_of_encoding(settings["recipe"], recipe, path, sets)
-    task = task_class(recipe["task"]["name"])(recipe, settings["vocab_size"])
-    task.changed = changed
+    try:
+        task = task_class(recipe["task"]["name"])(recipe, settings["vocab_size"])
+    except InputError as error:
+        raise InputError(
+            [replace(problem, where=problem.where or str(path)) for problem in error.problems]
+        ) from error
+    # What other code gives is no result of the code that was trained.
+    task.changed = changed | changed_code(sources)
     task.card = content.get("zoo_card", {})
     try:
         task.load_state_dict(content["state_dict"])
@@ -155,12 +168,11 @@ def _changes_of_encoding(
             refused[key] = f"the run was trained with {old!r}, and {new!r} would make it another"
     if refused:
         may = ", ".join([*MAY_CHANGE_AFTER_TRAINING, *may_change(unchanged["model"]["encoding"])])
-        raise InputError(
-            [
-                Problem(f"{why}; after training only these can be set: {may}", key=key, where=str(path))
-                for key, why in refused.items()
-            ]
+        problems = [Problem(why, key=key, where=str(path)) for key, why in refused.items()]
+        problems[-1] = replace(
+            problems[-1], message=f"{problems[-1].message}; after training only these can be set: {may}"
         )
+        raise InputError(problems)
     return encoding.allowed
 
 

@@ -43,14 +43,23 @@ def what_is_missing(sources: Sequence[Source]) -> list[str]:
 
 def what_has_changed(sources: Sequence[Source]) -> list[str]:
     """A sentence on each encoding whose code is another now than when it was trained."""
-    known = set(registry.names())
-    pairs = [(then, _source(then["name"])) for then in sources if then["name"] in known]
     return [
         f"encoding {then['name']!r} may have changed since it was trained: then {_spoken(then)}, "
         f"now {_spoken(now)}"
-        for then, now in pairs
-        if any(then.get(key) != now.get(key) for key in ("sha256", "package", "version"))
+        for then, now in _changed(sources)
     ]
+
+
+def changed_code(sources: Sequence[Source]) -> dict[str, str]:
+    """The digest of the code that an encoding has now, where it is another than when it was trained."""
+    return {f"code.{now['name']}": now["sha256"][:12] for _, now in _changed(sources)}
+
+
+def _changed(sources: Sequence[Source]) -> list[tuple[Source, Source]]:
+    known = set(registry.names())
+    pairs = [(then, _source(then["name"])) for then in sources if then["name"] in known]
+    keys = ("sha256", "package", "version")
+    return [(then, now) for then, now in pairs if any(then.get(key) != now.get(key) for key in keys)]
 
 
 def _source(name: str) -> Source:
