@@ -201,3 +201,9 @@ def test_nothing_is_trained_with_one_that_is_for_evaluation(here, recipe, mappin
         read_recipe(here / "file.yaml")
     assert str(caught.value).endswith(f": {key}: {message}")
     assert str(caught.value).startswith(str(here / "file.yaml") + ":")
+
+
+def test_changes_that_differ_in_the_last_digit_have_names_of_their_own():
+    spec = {"name": "rope", "scaling": "yarn"}
+    labels = [changed_label(spec, {"model.encoding.factor": value}) for value in (4.0, 4.0000001)]
+    assert labels == ["rope factor=4", "rope factor=4.0000001"]
