@@ -1,9 +1,9 @@
-"""Memory: how much was needed, whether it was enough, and how a CPU hands it out."""
+"""Memory: how much was needed, how much there is, whether it was enough, and how a CPU hands it out."""
 
 from __future__ import annotations
 
 import ctypes
-import resource
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -11,15 +11,37 @@ from pathlib import Path
 
 import torch
 
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None
+
 # Numbers of glibc's malloc.h, and the values that it starts with.
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 USUAL_TRIM_THRESHOLD, USUAL_MMAP_MAX = 128 * 1024, 65536
 
+RESERVE = 256 * 2**20
+"""Bytes that no evaluation is given: for what is not counted as data, and for who else is there."""
+
+SYSTEM = Path("/")
+
+SIGNS = (
+    "DefaultCPUAllocator",
+    "std::bad_alloc",
+    "can't start new thread",
+    "dnnl_out_of_memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+)
+"""What errors of no class of their own say, where memory does not suffice."""
+
 
 def peak_memory_mb(device: torch.device) -> float:
-    """The most memory held so far: on the GPU what torch allocated, on a CPU the process's resident size."""
+    """The most memory held so far, in MiB: on the GPU what torch allocated, on a CPU the process's resident
+    size; NaN on Windows."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
+    if resource is None:
+        return float("nan")
     # Linux counts in KiB, macOS in bytes.
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
@@ -37,9 +59,103 @@ def restart_peak_memory(device: torch.device) -> None:
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error says that memory did not suffice; for a CPU torch has no error of its own.
 
-    Linux mostly hands out more than it has and kills the process later: then there is no error to see.
+    Linux mostly hands out more than it has and kills the process later: then there is no error to see, unless
+    `allocations_bounded`.
     """
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "DefaultCPUAllocator" in str(error)
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in SIGNS)
+
+
+def free_memory(device: torch.device) -> int | None:
+    """Bytes that may still be allocated; None where the system does not say.
+
+    On Linux that is what could be had without swapping, or less where a control group (a container, a SLURM
+    job) allows less, without a reserve.
+    """
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    try:
+        told = (SYSTEM / "proc/meminfo").read_text(encoding="ascii")
+        free = int(re.search(r"^MemAvailable:\s+(\d+) kB$", told, re.MULTILINE)[1]) * 1024
+    except (OSError, TypeError):
+        return None
+    return max(0, min([free, *_left_to_groups()]) - RESERVE)
+
+
+def _left_to_groups() -> Iterator[int]:
+    """Bytes that each control group of this process, and each one above it, still allows."""
+    try:
+        groups = (SYSTEM / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return
+    root = SYSTEM / "sys/fs/cgroup"
+    for line in groups:
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            mount, files = root, ("memory.max", "memory.current", "inactive_file")
+        elif "memory" in controllers.split(","):
+            mount = root / "memory"
+            files = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        else:
+            continue
+        own = mount / path.strip("/")
+        # Inside a container the path may be the host's, and the group then is the mount itself.
+        for group in (own, *own.parents) if own.is_dir() else (mount,):
+            if not group.is_relative_to(mount):
+                break
+            with suppress(OSError, ValueError, TypeError):
+                yield _left(group, *files)
+
+
+def _left(group: Path, limit: str, usage: str, cached: str) -> int:
+    """Limit less usage, where cached files do not count: they make room. "max" is no number."""
+    most, used = (int((group / name).read_text(encoding="ascii")) for name in (limit, usage))
+    statistics = (group / "memory.stat").read_text(encoding="ascii")
+    return most - used + int(re.search(rf"^{cached} (\d+)$", statistics, re.MULTILINE)[1])
+
+
+@contextmanager
+def allocations_bounded(processes: int = 1) -> Iterator[None]:
+    """Lets an allocation beyond what is free fail with an error, where Linux would later kill the process.
+
+    The bound is on private memory that can be written; files that are mapped to be read do not count. It is
+    lifted at the end. Does nothing on other systems, nor for the memory of a GPU.
+
+    Args:
+        processes: how many on this machine do the same at the same time, each with its share.
+    """
+    free = free_memory(torch.device("cpu"))
+    # macOS has the limit and does not keep it.
+    if free is None or resource is None or not sys.platform.startswith("linux"):
+        yield
+        return
+    # OpenMP ends the process where it cannot start its threads: they are started before.
+    torch.ones(torch.get_num_threads() * 2**16).sin_()
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    bounds = [_data_size() + free // processes]
+    bounds += [bound for bound in (soft, hard) if bound != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_DATA, (min(bounds), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _data_size() -> int:
+    """Bytes of this process that the limit counts."""
+    told = Path("/proc/self/status").read_text(encoding="utf-8")
+    return int(re.search(r"^VmData:\s+(\d+) kB$", told, re.MULTILINE)[1]) * 1024
+
+
+def shortage(device: torch.device, processes: int = 1) -> str:
+    """In words: that what there is did not suffice. To be asked when what was allocated is free again."""
+    free = free_memory(device)
+    if free is None:
+        return "needs more memory than there is here"
+    if device.type == "cuda":
+        return f"needs more memory than the {free / 2**30:.1f} GiB free on this GPU"
+    return f"needs more memory than the {free / processes / 2**30:.1f} GiB available here"
 
 
 @contextmanager

@@ -37,6 +37,7 @@ FAULTS = {
     "wants_integers": "positions may be given as floats",
     "not_by_distance": "a bias is one function",
     "assumes_the_last": "blocks of queries give the whole",
+    "all_pairs": "memory grows with the length, not its square",
     "breaks_the_graph": "torch.compile takes it in one graph",
     "coarse_angles": "places are exact in bf16 at position 100,000",
     "coarse_bias": "places are exact in bf16 at position 100,000",
@@ -63,8 +64,8 @@ FAULTS = {
 # Faults of which another law knows nothing: it is this one that catches them, and no other would.
 ONLY_THERE = [name for name in FAULTS if name in (
     "cannot_begin", "only_half", "without_words", "second_thoughts", "empty_policy", "changes_its_mind",
-    "left_behind", "elsewhere", "assumes_the_last", "breaks_the_graph", "coarse_angles", "coarse_bias",
-    "looks_back_only", "too_modest", "reads_after_all", "idle_parameter",
+    "left_behind", "elsewhere", "assumes_the_last", "all_pairs", "breaks_the_graph", "coarse_angles",
+    "coarse_bias", "looks_back_only", "too_modest", "reads_after_all", "idle_parameter",
 )]  # fmt: skip
 
 
@@ -132,7 +133,7 @@ def here(tmp_path, monkeypatch, forgetful_registry):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Without the two laws that take seconds."""
+    """Without the laws that take seconds."""
     monkeypatch.setattr(check, "LAWS", [law for law in LAWS if not law.slow])
 
 

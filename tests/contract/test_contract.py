@@ -87,6 +87,7 @@ def _applies(law, subject):
 SUBJECTS, REFUSED, PAIRS = _subjects()
 BY_TWO = next(law for law in LAWS if law.name == "two processes train one model")
 ONE_GRAPH = next(law for law in LAWS if law.name == "torch.compile takes it in one graph")
+GROWTH = next(law for law in LAWS if law.name == "memory grows with the length, not its square")
 
 pytestmark = pytest.mark.usefixtures("plugins")
 
@@ -94,6 +95,7 @@ pytestmark = pytest.mark.usefixtures("plugins")
 def _marked(law, subject):
     # Of what takes seconds the default run has each encoding once.
     rare = law is ONE_GRAPH and (not subject.is_default or subject.kind != subject.kinds[0])
+    rare = rare or law is GROWTH
     name = f"{subject}-{law.name}".replace(" ", "_")
     return pytest.param(law, subject, id=name, marks=pytest.mark.slow if rare else ())
 

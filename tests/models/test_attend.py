@@ -158,6 +158,7 @@ def test_long_sequences_go_in_blocks(name, size_of, monkeypatch):
     for path in ("_sdpa", "_reference"):
         monkeypatch.setattr(kernels, path, watched(getattr(kernels, path)))
     with torch.no_grad():
+        monkeypatch.setattr(kernels, "BLOCK_ELEMENTS", length**2)
         whole = attend(q, k, v, Scores(View([encoding]), [span]), 8**-0.5)
         assert sizes == [length**2]
         monkeypatch.setattr(kernels, "BLOCK_ELEMENTS", 2**20)
@@ -210,7 +211,7 @@ def test_no_table_is_made_where_a_kernel_can_do_without(model_of, tokens, monkey
         model_of("alibi")(tokens(1, 8))
 
 
-@pytest.mark.parametrize("name", ["none", "rope", "alibi", "sandwich", "fox"])
+@pytest.mark.parametrize("name", ["none", "rope", "pope", "alibi", "sandwich", "fox"])
 def test_a_fixed_bias_costs_no_table_of_weights(name, model_of, tokens):
     """On a CPU the fused kernel takes it, which keeps nothing of size T S for the backward pass."""
     with sdpa_kernel([SDPBackend.FLASH_ATTENTION]):

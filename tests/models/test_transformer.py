@@ -154,6 +154,17 @@ def test_logits_of_a_part_are_a_part_of_the_logits(model_of, tokens):
         same(model.unembed(hidden[:, -1]), model(tokens(2, 8))[:, -1])
 
 
+def test_logits_are_made_where_they_are_wanted(model_of, tokens, monkeypatch):
+    model, ids = model_of("rope"), tokens(2, 9)
+    wanted = torch.rand(ids.shape, generator=torch.Generator().manual_seed(0)) < 0.3
+    expected = model(ids)[wanted]
+    made = []
+    unembed = model.unembed
+    monkeypatch.setattr(model, "unembed", lambda hidden: made.append(len(hidden)) or unembed(hidden))
+    assert torch.allclose(model(ids, wanted=wanted), expected, atol=1e-6)
+    assert made == [int(wanted.sum())] and 0 < made[0] < ids.numel()
+
+
 def test_sequences_of_a_batch_know_nothing_of_each_other(model_of, tokens):
     model, row = model_of("shaw"), tokens(4, 12)
     same(model(row)[2:3], model(row[2:3]))

@@ -469,3 +469,14 @@ def test_a_recipe_is_frozen(good):
         recipe.seed = 1
     with pytest.raises(ValueError, match="frozen"):
         recipe.trainer.max_steps = 1
+
+
+@pytest.mark.parametrize("stride", ["0", "1.5", "-0.5", "half"])
+def test_a_wrong_stride_is_told_what_would_be_one(write, good, problems, stride):
+    (line,) = problems(read_recipe, write(good), [f"evaluate.stride={stride}"])
+    assert (
+        "evaluate.stride: must be a whole number of tokens above 0, or a fraction of the window up to 1"
+        in line
+    )
+    for right in (1, 7, 0.5, 1.0):
+        assert resolve(good, [f"evaluate.stride={right}"]).evaluate.stride == right

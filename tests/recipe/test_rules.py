@@ -17,6 +17,11 @@ BROKEN = {
     "task_fits_kind": (["task=masked_language_modelling"], "task"),
     "protocols_fit_task": (["evaluate.protocols=[accuracy]"], "evaluate.protocols.0"),
     "longest_length_is_scored": (["evaluate.max_tokens=511"], "evaluate.max_tokens"),
+    "examples_fit_lengths": (["data.name=copy", "evaluate.lengths=[2]"], "evaluate.lengths.0"),
+    "stride_leaves_no_gap": (
+        ["evaluate.protocols=[sliding]", "evaluate.lengths=[8, 64]", "evaluate.stride=9"],
+        "evaluate.stride",
+    ),
     "kernel_runs_on_device": (["model.kernel=flex", "trainer.accelerator=cpu"], "model.kernel"),
 }
 
@@ -52,6 +57,7 @@ def test_devices_that_are_known_later_do_not_stop_a_recipe(good, devices):
         ("encoder", "sample", "masked_language_modelling"),
         ("encoder", "max_index", "max_index"),
         ("decoder", "max_index", "max_index"),
+        ("decoder", "copy", "answering"),
     ],
 )
 def test_the_task_follows_from_data_and_kind(good, kind, data, task):
@@ -64,3 +70,8 @@ def test_the_task_follows_from_data_and_kind(good, kind, data, task):
 def test_sliding_windows_and_grouped_heads_are_fine(good):
     recipe = resolve(good, ["model.window=16", "model.num_kv_heads=2"])
     assert recipe.model.window == 16 and recipe.model.num_kv_heads == 2
+
+
+def test_one_token_is_singular(good, problems):
+    (line,) = problems(resolve, good, ["data.name=copy", "evaluate.lengths=[1]"])
+    assert "1 token is too few for copy" in line

@@ -85,6 +85,31 @@ def test_a_tie_is_a_guess_and_not_the_first():
     assert value.tolist() == pytest.approx([1, 1 / 2, 1])
 
 
+def test_a_pointer_to_nowhere_is_wrong():
+    batch = {"tokens": torch.tensor([[3, 9, 1]]), "answer": torch.tensor([1])}
+    index, value = judge(torch.full((1, 3), float("nan")), batch)
+    assert index.tolist() == value.tolist() == [0]
+
+
+def test_max_index_is_judged_apart_beyond_the_trained_length():
+    made = task(
+        "data={name: max_index, sequence_length: 4, batch_size: 4}", "model.kind=encoder", vocab_size=20
+    )
+    tokens = torch.tensor([[9, 3, 1, 2, 5, 4], [1, 3, 1, 2, 5, 5], [1, 1, 1, 8, 5, 8]])
+    made.model.forward = lambda tokens: torch.eye(6)[[0, 5, 5]]
+    judged = made.judge({"tokens": tokens, "answer": torch.tensor([0, 4, 3])})
+    assert next(iter(judged)) == "accuracy" and judged["accuracy"].tolist() == [1, 0, 0]
+    assert judged["value_accuracy"].tolist() == [1, 1, 1]
+    apart = {name: values.nan_to_num(-1).tolist() for name, values in judged.items()}
+    assert apart["accuracy_within"] == [1, -1, 0] and apart["accuracy_beyond"] == [-1, 0, -1]
+    assert apart["value_accuracy_within"] == [1, -1, 1] and apart["value_accuracy_beyond"] == [-1, 1, -1]
+
+
+def test_a_task_without_an_answer_is_not_judged():
+    with pytest.raises(NotImplementedError):
+        task().judge({"tokens": torch.zeros(1, 4).long()})
+
+
 def test_a_model_without_order_is_no_better_than_a_guess_among_equals():
     """An encoder without positions gives equal tokens equal logits; here the largest get the highest."""
     data = "data={name: max_index, sequence_length: 32, batch_size: 4}"

@@ -15,6 +15,6 @@ def open_data(recipe) -> DataSource:
 
     Raises InputError for data that cannot be had or read. See `zoo.data.source.DataSource`.
     """
-    from zoo.data.source import open_data as open_source
+    from zoo.data.sources import open_data as open_source
 
     return open_source(recipe)

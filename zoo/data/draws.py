@@ -9,6 +9,7 @@ numpy.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -43,3 +44,51 @@ def below(words: np.ndarray, limit: int) -> np.ndarray:
 def unit(words: np.ndarray) -> np.ndarray:
     """Words turned to float64 in [0, 1)."""
     return (words >> np.uint64(11)) * UNIT
+
+
+class Chance:
+    """Choices from one row of a table of random words, each from words that no other has used.
+
+    Args:
+        draws: the table.
+        row: which row.
+        ahead: words drawn at a time for choices that are made one by one, a multiple of 4. It says which
+            words they get, and so what is chosen.
+    """
+
+    def __init__(self, draws: Draws, row: int, ahead: int = 1024):
+        self._draws = draws
+        self._row = row
+        self._ahead = ahead
+        self._used = 0  # in counters, which give four words each
+        self._words: list[int] = []
+
+    def words(self, count: int) -> np.ndarray:
+        """`count` uniform uint64."""
+        start = self._used
+        self._used += -(-count // 4)
+        return self._draws.words(count, row=self._row, start=start)
+
+    def below(self, limit: int) -> int:
+        """A number from 0 to limit-1."""
+        if not self._words:
+            self._words = self.words(self._ahead).tolist()
+        return ((self._words.pop() >> 32) * limit) >> 32
+
+    def numbers(self, count: int, limit: int) -> list[int]:
+        """`count` numbers from 0 to limit-1, independent of each other."""
+        return below(self.words(count), limit).tolist()
+
+    def places(self, count: int, limit: int) -> list[int]:
+        """`count` different numbers from 0 to limit-1, in random order. Raises ValueError for too many."""
+        if count > limit:
+            raise ValueError(f"{count} different numbers below {limit}")
+        return np.argsort(self.words(limit), kind="stable")[:count].tolist()
+
+    def one(self, choices: Sequence):
+        return choices[self.below(len(choices))]
+
+    def few(self, choices: Sequence, count: int) -> list:
+        """`count` different ones."""
+        left = list(choices)
+        return [left.pop(self.below(len(left))) for _ in range(count)]

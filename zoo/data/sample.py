@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from zoo.data.corpus import Corpus
-from zoo.data.draws import Draws
+from zoo.data.draws import Chance, Draws
 from zoo.data.sample_words import (
     ANIMALS,
     BUILDINGS,
@@ -64,30 +64,6 @@ def open_sample(documents: int, words: int, corpus_seed: int) -> Corpus:
     return Corpus("sample", ["sample", documents, words, corpus_seed, written.hexdigest()], read)
 
 
-class Chance:
-    """Choices from a row of random words."""
-
-    def __init__(self, seed: int, split: str, number: int):
-        self._draws = Draws("sample", seed, split)
-        self._row = number
-        self._drawn = 0
-        self._words: list[int] = []
-
-    def below(self, limit: int) -> int:
-        if not self._words:
-            self._words = self._draws.words(1024, row=self._row, start=self._drawn).tolist()
-            self._drawn += 256  # a counter gives four words
-        return ((self._words.pop() >> 32) * limit) >> 32
-
-    def one(self, choices: Sequence):
-        return choices[self.below(len(choices))]
-
-    def few(self, choices: Sequence, count: int) -> list:
-        """`count` different ones."""
-        left = list(choices)
-        return [left.pop(self.below(len(left))) for _ in range(count)]
-
-
 @dataclass
 class Person:
     """A villager, with the facts that the chronicle keeps coming back to."""
@@ -98,7 +74,7 @@ class Person:
 
 def chronicle(words: int, seed: int, split: str, number: int) -> str:
     """One document: a paragraph a line, until `words` words are reached."""
-    chance = Chance(seed, split, number)
+    chance = Chance(Draws("sample", seed, split), number)
     names = invent(chance, 3 * PEOPLE + 2)
     village, river = names.pop(), names.pop()
     people = [invent_person(chance, village, names) for _ in range(PEOPLE)]

@@ -6,19 +6,26 @@ from pathlib import Path
 
 from torch.utils.data import Dataset
 
+from zoo.data.algorithmic import task_of
+from zoo.data.algorithmic.algorithmic import Algorithmic
+from zoo.data.algorithmic.answers import Answers
 from zoo.data.blocks import Blocks
 from zoo.data.loader import EpochSampler, Loader, ResumableLoader, StridedSampler
 from zoo.data.max_index import MaxIndex
 from zoo.recipe import Recipe
+from zoo.recipe.algorithmic import options_of
+from zoo.recipe.fields import DataConfig
+from zoo.recipe.schema import MaxIndexDataConfig, TextDataConfig
 
-MAX_INDEX_SIZE = {"train": 1 << 20, "valid": 1024, "test": 4096}
+GENERATED_SIZE = {"train": 1 << 20, "valid": 1024, "test": 4096}
 
 
 class DataSource:
     """The data of a run.
 
-    `kind` is "text" or "max_index"; `vocab_size` what the model's embedding needs; `fingerprint` what the
-    data and the tokenizer are known by. For text also `tokenizer`, `mask_token` and `units`; None otherwise.
+    `kind` is "text", "max_index" or "answers"; `vocab_size` what the model's embedding needs; `fingerprint`
+    what the data and the tokenizer are known by. For text also `tokenizer`, `mask_token` and `units`; None
+    otherwise.
     """
 
     kind: str
@@ -31,6 +38,11 @@ class DataSource:
     def __init__(self, recipe: Recipe):
         self.recipe = recipe
         self.accumulate: int = recipe.trainer.accumulate_grad_batches
+
+    @staticmethod
+    def vocab_size_of(data: DataConfig) -> int:
+        """Number of token ids that a recipe's data asks for, known before the data is opened."""
+        raise NotImplementedError
 
     def dataset(self, split: str) -> Dataset:
         """Training-length examples of a split (train, valid, test), as the task wants them."""
@@ -66,6 +78,10 @@ class TextSource(DataSource):
     """Tokens of a corpus. `stream(split)` is the whole split."""
 
     kind = "text"
+
+    @staticmethod
+    def vocab_size_of(data: TextDataConfig) -> int:
+        return data.vocab_size
 
     def __init__(self, recipe: Recipe):
         super().__init__(recipe)
@@ -114,10 +130,14 @@ class MaxIndexSource(DataSource):
 
     kind = "max_index"
 
+    @staticmethod
+    def vocab_size_of(data: MaxIndexDataConfig) -> int:
+        return data.num_values + 1
+
     def __init__(self, recipe: Recipe):
         super().__init__(recipe)
         values = recipe.data.num_values
-        self.vocab_size = values + 1
+        self.vocab_size = self.vocab_size_of(recipe.data)
         self.fingerprint = {"corpus": f"max_index of {values} values, format 1", "tokenizer": ""}
 
     def examples(self, split: str, length: int, size: int) -> MaxIndex:
@@ -127,9 +147,36 @@ class MaxIndexSource(DataSource):
         return MaxIndex(length, self.recipe.data.num_values, seed, split, size)
 
     def dataset(self, split: str) -> MaxIndex:
-        return self.examples(split, self.recipe.data.sequence_length, MAX_INDEX_SIZE[split])
+        return self.examples(split, self.recipe.data.sequence_length, GENERATED_SIZE[split])
 
 
-def open_data(recipe: Recipe) -> DataSource:
-    """The data that `recipe.data` names. Raises InputError if it cannot be had."""
-    return MaxIndexSource(recipe) if recipe.data.name == "max_index" else TextSource(recipe)
+class AlgorithmicSource(DataSource):
+    """Prompts with answers, drawn as they are asked for."""
+
+    kind = "answers"
+
+    def __init__(self, recipe: Recipe):
+        super().__init__(recipe)
+        self.task = _algorithmic(recipe.data)
+        self.vocab_size = self.task.vocab_size
+        options = [f"{option} {getattr(recipe.data, option)}" for option in options_of(recipe.data.name)]
+        corpus = ", ".join([recipe.data.name, *options, f"format {self.task.format}"])
+        self.fingerprint = {"corpus": corpus, "tokenizer": ""}
+
+    @staticmethod
+    def vocab_size_of(data: DataConfig) -> int:
+        return _algorithmic(data).vocab_size
+
+    def examples(self, split: str, length: int, size: int, sizes: str = "largest") -> Answers:
+        """`size` examples of the largest size that fits `length` tokens, or of "all" `sizes` that do. Only
+        those of "train" depend on the seed. Raises InputError for a length at which none fits."""
+        seed = self.recipe.seed if split == "train" else 0
+        name = self.recipe.data.name
+        return Answers(self.task, name, length, size, seed=seed, split=split, sizes=sizes)
+
+    def dataset(self, split: str) -> Answers:
+        return self.examples(split, self.recipe.data.sequence_length, GENERATED_SIZE[split], "all")
+
+
+def _algorithmic(data: DataConfig) -> Algorithmic:
+    return task_of(data.name, {option: getattr(data, option) for option in options_of(data.name)})

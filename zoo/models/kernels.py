@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from functools import lru_cache
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,9 +17,13 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from zoo.models.scores import Scores
 
-BLOCK_ELEMENTS = 2**26
+BLOCK_ELEMENTS = 2**22
 """At evaluation no table of queries by keys holds more elements than this; longer ones go by blocks of
-queries."""
+queries. Small enough that a processor's cache holds much of a block: larger tables are slower, and encodings
+with many numbers for each pair (FIRE, DAPE, CoPE) several times so."""
+
+GPU_BLOCKS = 16
+"""How many times as large blocks are on a GPU, where many small ones would wait for one another's launch."""
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, scores: Scores, scale: float, kernel: str = "auto") -> Tensor:
@@ -39,19 +44,23 @@ def attend(q: Tensor, k: Tensor, v: Tensor, scores: Scores, scale: float, kernel
         return _flex(q, k, v, scores, scale)
     if kernel == "sdpa" and not scores.has_bias and not scores.has_content:
         if scores.span.is_open():
-            return F.scaled_dot_product_attention(q, k, v, scale=scale)
+            return _fused(q, k, v, scale=scale)
         if scores.span.is_plain_causal():
-            return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale)
+            return _fused(q, k, v, is_causal=True, scale=scale)
     path = _sdpa if kernel == "sdpa" else _reference
-    block = max(16, BLOCK_ELEMENTS // (q.shape[0] * q.shape[1] * k.shape[2]))
+    elements = BLOCK_ELEMENTS * (GPU_BLOCKS if q.is_cuda else 1)
+    block = max(16, elements // (q.shape[0] * q.shape[1] * k.shape[2]))
     if torch.is_grad_enabled() or block >= q.shape[2]:
         return path(q, k, v, scores, scale)
-    out = []
+    out = None
     for start in range(0, q.shape[2], block):
         rows = scores.queries(start, min(start + block, q.shape[2]))
         seen = rows.span.num_keys
-        out.append(path(q[:, :, start : start + block], k[:, :, :seen], v[:, :, :seen], rows, scale))
-    return torch.cat(out, 2)
+        part = path(q[:, :, start : start + block], k[:, :, :seen], v[:, :, :seen], rows, scale)
+        # A list of parts would keep the heap from reusing the room of the tables between them.
+        out = part.new_empty(*q.shape[:3], part.shape[-1]) if out is None else out
+        out[:, :, start : start + block] = part
+    return out
 
 
 def choose(kernel: str, q: Tensor, scores: Scores) -> str:
@@ -85,7 +94,18 @@ def _sdpa(q: Tensor, k: Tensor, v: Tensor, scores: Scores, scale: float) -> Tens
     # cuDNN, first choice on Hopper, has defects with a mask (pytorch#196678, #191612).
     no_cudnn = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
     with sdpa_kernel(no_cudnn) if q.is_cuda else nullcontext():
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+        return _fused(q, k, v, attn_mask=mask, scale=scale)
+
+
+def _fused(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
+    """SDPA, for values of another width than the keys too: no fused kernel of a CPU takes them as they are,
+    and the plain one writes the table of scores. Zeros beside them change no product."""
+    width = v.shape[-1]
+    if width == k.shape[-1] or q.is_cuda:
+        return F.scaled_dot_product_attention(q, k, v, **options)
+    widest = max(width, k.shape[-1])
+    q, k, v = (F.pad(x, (0, widest - x.shape[-1])) for x in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v, **options)[..., :width]
 
 
 def _reference(q: Tensor, k: Tensor, v: Tensor, scores: Scores, scale: float) -> Tensor:

@@ -106,6 +106,7 @@ class Transformer(nn.Module):
         keep: Tensor | None = None,
         cache: Cache | None = None,
         positions: Tensor | None = None,
+        wanted: Tensor | None = None,
     ) -> Tensor:
         """Logits for token ids [B,T].
 
@@ -114,11 +115,13 @@ class Transformer(nn.Module):
             keep: [B,T], False at padding, which no token looks at and which takes up no position.
             cache: the past; is extended by these tokens.
             positions: [T] or [B,T], where the tokens stand; by default 0, 1, 2 ..., the past counted.
+            wanted: [B,T], True at the N places whose logits are asked for: they come as [N,V], row by row.
 
         Raises:
             ValueError: not [B,T], longer than the encoding can take, or longer than it can take with a cache.
         """
-        return self.unembed(self.hidden(tokens, keep, cache, positions))
+        hidden = self.hidden(tokens, keep, cache, positions)
+        return self.unembed(hidden if wanted is None else hidden[wanted])
 
     def unembed(self, hidden: Tensor) -> Tensor:
         """Logits from what `hidden` gave, or part of it: [...,E] to [...,V], or to [...] for a pointer."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import difflib
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -18,9 +19,10 @@ from zoo.errors import InputError, Problem
 from zoo.recipe.after_training import taken_over
 from zoo.recipe.catalogue import DATASETS, LENGTH_FACTORS, TASKS, section_class, usual_task
 from zoo.recipe.explain import explain, nearest, one_of
+from zoo.recipe.fields import Section
 from zoo.recipe.options import OWNED, Faults, check_encoding, check_trainer
 from zoo.recipe.rules import FOR_TRAINING, RULES, Rule, Values, broken_rules
-from zoo.recipe.schema import Recipe, Section, TrainerConfig
+from zoo.recipe.schema import Recipe, TrainerConfig
 from zoo.recipe.tree import Path_, Tree, dotted, is_set, spoken
 from zoo.recipe.yaml_file import RESOLVERS, read_file, read_value
 
@@ -98,6 +100,19 @@ def dump(recipe: Recipe) -> str:
     return yaml.dump(recipe.as_dict(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
 
 
+def spell(value: Any) -> str:
+    """A plain value as one line of YAML: what `--set key=` takes to mean just that."""
+    text = yaml.dump(
+        value,
+        Dumper=_LineDumper,
+        default_flow_style=True,
+        sort_keys=False,
+        allow_unicode=True,
+        width=math.inf,
+    )
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
 class _Dumper(yaml.SafeDumper):
     """Plain YAML that quotes whatever either of the two YAMLs would take for something other than text."""
 
@@ -116,6 +131,13 @@ def _list(dumper: _Dumper, data: list[Any]) -> yaml.Node:
 
 
 _Dumper.add_representer(list, _list)
+
+
+class _LineDumper(_Dumper):
+    """All on one line."""
+
+
+_LineDumper.add_representer(list, yaml.SafeDumper.represent_list)
 
 
 def _read_tree(path: Path, sets: Sequence[str]) -> tuple[Tree, list[Problem]]:

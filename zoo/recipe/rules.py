@@ -6,16 +6,20 @@ the rule is left out: a recipe's problems are told once, and all together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic_core import PydanticUndefined
 
 from zoo.encodings import registry
+from zoo.errors import InputError
+from zoo.recipe import algorithmic
 from zoo.recipe.catalogue import DATASETS, TASKS, section_class
+from zoo.recipe.explain import nearest
+from zoo.recipe.fields import whole
 from zoo.recipe.options import encodings_in
-from zoo.recipe.schema import Recipe, whole
+from zoo.recipe.schema import Recipe
 from zoo.recipe.tree import Path_, dotted
 
 Fault = tuple[str | Path_, str]
@@ -133,8 +137,8 @@ def encoding_can_be_trained(recipe: Values) -> Iterator[Fault]:
 
 def task_fits_data(recipe: Values) -> Iterator[Fault]:
     task, data = recipe["task.name"], recipe["data.name"]
-    if TASKS[task].text != DATASETS[data].text:
-        fitting = [name for name in DATASETS if DATASETS[name].text == TASKS[task].text]
+    if TASKS[task].takes != DATASETS[data].gives:
+        fitting = [name for name in DATASETS if DATASETS[name].gives == TASKS[task].takes]
         yield "task", f"task {task!r} cannot be learned from {data!r}; it needs {' or '.join(fitting)}"
 
 
@@ -149,19 +153,69 @@ def task_fits_kind(recipe: Values) -> Iterator[Fault]:
 
 def protocols_fit_task(recipe: Values) -> Iterator[Fault]:
     task = recipe["task.name"]
-    known = TASKS[task].protocols
     for index, protocol in enumerate(recipe["evaluate.protocols"] or ()):
-        if protocol not in known:
-            path = ("evaluate", "protocols", index)
-            yield path, f"no protocol {protocol!r} for task {task!r}; there are: {', '.join(known)}"
+        fault = no_protocol(protocol, task)
+        if fault:
+            yield ("evaluate", "protocols", index), fault
+
+
+def no_protocol(name: str, task: str) -> str | None:
+    """What is wrong with asking for a protocol of this name; None where the task knows it."""
+    known = TASKS[task].protocols
+    if name in known:
+        return None
+    near = nearest(name, known)
+    hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(known)}"
+    return f"no protocol {name!r} for task {task!r}; {hint}"
+
+
+def stride_leaves_no_gap(recipe: Values) -> Iterator[Fault]:
+    if "sliding" not in (recipe["evaluate.protocols"] or ()):
+        return
+    fault = stride_gap(recipe["evaluate.stride"], recipe["evaluate.lengths"] or ())
+    if fault:
+        yield "evaluate.stride", fault
+
+
+def stride_gap(stride: int | float, lengths: Sequence[int]) -> str | None:
+    """What is wrong with a stride (tokens, or a fraction of the window) for windows of these lengths."""
+    shortest = min(lengths, default=None)
+    # A fraction is at most 1, and no window is shorter.
+    if shortest is None or stride <= shortest:
+        return None
+    return (
+        f"a stride of {stride} tokens would leave tokens out between windows of {shortest}: give at most "
+        f"{shortest}, or a fraction of the window such as 0.5"
+    )
 
 
 def longest_length_is_scored(recipe: Values) -> Iterator[Fault]:
-    if not DATASETS[recipe["data.name"]].text:
+    if DATASETS[recipe["data.name"]].gives != "text":
         return
     longest, tokens = max(recipe["evaluate.lengths"] or [0]), recipe["evaluate.max_tokens"]
     if tokens < longest:
         yield "evaluate.max_tokens", f"{tokens} tokens are less than one sequence of length {longest}"
+
+
+def examples_fit_lengths(recipe: Values) -> Iterator[Fault]:
+    name = recipe["data.name"]
+    if name not in algorithmic.TASKS:
+        return
+    from zoo.data.algorithmic import task_of
+
+    try:
+        task = task_of(name, {option: recipe[f"data.{option}"] for option in algorithmic.options_of(name)})
+    except InputError as error:
+        yield from ((problem.key or "data", problem.message) for problem in error.problems)
+        return
+    least = task.tokens(task.smallest)
+    lengths = {"data.sequence_length": recipe["data.sequence_length"]}
+    for index, length in enumerate(recipe["evaluate.lengths"] or ()):
+        lengths["evaluate", "lengths", index] = length
+    for key, length in lengths.items():
+        if length < least:
+            few = "1 token is" if length == 1 else f"{length} tokens are"
+            yield key, f"{few} too few for {name}, which needs at least {least}"
 
 
 def kernel_runs_on_device(recipe: Values) -> Iterator[Fault]:
@@ -183,6 +237,8 @@ RULES: tuple[Rule, ...] = (
     task_fits_kind,
     protocols_fit_task,
     longest_length_is_scored,
+    stride_leaves_no_gap,
+    examples_fit_lengths,
     kernel_runs_on_device,
 )
 

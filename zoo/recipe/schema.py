@@ -9,12 +9,32 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
+from pydantic_core import PydanticCustomError
 
-
-def whole(value: Any) -> Any:
-    """`1e3` is a whole number: YAML reads it as a float, the field says that an int is meant."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+from zoo.recipe import algorithmic
+from zoo.recipe.fields import (
+    Count,
+    DataConfig,
+    Exact,
+    Flag,
+    Fraction,
+    Int,
+    Number,
+    Positive,
+    Section,
+    Seed,
+    Text,
+    Vocabulary,
+)
+from zoo.recipe.tree import spoken
 
 
 def _named(value: object) -> object:
@@ -31,27 +51,6 @@ PRECISION_ALIASES = {
 def _precision(value: object) -> object:
     # One spelling each, so that two recipes that mean the same also compare equal.
     return PRECISION_ALIASES.get(value, value) if isinstance(value, int | str) else value
-
-
-# Strict: text in quotes is not a number, and `true` is no number either.
-Int = Annotated[int, Field(strict=True), BeforeValidator(whole)]
-Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-Flag = Annotated[bool, Field(strict=True)]
-Text = Annotated[str, Field(strict=True, min_length=1)]
-Positive = Annotated[int, Field(strict=True, gt=0), BeforeValidator(whole)]
-Count = Annotated[int, Field(strict=True, ge=0), BeforeValidator(whole)]
-# Byte-level BPE has at least the 256 bytes, the end of a document and the mask.
-Vocabulary = Annotated[int, Field(strict=True, ge=258), BeforeValidator(whole)]
-Fraction = Annotated[Number, Field(ge=0, le=1)]
-# No `whole` where a fraction is taken too: to Lightning 1 is one batch and 1.0 is all of them.
-Exact = Annotated[int, Field(strict=True)]
-Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32), BeforeValidator(whole)]
-
-
-class Section(BaseModel):
-    """A mapping of the recipe: frozen, and without room for keys that it does not know."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class ModelConfig(Section):
@@ -88,19 +87,6 @@ class ModelConfig(Section):
     """Which attention kernel computes the scores; auto chooses by device and encoding."""
 
 
-class DataConfig(Section):
-    """What every dataset has."""
-
-    name: Text
-    """The dataset."""
-    sequence_length: Positive
-    """Training length, in tokens."""
-    batch_size: Positive
-    """Sequences per optimizer step over all devices; devices and accumulation divide it."""
-    workers: Count = 0
-    """Loader processes per device."""
-
-
 class TextDataConfig(DataConfig):
     """A text corpus: WikiText, or anybody's plain text."""
 
@@ -125,6 +111,18 @@ class SampleDataConfig(TextDataConfig):
     """Words per document."""
     corpus_seed: Seed = 0
     """Seed of the corpus itself, apart from the seed of the run."""
+
+
+class PasskeyDataConfig(SampleDataConfig):
+    """Find a number that stands in one sentence of a long text."""
+
+    name: Literal["passkey"]
+    """The generated questions."""
+    corpus: Literal["wikitext-2", "wikitext-103", "text", "sample"] = "wikitext-2"
+    """The corpus whose text surrounds the sentence."""
+    # A long text is likely to hold every shorter number by itself.
+    digits: Annotated[Positive, Field(ge=5)] = 5
+    """Digits of the number."""
 
 
 class MaxIndexDataConfig(DataConfig):
@@ -156,6 +154,13 @@ class MaxIndexConfig(Section):
     """Point at the first largest token (max_index data)."""
 
     name: Literal["max_index"]
+    """The task."""
+
+
+class AnsweringConfig(Section):
+    """Continue a prompt with its answer (decoder, data whose examples have one)."""
+
+    name: Literal["answering"]
     """The task."""
 
 
@@ -224,6 +229,20 @@ class CheckpointConfig(Section):
     """Optimizer steps between two checkpoints."""
 
 
+def _stride(value: object, check: ValidatorFunctionWrapHandler) -> int | float:
+    """What each half of the union lacks says little to who meant the other."""
+    try:
+        return check(value)
+    except ValidationError as error:
+        message = "must be a whole number of tokens above 0, or a fraction of the window up to 1, got {given}"
+        raise PydanticCustomError("stride", message, {"given": spoken(value)}) from error
+
+
+Stride = Annotated[
+    Annotated[Exact, Field(gt=0)] | Annotated[Number, Field(gt=0, le=1)], WrapValidator(_stride)
+]
+
+
 class EvaluateConfig(Section):
     """How the trained model is evaluated."""
 
@@ -237,11 +256,25 @@ class EvaluateConfig(Section):
     """Generated sequences scored at each length."""
     batch_tokens: Positive = 16384
     """Tokens in one evaluation batch."""
+    stride: Stride = 0.5
+    """Protocol sliding: tokens between the beginnings of two windows, or a fraction of the window."""
+    targets: Positive = 200
+    """Protocol fixed_targets: tokens scored at the end of each document; at most the shortest length."""
+    bins_per_octave: Positive = 2
+    """Protocol per_position: bins of positions to every doubling of the context."""
 
 
-Data = Annotated[TextDataConfig | SampleDataConfig | MaxIndexDataConfig, Field(discriminator="name")]
+Data = Annotated[
+    TextDataConfig
+    | SampleDataConfig
+    | PasskeyDataConfig
+    | MaxIndexDataConfig
+    | algorithmic.AlgorithmicDataConfig,
+    Field(discriminator="name"),
+]
 Task = Annotated[
-    LanguageModellingConfig | MaskedLanguageModellingConfig | MaxIndexConfig, Field(discriminator="name")
+    LanguageModellingConfig | MaskedLanguageModellingConfig | MaxIndexConfig | AnsweringConfig,
+    Field(discriminator="name"),
 ]
 
 

@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe, read_recipe, resolve
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ CLASSES = {
     "language_modelling": "LanguageModelling",
     "masked_language_modelling": "MaskedLanguageModelling",
     "max_index": "MaxIndex",
+    "answering": "Answering",
 }
 
 
@@ -41,6 +43,24 @@ def build(
     if not isinstance(recipe, Recipe):
         recipe = resolve(recipe, sets) if isinstance(recipe, Mapping) else read_recipe(recipe, sets)
     if vocab_size is None:
-        data = recipe.data
-        vocab_size = data.vocab_size if hasattr(data, "vocab_size") else data.num_values + 1
+        from zoo.data.sources import source_class
+
+        vocab_size = source_class(recipe.data.name).vocab_size_of(recipe.data)
     return task_class(recipe.task.name)(recipe.as_dict(), vocab_size).model
+
+
+def must_build(recipe: Recipe) -> None:
+    """Raises InputError for option values that an encoding refuses, which only its own code can tell."""
+    from zoo.encodings.base import Size
+    from zoo.encodings.stack import EncodingStack
+
+    model = recipe.model
+    size = Size(
+        model.d_model, model.num_heads, model.num_layers, recipe.data.sequence_length, model.kind == "decoder"
+    )
+    try:
+        EncodingStack(recipe.as_dict()["model"]["encoding"], size, recipe.seed)
+    except InputError as error:
+        raise InputError(
+            [Problem(p.message, p.key or "model.encoding", p.where) for p in error.problems]
+        ) from error

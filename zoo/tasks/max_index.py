@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from zoo.tasks.metrics import ExactMean
-from zoo.tasks.task import Task
+from zoo.tasks.task import Task, by_place
 
 
 class MaxIndex(Task):
@@ -41,6 +41,16 @@ class MaxIndex(Task):
             rows = len(right_index)
             self.log(f"val/{name}", metric, on_step=False, on_epoch=True, logger=False, batch_size=rows)
 
+    def judge(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Right about the index (`accuracy`) and about the value, [B] each.
+
+        Both also apart for answers `_within` the trained length and `_beyond` it; NaN for the other kind.
+        """
+        index, value = judge(self.model(batch["tokens"]), batch)
+        within = batch["answer"] < self.recipe.data.sequence_length
+        judged = {"accuracy": index, "value_accuracy": value}
+        return judged | by_place("accuracy", index, within) | by_place("value_accuracy", value, within)
+
 
 TIE = 1e-3
 """Logits that differ by less, in nats, are tied: rounding decides between them and not the model."""
@@ -56,6 +66,7 @@ def judge(logits: Tensor, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """
     tokens, answer = batch["tokens"], batch["answer"][:, None]
     tied = logits.float() >= logits.float().amax(-1, keepdim=True) - TIE
-    share = tied / tied.sum(-1, keepdim=True)
+    # Logits that are not numbers tie with nothing: a pointer to nowhere is wrong.
+    share = tied / tied.sum(-1, keepdim=True).clamp(min=1)
     as_large = tokens == tokens.gather(1, answer)
     return share.gather(1, answer)[:, 0], (share * as_large).sum(-1)

@@ -50,6 +50,14 @@ class Task(pl.LightningModule):
         """The mean loss of a batch, in nats."""
         raise NotImplementedError
 
+    def judge(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        """How right the answer to each example of a batch is, from 0 to 1: [B] for each measure.
+
+        The first measure is the main one. NaN where a measure does not apply to an example. Only tasks that
+        have an answer are judged.
+        """
+        raise NotImplementedError
+
     def training_step(self, batch: dict[str, Tensor], batch_index: int) -> Tensor:
         return self.loss(batch)
 
@@ -82,3 +90,11 @@ def lr_factor(config: schema.OptimizerConfig, step: int, max_steps: int) -> floa
         return 1.0
     fall = 1 - done if config.schedule == "linear" else 0.5 * (1 + math.cos(math.pi * done))
     return config.final_lr + (1 - config.final_lr) * fall
+
+
+def by_place(measure: str, values: Tensor, within: Tensor) -> dict[str, Tensor]:
+    """A measure [B] apart for the examples where `within` [B] holds and for all others; NaN elsewhere."""
+    return {
+        f"{measure}_within": values.masked_fill(~within, math.nan),
+        f"{measure}_beyond": values.masked_fill(within, math.nan),
+    }

@@ -1,0 +1,87 @@
+"""Prompts with answers, as batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+
+from zoo.data.algorithmic.algorithmic import PADDING, Algorithmic
+from zoo.data.draws import Chance, Draws
+from zoo.data.masking import NOT_SCORED
+from zoo.errors import InputError, Problem
+
+AHEAD = 64
+"""Random words drawn at a time: an example needs few of them."""
+
+
+class Answers(Dataset):
+    """`size` examples of a task, drawn as they are asked for, in rows of `length` tokens.
+
+    `answers[i]` is {"tokens": int64 [length], "targets": int64 [length]}: tokens are prompt and answer
+    without its last, padded on the right; targets are -100 but where a token of the answer is predicted,
+    which is one place before it. Example i depends on (task, options, seed, split, i), and with `sizes` "all"
+    on the length too.
+
+    Args:
+        task: what to draw.
+        name: what its draws are known by.
+        length: tokens of a row.
+        size: number of examples.
+        seed: seed of the draws.
+        split: train, valid or test; no draw of one is drawn for another.
+        sizes: "all" draws the size of each example uniformly from the smallest to the largest that fits;
+            "largest" takes the largest that fits for all, so that they are about that length and no other.
+
+    Raises:
+        InputError: not even the smallest size fits.
+    """
+
+    def __init__(
+        self,
+        task: Algorithmic,
+        name: str,
+        length: int,
+        size: int,
+        *,
+        seed: int,
+        split: str,
+        sizes: str = "largest",
+    ):
+        self.task = task
+        self.length = length
+        self.size = size
+        self.largest = task.largest(length)
+        if not self.largest:
+            least = task.tokens(task.smallest)
+            few = "1 token is" if length == 1 else f"{length} tokens are"
+            raise InputError(Problem(f"{few} too few for {name}, which needs at least {least}"))
+        self.choices = self.largest - task.smallest + 1 if sizes == "all" else 1
+        self._draws = Draws("answers", name, seed, split)
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        if not 0 <= index < self.size:
+            raise IndexError(index)
+        return {name: values[0] for name, values in self.batch([index]).items()}
+
+    def example(self, index: int) -> tuple[list[int], list[int]]:
+        """Prompt and answer of an example, in tokens."""
+        chance = Chance(self._draws, int(index), AHEAD)
+        # The size is drawn even where there is no choice: what follows is then the same.
+        return self.task.example(self.largest - chance.below(self.choices), chance)
+
+    def batch(self, indices: Sequence[int]) -> dict[str, torch.Tensor]:
+        """The examples of several indices, with a first axis."""
+        tokens = np.full((len(indices), self.length), PADDING, dtype=np.int64)
+        targets = np.full((len(indices), self.length), NOT_SCORED, dtype=np.int64)
+        for row, index in enumerate(indices):
+            prompt, answer = self.example(index)
+            given = [*prompt, *answer[:-1]]
+            tokens[row, : len(given)] = given
+            targets[row, len(prompt) - 1 : len(given)][self.task.asked] = answer[self.task.asked]
+        return {"tokens": torch.from_numpy(tokens), "targets": torch.from_numpy(targets)}

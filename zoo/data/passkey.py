@@ -1,0 +1,122 @@
+"""Passkey: find a number that stands in one sentence of a long text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from zoo.data.algorithmic.algorithmic import Algorithmic
+from zoo.data.algorithmic.answers import Answers
+from zoo.data.draws import Chance
+from zoo.data.masking import NOT_SCORED
+from zoo.data.source import GENERATED_SIZE, TextSource
+from zoo.data.tokenizer import WHITESPACE, TextTokenizer
+from zoo.data.tokens import TokenStream
+from zoo.errors import InputError, Problem
+from zoo.recipe import Recipe
+
+SENTENCE = "\nThe pass key is ", ". Remember it.\n"
+QUESTION = "\nWhat is the pass key? The pass key is "
+
+
+class Passkey(Algorithmic):
+    """`text. The pass key is 71432. Remember it. text. What is the pass key? The pass key is` is answered by
+    `71432`. The size is the tokens of text.
+
+    The text is a window of a corpus, begun anywhere. The sentence is a line of its own between two words of
+    it; how deep is drawn uniformly. The key occurs nowhere else. Each of its digits is a token of its own,
+    whatever numbers the vocabulary holds, as in the LLaMA models that passkeys are mostly reported for.
+
+    Source: Mohtashami & Jaggi 2023 (arXiv:2305.16300), section 4.2. There the text is one paragraph over and
+    over, a description of the task comes first, and the sentence says the key twice.
+
+    Args:
+        stream: the text that windows are taken from.
+        tokenizer: what its tokens stand for.
+        digits: digits of a key; five or more, so that a text does not hold all keys by itself.
+    """
+
+    def __init__(self, stream: TokenStream, tokenizer: TextTokenizer, digits: int):
+        self.stream = stream
+        self.digits = digits
+        self.before, self.after, self.question = (
+            tokenizer.encode(text).tolist() for text in (*SENTENCE, QUESTION)
+        )
+        self._bytes = tokenizer.token_bytes()
+        self._digits = [self._bytes.index(b"%d" % digit) for digit in range(10)]
+        # A document's end has no bytes; words part there too.
+        self._opens = np.array([not raw or raw[0] in WHITESPACE for raw in self._bytes])
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self._bytes)
+
+    def tokens(self, size: int) -> int:
+        said = len(self.before) + len(self.after) + len(self.question)
+        return size + said + 2 * self.digits - 1
+
+    def example(self, size: int, chance: Chance) -> tuple[list[int], list[int]]:
+        start = chance.below(len(self.stream) - size + 1)
+        text = self.stream[start : start + size].tolist()
+        depth = chance.below(size + 1)
+        borders = np.concatenate([[0], 1 + np.flatnonzero(self._opens[text[1:]]), [size]])
+        border = int(borders[np.abs(borders - depth).argmin()])
+        key = self._key(text, chance)
+        sentence = [*self.before, *key, *self.after]
+        return [*text[:border], *sentence, *text[border:], *self.question], key
+
+    def _key(self, text: list[int], chance: Chance) -> list[int]:
+        """The tokens of a key that the text does not hold."""
+        written = b"".join([self._bytes[token] for token in text])
+        while True:
+            key = [self._digits[chance.below(10)] for _ in range(self.digits)]
+            if b"".join([self._bytes[token] for token in key]) not in written:
+                return key
+
+
+class Passkeys(Answers):
+    """Examples of `Passkey`. A batch also holds `distance` [B], int64: how many tokens the key's first digit
+    lies before the token that is to predict it."""
+
+    task: Passkey
+
+    def batch(self, indices: Sequence[int]) -> dict[str, torch.Tensor]:
+        made = super().batch(indices)
+        before = torch.tensor(self.task.before)
+        found = (made["tokens"].unfold(1, len(before), 1) == before).all(-1).int().argmax(1)
+        asked = (made["targets"] != NOT_SCORED).int().argmax(1)
+        return made | {"distance": asked - (found + len(before))}
+
+
+class PasskeySource(TextSource):
+    """Passkeys in the text of a corpus; those of a split in the text of that split."""
+
+    kind = "answers"
+
+    def __init__(self, recipe: Recipe):
+        data = recipe.data
+        super().__init__(recipe.model_copy(update={"data": data.model_copy(update={"name": data.corpus})}))
+        self.recipe = recipe
+        text = self.fingerprint["corpus"]
+        self.fingerprint["corpus"] = f"passkey, digits {data.digits}, format 1, in {text}"
+
+    def examples(self, split: str, length: int, size: int, sizes: str = "largest") -> Passkeys:
+        """As those of the other tasks with an answer (`AlgorithmicSource.examples`). Raises InputError also
+        for a length beyond that of the text."""
+        stream = self.stream(split)
+        task = Passkey(stream, self.tokenizer, self.recipe.data.digits)
+        if task.largest(length) > len(stream):
+            raise InputError(Problem(f"the {split} text has only {len(stream)} tokens"))
+        seed = self.recipe.seed if split == "train" else 0
+        return Passkeys(task, "passkey", length, size, seed=seed, split=split, sizes=sizes)
+
+    def dataset(self, split: str) -> Passkeys:
+        try:
+            return self.examples(split, self.recipe.data.sequence_length, GENERATED_SIZE[split], "all")
+        except InputError as error:
+            # Known only here: how many tokens the sentence has is the tokenizer's affair.
+            raise InputError(
+                [Problem(problem.message, key="data.sequence_length") for problem in error.problems]
+            ) from error

@@ -1,0 +1,90 @@
+"""Answering: write the answer that follows a prompt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from zoo.data.masking import NOT_SCORED
+from zoo.tasks.language_modelling import token_losses
+from zoo.tasks.metrics import ExactMean
+from zoo.tasks.task import Task, by_place
+
+
+class Answering(Task):
+    """A decoder reads a prompt and writes what follows, and learns from the answer alone.
+
+    A batch holds `tokens` [B,T], prompt and answer padded on the right, and `targets` [B,T], which are -100
+    wherever no token of an answer is predicted. What comes after a token never changes a decoder's output, so
+    padding on the right needs no mask.
+    """
+
+    def __init__(self, recipe: dict[str, Any], vocab_size: int):
+        super().__init__(recipe, vocab_size)
+        self.val_loss = ExactMean()
+        self.val_accuracy = ExactMean()
+        self.val_token_accuracy = ExactMean()
+
+    def loss(self, batch: dict[str, Tensor]) -> Tensor:
+        # Over examples and not over tokens: devices have equally many examples, but not equally many tokens.
+        return answer_losses(*self._answers(batch)).mean()
+
+    def validation_step(self, batch: dict[str, Tensor], batch_index: int) -> None:
+        logits, targets = self._answers(batch)
+        self.val_loss.update(answer_losses(logits, targets))
+        judged = judge(logits, targets)
+        self.val_accuracy.update(judged["accuracy"])
+        self.val_token_accuracy.update(judged["token_accuracy"])
+        metrics = {
+            "loss": self.val_loss, "accuracy": self.val_accuracy, "token_accuracy": self.val_token_accuracy,
+        }  # fmt: skip
+        for name, metric in metrics.items():
+            rows = len(targets)
+            self.log(f"val/{name}", metric, on_step=False, on_epoch=True, logger=False, batch_size=rows)
+
+    def judge(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Exact match and the fraction of an answer's tokens that are right, [B] each.
+
+        Where a batch tells how far back what is asked for lies, in tokens (`distance` [B]), the exact match
+        also apart for what lies `_within` the trained length and `_beyond` it.
+        """
+        judged = judge(*self._answers(batch))
+        if "distance" in batch:
+            within = batch["distance"] < self.recipe.data.sequence_length
+            judged |= by_place("accuracy", judged["accuracy"], within)
+        return judged
+
+    def _answers(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Logits [N,V] of the N answer tokens of a batch, and its targets [B,T]."""
+        targets = batch["targets"]
+        return self.model(batch["tokens"], wanted=targets != NOT_SCORED), targets
+
+
+def answer_losses(logits: Tensor, targets: Tensor) -> Tensor:
+    """The mean loss of each example's answer tokens, in nats, [B].
+
+    Args:
+        logits: [N,V], those of the answer tokens, one example after the other.
+        targets: [B,T], -100 where none is.
+    """
+    scored = targets != NOT_SCORED
+    return _by_example(token_losses(logits, targets[scored]), scored) / scored.sum(-1)
+
+
+def judge(logits: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    """How right the answers are, [B] each; arguments as in `answer_losses`.
+
+    `token_accuracy` is the fraction of an answer's tokens that are the likeliest, each after the true ones
+    before it; `accuracy` is 1 where all of them are, which is where greedy decoding writes the answer.
+    """
+    scored = targets != NOT_SCORED
+    right = _by_example((logits.argmax(-1) == targets[scored]).float(), scored)
+    count = scored.sum(-1)
+    return {"accuracy": (right == count).float(), "token_accuracy": right / count}
+
+
+def _by_example(values: Tensor, scored: Tensor) -> Tensor:
+    """Sums [B] of values [N] that belong to the places of `scored` [B,T]."""
+    # Filled in rather than added up by index: that gives the same sum on a GPU every time.
+    return values.new_zeros(scored.shape).masked_scatter(scored, values).sum(-1)
