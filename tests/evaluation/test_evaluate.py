@@ -2,14 +2,18 @@
 
 import json
 import math
+import shutil
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
-from zoo.errors import InputError
+from zoo.errors import InputError, RunError
 from zoo.evaluation import evaluate as sweep
-from zoo.evaluation.evaluate import evaluate, rows_as_text, summary_line
-from zoo.evaluation.plot import plot_lengths
+from zoo.evaluation import results
+from zoo.evaluation.curves import panels
+from zoo.evaluation.evaluate import evaluate
 from zoo.recipe import resolve
 from zoo.training.fit import fit
 
@@ -29,7 +33,7 @@ BASE = {
 
 @pytest.fixture(scope="module")
 def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
+    return str(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture
@@ -96,49 +100,206 @@ def test_the_longest_length_that_the_text_can_fill_is_measured(run):
     assert rows[0]["tokens"] == num_tokens - 1 and "note" in rows[1]
 
 
-def test_running_out_of_memory_at_one_length_spares_the_others(run, monkeypatch):
-    folder = run()
-    real = sweep.PROTOCOLS["nonoverlapping"]
+@pytest.fixture
+def spoilt(monkeypatch):
+    """Has a protocol do something first: `spoilt("sliding", lambda length: ...)`; what it gives, if anything,
+    are the row's numbers."""
 
-    def greedy(task, source, setting):
-        if setting.length == 32:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        if setting.length == 64:
-            torch.empty(1 << 60)  # what a CPU says
-        return real(task, source, setting)
+    def spoilt(protocol, act):
+        real = sweep.PROTOCOLS[protocol]
 
-    monkeypatch.setitem(sweep.PROTOCOLS, "nonoverlapping", greedy)
-    rows = evaluate([folder], lengths=[16, 32, 64])
+        def spoil(measurement):
+            if measurement is None or measurement.measure is None:
+                return measurement and replace(measurement, instead=spoil(measurement.instead))
+
+            def measure(place):
+                return act(measurement.length) or measurement.measure(place)
+
+            return replace(measurement, measure=measure, instead=spoil(measurement.instead))
+
+        monkeypatch.setitem(
+            sweep.PROTOCOLS, protocol, lambda *given: [spoil(measurement) for measurement in real(*given)]
+        )
+
+    return spoilt
+
+
+def greedy(length):
+    if length == 32:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+    if length == 64:
+        torch.empty(1 << 60)  # what a CPU says
+
+
+@pytest.mark.parametrize("protocol", ["nonoverlapping", "sliding", "fixed_targets"])
+def test_running_out_of_memory_at_one_length_spares_the_others(run, spoilt, protocol):
+    folder = run("evaluate.max_tokens=2000")
+    spoilt(protocol, greedy)
+    rows = evaluate([folder], lengths=[16, 32, 64], protocols=[protocol])
     assert "loss_nats" in rows[0]
-    assert all("out of memory" in row["note"] for row in rows[1:])
+    assert all("needs more memory than the" in row["note"] and row["length"] in (32, 64) for row in rows[1:])
 
 
-def test_a_fault_is_not_taken_for_a_lack_of_memory(run, monkeypatch):
+def test_where_the_longest_window_is_too_much_the_next_is_read(run, spoilt):
     folder = run()
+    spoilt("per_position", greedy)
+    rows = evaluate([folder], lengths=[16, 24, 32, 64], protocols=["per_position"])
+    assert [(row["length"], row["parameters"]["window"], "note" in row) for row in rows] == [
+        (64, 64, True), (32, 32, True), (16, 24, False), (23, 24, False), (24, 24, False),
+    ]  # fmt: skip
 
-    def broken(*given):
+
+def test_a_fault_is_not_taken_for_a_lack_of_memory(run, spoilt):
+    def broken(length):
         raise RuntimeError("a fault of ours")
 
-    monkeypatch.setitem(sweep.PROTOCOLS, "nonoverlapping", broken)
+    folder = run()
+    spoilt("nonoverlapping", broken)
     with pytest.raises(RuntimeError, match="a fault of ours"):
         evaluate([folder])
 
 
-def test_what_is_not_finite_is_null_in_the_file(run, monkeypatch):
+@pytest.mark.parametrize("end", [RuntimeError("a fault of ours"), KeyboardInterrupt()])
+def test_what_was_measured_before_the_end_is_kept_and_told(run, spoilt, capsys, end):
+    folders = [run(name="first"), run(name="second")]
+    for folder in folders:
+        (folder / "evaluation" / "lengths.json").unlink()
+    lengths = []
+
+    def breaks(length):
+        lengths.append(length)
+        if len(lengths) == 5:
+            raise end
+
+    spoilt("sliding", breaks)
+    capsys.readouterr()
+    with pytest.raises(type(end)):
+        evaluate(folders, lengths=[16, 32, 64], protocols=["nonoverlapping", "sliding"])
+    kept = [[(row["protocol"], row["length"]) for row in stored(folder)] for folder in folders]
+    assert kept[0] == [(p, length) for p in ("nonoverlapping", "sliding") for length in (16, 32, 64)]
+    assert kept[1] == [*kept[0][:3], ("sliding", 16)]
+    assert len([line for line in capsys.readouterr().out.splitlines() if " alibi " in line]) == 10
+
+
+def test_results_are_stored_as_they_come(run, spoilt, monkeypatch):
+    folder, seen = run(), []
+    (folder / "evaluation" / "lengths.json").unlink()
+    monkeypatch.setattr(sweep, "SECONDS_AT_RISK", 0.0)
+
+    def look(length):
+        file = folder / "evaluation" / "lengths.json"
+        seen.append([row["length"] for row in stored(folder)] if file.exists() else [])
+
+    spoilt("nonoverlapping", look)
+    evaluate([folder], lengths=[16, 32, 64])
+    assert seen == [[], [16], [16, 32]]
+
+
+def test_one_bar_shows_the_work_of_all_protocols_and_lengths(run, spoilt, monkeypatch):
+    bars = []
+
+    class Bar:
+        def __init__(self, total, *given, **more):
+            self.total, self.done = total, 0
+            bars.append((self, total))
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *given):
+            pass
+
+        def update(self, tokens):
+            self.done += tokens
+
+    monkeypatch.setattr(sweep, "progress_bar", Bar)
+    folder = run("model.encoding=learned")
+    everything = ["nonoverlapping", "sliding", "fixed_targets", "per_position"]
+    evaluate([folder], lengths=[8, 16, 32], protocols=everything)
+    assert len(bars) == 2  # fit's and this one
+    assert all(bar.done == bar.total == before > 0 for bar, before in bars)
+    # Without what a length that does not fit would still have read.
+    folder = run("model.encoding=alibi", name="other")
+    for protocol in ("nonoverlapping", "per_position"):
+        spoilt(protocol, greedy)
+    evaluate([folder], lengths=[16, 32, 64], protocols=everything)
+    assert bars[-1][0].done == bars[-1][0].total != bars[-1][1]
+
+
+def test_what_is_not_finite_is_null_in_the_file(run, spoilt):
     folder = run()
     given = {"tokens": 1, "loss_nats": 1000.0, "perplexity": math.inf, "bits_per_byte": math.nan}
-    monkeypatch.setitem(sweep.PROTOCOLS, "nonoverlapping", lambda *_: dict(given))
+    spoilt("nonoverlapping", lambda length: dict(given))
     evaluate([folder], lengths=[16, 32, 64])
     assert all(row["perplexity"] is None and row["bits_per_byte"] is None for row in stored(folder))
     assert "Infinity" not in (folder / "evaluation" / "lengths.json").read_text()
+
+
+def test_a_row_says_what_was_measured_and_how(run):
+    folder = run("evaluate.max_tokens=4000", "evaluate.stride=8", "evaluate.targets=9", "data.documents=60")
+    protocols = ["nonoverlapping", "sliding", "fixed_targets", "per_position"]
+    rows = evaluate([folder], lengths=[16, 32], protocols=protocols)
+    told = {row["protocol"]: row["parameters"] for row in rows}
+    assert told == {
+        "nonoverlapping": {},
+        "sliding": {"stride": 8},
+        "fixed_targets": {"targets": 9, "longest": 32},
+        "per_position": {"window": 32, "bins_per_octave": 2},
+    }
+    assert [(row["protocol"], row["length"]) for row in rows] == [
+        *((protocol, length) for protocol in protocols[:3] for length in (16, 32)),
+        *(("per_position", length) for length in (16, 23, 32)),
+    ]
+    measures = ("loss_nats", "perplexity", "bits_per_byte", "word_perplexity")
+    for row in rows:
+        assert list(row)[:8] == [
+            "run", "encoding", "checkpoint", "step", "seed", "protocol", "parameters", "length",
+        ]  # fmt: skip
+        assert row["documents"] > 1 and row["tokens"] > 0 and row["train_length"] == 16
+        assert all(row[f"{m}_low"] <= row[m] <= row[f"{m}_high"] for m in measures)
+        assert row["tokens_per_second"] > 0 and row["peak_memory_mb"] > 0
+        assert len(row["targets"]) == 12
+    assert [row["documents_left_out"] for row in rows if row["protocol"] == "fixed_targets"] == [0, 0]
+
+
+def test_two_processes_give_the_rows_of_one(run, zoo_command):
+    folder = run("evaluate.max_tokens=2000", "evaluate.batch_tokens=100", "data.documents=60")
+    protocols = ["nonoverlapping", "sliding", "fixed_targets", "per_position"]
+    alone = evaluate([folder], lengths=[16, 40], protocols=protocols)
+    (folder / "evaluation" / "lengths.json").unlink()
+    done = zoo_command(
+        "evaluate", folder, "--lengths", "16,40", "--protocol", ",".join(protocols), "--devices", "2"
+    )
+    assert done.returncode == 0, done.stderr
+    together = stored(folder)
+    assert len(together) == len(alone) == 10
+    by_place = {(row["protocol"], row["length"]): row for row in together}
+    for row in alone:
+        other = by_place[row["protocol"], row["length"]]
+        assert row.keys() == other.keys()
+        for name, value in row.items():
+            if name not in ("tokens_per_second", "peak_memory_mb"):
+                # To the last digit: the same batches are read, and added up in the same order.
+                assert other[name] == value, name
+
+
+def test_a_run_made_before_a_protocol_had_its_options_is_evaluated(run):
+    folder = run()
+    file = folder / "checkpoints" / "last.ckpt"
+    content = torch.load(file, weights_only=True)
+    for key in ("stride", "targets", "bins_per_octave"):
+        del content["hyper_parameters"]["recipe"]["evaluate"][key]
+    torch.save(content, file)
+    rows = evaluate([folder], lengths=[16], protocols=["sliding"], sets=["data.workers=1"])
+    assert rows[0]["parameters"] == {"stride": 0.5} and "loss_nats" in rows[0]
 
 
 def test_several_runs_are_told_apart_in_one_table(run, capsys):
     folders = [run(name="first"), run("seed=1", name="second")]
     capsys.readouterr()
     rows = evaluate(folders, lengths=[16])
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[:3]] == ["run", "first", "second"]
+    told = capsys.readouterr().out
+    assert "first" in told and "second" in told
     assert [row["seed"] for row in rows] == [0, 1]
     assert [row["run"] for folder in folders for row in stored(folder) if row["length"] == 16] == [
         "first",
@@ -161,15 +322,34 @@ def test_another_tokenizer_is_wrong_input(tmp_path, cache):
         evaluate([folder], lengths=[16], sets=[f"data.root={texts['two']}"])
 
 
-def test_wrong_protocols_and_damaged_results_are_wrong_input(run, monkeypatch):
+def test_wrong_protocols_are_told_for_every_run_at_once(run):
+    folders = [run(name="first"), run(name="second")]
+    with pytest.raises(InputError) as error:
+        evaluate(folders, protocols=["slidin", "nonoverlapping", "qwerty"])
+    told = [(problem.where, problem.message) for problem in error.value.problems]
+    names = "nonoverlapping, sliding, fixed_targets, per_position"
+    assert told == [
+        (str(folder), f"no protocol {wrong!r} for task 'language_modelling'; {hint}")
+        for folder in folders
+        for wrong, hint in (("slidin", "did you mean 'sliding'?"), ("qwerty", f"there are: {names}"))
+    ]
+
+
+def test_a_stride_that_leaves_gaps_is_told_before_anything_is_measured(run, monkeypatch):
+    folders = [run(name="first"), run(name="second")]
+    monkeypatch.setattr(sweep, "evaluate_task", lambda *given, **more: pytest.fail("measured"))
+    with pytest.raises(InputError, match=r"evaluate.stride: a stride of 32 tokens") as error:
+        evaluate(folders, lengths=[16, 64], protocols=["sliding"], sets=["evaluate.stride=32"])
+    assert len(error.value.problems) == 1
+
+
+def test_damaged_results_are_wrong_input(run, monkeypatch):
     folder = run()
-    with pytest.raises(InputError, match=r"no protocol 'acuracy' .* there are: nonoverlapping"):
-        evaluate([folder], protocols=["acuracy"])
     for damage in ("{", "[1]", '{"a": 1}'):
         (folder / "evaluation" / "lengths.json").write_text(damage)
         with monkeypatch.context() as patch, pytest.raises(InputError, match="move it away"):
             # Told before anything is measured, which would be lost.
-            patch.setattr(sweep, "evaluate_task", lambda *given: pytest.fail("measured"))
+            patch.setattr(sweep, "evaluate_task", lambda *given, **more: pytest.fail("measured"))
             evaluate([folder], lengths=[16])
 
 
@@ -180,7 +360,7 @@ def test_what_cannot_be_stored_is_told_all_the_same(run, monkeypatch, capsys):
     def full(*given):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(sweep, "write_whole", full)
+    monkeypatch.setattr(results, "write_whole", full)
     with pytest.raises(OSError, match="No space left"):
         evaluate([folder], lengths=[16])
     assert "16 trained" in capsys.readouterr().out
@@ -221,6 +401,8 @@ def test_a_changed_encoding_has_rows_of_its_own(run, capsys):
             "model.encoding.name": "self_extend", "model.encoding.window": 4, "model.encoding.group": 8,
         },
     }  # fmt: skip
+    # Each is a curve of its own.
+    assert {curve.label for panel in panels(rows) for curve in panel.curves} == {"rope", *changed}
     losses = {(row["encoding"], row["length"]): row["loss_nats"] for row in rows}
     assert len({losses[name, 32] for name in ("rope", *changed)}) == 3
     # Measured again, each replaces itself alone.
@@ -229,54 +411,62 @@ def test_a_changed_encoding_has_rows_of_its_own(run, capsys):
     assert len(stored(folder)) == len(rows)
 
 
-def test_a_changed_encoding_is_a_line_of_its_own(run, monkeypatch):
-    folder, drawn = run("model.encoding=rope"), []
-    from matplotlib.axes import Axes
-
-    real = Axes.legend
-    monkeypatch.setattr(
-        Axes, "legend", lambda self, **more: (drawn.append(self.get_legend_handles_labels()[1]), real(self))
-    )
-    evaluate([folder], lengths=[16, 32], sets=["model.encoding={name: rerope, window: 4}"])
-    assert drawn == [["rerope window=4", "rope"]]
-
-
-ROW = {"run": "r", "encoding": "rope", "train_length": 16, "seed": 0}
-
-
-def test_the_summary_takes_what_there_is():
-    note = {**ROW, "length": 16, "note": "the encoding ends at 8 tokens"}
-    right = {**ROW, "length": 32, "accuracy": 0.5}
-    assert summary_line([note, {**note, "length": 64}, right]) == (
-        "accuracy: 0.500 at 32 (2x); not at 16, 64: the encoding ends at 8 tokens"
-    )
-    assert summary_line([note]) == "perplexity: not measured; not at 16: the encoding ends at 8 tokens"
-    assert summary_line([{**ROW, "length": 24, "perplexity": None}]) == "perplexity: not finite at 24 (1.5x)"
+def test_folders_that_take_no_results_are_told_before_anything_is_measured(run, monkeypatch):
+    folders = [run(name="first"), run(name="second")]
+    shutil.rmtree(folders[0] / "evaluation")
+    (folders[0] / "evaluation").write_text("")
+    (folders[1] / "evaluation" / "lengths.json").unlink()
+    (folders[1] / "evaluation" / "lengths.json").mkdir()
+    monkeypatch.setattr(sweep, "evaluate_task", lambda *given, **more: pytest.fail("measured"))
+    with pytest.raises(InputError) as error:
+        evaluate(folders, protocols=["qwerty"])
+    places = [problem.where for problem in error.value.problems]
+    files = [folders[0] / "evaluation", folders[1] / "evaluation" / "lengths.json"]
+    assert places == [str(files[0]), str(folders[0]), str(files[1]), str(folders[1])]
 
 
-def test_a_table_of_nothing_but_notes():
-    text = rows_as_text([{**ROW, "length": 16, "note": "too long"}])
-    assert text.splitlines()[1].split() == ["rope", "16", "trained", "too", "long"]
+def test_runs_of_one_name_are_told_apart_by_their_folders(run, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    folders = [run("name=same", f"optimizer.lr={lr}", name=f"lr{lr}") for lr in (0.02, 0.01)]
+    capsys.readouterr()
+    rows = evaluate([Path("lr0.02"), folders[1] / "checkpoints" / "last.ckpt"], lengths=[16])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[1][:2] == ["run", "encoding"]
+    assert sorted(line[0] for line in lines[2:4]) == ["lr0.01", "lr0.02"]
+    assert [row["run"] for row in [*rows, *stored(folders[0])]] == ["same"] * 5
 
 
-@pytest.mark.parametrize("rows", [
-    [],
-    [{**ROW, "length": 16, "note": "too long"}],
-    [{**ROW, "length": 16, "accuracy": None}],
-])  # fmt: skip
-def test_nothing_measured_is_nothing_drawn(tmp_path, rows):
-    plot_lengths(rows, tmp_path / "plot.png")
-    assert not (tmp_path / "plot.png").exists()
+def test_a_checkpoint_given_twice_is_measured_once(run):
+    folder = run()
+    last = folder / "checkpoints" / "last.ckpt"
+    assert len(evaluate([last, folder, folder / "checkpoints"], lengths=[16])) == 1
 
 
-@pytest.mark.parametrize("measure", ["accuracy", "bits_per_byte", "loss_nats"])
-def test_failed_and_missing_points_do_not_stop_a_plot(tmp_path, measure):
-    rows = [
-        {**ROW, "length": 16, measure: 0.5},
-        {**ROW, "length": 16, measure: 0.6, "seed": 1},
-        {**ROW, "length": 32, measure: 900.0 if measure != "accuracy" else 0.1},
-        {**ROW, "length": 64, measure: None},
-        {**ROW, "encoding": "learned", "length": 32, "note": "too long"},
-    ]
-    plot_lengths(rows, tmp_path / "deep" / "plot.png", title="a title")
-    assert (tmp_path / "deep" / "plot.png").stat().st_size > 1000
+def test_a_length_beyond_the_data_is_told_and_not_stored(run, capsys):
+    folder = run("data.documents=60")
+    rows = evaluate([folder], lengths=[16, 10**23], protocols=["nonoverlapping", "per_position"])
+    assert [row["length"] for row in rows if "note" in row] == [10**23] * 2
+    assert f"alibi: not at {10**23}: the validation text has only" in capsys.readouterr().out
+    assert {row["length"] for row in stored(folder)} == {16, 32, 64}
+    # Of a length that another protocol measures the note is a part of the results.
+    evaluate([folder], lengths=[16, 1000], protocols=["nonoverlapping", "fixed_targets"])
+    added = [row for row in stored(folder) if row["length"] == 1000]
+    assert [("note" in row, row["protocol"]) for row in added] == [
+        (True, "fixed_targets"), (False, "nonoverlapping"),
+    ]  # fmt: skip
+    kept = (folder / "evaluation" / "lengths.json").read_bytes()
+    capsys.readouterr()
+    with pytest.raises(RunError, match="nothing could be measured: the validation text has only"):
+        evaluate([folder], lengths=[10**23])
+    assert (folder / "evaluation" / "lengths.json").read_bytes() == kept
+    assert "results, tables" not in capsys.readouterr().out
+    # What the recipe asks for has a row, so that a sweep sees that it was done.
+    other = run("evaluate.max_tokens=100000", "evaluate.lengths=[16, 100000]", name="other")
+    assert [(row["length"], "note" in row) for row in stored(other)] == [(16, False), (100_000, True)]
+
+
+def test_examples_of_an_absurd_length_are_wrong_input(run):
+    data = "data={name: copy, sequence_length: 16, batch_size: 4}"
+    folder = run(data, "evaluate.samples=4", "evaluate.lengths=[16]")
+    with pytest.raises(InputError, match=f"no memory holds sequences of {10**23} tokens"):
+        evaluate([folder], lengths=[10**23])

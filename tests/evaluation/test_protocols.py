@@ -1,236 +1,526 @@
-"""What a protocol measures, against models whose answers are known."""
+"""What a protocol measures, against models whose losses are known."""
 
 import math
-from types import SimpleNamespace
+import threading
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
-from zoo.data import open_data
 from zoo.data.tokenizer import END
-from zoo.evaluation.protocols import Setting, accuracy, nonoverlapping, work
-from zoo.recipe import resolve
+from zoo.errors import InputError
+from zoo.evaluation.interval import interval, resampled_sums
+from zoo.evaluation.protocols import PROTOCOLS, Place, nonoverlapping, text
+from zoo.evaluation.protocols.per_position import bin_ends
+from zoo.evaluation.protocols.sliding import plan
+from zoo.evaluation.team import alone
+from zoo.tasks import task_class
 
 CPU = torch.device("cpu")
+LENGTHS = [8, 12, 16, 50]
+TEXT_PROTOCOLS = ["nonoverlapping", "sliding", "fixed_targets", "per_position"]
 
 
-def setting(length, longest=None):
-    return Setting(length, longest or length, CPU, advance=lambda tokens: None)
+def whole_stream(source):
+    return torch.from_numpy(source.stream("valid")[:].astype(np.int64))
 
 
-@pytest.fixture(scope="module")
-def recipe(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("text")
-    words = [
-        "a",
-        "the",
-        "The",
-        "owl",
-        "ate",
-        "an",
-        "Übermut",
-        "of",
-        "plum,",
-        "and",
-        "12",
-        "more;",
-        "nothing.",
-    ]
-    rng = np.random.default_rng(0)
-    documents = [" ".join(rng.choice(words, 300)) + "\n\nThe end\tof it.\n" for _ in range(12)]
-    for number, document in enumerate(documents):
-        (folder / f"{number:02}.txt").write_text(document)
-
-    def recipe(kind="decoder", *sets):
-        return resolve(
-            {
-                "name": "tiny",
-                "model": {"kind": kind, "encoding": "none", "d_model": 16, "num_layers": 1, "num_heads": 2},
-                "data": {
-                    "name": "text", "root": str(folder), "cache": str(folder / "cache"),
-                    "sequence_length": 16, "batch_size": 4, "vocab_size": 270,
-                },
-                "optimizer": {"lr": 1e-3},
-                "trainer": {"max_steps": 1},
-                "evaluate": {"max_tokens": 200, "batch_tokens": 64},
-            },
-            sets,
-        )  # fmt: skip
-
-    return recipe
+def documents_of(source):
+    """(first, last) token of every document, by its end tokens."""
+    ends = torch.nonzero(whole_stream(source) == source.tokenizer.end_token).flatten().tolist()
+    return list(zip([0, *(end + 1 for end in ends[:-1])], ends, strict=True))
 
 
-class Bigram(nn.Module):
-    """log p(next | this token), from a table; no position is looked at, nor anything farther away."""
+def contexts(protocol, source, settings, length, lengths):
+    """{target: tokens of context in its window}, by a loop over windows; settings are a recipe's."""
+    scored = {}
 
-    encoding = SimpleNamespace(max_length=None)
+    def window(start, stop, targets):
+        for target in targets:
+            assert target not in scored
+            scored[target] = target - start
+            assert start < target <= stop
 
-    def __init__(self, vocab_size):
-        super().__init__()
-        generator = torch.Generator().manual_seed(0)
-        self.table = torch.randn(
-            vocab_size, vocab_size, generator=generator, dtype=torch.float64
-        ).log_softmax(-1)
+    size = min(len(whole_stream(source)) - 1, settings.max_tokens)
+    if protocol in ("nonoverlapping", "per_position"):
+        length = max(lengths) if protocol == "per_position" else length
+        for start in range(0, size, length):
+            stop = min(start + length, size)
+            window(start, stop, range(start + 1, stop + 1))
+    elif protocol == "sliding":
+        stride = settings.stride if isinstance(settings.stride, int) else int(settings.stride * length)
+        window(0, length, range(1, length + 1))
+        stop = length
+        while stop < size:
+            stop = min(stop + stride, size)
+            window(stop - length, stop, [t for t in range(stop - length + 1, stop + 1) if t not in scored])
+    else:
+        for first, last in documents_of(source):
+            if first < size and last - first >= max(lengths):
+                number = min(settings.targets, min(lengths))
+                window(last - length, last, range(last - number + 1, last + 1))
+                assert first <= last - length
+    return scored
 
-    def hidden(self, tokens):
-        return tokens[..., None]
 
-    def unembed(self, hidden):
-        return self.table[hidden[..., 0]].float()
+def total_loss(model, stream, scored):
+    """By the model's own log p(token, x), x being the token before or the tokens of context; one by one."""
+    losses = {}
+    for target, context in scored.items():
+        token = stream[target - 1]
+        if type(model).__name__ == "Bigram":
+            log_p = model.table[token]
+        elif type(model).__name__ == "Trigram":
+            log_p = model.log_p(token, stream[target - 2] if context > 1 else torch.tensor(-1))
+        else:
+            log_p = model.log_p(token, torch.tensor(context))
+        losses[target] = -log_p[stream[target]].item()
+    return losses
 
 
-def bigram(recipe):
-    source = open_data(recipe)
-    return SimpleNamespace(recipe=recipe, model=Bigram(source.vocab_size)), source
+# Every protocol
+
+
+@pytest.mark.parametrize("protocol", TEXT_PROTOCOLS)
+@pytest.mark.parametrize("made", ["bigram", "trigram", "counting"])
+@pytest.mark.parametrize(
+    "sets", [(), ("evaluate.stride=3", "evaluate.targets=5", "evaluate.bins_per_octave=1")]
+)
+def test_the_loss_of_a_known_model_is_exact(request, text_recipe, measure, protocol, made, sets):
+    recipe = text_recipe("decoder", "many", *sets)
+    task, source = request.getfixturevalue(made)(recipe)
+    stream = whole_stream(source)
+    rows = measure(protocol, task, source, LENGTHS)
+    if protocol == "per_position":
+        scored = contexts(protocol, source, recipe.evaluate, None, LENGTHS)
+        lowest = 0
+        assert [row["length"] for row in rows] == ([16, 32, 50] if sets else [16, 23, 32, 45, 50])
+        for row in rows:
+            inside = {t: c for t, c in scored.items() if lowest < c <= row["length"]}
+            losses = total_loss(task.model, stream, inside)
+            assert row["tokens"] == len(inside)
+            assert row["loss_nats"] == pytest.approx(np.mean([*losses.values()]), rel=1e-6)
+            lowest = row["length"]
+        assert sum(row["tokens"] for row in rows) == 200
+        return
+    assert [row["length"] for row in rows] == LENGTHS
+    for row in rows:
+        scored = contexts(protocol, source, recipe.evaluate, row["length"], LENGTHS)
+        losses = total_loss(task.model, stream, scored)
+        assert row["tokens"] == len(scored) == (row["tokens"] if protocol == "fixed_targets" else 200)
+        assert row["loss_nats"] == pytest.approx(np.mean([*losses.values()]), rel=1e-6)
+        assert row["perplexity"] == pytest.approx(math.exp(row["loss_nats"]))
+
+
+@pytest.mark.parametrize("protocol", TEXT_PROTOCOLS)
+def test_the_same_targets_are_scored_at_every_length(text_recipe, bigram, measure, protocol):
+    def digests(*sets, lengths=LENGTHS):
+        rows = measure(protocol, *bigram(text_recipe("decoder", "many", *sets)), lengths)
+        if protocol != "per_position":
+            # A bigram knows nothing of windows: the same targets are the same loss.
+            assert len({(row["tokens"], row["loss_nats"], row["bits_per_byte_low"]) for row in rows}) == 1
+        assert len({row["targets"] for row in rows}) == 1
+        return rows[0]["targets"]
+
+    first = digests()
+    assert first == digests("seed=3", "evaluate.batch_tokens=1000") == digests(lengths=[8, 50])
+    assert first != digests("evaluate.max_tokens=400")
+    assert first != digests("data.vocab_size=280")
+
+
+def test_protocols_that_score_the_same_say_so(text_recipe, bigram, measure):
+    task, source = bigram(text_recipe("decoder", "many"))
+    rows = {p: measure(p, task, source, [16])[0]["targets"] for p in TEXT_PROTOCOLS}
+    assert rows["nonoverlapping"] == rows["sliding"]
+    assert len(set(rows.values())) == 3
+
+
+@pytest.mark.parametrize("protocol", TEXT_PROTOCOLS)
+def test_the_tokens_told_beforehand_are_those_read(text_recipe, trigram, protocol):
+    task, source = trigram(text_recipe("decoder", "many"))
+    for measurement in PROTOCOLS[protocol](task, source, LENGTHS):
+        read = []
+        measurement.measure(Place(alone(CPU), read.append))
+        assert sum(read) == measurement.tokens > 0
+
+
+@pytest.mark.parametrize("protocol", TEXT_PROTOCOLS)
+def test_batches_and_logits_hold_no_more_tokens_than_allowed(
+    text_recipe, bigram, measure, monkeypatch, protocol
+):
+    monkeypatch.setattr(text, "LOGIT_TOKENS", 10)
+    task, source = bigram(text_recipe("decoder", "many", "evaluate.batch_tokens=40"))
+    expected = measure(protocol, task, source, [16])
+    batches, logits = [], []
+
+    class Sized(type(task.model)):
+        def hidden(self, tokens):
+            batches.append(tokens.numel())
+            return super().hidden(tokens)
+
+        def unembed(self, hidden):
+            logits.append(len(hidden))
+            return super().unembed(hidden)
+
+    task.model = Sized(source.vocab_size)
+    assert measure(protocol, task, source, [16]) == expected
+    assert max(batches) == 32 and max(logits) == 10
+
+
+class Member:
+    """One of several processes, played by a thread."""
+
+    device = CPU
+
+    def __init__(self, rank, size, table, barrier):
+        self.rank, self.size, self.table, self.waiting = rank, size, table, barrier
+
+    def gather(self, own):
+        self.table[self.rank] = own
+        self.waiting.wait(30)
+        told = list(self.table)
+        self.waiting.wait(30)
+        return told
+
+
+def together(size, work):
+    """What `work(member)` gives or raises in each of several processes."""
+    table, barrier, results = [None] * size, threading.Barrier(size), [None] * size
+
+    def run(rank):
+        try:
+            results[rank] = work(Member(rank, size, table, barrier))
+        except Exception as error:
+            results[rank] = error
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+@pytest.mark.parametrize("protocol", TEXT_PROTOCOLS)
+def test_several_processes_give_the_rows_of_one(text_recipe, counting, measure, protocol):
+    task, source = counting(text_recipe("decoder", "many"))
+    expected = measure(protocol, task, source, LENGTHS)
+    for rows in together(3, lambda member: measure(protocol, task, source, LENGTHS, team=member)):
+        assert rows == expected
+
+
+def test_each_process_reads_its_share(text_recipe, bigram):
+    task, source = bigram(text_recipe())
+    read = {}
+
+    def work(member):
+        real = task.model.hidden
+        told = []
+
+        class Told(type(task.model)):
+            def hidden(self, tokens):
+                told.extend(tokens[:, 0].tolist())
+                return real(tokens)
+
+        own = type(task)(recipe=task.recipe, model=Told(source.vocab_size))
+        measurement = PROTOCOLS["nonoverlapping"](own, source, [16])[0]
+        advanced = []
+        measurement.measure(Place(member, advanced.append))
+        read[member.rank] = told
+        return sum(advanced)
+
+    # Each one's bar shows the work of all.
+    assert together(2, work) == [200, 200]
+    assert abs(len(read[0]) - len(read[1])) <= 4 and len(read[0]) + len(read[1]) == 13
+
+
+def test_a_lack_of_memory_in_one_process_is_one_in_all(text_recipe, bigram):
+    task, source = bigram(text_recipe())
+
+    def work(member):
+        class Greedy(type(task.model)):
+            def hidden(self, tokens):
+                if member.rank == 1:
+                    torch.empty(1 << 60)
+                return super().hidden(tokens)
+
+        own = type(task)(recipe=task.recipe, model=Greedy(source.vocab_size))
+        return PROTOCOLS["nonoverlapping"](own, source, [16])[0].measure(Place(member, lambda n: None))
+
+    assert [type(error) for error in together(2, work)] == [torch.OutOfMemoryError] * 2
+
+
+# Windows side by side
 
 
 @pytest.mark.parametrize("length", [1, 3, 7, 16, 50, 64, 199, 200])
-def test_the_loss_is_exact_at_every_length(recipe, length):
-    task, source = bigram(recipe())
-    stream = torch.from_numpy(source.stream("valid")[:201].astype(np.int64))
+def test_windows_side_by_side_are_exact_at_every_length(text_recipe, bigram, measure, length):
+    task, source = bigram(text_recipe())
+    stream = whole_stream(source)[:201]
     losses = -task.model.table[stream[:-1], stream[1:]]
-    row = nonoverlapping(task, source, setting(length, 200))
+    row = measure("nonoverlapping", task, source, [length, 200])[0]
     assert row["tokens"] == 200
     assert row["loss_nats"] == pytest.approx(losses.mean().item(), rel=1e-6)
-    assert row["perplexity"] == pytest.approx(math.exp(row["loss_nats"]))
 
 
-def test_bytes_and_words_are_those_of_the_text(recipe):
-    task, source = bigram(recipe())
+def test_bytes_and_words_are_those_of_the_text(text_recipe, bigram, measure):
+    task, source = bigram(text_recipe())
     stream = source.stream("valid")
-    row = nonoverlapping(task, source, setting(16, 200))
+    row = measure("nonoverlapping", task, source, [16])[0]
     total = row["loss_nats"] * row["tokens"]
-    text = source.tokenizer.decode(stream[1:201])
-    assert "�" not in text and END not in text, "choose another cut of the text"
-    num_bytes = len(text.encode())
+    decoded = source.tokenizer.decode(stream[1:201])
+    assert "�" not in decoded and END not in decoded, "choose another cut of the text"
+    num_bytes = len(decoded.encode())
     assert row["bits_per_byte"] == pytest.approx(total / math.log(2) / num_bytes)
     before = source.tokenizer.decode(stream[:1])
-    begun = not before[-1].isspace() and not text[0].isspace()
-    num_words = len(text.split()) - begun
+    begun = not before[-1].isspace() and not decoded[0].isspace()
+    num_words = len(decoded.split()) - begun
     assert row["word_perplexity"] == pytest.approx(math.exp(total / num_words))
 
 
-class Recorder(Bigram):
-    """Notes what it is asked to predict, through the inputs that it sees."""
-
-    def __init__(self, vocab_size):
-        super().__init__(vocab_size)
-        self.seen = []
-
-    def hidden(self, tokens):
-        self.seen += [row for row in tokens]
-        return super().hidden(tokens)
+def test_bytes_are_those_of_the_targets_wherever_they_lie(text_recipe, bigram, measure):
+    task, source = bigram(text_recipe("decoder", "many", "evaluate.targets=5"))
+    row = measure("fixed_targets", task, source, [8])[0]
+    num_bytes = 0
+    for first, last in documents_of(source):
+        if first < 200 and last - first >= 8:
+            num_bytes += len(source.tokenizer.decode(source.stream("valid")[last - 4 : last]).encode())
+    assert row["bits_per_byte"] * num_bytes * math.log(2) == pytest.approx(row["loss_nats"] * row["tokens"])
 
 
-@pytest.mark.parametrize("kind", ["decoder", "encoder"])
-def test_the_same_targets_are_scored_at_every_length(recipe, kind):
-    task, source = bigram(recipe(kind))
-    told, losses = [], []
+def test_windows_cross_documents_as_in_training(text_recipe, bigram, measure):
+    task, source = bigram(text_recipe("decoder", "many"))
+    seen = recorded(task, source)
+    measure("nonoverlapping", task, source, [50])
+    end = source.tokenizer.end_token
+    assert any(end in window[1:-1] for window in seen)
+    assert torch.equal(torch.cat(seen), whole_stream(source)[:200])
+
+
+def recorded(task, source):
+    """Every window that the model reads from now on."""
+    seen = []
+
+    class Recorder(type(task.model)):
+        def hidden(self, tokens):
+            seen.extend(tokens)
+            return super().hidden(tokens)
+
+    task.model = Recorder(source.vocab_size)
+    return seen
+
+
+def test_hidden_tokens_are_the_same_at_every_length(text_recipe, bigram, measure):
+    task, source = bigram(text_recipe("encoder"))
+    told, rows = [], []
     for length in (8, 12, 50, 64, 200):
-        task.model = Recorder(source.vocab_size)
-        row = nonoverlapping(task, source, setting(length, 200))
-        assert max(map(len, task.model.seen)) == length
-        told.append(torch.cat(task.model.seen))
-        losses.append((row["tokens"], round(row["loss_nats"], 6)))
+        seen = recorded(task, source)
+        rows += measure("nonoverlapping", task, source, [length])
+        assert max(map(len, seen)) == length
+        told.append(torch.cat(seen))
     assert all(torch.equal(one, told[0]) for one in told)
-    assert len(set(losses)) == 1 and 0 < losses[0][0] <= 200
+    assert len({(row["tokens"], row["loss_nats"], row["targets"]) for row in rows}) == 1
+    assert 10 < rows[0]["tokens"] < 60  # about 15 % of 200
 
 
-def test_masked_targets_are_the_hidden_tokens_only(recipe):
-    task, source = bigram(recipe("encoder"))
-    row = nonoverlapping(task, source, setting(16, 200))
-    assert 10 < row["tokens"] < 60  # about 15 % of 200
+def test_masked_targets_are_the_hidden_tokens_only(text_recipe, bigram, measure):
+    task, source = bigram(text_recipe("encoder"))
+    row = measure("nonoverlapping", task, source, [16])[0]
     assert "bits_per_byte" not in row and "word_perplexity" not in row
     block = source.dataset("valid", length=200)[0]
     scored = block["targets"] >= 0
     losses = -task.model.table[block["tokens"][scored], block["targets"][scored]]
     assert row["loss_nats"] == pytest.approx(losses.mean().item(), rel=1e-6)
+    others = bigram(
+        text_recipe("encoder", "few", "task={name: masked_language_modelling, mask_fraction: 0.3}")
+    )
+    assert measure("nonoverlapping", *others, [16])[0]["targets"] != row["targets"]
 
 
-def test_batches_hold_no_more_tokens_than_asked(recipe):
-    sizes = []
-    task, source = bigram(recipe("decoder", "evaluate.batch_tokens=40"))
-
-    class Sized(Bigram):
-        def hidden(self, tokens):
-            sizes.append(tokens.numel())
-            return super().hidden(tokens)
-
-    task.model = Sized(source.vocab_size)
-    nonoverlapping(task, source, setting(16, 200))
-    assert max(sizes) == 32 and sum(sizes) == 200
-
-
-def test_a_hopeless_loss_stays_a_number(recipe):
-    task, source = bigram(recipe())
+def test_a_hopeless_loss_stays_a_number(text_recipe, bigram, measure):
+    task, source = bigram(text_recipe())
     task.model.table = task.model.table * 1000
-    row = nonoverlapping(task, source, setting(16, 200))
+    row = measure("nonoverlapping", task, source, [16])[0]
     assert 100 < row["loss_nats"] < math.inf and row["perplexity"] == math.inf
     assert 0 < row["bits_per_byte"] < math.inf
 
 
-# Max-index
+# Sliding windows
 
 
-class Pointer(nn.Module):
-    """Points at a largest token: the first of them, or with `last` the last."""
-
-    encoding = SimpleNamespace(max_length=None)
-
-    def __init__(self, last=False):
-        super().__init__()
-        self.slope = 1e-2 if last else -1e-2
-
-    def forward(self, tokens):
-        return tokens.float() + self.slope * torch.arange(tokens.shape[1])
-
-
-@pytest.fixture(scope="module")
-def pointing():
-    recipe = resolve(
-        {
-            "name": "tiny",
-            "model": {"kind": "encoder", "encoding": "none", "d_model": 16, "num_layers": 1, "num_heads": 2},
-            "data": {"name": "max_index", "sequence_length": 8, "batch_size": 4},
-            "optimizer": {"lr": 1e-3},
-            "trainer": {"max_steps": 1},
-            "evaluate": {"samples": 100, "batch_tokens": 100},
-        }
-    )
-    return lambda model: (SimpleNamespace(recipe=recipe, model=model), open_data(recipe))
+@pytest.mark.parametrize("encoding", ["none", "alibi", "rope", "sinusoidal"])
+def test_stride_1_is_evaluation_token_by_token(text_recipe, bigram, measure, encoding):
+    recipe = text_recipe("decoder", "few", "evaluate.stride=1", f"model.encoding={encoding}")
+    _, source = bigram(recipe)
+    task = task_class("language_modelling")(recipe.as_dict(), source.vocab_size).eval()
+    stream = whole_stream(source)
+    with torch.inference_mode():
+        row = measure("sliding", task, source, [12])[0]
+        losses = []
+        for target in range(1, 201):
+            logits = task.model(stream[None, max(0, target - 12) : target])[0, -1]
+            losses.append(-logits.log_softmax(-1)[stream[target]].item())
+    assert row["tokens"] == 200 and row["parameters"] == {"stride": 1}
+    assert row["loss_nats"] == pytest.approx(np.mean(losses), rel=1e-5)
 
 
-@pytest.mark.parametrize("length", [8, 16, 31])
-def test_a_perfect_pointer_is_always_right(pointing, length):
-    row = accuracy(*pointing(Pointer()), setting(length))
-    assert row["accuracy"] == row["value_accuracy"] == 1.0
-    assert row["samples"] == 100 and row["tokens"] == 100 * length
+def test_every_token_weighs_the_same(text_recipe, bigram, measure):
+    class Late(type(bigram(text_recipe())[0].model)):
+        """Fails at a window's first places, which only the first window scores."""
+
+        def hidden(self, tokens):
+            return torch.arange(tokens.shape[1]).expand(tokens.shape)[..., None]
+
+        def unembed(self, hidden):
+            return torch.zeros(len(hidden), 270) + 1e4 * (hidden < 8) * torch.arange(270)
+
+    task, source = bigram(text_recipe())
+    task.model = Late(270)
+    row = measure("sliding", task, source, [16])[0]
+    stream = whole_stream(source)
+    early = 1e4 * (269 - stream[1:9]).double()
+    assert row["loss_nats"] == pytest.approx((early.sum().item() + 192 * math.log(270)) / 200, rel=1e-6)
+    # A mean over the windows' means would make the first window's eight bad tokens count for 1 window in 24.
+    assert row["loss_nats"] != pytest.approx((early.sum().item() / 16) / 24, rel=0.1)
 
 
-@pytest.mark.parametrize("length", [8, 16, 31])
-def test_accuracy_against_brute_force(pointing, length):
-    task, source = pointing(Pointer(last=True))
-    row = accuracy(task, source, setting(length))
-    right = {"within": [], "beyond": []}
-    for index in range(100):
-        tokens = source.examples("test", length, 100)[index]["tokens"].tolist()
-        first = tokens.index(max(tokens))
-        last = length - 1 - tokens[::-1].index(max(tokens))
-        right["within" if first < 8 else "beyond"].append(first == last)
-    everything = right["within"] + right["beyond"]
-    assert row["accuracy"] == pytest.approx(sum(everything) / 100) and 0 < row["accuracy"] < 1
-    assert row["value_accuracy"] == 1.0  # the last of the largest is as large as the first
-    for where, answers in right.items():
-        assert row[f"samples_{where}"] == len(answers)
-        expected = sum(answers) / len(answers) if answers else None
-        assert row[f"accuracy_{where}"] == (pytest.approx(expected) if answers else None)
-    assert (length > 8) == bool(right["beyond"])
+@pytest.mark.parametrize(
+    "size, length, stride", [(10, 10, 3), (11, 4, 4), (200, 16, 8), (17, 16, 1), (3, 3, 1)]
+)
+def test_sliding_windows_are_of_one_length_and_score_each_token_once(size, length, stride):
+    made = plan(size, length, stride)
+    assert set(made.stops - made.starts) == {length} and made.starts[0] == 0 and made.stops[-1] == size
+    scored = [t for a, b in zip(made.scored, made.stops, strict=True) for t in range(a, b)]
+    assert scored == list(range(size))
+    assert (made.stops - made.scored)[1:].max(initial=0) <= stride
 
 
-def test_the_work_is_what_is_read(pointing, recipe):
-    for (task, source), protocol in ((pointing(Pointer()), accuracy), (bigram(recipe()), nonoverlapping)):
-        read = []
-        protocol(task, source, Setting(12, 64, CPU, advance=read.append))
-        assert sum(read) == work(task, source, 12, 64)
+def test_a_stride_of_the_whole_window_is_side_by_side(text_recipe, counting, measure):
+    task, source = counting(text_recipe("decoder", "many", "evaluate.stride=1.0", "evaluate.max_tokens=192"))
+    aside, sliding = (measure(p, task, source, [16, 48])[0] for p in ("nonoverlapping", "sliding"))
+    assert sliding["parameters"] == {"stride": 1.0}
+    assert aside["loss_nats"] == sliding["loss_nats"] and aside["targets"] == sliding["targets"]
+
+
+def test_a_stride_larger_than_a_window_is_wrong_input(text_recipe, bigram, measure):
+    task, source = bigram(text_recipe("decoder", "few", "evaluate.stride=12"))
+    with pytest.raises(InputError, match=r"evaluate.stride: a stride of 12 tokens .* windows of 8: .* 0\.5"):
+        measure("sliding", task, source, [8, 16])
+    assert "loss_nats" in measure("sliding", task, source, [12, 16])[0]
+    wrong = ["evaluate.protocols=[nonoverlapping, sliding]", "evaluate.lengths=[8, 16]", "evaluate.stride=12"]
+    with pytest.raises(InputError, match=r"evaluate.stride: a stride of 12 tokens .* windows of 8"):
+        text_recipe("decoder", "few", *wrong)
+    for stride in ("0", "1.5", "-3", "0.0", "half"):
+        with pytest.raises(InputError, match=r"evaluate.stride"):
+            text_recipe("decoder", "few", f"evaluate.stride={stride}")
+
+
+# Fixed targets
+
+
+def test_short_documents_are_left_out_and_counted(text_recipe, bigram, measure):
+    task, source = bigram(text_recipe("decoder", "many", "evaluate.targets=3"))
+    end = source.tokenizer.end_token
+    within = [(first, last) for first, last in documents_of(source) if first < 200]
+    for longest in (8, 20, 50):
+        kept = [last for first, last in within if last - first + 1 >= longest + 1]
+        for row in measure("fixed_targets", task, source, [8, longest]):
+            assert row["documents"] == len(kept) and row["tokens"] == 3 * len(kept)
+            assert row["documents_left_out"] == len(within) - len(kept)
+            assert row["parameters"] == {"targets": 3, "longest": longest}
+    assert 0 < len(kept) < len(within)
+    seen = recorded(task, source)
+    measure("fixed_targets", task, source, [8, 20])
+    assert seen and not any(end in window for window in seen)
+
+
+def test_targets_are_no_more_than_the_shortest_length(text_recipe, bigram, measure):
+    rows = measure("fixed_targets", *bigram(text_recipe("decoder", "many")), [6, 20])
+    assert [row["parameters"]["targets"] for row in rows] == [6, 6]
+    assert len({row["tokens"] / row["documents"] for row in rows}) == 1
+
+
+def test_lengths_that_no_document_allows_leave_the_others(text_recipe, bigram, measure):
+    task, source = bigram(text_recipe("decoder", "many"))
+    largest = max(last - first + 1 for first, last in documents_of(source) if first < 200)
+    lengths = [8, largest - 1, largest, 190]
+    rows = measure("fixed_targets", task, source, lengths)
+    assert [row["documents"] for row in rows[:2]] == [1, 1] and "loss_nats_low" in rows[0]
+    assert rows[0]["loss_nats_low"] is None  # of one document
+    assert all(f"lengths up to {largest - 1} can be scored" in row["note"] for row in rows[2:])
+    assert rows[0] == measure("fixed_targets", task, source, lengths[:2])[0]
+    assert all("can be scored" in row["note"] for row in measure("fixed_targets", task, source, [190]))
+
+
+# The loss at each position
+
+
+@pytest.mark.parametrize("window", [1, 15, 16, 17, 64, 1000])
+@pytest.mark.parametrize("bins", [1, 2, 3, 40])
+def test_bins_cover_the_window(window, bins):
+    ends = bin_ends(window, bins)
+    assert ends == sorted(set(ends)) and ends[-1] == window
+    assert ends[0] == min(16, window)
+    octaves = math.log2(max(window, 16) / 16)
+    assert len(ends) <= bins * octaves + 2
+
+
+def test_the_bins_together_are_windows_side_by_side(text_recipe, counting, measure):
+    task, source = counting(text_recipe("decoder", "many"))
+    rows = measure("per_position", task, source, [8, 50])
+    whole = measure("nonoverlapping", task, source, [50])[0]
+    total = sum(row["tokens"] * row["loss_nats"] for row in rows)
+    assert total / whole["tokens"] == pytest.approx(whole["loss_nats"], rel=1e-12)
+    assert {tuple(row["parameters"].items()) for row in rows} == {(("window", 50), ("bins_per_octave", 2))}
+
+
+def test_the_longest_window_that_can_be_read_is(text_recipe, counting, measure):
+    task, source = counting(text_recipe("decoder", "many"))
+    task.model.encoding.max_length = 30
+    rows = measure("per_position", task, source, [16, 24, 50, 10**6])
+    assert [(row["length"], row.get("note", "")[:12], row["parameters"]["window"]) for row in rows] == [
+        (10**6, "the encoding", 10**6), (50, "the encoding", 50), (16, "", 24), (23, "", 24), (24, "", 24),
+    ]  # fmt: skip
+
+
+# Intervals
+
+
+def test_documents_are_resampled_not_tokens_nor_windows(text_recipe, trigram, measure):
+    recipe = text_recipe("decoder", "many")
+    task, source = trigram(recipe)
+    row = measure("sliding", task, source, [16])[0]
+    scored = contexts("sliding", source, recipe.evaluate, 16, [16])
+    losses = total_loss(task.model, whole_stream(source), scored)
+    sums = []
+    for first, last in documents_of(source):
+        own = [losses[target] for target in range(first, last + 1) if target in losses]
+        raw = source.tokenizer.decode([t for t in whole_stream(source)[first : last + 1].tolist()
+                                       if t != source.tokenizer.end_token])  # fmt: skip
+        if own:
+            sums.append((sum(own), len(own), len(raw.encode())))
+    assert row["documents"] == len(sums) > 3
+    resampled = resampled_sums(np.array(sums)[:, :2])
+    low, high = interval(resampled[:, 0] / resampled[:, 1])
+    assert (row["loss_nats_low"], row["loss_nats_high"]) == (pytest.approx(low), pytest.approx(high))
+    for name in ("loss_nats", "perplexity", "bits_per_byte", "word_perplexity"):
+        assert row[f"{name}_low"] < row[name] < row[f"{name}_high"]
+    assert row["perplexity_low"] == math.exp(row["loss_nats_low"])
+
+
+def test_one_document_has_no_interval(text_recipe, bigram, measure):
+    row = measure("nonoverlapping", *bigram(text_recipe()), [16])[0]
+    assert row["documents"] == 1 and row["loss_nats"] > 0
+    assert all(row[f"loss_nats_{end}"] is row[f"perplexity_{end}"] is None for end in ("low", "high"))
+
+
+def test_the_text_that_is_scored_has_no_more_than_there_is(text_recipe, bigram, measure):
+    task, source = bigram(text_recipe("decoder", "many", "evaluate.max_tokens=100000"))
+    num_tokens = len(source.stream("valid"))
+    rows = measure("nonoverlapping", task, source, [16, num_tokens - 1, num_tokens])
+    assert [row.get("tokens") for row in rows] == [num_tokens - 1, num_tokens - 1, None]
+    assert "has only" in rows[2]["note"]
+    # Lengths beyond max_tokens are measured all the same, and every length on as much.
+    task, source = bigram(text_recipe("decoder", "many"))
+    assert [row["tokens"] for row in measure("nonoverlapping", task, source, [16, 250])] == [250, 250]
+    assert nonoverlapping.plan(7, 3).tokens == 7

@@ -1,6 +1,7 @@
 """`zoo.load`: the trained model back, without running what a file says."""
 
 import pickle
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ import torch
 import zoo
 from zoo.errors import InputError
 from zoo.evaluation.evaluate import evaluate
-from zoo.runs.checkpoint import load_task
+from zoo.runs.checkpoint import find_checkpoint, load_task
 from zoo.training.fit import fit
 
 
@@ -182,3 +183,28 @@ def test_changes_reach_the_recipe(trained):
     assert load_task(folder, ["evaluate.samples=3"]).recipe.evaluate.samples == 3
     with pytest.raises(InputError, match=r"evaluate\.sample: "):
         load_task(folder, ["evaluate.sample=3"])
+
+
+def test_a_checkpoint_is_found_from_the_folder_of_checkpoints_too(tmp_path):
+    folder = tmp_path / "runs" / "one" / "checkpoints"
+    folder.mkdir(parents=True)
+    (folder / "last.ckpt").write_bytes(b"")
+    assert find_checkpoint(folder) == find_checkpoint(folder.parent) == folder / "last.ckpt"
+
+
+def test_a_folder_of_runs_names_them(tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name / "checkpoints").mkdir(parents=True)
+        (tmp_path / name / "checkpoints" / "last.ckpt").write_bytes(b"")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=f"the runs in it: {tmp_path}/one, {tmp_path}/two$"):
+        find_checkpoint(tmp_path)
+
+
+def test_a_folder_that_cannot_be_looked_into_is_wrong_input(tmp_path, monkeypatch):
+    def denied(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_file", denied)
+    with pytest.raises(InputError, match=f"^{tmp_path}: cannot be read: Permission denied$"):
+        find_checkpoint(tmp_path)

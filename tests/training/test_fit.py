@@ -35,7 +35,9 @@ def test_a_run_folder_holds_the_run(here, recipe, capsys, kind):
     }  # fmt: skip
     assert {path.name for path in folder.iterdir()} == expected
     assert {path.name for path in (folder / "checkpoints").iterdir()} == {"last.ckpt", "best.ckpt"}
-    assert {path.name for path in (folder / "evaluation").iterdir()} == {"lengths.json", "lengths.png"}
+    assert {path.name for path in (folder / "evaluation").glob("[!.]*")} == {
+        f"lengths.{ending}" for ending in ("json", "csv", "md", "png", "svg")
+    }
     assert [*folder.glob("tensorboard/events*")]
 
     assert read_recipe(folder / "recipe.yaml") == recipe
@@ -125,7 +127,9 @@ def test_a_length_that_the_encoding_cannot_take_is_told(here, recipe, capsys):
     trained, *longer = json.loads((folder / "evaluation" / "lengths.json").read_text())
     assert "accuracy" in trained
     assert [row["note"] for row in longer] == ["the encoding ends at 8 tokens"] * 2
-    assert "not at 16, 32: the encoding ends at 8 tokens" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "not at 16, 32: the encoding ends at 8 tokens" in told
+    assert "look further" not in told  # there is nowhere to look
 
 
 def test_a_quiet_run_can_be_asked_for(here, recipe):

@@ -11,7 +11,7 @@ import torch
 
 from zoo import cli
 from zoo.errors import InputError
-from zoo.runs.folder import old_run, write_recipe
+from zoo.runs.folder import hold, let_go, old_run, write_recipe
 from zoo.tasks.task import Task
 from zoo.training.fit import fit
 
@@ -253,3 +253,14 @@ def test_a_second_signal_stops_at_once(here, recipe, interrupt, capfd):
     assert "nothing was saved" in interrupt(recipe(), 0, times=2, out=here / "early")
     assert not (here / "early").exists()
     assert "Detected" not in "".join(capfd.readouterr())
+
+
+def test_a_run_is_trained_by_one_process_at_a_time(here, recipe):
+    folder = fit(recipe())
+    before = weights(folder)
+    held = hold(folder)
+    with pytest.raises(InputError, match="another process is at work on this run"):
+        fit(recipe(), resume=True)
+    assert_same(before, weights(folder))
+    let_go(held)
+    fit(recipe(), resume=True)

@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from zoo.data import open_data
 from zoo.data.source import DataSource
-from zoo.errors import InputError
-from zoo.evaluation.plot import plot_lengths
-from zoo.evaluation.protocols import PROTOCOLS, Row, Setting, work
-from zoo.listing import table
-from zoo.memory import is_out_of_memory, peak_memory_mb, restart_peak_memory
+from zoo.errors import RunError
+from zoo.evaluation.protocols import PROTOCOLS, Measurement, Place, Row
+from zoo.evaluation.results import RESULTS, PassingNote, store_rows
+from zoo.evaluation.subject import Subject, open_subjects
+from zoo.evaluation.tables import rows_as_text
+from zoo.evaluation.team import Team, alone, among_others, device_for, join
+from zoo.memory import (
+    allocations_bounded,
+    is_out_of_memory,
+    peak_memory_mb,
+    restart_peak_memory,
+    shortage,
+)
 from zoo.progress import progress_bar
 from zoo.recipe.after_training import changed_label
-from zoo.recipe.catalogue import TASKS
-from zoo.runs.checkpoint import find_checkpoint, load_task, run_folder_of
-from zoo.runs.folder import write_whole
 from zoo.tasks.task import Task
 
-RESULTS = Path("evaluation") / "lengths.json"
-"""Where a run folder keeps what was measured; the plot lies beside it."""
-
-MEASURES = (
-    "accuracy", "value_accuracy", "accuracy_within", "accuracy_beyond",
-    "loss_nats", "perplexity", "word_perplexity", "bits_per_byte",
-)  # fmt: skip
+SECONDS_AT_RISK = 30.0
+"""Results are stored as they come, but no oftener: the plots are drawn anew every time."""
 
 
 def evaluate(
@@ -40,8 +39,9 @@ def evaluate(
     lengths: Sequence[int] | None = None,
     protocols: Sequence[str] | None = None,
     sets: Sequence[str] = (),
+    devices: int = 1,
 ) -> list[Row]:
-    """Evaluate runs or checkpoints, write each one's results beside it, and print them in one table.
+    """Evaluate runs or checkpoints, write each one's results beside it, and print them in tables.
 
     Args:
         paths: run folders or checkpoint files.
@@ -49,37 +49,50 @@ def evaluate(
         protocols: names; by default those of each recipe.
         sets: `key=value` changes to the recipes, for example where the data lies, or of an encoding what may
             change after training; such rows are kept beside those of the encoding as it was trained.
+        devices: how many share the work. For each further one the command is started again; those that
+            torchrun and SLURM have started are all taken.
 
     Raises:
-        InputError: a path, a protocol or a change that cannot be used, or data of another tokenizer.
+        InputError: a path, a protocol or a change that cannot be used, data of another tokenizer, or a folder
+            that takes no results.
+        RunError: a process that shared the work has ended, or nothing at all could be measured.
     """
-    runs = []
-    for path in paths:
-        task = load_task(path, sets)
-        known = TASKS[task.recipe.task.name].protocols
-        for protocol in protocols or ():
-            if protocol not in known:
-                name = task.recipe.task.name
-                raise InputError(f"no protocol {protocol!r} for task {name!r}; there are: {', '.join(known)}")
-        source = open_data(task.recipe)
-        _same_tokens(path, task, source)
-        checkpoint = find_checkpoint(path)
-        folder = run_folder_of(checkpoint) or checkpoint.parent
-        stored_rows(folder)
-        runs.append((checkpoint, folder, task, source))
-    rows: list[Row] = []
-    results = []
-    try:
-        for checkpoint, folder, task, source in runs:
-            measured = evaluate_task(task, source, folder, checkpoint, lengths, protocols)
-            rows += measured
-            store_rows(folder, measured)
-            results.append(_shown((folder / RESULTS).parent))
-    finally:
-        # What was measured is told, even if it cannot be stored or a later run fails.
-        if rows:
-            print(rows_as_text(rows), flush=True)
-    print(f"\nresults and plot: {', '.join(dict.fromkeys(results))}", flush=True)
+    # Processes that were started together meet first, so that one of them tells what is wrong.
+    runs = None if among_others() else open_subjects(paths, lengths, protocols, sets)
+    with join(devices, runs[0].task.recipe.trainer.accelerator if runs else "auto") as team:
+        if runs is None:
+            runs = open_subjects(paths, lengths, protocols, sets)
+        rows: list[Row] = []
+        told: list[Row] = []
+        results = []
+        several = len({run.folder.resolve() for run in runs}) > 1
+
+        def keep(run: Subject, measured: list[Row]) -> None:
+            rows.extend(measured)
+            # Runs of one recipe may differ in what --set gave: only their folders tell them apart.
+            told.extend(row | {"run": run.name} if several else row for row in measured)
+            if team.rank == 0:
+                store_rows(run.folder, measured)
+
+        try:
+            for run in runs:
+                team.use(run.task.recipe.trainer.accelerator)
+                measured = evaluate_task(
+                    run.task, run.source, run.folder, run.checkpoint, lengths, protocols, team,
+                    keep=partial(keep, run),
+                )  # fmt: skip
+                # The memory of the next one is measured without this one.
+                run.task.cpu()
+                if not all(isinstance(row.get("note"), PassingNote) for row in measured):
+                    results.append(_shown((run.folder / RESULTS).parent))
+        finally:
+            # What was measured is told, even if it cannot be stored or a later run fails.
+            if rows and team.rank == 0:
+                print(rows_as_text(told), flush=True)
+        if results and team.rank == 0:
+            print(f"\nresults, tables and plots: {', '.join(dict.fromkeys(results))}", flush=True)
+    if team.rank == 0 and all("note" in row for row in rows):
+        raise RunError(f"nothing could be measured: {'; '.join(dict.fromkeys(row['note'] for row in rows))}")
     return rows
 
 
@@ -90,22 +103,49 @@ def evaluate_task(
     checkpoint: Path,
     lengths: Sequence[int] | None = None,
     protocols: Sequence[str] | None = None,
+    team: Team | None = None,
+    keep: Callable[[list[Row]], None] | None = None,
 ) -> list[Row]:
-    """Evaluate one model; nothing is stored (`store_rows`). `folder` is where `checkpoint` is shown from.
+    """Evaluate one model; every process of the team gets all rows.
 
-    A length that cannot be measured has a row with a `note` that says why.
+    A length that cannot be measured has a row with a `note` that says why: a `PassingNote` where the data is
+    too short for it, no protocol can measure anything there, and the recipe does not ask for it.
+
+    Args:
+        folder: where `checkpoint` is shown from.
+        keep: is given the rows that have come since it was last called: at the end, whatever ends it, and in
+            between, so that no more than `SECONDS_AT_RISK` of work are lost to a process that is killed.
     """
     recipe = task.recipe
     lengths = sorted(set(lengths or recipe.evaluate.lengths))
-    on_gpu = torch.cuda.is_available() and recipe.trainer.accelerator != "cpu"
-    device = torch.device("cuda" if on_gpu else "cpu")
-    task.to(device).eval()
-    rows = []
-    for protocol in protocols or recipe.evaluate.protocols:
-        notes = {length: _obstacle(task, source, length) for length in lengths}
-        total = sum(work(task, source, length, lengths[-1]) for length in lengths if notes[length] is None)
-        with progress_bar(total, f"evaluating {recipe.name}", "token", unit_scale=True, leave=False) as bar:
-            for length in lengths:
+    team = team or alone(device_for(recipe.trainer.accelerator))
+    task.to(team.device).eval()
+    todo = [
+        (protocol, measurement)
+        for protocol in dict.fromkeys(protocols or recipe.evaluate.protocols)
+        for measurement in PROTOCOLS[protocol](task, source, lengths)
+    ]
+    limit = task.model.encoding.max_length
+    reached = {one.length for _, measurement in todo for one in _chain(measurement) if one.note is None}
+    # A sweep takes a run for finished once there is a row at every length of its recipe.
+    reached.update(recipe.evaluate.lengths)
+
+    def lasting(row: Row) -> Row:
+        # Where the encoding ends is a result of the run; where the data ends is none.
+        ended = limit is not None and row["length"] > limit
+        if "note" not in row or row["length"] in reached or ended:
+            return row
+        return row | {"note": PassingNote(row["note"])}
+
+    rows: list[Row] = []
+    kept, kept_at = 0, time.monotonic()
+    total = sum(_first(measurement).tokens for _, measurement in todo)
+    bar = progress_bar(
+        total, f"evaluating {recipe.name}", "token", unit_scale=True, leave=False, disable=team.rank > 0
+    )
+    with bar:
+        try:
+            for protocol, measurement in todo:
                 facts = {
                     "run": recipe.name,
                     "encoding": changed_label(recipe.as_dict()["model"]["encoding"], task.changed),
@@ -114,151 +154,89 @@ def evaluate_task(
                     "step": task.card.get("steps"),
                     "seed": recipe.seed,
                     "protocol": protocol,
-                    "length": length,
-                    "train_length": recipe.data.sequence_length,
                 }
-                if notes[length] is None:
-                    measured = _measure(task, source, protocol, length, lengths[-1], device, bar.update)
-                else:
-                    measured = {"note": notes[length]}
-                rows.append(facts | measured)
+                for row in _measured(measurement, recipe.evaluate.batch_tokens, team, bar):
+                    rows.append(facts | lasting(row) | {"train_length": recipe.data.sequence_length})
+                if keep and time.monotonic() - kept_at > SECONDS_AT_RISK:
+                    kept, fresh = len(rows), rows[kept:]
+                    keep(fresh)
+                    kept_at = time.monotonic()
+        finally:
+            if keep and rows[kept:]:
+                keep(rows[kept:])
     return rows
 
 
-def _same_tokens(path: Path, task: Task, source: DataSource) -> None:
-    """Token ids mean nothing to a model that was trained with another tokenizer."""
-    trained = task.card.get("fingerprint", {}).get("tokenizer")
-    tokenizer = source.fingerprint["tokenizer"]
-    if source.vocab_size != task.hparams["vocab_size"] or trained not in (None, tokenizer):
-        raise InputError(
-            f"{path}: the training text of {task.recipe.data.name!r} gives another tokenizer than the "
-            f"one that this model was trained with: the text has changed, or data.root or data.vocab_size "
-            f"is another"
-        )
+def _chain(measurement: Measurement | None) -> Iterator[Measurement]:
+    """The measurement itself, and what may be measured in its place."""
+    while measurement is not None:
+        yield measurement
+        measurement = measurement.instead
 
 
-def _obstacle(task: Task, source: DataSource, length: int) -> str | None:
-    """Why a length cannot be measured; None where it can."""
-    limit = task.model.encoding.max_length
-    if limit is not None and length > limit:
-        return f"the encoding ends at {limit} tokens"
-    if source.kind == "text" and length >= len(source.stream("valid")):
-        return f"the validation text has only {len(source.stream('valid'))} tokens"
-    return None
+def _first(measurement: Measurement) -> Measurement:
+    """The measurement itself, or the first in its place that there is no note against."""
+    while measurement.note is not None and measurement.instead is not None:
+        measurement = measurement.instead
+    return measurement
 
 
-def _measure(
-    task: Task,
-    source: DataSource,
-    protocol: str,
-    length: int,
-    longest: int,
-    device: torch.device,
-    advance: Callable[[int], Any],
-) -> Row:
+def _measured(measurement: Measurement | None, batch_tokens: int, team: Team, bar: Any) -> Iterator[Row]:
+    """The rows of a measurement, and of what is measured in its place."""
+    while measurement is not None:
+        about = {"parameters": measurement.parameters, "length": measurement.length}
+        note = measurement.note
+        if note is None:
+            rows = _measure(measurement, team, bar)
+            if rows is not None:
+                yield from (about | row for row in rows)
+                return
+            note = shortage(team.device, team.local_size)
+            if batch_tokens >= 2 * measurement.length:
+                note += "; a smaller evaluate.batch_tokens may help"
+            if measurement.instead is not None:
+                bar.total += _first(measurement.instead).tokens
+        yield about | {"note": note}
+        measurement = measurement.instead
+
+
+def _measure(measurement: Measurement, team: Team, bar: Any) -> list[Row] | None:
+    """The rows of one measurement; None where the memory does not suffice."""
     read = 0
 
-    def count(tokens: int) -> None:
+    def advance(tokens: int) -> None:
         nonlocal read
         read += tokens
-        advance(tokens)
+        bar.update(tokens)
 
-    restart_peak_memory(device)
-    started = time.perf_counter()
+    restart_peak_memory(team.device)
+    measured, started = None, 0.0
     try:
-        with torch.inference_mode():
-            row = PROTOCOLS[protocol](task, source, Setting(length, longest, device, count))
+        with torch.inference_mode(), allocations_bounded(team.local_size):
+            # Nobody begins, nor counts what memory is free, while another still works on what came before.
+            team.barrier()
+            started = time.perf_counter()
+            measured = measurement.measure(Place(team, advance))
     except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
+        # What another process has ended with may quote a lack of memory of its own.
+        if isinstance(error, RunError) or not is_out_of_memory(error):
             raise
-        return {"note": "out of memory; a smaller evaluate.batch_tokens may help"}
-    row["tokens_per_second"] = read / (time.perf_counter() - started)
-    row["peak_memory_mb"] = peak_memory_mb(device)
+    seconds = time.perf_counter() - started
+    every = team.gather((measured is None, peak_memory_mb(team.device)))
+    if any(short for short, _ in every):
+        # What the length would still have read is no time left.
+        bar.total -= measurement.tokens - read
+        return None
+    cost = {"tokens_per_second": read / seconds, "peak_memory_mb": max(peak for _, peak in every)}
     # JSON has no word for the infinities that failed extrapolation may give.
-    return {key: value if _finite(value) else None for key, value in row.items()}
+    return [
+        {key: value if _finite(value) else None for key, value in (row | cost).items()}
+        for row in (measured if isinstance(measured, list) else [measured])
+    ]
 
 
 def _finite(value: object) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
-
-
-def stored_rows(folder: Path) -> list[Row]:
-    """What was measured before in FOLDER/evaluation/lengths.json.
-
-    Raises:
-        InputError: it cannot be read. Ask before measuring, so that no result is lost to it.
-    """
-    file = folder / RESULTS
-    if not file.is_file():
-        return []
-    try:
-        rows = json.loads(file.read_text(encoding="utf-8"))
-        _ = [(*_key(row), row["step"]) for row in rows]
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise InputError(f"{file}: not the results of an evaluation ({error}); move it away") from error
-    return rows
-
-
-def store_rows(folder: Path, rows: list[Row]) -> None:
-    """Merge with what was measured before: a measurement repeated replaces itself alone.
-
-    What an earlier step of the same checkpoint file gave goes: the run was resumed since.
-    """
-    steps = {row["checkpoint"]: row["step"] for row in rows}
-    kept = [row for row in stored_rows(folder) if row["step"] == steps.get(row["checkpoint"], row["step"])]
-    known = {_key(row): row for row in [*kept, *rows]}
-    merged = sorted(known.values(), key=_key)
-    file = folder / RESULTS
-    write_whole(file, json.dumps(merged, indent=1, allow_nan=False) + "\n")
-    plot_lengths(merged, file.with_suffix(".png"))
-
-
-def _key(row: Row) -> tuple:
-    # An encoding that was changed after training is measured apart from the one that was trained.
-    checkpoint, protocol, length = str(row["checkpoint"]), row["protocol"], row["length"]
-    return checkpoint, protocol, json.dumps(row.get("changed") or {}, sort_keys=True), length
-
-
-def rows_as_text(rows: Iterable[Row]) -> str:
-    """A table of results for the console; the trained length is marked."""
-    rows = list(rows)
-    measures = [m for m in MEASURES if any(row.get(m) is not None for row in rows)]
-    # Of several runs the encoding alone may not say which one.
-    named = ("encoding",) if len({row["run"] for row in rows}) == 1 else ("run", "encoding")
-    lines = []
-    for row in rows:
-        shown = [_number(row.get(measure)) for measure in measures]
-        if "note" in row:
-            shown = [row["note"], *[""] * len(measures)][: max(1, len(measures))]
-        lines.append((*[row[name] for name in named], f"{row['length']} {_ratio(row)}", *shown))
-    headings = [m.replace("_", " ") for m in measures] or ["note"]
-    return table((*named, "length", *headings), lines)
-
-
-def summary_line(rows: Sequence[Row]) -> str:
-    """What came out, in one line."""
-    measure = "accuracy" if any("accuracy" in row for row in rows) else "perplexity"
-    measured = [row for row in rows if "note" not in row]
-    parts = [
-        f"{_number(row[measure]) or 'not finite'} at {row['length']} ({_ratio(row)})" for row in measured
-    ]
-    line = f"{measure}: " + (", ".join(parts) or "not measured")
-    # A reason is told once, however many lengths it rules out.
-    for note in dict.fromkeys(row["note"] for row in rows if "note" in row):
-        lengths = ", ".join(str(row["length"]) for row in rows if row.get("note") == note)
-        line += f"; not at {lengths}: {note}"
-    return line
-
-
-def _ratio(row: Row) -> str:
-    ratio = row["length"] / row["train_length"]
-    return "trained" if ratio == 1 else f"{ratio:g}x"
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:.4g}" if abs(value) >= 10 else f"{value:.3f}"
 
 
 def _shown(folder: Path) -> str:

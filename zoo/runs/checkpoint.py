@@ -27,6 +27,8 @@ from zoo.tasks.task import Task
 
 LAST = "last.ckpt"
 BEST = "best.ckpt"
+MANY_RUNS = 12
+"""No more than this are named in a message."""
 # What another choice of does not make another model or another measure of it.
 MAY_CHANGE_AFTER_TRAINING = (
     "data.root", "data.cache", "data.workers", "evaluate", "plugins", "model.kernel", "trainer.accelerator",
@@ -34,19 +36,28 @@ MAY_CHANGE_AFTER_TRAINING = (
 
 
 def find_checkpoint(path: Path) -> Path:
-    """A checkpoint file itself, or the last one of a run folder.
+    """A checkpoint file itself, or the last one of a run folder or of its folder of checkpoints.
 
     Raises:
-        InputError: neither is there.
+        InputError: neither is there, or there is no permission to look.
     """
-    if path.is_dir():
+    try:
+        if path.is_file():
+            return path
+        if not path.is_dir():
+            raise InputError(f"{path}: no such run or checkpoint")
         last = path / "checkpoints" / LAST
-        if last.is_file():
-            return last
-        raise InputError(f"{path}: no checkpoint in it ({last} does not exist)")
-    if path.is_file():
-        return path
-    raise InputError(f"{path}: no such run or checkpoint")
+        for file in (last, path / LAST):
+            if file.is_file():
+                return file
+        runs = sorted(str(file.parent.parent) for file in path.glob(f"*/checkpoints/{LAST}"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    why = f" ({last} does not exist)"
+    if runs:
+        more = f" and {len(runs) - MANY_RUNS} more" if len(runs) > MANY_RUNS else ""
+        why = f"; the runs in it: {', '.join(runs[:MANY_RUNS])}{more}"
+    raise InputError(f"{path}: no checkpoint in it{why}")
 
 
 def run_folder_of(checkpoint: Path) -> Path | None:

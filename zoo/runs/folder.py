@@ -97,6 +97,47 @@ def give_up(claim: Claim) -> None:
             path.unlink(missing_ok=True)
 
 
+def hold(folder: Path, must: bool = False) -> int | None:
+    """Keep every other process from training in a run folder, until this one lets go or ends, however.
+
+    Args:
+        must: that it cannot be told whether another is at work there (some network file systems) is an error
+            too; otherwise nothing is held then.
+
+    Raises:
+        InputError: another process has it.
+    """
+    descriptor = None
+    try:
+        import fcntl
+
+        descriptor = os.open(folder, os.O_RDONLY)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise InputError(f"{folder}: another process is at work on this run") from None
+    except (ImportError, OSError) as error:
+        if descriptor is not None:
+            os.close(descriptor)
+        if must:
+            raise InputError(
+                f"{folder}: whether another process is at work on this run cannot be told ({error})"
+            ) from error
+        return None
+    return descriptor
+
+
+def let_go(held: int | None) -> None:
+    """Let others train in a run folder again. `held` is what `hold` gave."""
+    if held is None:
+        return
+    import fcntl
+
+    # A loader's processes may still share it: closing it here would not free it.
+    fcntl.flock(held, fcntl.LOCK_UN)
+    os.close(held)
+
+
 def old_run(recipe: Recipe, out: Path | None) -> Path:
     """The folder of the run to resume: `out`, or the newest of this recipe's name.
 
@@ -159,15 +200,18 @@ def write_recipe(folder: Path, recipe: Recipe) -> None:
     write_whole(folder / RECIPE, dump(recipe))
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file that is either the old one or the new one, whatever happens in between."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    with beside.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, path)
+    try:
+        with beside.open("wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def _claim(folder: Path, recipe: Recipe) -> Claim | None:

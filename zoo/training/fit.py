@@ -8,18 +8,29 @@ from pathlib import Path
 
 from zoo.data import open_data
 from zoo.data.source import DataSource
-from zoo.encodings.base import Size
-from zoo.encodings.stack import EncodingStack
 from zoo.errors import InputError, Problem, RunError
-from zoo.evaluation.evaluate import evaluate_task, rows_as_text, store_rows, stored_rows, summary_line
+from zoo.evaluation.evaluate import evaluate_task
+from zoo.evaluation.protocols import Row
+from zoo.evaluation.results import must_take_results, store_rows
+from zoo.evaluation.tables import rows_as_text, summary_line
 from zoo.memory import freed_memory_kept, is_out_of_memory
 from zoo.recipe import Recipe, must_train
 from zoo.recipe.options import encoding_label
 from zoo.runs.checkpoint import LAST, read_checkpoint, warn_of_changes
 from zoo.runs.encoding_source import recorded_sources
-from zoo.runs.folder import RECIPE, give_up, is_first_process, must_be_free, new_run, old_run, write_recipe
+from zoo.runs.folder import (
+    RECIPE,
+    give_up,
+    hold,
+    is_first_process,
+    let_go,
+    must_be_free,
+    new_run,
+    old_run,
+    write_recipe,
+)
 from zoo.runs.origin import must_have_same_tokens, read_origin, start_from
-from zoo.tasks import task_class
+from zoo.tasks import must_build, task_class
 from zoo.tasks.task import Task
 from zoo.training.callbacks import LastCheckpoint
 from zoo.training.data_module import DataModule
@@ -47,12 +58,12 @@ def fit(recipe: Recipe, out: Path | None = None, resume: bool = False) -> Path:
     quieten()
     must_train(recipe)
     must_be_installed(recipe)
-    _must_build(recipe)
+    must_build(recipe)
     checkpoint = claim = origin = None
     if resume:
         folder = old_run(recipe, out)
         checkpoint = _resume_point(folder, recipe)
-        stored_rows(folder)
+        must_take_results(folder)
     elif out is not None and is_first_process():
         must_be_free(out)
     if recipe.init_from is not None and not resume:
@@ -71,6 +82,7 @@ def fit(recipe: Recipe, out: Path | None = None, resume: bool = False) -> Path:
         # Only the first process claims a folder; the others learn of it once they have met.
         claim = new_run(recipe, out) if is_first_process() else None
         folder = claim.folder if claim else Path()
+    held = hold(folder) if is_first_process() else None
     trainer = last = None
     try:
         trainer, last = make_trainer(recipe, task, source, folder, checkpoint, origin and origin.facts)
@@ -101,6 +113,7 @@ def fit(recipe: Recipe, out: Path | None = None, resume: bool = False) -> Path:
     finally:
         if last is not None:
             last.interruption.restore()
+        let_go(held)
     if interrupted:
         raise _interruption(trainer.global_step, last)
     if not last.saved_at:
@@ -112,20 +125,6 @@ def fit(recipe: Recipe, out: Path | None = None, resume: bool = False) -> Path:
     if first:
         _finish(recipe, source, folder)
     return folder
-
-
-def _must_build(recipe: Recipe) -> None:
-    """Raises InputError for option values that an encoding refuses, which only its own code can tell."""
-    model = recipe.model
-    size = Size(
-        model.d_model, model.num_heads, model.num_layers, recipe.data.sequence_length, model.kind == "decoder"
-    )
-    try:
-        EncodingStack(recipe.as_dict()["model"]["encoding"], size, recipe.seed)
-    except InputError as error:
-        raise InputError(
-            [Problem(p.message, p.key or "model.encoding", p.where) for p in error.problems]
-        ) from error
 
 
 def _interruption(step: int, last: LastCheckpoint | None) -> BaseException:
@@ -178,11 +177,20 @@ def _finish(recipe: Recipe, source: DataSource, folder: Path) -> None:
     task = _task(recipe, source.vocab_size)
     task.load_state_dict(content["state_dict"])
     task.card = content["zoo_card"]
-    rows = evaluate_task(task, source, folder, checkpoint)
-    print(rows_as_text(rows), flush=True)
-    store_rows(folder, rows)
-    lengths = ",".join(str(recipe.data.sequence_length * 2**i) for i in range(5))
-    command = ["python", "-m", "zoo", "evaluate", str(folder), "--lengths", lengths]
+    rows: list[Row] = []
+
+    def keep(measured: list[Row]) -> None:
+        rows.extend(measured)
+        store_rows(folder, measured)
+
+    try:
+        evaluate_task(task, source, folder, checkpoint, keep=keep)
+    finally:
+        if rows:
+            print(rows_as_text(rows), flush=True)
+    trained, limit = recipe.data.sequence_length, task.model.encoding.max_length
+    lengths = [str(trained * 2**i) for i in range(5) if limit is None or trained * 2**i <= limit]
+    command = ["python", "-m", "zoo", "evaluate", str(folder), "--lengths", ",".join(lengths)]
     if recipe.plugins:
         # A plugin is code: it runs only where the user names it.
         command += ["--set", f"plugins=[{', '.join(recipe.plugins)}]"]
@@ -193,8 +201,9 @@ def _finish(recipe: Recipe, source: DataSource, folder: Path) -> None:
         print(f"\nstopped at step {steps} of {wanted}; continue with --resume{more}; it is in {folder}")
     else:
         print(f"\ndone: {recipe.name} is in {folder}")
-    print(summary_line(rows))
-    print(f"look further: {shlex.join(command)}", flush=True)
+    print(summary_line(rows), flush=True)
+    if len(lengths) > 1:
+        print(f"look further: {shlex.join(command)}", flush=True)
 
 
 def _opening_line(recipe: Recipe, task: Task, folder: Path, checkpoint: Path | None) -> str:

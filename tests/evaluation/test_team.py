@@ -1,0 +1,290 @@
+"""Several processes evaluate together: what they hand to one another, and how they end."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from zoo.cli import main
+from zoo.errors import InputError
+from zoo.evaluation import team
+from zoo.evaluation.team import Team, alone, among_others, device_for, join
+
+LAUNCH_VARIABLES = (
+    "RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR",
+    "MASTER_PORT", "TORCHELASTIC_RUN_ID", "SLURM_JOB_NAME", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID",
+    "SLURM_NNODES",
+)  # fmt: skip
+
+PATIENCE = 240
+"""Seconds after which a program counts as hanging; a busy machine needs many of them to import torch."""
+
+# A program whose processes do what its argument says, told by the exit codes of the command line.
+PROGRAM = """
+import os, signal, sys, time
+from zoo import cli
+from zoo.errors import InputError, RunError
+from zoo.evaluation.team import join
+
+def verb(options):
+    before = dict(os.environ)
+    with join(DEVICES, "cpu") as team:
+        what, second = WHAT, team.rank == 1
+        if what == "gather":
+            every = [team.gather((team.rank, "x" * team.rank)) for _ in range(3)]
+            team.barrier()
+            if team.rank == 0:
+                print(every[0], every[1] == every[2] == every[0], team.size, team.device.type)
+        if what == "input" and second:
+            raise InputError("this text is not there")
+        if what == "input everywhere":
+            raise InputError("a wrong name")
+        if what == "run" and second:
+            raise RunError("it has failed")
+        if what == "bug" and second:
+            raise ZeroDivisionError("a fault of ours")
+        if what == "bug in the first" and not second:
+            raise ZeroDivisionError("a fault of ours")
+        if what == "killed" and second:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if what == "interrupted":
+            open(f"ready-{team.rank}", "w").close()
+            if second:
+                time.sleep(SLEEP)
+        if what != "late":
+            team.gather(team.rank)
+        elif second:
+            raise RunError("after all was gathered")
+    if team.rank == 0:
+        print("ended well", len(os.environ) >= len(before) and "LOCAL_RANK" not in os.environ)
+
+cli._parser = lambda: __import__("argparse").ArgumentParser()
+cli._parser = lambda made=cli._parser(): (made.set_defaults(verb=verb), made)[1]
+sys.exit(cli.main([]))
+"""
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    for name in LAUNCH_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    return {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+
+
+@pytest.fixture
+def start(tmp_path, environment):
+    """Start the program; gives the running first process."""
+
+    def start(what, launcher=(), devices=2, sleep=0):
+        file = tmp_path / "program.py"
+        file.write_text(
+            PROGRAM.replace("WHAT", repr(what)).replace("DEVICES", str(devices)).replace("SLEEP", str(sleep))
+        )
+        return subprocess.Popen(
+            [sys.executable, *launcher, str(file)], cwd=tmp_path, env=environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+
+    return start
+
+
+@pytest.fixture
+def run(start):
+    def run(what, **how):
+        process = start(what, **how)
+        try:
+            out, err = process.communicate(timeout=PATIENCE)
+        finally:
+            kill(process)
+        return process.returncode, out, err
+
+    return run
+
+
+def kill(process):
+    """All processes of the program, if any is left."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_alone_needs_nobody(environment):
+    with alone(torch.device("cpu")) as one:
+        assert (one.rank, one.size, one.device.type) == (0, 1, "cpu")
+        assert one.gather({"a": 1}) == [{"a": 1}]
+        one.barrier()
+    assert not torch.distributed.is_initialized() and not among_others()
+    assert isinstance(join(1, "cpu"), Team) and not torch.distributed.is_initialized()
+    with pytest.raises(ZeroDivisionError), alone(torch.device("cpu")):
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("devices", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_everybody_gets_what_each_gave(run, devices):
+    code, out, err = run("gather", devices=devices)
+    expected = [(rank, "x" * rank) for rank in range(devices)]
+    assert (code, err) == (0, "")
+    assert out == f"{expected} True {devices} cpu\nended well True\n"
+
+
+@pytest.mark.parametrize(
+    "what, code, said",
+    [
+        ("input", 2, "process 1: this text is not there\n"),
+        pytest.param("input everywhere", 2, "a wrong name\n", marks=pytest.mark.slow),
+        pytest.param("run", 1, "process 1: it has failed\n", marks=pytest.mark.slow),
+        pytest.param("late", 1, "process 1: after all was gathered\n", marks=pytest.mark.slow),
+        pytest.param("killed", 1, f"{team.LOST}\n", marks=pytest.mark.slow),
+    ],
+)
+def test_what_ends_one_ends_all_and_is_told_once(run, what, code, said):
+    assert run(what) == (code, "", said)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["bug", "bug in the first"])
+def test_a_fault_keeps_its_traceback_and_ends_all(run, what):
+    code, out, err = run(what)
+    assert code == 1 and out == ""
+    assert err.count("Traceback") == 1 and "ZeroDivisionError: a fault of ours" in err
+    assert ("process 1: ZeroDivisionError: a fault of ours" in err) == (what == "bug")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["Ctrl-C", "the first is killed"])
+def test_an_interruption_leaves_no_process(start, tmp_path, how):
+    process = start("interrupted", sleep=2 * PATIENCE if how == "Ctrl-C" else 3)
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while not all((tmp_path / f"ready-{rank}").exists() for rank in (0, 1)):
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.1)
+        if how == "Ctrl-C":
+            os.killpg(process.pid, signal.SIGINT)
+        else:
+            process.kill()
+        # Returns once nobody holds the pipes any more: all have ended.
+        out, err = process.communicate(timeout=PATIENCE)
+    finally:
+        kill(process)
+    assert out == ""
+    if how == "Ctrl-C":
+        assert process.returncode == 130 and err == "interrupted\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what, code", [("gather", 0), ("input everywhere", 1), ("killed", 1)])
+def test_under_torchrun(run, what, code):
+    launcher = ("-m", "torch.distributed.run", "--nproc-per-node", "2")
+    got, out, err = run(what, launcher=launcher, devices=1)
+    assert got == code
+    if what == "gather":
+        assert out.startswith("[(0, ''), (1, 'x')] True 2 cpu\n")
+    if what == "input everywhere":
+        assert err.count("a wrong name") == 1
+
+
+def test_who_has_started_the_processes(environment, monkeypatch):
+    assert not among_others()
+    # A batch script of SLURM is one process, however many tasks it may start.
+    monkeypatch.setenv("SLURM_NTASKS", "4")
+    assert not among_others()
+    for name, value in {"SLURM_STEP_NUM_TASKS": "4", "SLURM_NNODES": "2", "SLURM_PROCID": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert team._launch() == ("slurm", 2, 2)
+    # Told by the first process alone.
+    with pytest.raises(SystemExit) as left:
+        join(3, "cpu")
+    assert left.value.code == 2
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    with pytest.raises(InputError, match="--devices 3: slurm has started 2 processes on this machine"):
+        join(3, "cpu")
+
+
+def test_more_devices_than_there_are_is_wrong_input(environment, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(InputError, match="--devices 2: there is 1 GPU"):
+        join(2, "auto")
+    assert device_for("gpu", 1) == torch.device("cuda", 0)
+    assert device_for("cpu", 1) == torch.device("cpu")
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "two", "1.5"])
+def test_devices_are_a_whole_number_above_zero(number, capsys):
+    with pytest.raises(SystemExit) as left:
+        main(["evaluate", "runs/x", f"--devices={number}"])
+    assert left.value.code == 2 and "a whole number above 0 is needed" in capsys.readouterr().err
+
+
+def rows_of(folder):
+    times = ("tokens_per_second", "peak_memory_mb")
+    rows = json.loads((folder / "evaluation" / "lengths.json").read_text())
+    return [{key: value for key, value in row.items() if key not in times} for row in rows]
+
+
+def assert_same(one, two):
+    assert len(one) == len(two) > 0
+    for left, right in zip(one, two, strict=True):
+        assert left.keys() == right.keys()
+        for key, value in left.items():
+            if isinstance(value, float):
+                assert right[key] == pytest.approx(value, rel=1e-6, abs=1e-12), key
+            else:
+                assert right[key] == value, key
+
+
+@pytest.fixture
+def trained(zoo_command, here, environment):
+    """A run of the recipe of this kind."""
+
+    def trained(kind, *more):
+        sets = [part for text in more for part in ("--set", text)]
+        done = zoo_command("fit", "--recipe", f"{kind}.yaml", "--out", kind, *sets)
+        assert done.returncode == 0, done.stderr
+        return here / kind
+
+    return trained
+
+
+def evaluated(zoo_command, folder, *how, **launch):
+    shutil.rmtree(folder / "evaluation")
+    done = zoo_command("evaluate", folder.name, *how, **launch)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    assert done.stdout.count("results, tables and plots: ") == 1
+    return rows_of(folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "kind, protocols",
+    [
+        ("text", "nonoverlapping,sliding,fixed_targets,per_position"),
+        ("masked", "nonoverlapping"),
+        ("max_index", "accuracy"),
+    ],
+)
+def test_two_processes_measure_what_one_does(trained, zoo_command, kind, protocols):
+    folder = trained(kind, "evaluate.batch_tokens=64")
+    # At the longest length there are fewer batches than processes.
+    how = ("--protocol", protocols, "--lengths", "16,48,240")
+    one = evaluated(zoo_command, folder, *how)
+    assert_same(one, evaluated(zoo_command, folder, *how, "--devices", "2"))
+    assert {row["protocol"] for row in one} == set(protocols.split(","))
+    assert any("note" not in row for row in one)
+
+
+@pytest.mark.slow
+def test_more_processes_than_batches_and_torchrun(trained, zoo_command):
+    folder = trained("text")
+    how = ("--lengths", "16,240")
+    one = evaluated(zoo_command, folder, *how)
+    assert_same(one, evaluated(zoo_command, folder, *how, "--devices", "3"))
+    launcher = ("-m", "torch.distributed.run", "--nproc_per_node", "2", "-m", "zoo")
+    assert_same(one, evaluated(zoo_command, folder, *how, launcher=launcher))

@@ -1,0 +1,286 @@
+"""One evaluation by several processes: who they are, and how they hand results to one another.
+
+`zoo evaluate RUN --devices 2` starts the command a second time; under torchrun and SLURM all processes are
+there from the beginning. Lightning Fabric knows which it is, and lets them meet.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from subprocess import Popen, TimeoutExpired
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from zoo.errors import InputError, RunError
+from zoo.runs.folder import is_first_process
+
+PATIENCE = timedelta(days=7)
+"""How long one process may be ahead of another. That the other is gone shows at once, not by waiting."""
+
+LEAVE_SECONDS = 20.0
+
+LOST = "another process of this evaluation has ended without a word; was it killed for want of memory?"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why a process cannot go on, as the others are told: an exit code of the command line, and a text."""
+
+    code: int
+    text: str
+
+    @classmethod
+    def of(cls, error: BaseException) -> Fault:
+        if isinstance(error, InputError):
+            return cls(2, str(error))
+        if isinstance(error, KeyboardInterrupt):
+            return cls(130, str(error))
+        return cls(1, str(error) if isinstance(error, RunError) else f"{type(error).__name__}: {error}")
+
+    def error(self) -> BaseException:
+        return {2: InputError, 130: KeyboardInterrupt}.get(self.code, RunError)(self.text)
+
+
+class Team:
+    """The processes of one evaluation, as one of them sees them. Its `with` block ends for all together.
+
+    What ends one of them ends all: the others get the error in place of what they wait for. The first process
+    tells it, and the rest leave in silence, by SystemExit with the command line's exit code.
+
+    Attributes:
+        rank: which process this is, from 0; only process 0 prints, shows bars and writes.
+        size: how many there are.
+        local_size: how many of them are on this machine.
+        device: where this one computes.
+    """
+
+    def __init__(
+        self, rank: int, size: int, device: torch.device, local_rank: int = 0, local_size: int | None = None
+    ):
+        self.rank, self.size, self.device = rank, size, device
+        self.local_size = size if local_size is None else local_size
+        self._local_rank = local_rank
+        self._group: dist.ProcessGroup | None = None
+        self._started: list[Popen] = []
+        self._over = self._interrupted = False
+
+    def use(self, accelerator: str) -> None:
+        """Compute from now on where a recipe's `trainer.accelerator` says."""
+        self.device = device_for(accelerator, self._local_rank)
+
+    def gather(self, own: Any) -> list[Any]:
+        """What each process gave, by rank: the same list for all. Every process must call it.
+
+        Raises:
+            InputError, RunError, KeyboardInterrupt: in the first process, what ended another one.
+            SystemExit: in the others.
+        """
+        if self.size == 1:
+            return [own]
+        every = self._exchange(own)
+        for rank, fault in enumerate(every):
+            if isinstance(fault, Fault):
+                self._over = True
+                text = f"process {rank}: {fault.text}" if fault.text else ""
+                raise self._leave(Fault(fault.code, text))
+        if self._interrupted:
+            raise KeyboardInterrupt
+        return every
+
+    def barrier(self) -> None:
+        """Wait for all of them."""
+        self.gather(None)
+
+    def __enter__(self) -> Team:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self.size == 1:
+            return
+        try:
+            if error is None:
+                self.barrier()
+            elif not self._over:
+                self._over = True
+                with suppress(RunError, SystemExit):
+                    self._exchange(Fault.of(error))
+        finally:
+            self._close()
+        if self.rank and isinstance(error, InputError | RunError | KeyboardInterrupt):
+            raise self._leave(Fault.of(error)) from None
+
+    def _exchange(self, own: Any) -> list[Any]:
+        every: list[Any] = [None] * self.size
+        try:
+            with self._held_interruption():
+                dist.all_gather_object(every, own, group=self._group)
+        except RuntimeError as error:
+            self._over = True
+            raise self._leave(Fault(1, LOST)) from error
+        return every
+
+    @contextmanager
+    def _held_interruption(self) -> Iterator[None]:
+        """Ctrl-C waits for the end of an exchange: the others could not follow if one left amid it.
+
+        Pressed a second time it does not wait.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def hold(*given: Any) -> None:
+            if self._interrupted:
+                self._over = True
+                raise KeyboardInterrupt
+            self._interrupted = True
+
+        before = signal.signal(signal.SIGINT, hold)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _leave(self, fault: Fault) -> BaseException:
+        """What this process ends with."""
+        if self.rank == 0:
+            return fault.error()
+        # torchrun stops everybody once one has left; by then the first must have told the reason.
+        time.sleep(1.0)
+        return SystemExit(fault.code)
+
+    def _close(self) -> None:
+        dist.destroy_process_group()
+        for process in self._started:
+            try:
+                process.wait(LEAVE_SECONDS)
+            except TimeoutExpired:
+                process.kill()
+        if self._started:
+            # Lightning noted in the environment that this process has others; it has none any more.
+            for name in ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+                os.environ.pop(name, None)
+
+
+def alone(device: torch.device) -> Team:
+    """A team of one, which needs no process group."""
+    return Team(0, 1, device)
+
+
+def device_for(accelerator: str, local_rank: int = 0) -> torch.device:
+    """Where a process computes: on a CPU if the recipe asks for it or there is no GPU."""
+    if accelerator == "cpu" or not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", local_rank % torch.cuda.device_count())
+
+
+def among_others() -> bool:
+    """Whether this process was started together with others, by torchrun, SLURM or the first of them."""
+    return _launch() is not None
+
+
+def join(devices: int = 1, accelerator: str = "auto") -> Team:
+    """Meet the other processes; start them if nobody has.
+
+    The command is started again for each further device, so all that can be wrong with it should be found
+    before. Under torchrun and SLURM they decide how many processes there are, whatever `devices` says, unless
+    it contradicts them.
+
+    Args:
+        devices: processes on this machine.
+        accelerator: a recipe's `trainer.accelerator`.
+
+    Raises:
+        InputError: more devices than there are, or another number than were started.
+        SystemExit: the same, in all processes but the first.
+    """
+    launch = _launch()
+    if launch is None and devices == 1:
+        return alone(device_for(accelerator))
+    try:
+        _must_fit(devices, accelerator, launch)
+    except InputError:
+        if is_first_process():
+            raise
+        raise SystemExit(2) from None
+    name, per_node, num_nodes = launch or ("lightning", devices, 1)
+    return _meet(name, per_node, num_nodes, accelerator)
+
+
+def _launch() -> tuple[str, int, int] | None:
+    """Who started several processes, how many on each machine, and on how many machines."""
+    numbers = {name: int(text) for name, text in os.environ.items() if text.isdecimal()}
+    size = numbers.get("WORLD_SIZE", 1)
+    if dist.is_available() and dist.is_torchelastic_launched():
+        here = numbers.get("LOCAL_WORLD_SIZE", size)
+        return ("torchrun", here, size // here) if size > 1 else None
+    # Set for what srun starts; a batch script by itself is one process, however many tasks it has asked for.
+    tasks = numbers.get("SLURM_STEP_NUM_TASKS", 1)
+    if tasks > 1 and os.environ.get("SLURM_JOB_NAME") not in ("bash", "interactive"):
+        nodes = numbers.get("SLURM_NNODES", 1)
+        return "slurm", tasks // nodes, nodes
+    return ("lightning", size, 1) if size > 1 and "LOCAL_RANK" in os.environ else None
+
+
+def _must_fit(devices: int, accelerator: str, launch: tuple[str, int, int] | None) -> None:
+    if launch is None:
+        there = torch.cuda.device_count()
+        if device_for(accelerator).type == "cuda" and devices > there:
+            gpus = "1 GPU" if there == 1 else f"{there} GPUs"
+            raise InputError(
+                f"--devices {devices}: there {'is' if there == 1 else 'are'} {gpus}; "
+                f"processes on the CPU are had with --set trainer.accelerator=cpu"
+            )
+    elif devices not in (1, launch[1]):
+        raise InputError(
+            f"--devices {devices}: {launch[0]} has started {launch[1]} processes on this machine"
+        )
+
+
+def _meet(name: str, per_node: int, num_nodes: int, accelerator: str) -> Team:
+    from lightning.fabric import Fabric
+    from lightning.fabric.plugins.environments import (
+        LightningEnvironment,
+        SLURMEnvironment,
+        TorchElasticEnvironment,
+    )
+    from lightning.fabric.strategies import DDPStrategy
+
+    from zoo.training.quiet import quieten
+
+    quieten()
+    environments = {
+        "torchrun": TorchElasticEnvironment, "slurm": SLURMEnvironment, "lightning": LightningEnvironment,
+    }  # fmt: skip
+    try:
+        # Only plain objects travel, so gloo on the CPU serves processes with GPUs too; other than NCCL it
+        # notices at once when one of them is gone.
+        fabric = Fabric(
+            accelerator="cpu",
+            strategy=DDPStrategy(process_group_backend="gloo"),
+            devices=per_node,
+            num_nodes=num_nodes,
+            plugins=[environments[name]()],
+        )
+        fabric.launch()
+    except ValueError as error:
+        raise InputError(f"the processes of this evaluation do not fit together: {error}") from error
+    local_rank = fabric.local_rank
+    team = Team(
+        fabric.global_rank, fabric.world_size, device_for(accelerator, local_rank), local_rank, per_node
+    )
+    team._group = dist.new_group(backend="gloo", timeout=PATIENCE)
+    launcher = fabric.strategy.launcher
+    # Lightning would kill this process when another one fails; from here on a failure is told and handled.
+    team._started = list(getattr(launcher, "procs", ()))
+    getattr(launcher, "procs", []).clear()
+    return team
