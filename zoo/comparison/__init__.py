@@ -1,0 +1,1 @@
+"""Several runs beside each other: whether they may stand there, and the curves that they give."""

@@ -1,0 +1,74 @@
+"""The commands that a comparison tells: each can be pasted into a shell as it is."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from zoo.recipe.schema import EvaluateConfig
+
+ENCODING = "model.encoding"
+
+
+def options(protocols: Sequence[str] | None, lengths: Iterable[int] | None) -> list[str]:
+    """The words that choose protocols and lengths; none where nothing is chosen."""
+    chosen = ["--protocol", ",".join(protocols)] if protocols else []
+    return chosen + (["--lengths", ",".join(map(str, lengths))] if lengths else [])
+
+
+def evaluate_command(runs: Iterable[str], protocol: str, lengths: Iterable[int], sets: Iterable[str]) -> str:
+    """The command that measures what is missing."""
+    words = ["evaluate", *runs, *options([protocol], lengths)]
+    return command([*words, *(word for one in sets for word in ("--set", one))])
+
+
+def compare_command(
+    paths: Sequence[Path],
+    protocols: Sequence[str] | None,
+    lengths: Sequence[int] | None,
+    out: Path | None,
+    force: bool,
+) -> str:
+    """The command that makes a comparison, as it was given."""
+    into = ["--out", str(out)] if out is not None else []
+    words = ["compare", *map(str, paths), *options(protocols, lengths), *into]
+    return command([*words, *["--force"] * force])
+
+
+def command(words: Sequence[str]) -> str:
+    return shlex.join(["python", "-m", "zoo", *words])
+
+
+def to_ask(parameters: dict[str, Any], there: Iterable[int], lengths: Iterable[int]) -> list[int]:
+    """The lengths to ask for, where a protocol's rows at one of them depend on the others that are there."""
+    if "window" in parameters:
+        return [parameters["window"]]
+    return sorted(there if "longest" in parameters else lengths)
+
+
+def settings(recipe: dict[str, Any], parameters: dict[str, Any]) -> tuple[str, ...]:
+    """What of a protocol's parameters a run's own recipe would choose otherwise."""
+    return tuple(
+        f"evaluate.{key}={_word(value)}"
+        for key, value in parameters.items()
+        if key in EvaluateConfig.model_fields and setting(recipe, key) != value
+    )
+
+
+def setting(recipe: dict[str, Any], key: str) -> Any:
+    """What a run's own recipe chooses for its evaluation."""
+    own, default = recipe.get("evaluate"), EvaluateConfig.model_fields[key].default
+    return own.get(key, default) if isinstance(own, dict) else default
+
+
+def changes(changed: dict[str, Any]) -> tuple[str, ...]:
+    """What was changed of an encoding after training, to be changed again."""
+    # Other code than at the training has no key.
+    return tuple(f"{key}={_word(value)}" for key, value in changed.items() if key.startswith(ENCODING))
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

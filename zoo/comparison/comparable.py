@@ -1,0 +1,123 @@
+"""Whether runs may stand beside each other: they differ in the encoding and the seed, and in nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from zoo.comparison.commands import ENCODING
+from zoo.comparison.groups import Groups, grouped, told
+from zoo.comparison.run import Run
+from zoo.comparison.targets import between_runs
+from zoo.runs.folder import is_among
+
+MAY_DIFFER = (
+    ENCODING, "seed", "name", "plugins", "evaluate", "checkpoint", "logging", "compile",
+    "data.root", "data.cache", "data.workers", "model.kernel",
+    *(f"trainer.{key}" for key in (
+        "accelerator", "devices", "num_nodes", "strategy", "accumulate_grad_batches", "log_every_n_steps",
+        "val_check_interval", "check_val_every_n_epoch", "limit_val_batches", "limit_test_batches",
+        "limit_predict_batches", "num_sanity_val_steps", "enable_progress_bar", "enable_model_summary",
+        "profiler", "benchmark", "deterministic", "detect_anomaly", "inference_mode",
+    )),
+)  # fmt: skip
+"""The keys of a recipe that name a run, are what is compared, or decide where and how it is computed. What
+they do to the data the card tells, by its fingerprints."""
+ON_THE_CARD = (
+    "task", "fingerprint.corpus", "fingerprint.tokenizer", "steps", "tokens_seen", "finished",
+    "parameters.other", "init_from.steps", "init_from.tokens_seen", "init_from.sha256",
+)  # fmt: skip
+DECIDES_SPEED = (
+    "compile", "model.kernel", "trainer.accelerator", "trainer.devices", "trainer.num_nodes",
+    "trainer.strategy", "trainer.accumulate_grad_batches", "data.workers",
+)  # fmt: skip
+NOT_SET = "not set"
+
+Key = tuple[str, str]
+"""Where it stands (`recipe` or `card`), and the dotted key."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A key at which runs differ: each value, and the runs that have it."""
+
+    key: Key
+    values: Groups
+
+    def __str__(self) -> str:
+        return f"{' '.join(self.key)}: {told(self.values)}"
+
+
+def flat(value: Any, key: str = "") -> dict[str, Any]:
+    """Nested mappings, and lists of such, as one mapping with dotted keys."""
+    if isinstance(value, dict) and value:
+        parts: Iterable[tuple[Any, Any]] = value.items()
+    elif isinstance(value, list) and any(isinstance(part, dict) for part in value):
+        parts = enumerate(value)
+    else:
+        return {key: value}
+    return {
+        k: v for name, part in parts for k, v in flat(part, f"{key}.{name}" if key else str(name)).items()
+    }
+
+
+def facts(run: Run) -> dict[Key, Any]:
+    """All that tells a run from another but its seed and how it was computed, the encoding included."""
+    recipe = {
+        ("recipe", key): value
+        for key, value in flat(run.recipe).items()
+        if is_among(key, (ENCODING,)) or not is_among(key, MAY_DIFFER)
+    }
+    card = flat(run.card)
+    # Weights are the same ones by their digest, wherever they lay.
+    if card.get("init_from.sha256") is not None or run.recipe.get("init_from") is None:
+        recipe.pop(("recipe", "init_from"), None)
+    # The encodings of plugins are the same ones only where their code is.
+    code = {
+        f"code.{source.get('name')}": source.get("sha256")
+        for source in run.card.get("encoding_source") or ()
+        if isinstance(source, dict)
+    }
+    on_the_card = {key: card[key] for key in ON_THE_CARD if key in card} | code
+    return recipe | {("card", key): value for key, value in on_the_card.items()}
+
+
+def is_of_the_encoding(key: Key) -> bool:
+    return is_among(key[1], (ENCODING,)) or key[1].startswith("code.")
+
+
+def differing(named: Sequence[tuple[str, dict[Key, Any]]]) -> list[Difference]:
+    """The keys at which mappings differ, with every value."""
+    keys = dict.fromkeys(key for _, values in named for key in values)
+    found = []
+    for key in keys:
+        groups = grouped((name, values.get(key, NOT_SET)) for name, values in named)
+        if len(groups) > 1:
+            found.append(Difference(key, groups))
+    return found
+
+
+def differences(runs: Sequence[Run]) -> list[Difference | str]:
+    """Why runs are not comparable; empty where they are."""
+    keys = differing([(run.path, facts(run)) for run in runs])
+    return [*(one for one in keys if not is_of_the_encoding(one.key)), *between_runs(runs), *_twice(runs)]
+
+
+def duplicates(runs: Iterable[Run]) -> list[list[Run]]:
+    """Runs of one encoding with the same seed: one measurement done twice, and no two seeds."""
+    same: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        known = sorted((key, json.dumps(value)) for key, value in facts(run).items())
+        same[json.dumps([run.seed, known])].append(run)
+    return [group for group in same.values() if len(group) > 1]
+
+
+def _twice(runs: Sequence[Run]) -> list[str]:
+    return [
+        f"the same encoding and seed twice ({group[0].label}, seed {group[0].seed}): "
+        f"{', '.join(run.path for run in group)}; leave out all but one"
+        for group in duplicates(runs)
+    ]

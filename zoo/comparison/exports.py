@@ -1,0 +1,43 @@
+"""A comparison as CSV, for whoever draws plots or computes of their own."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+from zoo.comparison.comparison import Comparison
+
+COLUMNS = (
+    "encoding", "protocol", "parameters", "length", "train_length", "measure", "mean", "sd", "low", "high",
+    "seeds", "measured", "counted", "count", "note", "added_parameters", "parameter_count",
+    "training_tokens_per_second", "evaluation_tokens_per_second", "peak_memory_mb", "runs", "comparable",
+)  # fmt: skip
+
+
+def as_csv(comparison: Comparison) -> str:
+    """A line for each curve, length and protocol, with what it cost there.
+
+    `low` and `high` are mean - sd and mean + sd where there is an `sd`, else the ends of the 95 % bootstrap
+    interval of the one measurement.
+    """
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    of = {cost.label: cost for cost in comparison.costs}
+    comparable = f"no: {'; '.join(comparison.differences)}" if comparison.differences else "yes"
+    for panel in comparison.panels:
+        for curve in panel.curves:
+            cost = of[curve.label]
+            columns = zip(
+                panel.lengths, curve.mean, curve.sd, curve.low, curve.high, curve.measured, curve.counts,
+                curve.tokens_per_second, curve.peak_memory_mb, strict=True,
+            )  # fmt: skip
+            for length, mean, sd, low, high, measured, count, speed, memory in columns:
+                writer.writerow((
+                    curve.label, panel.protocol, json.dumps(panel.parameters, sort_keys=True), length,
+                    curve.train_length, panel.measure, mean, sd, low, high, curve.seeds, measured,
+                    panel.counted, count, curve.notes.get(length), cost.added_parameters, cost.parameters,
+                    cost.training_tokens_per_second, speed, memory, " ".join(curve.runs), comparable,
+                ))  # fmt: skip
+    return text.getvalue()

@@ -1,0 +1,81 @@
+// Where a length (tokens) and a value lie in a plot, in pixels.
+
+const MARGIN = { top: 38, right: 14, bottom: 44, left: 52 };
+
+function present(values) {
+  return values.filter((value) => value !== null);
+}
+
+// The values from the bottom to the top of the plot. A curve that failed is cut: beside it, the others
+// would be one line.
+function range(panel, curves) {
+  if (panel.whole) return { low: panel.whole[0], high: panel.whole[1], cut: false };
+  const means = present(curves.flatMap((curve) => curve.marks.map((mark) => mark.mean)));
+  if (!means.length) return { low: 0, high: 1, cut: false };
+  const limit = panel.cut ? Math.min(...means) * panel.cut.times + panel.cut.plus : Infinity;
+  const kept = present(
+    curves.flatMap((curve) => [
+      ...curve.marks.filter(({ mean }) => mean <= limit).flatMap((mark) => [mark.mean, mark.low, mark.high]),
+      ...curve.seeds.map((seed) => seed.value),
+    ]),
+  ).filter((value) => value <= limit);
+  const [low, high] = [Math.min(...kept), Math.max(...kept)];
+  const cut = Math.max(...means) > limit;
+  const room = (high - low) * 0.06 || Math.abs(high) * 0.05 || 1;
+  return { low: low - room, high: high + room * (cut ? 2.5 : 1), cut };
+}
+
+// About `count` round numbers between two values.
+function ticks(low, high, count) {
+  const rough = (high - low) / Math.max(count, 1);
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= rough);
+  const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+  const found = [];
+  for (let n = Math.ceil(low / step - 1e-9); n * step <= high + step * 1e-9; n += 1) {
+    const value = n * step + 0; // no -0
+    const text = value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+    found.push({ value, text: text.replace("-", "−") });
+  }
+  return found;
+}
+
+// Of the lengths those whose labels fit beside each other: the trained one first, then both ends, the trained
+// one times powers of four and of two, and others only where these are few.
+function labelled(panel, x) {
+  const lengths = [...new Set([...panel.lengths, ...panel.trained])].sort((a, b) => a - b);
+  const rank = (length) => {
+    if (panel.trained.includes(length)) return 0;
+    if (length === lengths[0] || length === lengths.at(-1)) return 1;
+    const octaves = Math.log2(length / panel.trained[0]);
+    if (Number.isInteger(octaves / 2)) return 2;
+    return Number.isInteger(octaves) ? 3 : 4;
+  };
+  const chosen = [];
+  const half = (length) => String(length).length * 3.6 + 4;
+  for (const length of [...lengths].sort((a, b) => rank(a) - rank(b) || a - b)) {
+    if (rank(length) === 4 && chosen.length >= 5) break;
+    if (chosen.every((other) => Math.abs(x(other) - x(length)) >= half(other) + half(length))) chosen.push(length);
+  }
+  return chosen;
+}
+
+function scales(panel, curves, width, height) {
+  const area = {
+    left: MARGIN.left,
+    right: width - MARGIN.right,
+    top: MARGIN.top,
+    bottom: height - MARGIN.bottom,
+  };
+  const lengths = [...panel.lengths, ...panel.trained].map(Math.log2);
+  const [first, last] = [Math.min(...lengths), Math.max(...lengths)];
+  const inset = 14; // so that no mark lies on the frame
+  const x = (length) => {
+    if (first === last) return (area.left + area.right) / 2;
+    const part = (Math.log2(length) - first) / (last - first);
+    return area.left + inset + part * (area.right - area.left - 2 * inset);
+  };
+  const { low, high, cut } = range(panel, curves);
+  const y = (value) => area.bottom - ((value - low) / (high - low)) * (area.bottom - area.top);
+  return { area, x, y, low, high, cut, values: ticks(low, high, (area.bottom - area.top) / 42), lengths: labelled(panel, x) };
+}

@@ -1,0 +1,199 @@
+"""What a reader of a comparison should know and what is no reason to refuse it."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from zoo.comparison.commands import changes, evaluate_command, settings, to_ask
+from zoo.comparison.comparable import DECIDES_SPEED, differing, flat
+from zoo.comparison.comparison import Panel
+from zoo.comparison.curves import NOT_FINITE, is_noted_whole
+from zoo.comparison.lines import Line
+from zoo.comparison.run import METRICS, SPEED, Run
+from zoo.comparison.targets import ELSEWHERE, between_lengths
+from zoo.evaluation.curves import MAIN, kind_of, protocol_text
+from zoo.recipe.rules import no_protocol
+
+MOST = 8
+"""Remarks of one kind."""
+COMMANDS = 3
+"""What one remark lists, and the commands in it."""
+
+
+def remarks(
+    runs: Sequence[Run], lines: Sequence[Line], panels: Sequence[Panel], alone: Sequence[Panel] = ()
+) -> tuple[str, ...]:
+    """All of them, a sentence each; one that evaluation would mend has the command.
+
+    Args:
+        panels: those that are shown.
+        alone: those that are not, because they have one curve and nothing to compare it with.
+    """
+    return (
+        *of_runs(runs),
+        *_seeds(lines),
+        *_missing(lines, panels),
+        *_empty(lines, panels),
+        *_first(_alone(alone)),
+        *_first(_unmeasured(lines, [*panels, *alone])),
+    )
+
+
+def of_runs(runs: Sequence[Run]) -> list[str]:
+    """What there is to say of the runs themselves."""
+    return [
+        *_versions(runs),
+        *_unfinished(runs),
+        *_speed(runs),
+        *_left_out(runs),
+        *_first(between_lengths(runs)),
+        *_first(_unverified(runs)),
+    ]
+
+
+def _versions(runs: Sequence[Run]) -> list[str]:
+    found = []
+    versions = [(run.path, flat(run.card.get("versions") or {})) for run in runs]
+    for one in differing([(path, {("version of", k): v for k, v in own.items()}) for path, own in versions]):
+        found.append(f"{one}")
+    commits = [(run.path, {("git", "commit"): run.card.get("git_commit")}) for run in runs]
+    return [*found, *map(str, differing(commits))]
+
+
+def _unfinished(runs: Sequence[Run]) -> list[str]:
+    open_ = [run for run in runs if run.card.get("finished") is not True]
+    # Where others are finished it is a difference, and told as one.
+    if not open_ or len(open_) < len(runs):
+        return []
+    return [f"no run is finished: {', '.join(run.path for run in runs)}"]
+
+
+def _speed(runs: Sequence[Run]) -> list[str]:
+    computed = []
+    for run in runs:
+        keys = flat(run.recipe)
+        computed.append((run.path, {("recipe", key): keys[key] for key in DECIDES_SPEED if key in keys}))
+    found = [f"{one}: tokens per second do not compare" for one in differing(computed)]
+    unknown = [run.path for run in runs if run.speed is None]
+    if unknown:
+        found.append(f"no {SPEED} in {METRICS} of {', '.join(unknown)}: how fast it trained is not known")
+    return found
+
+
+def _left_out(runs: Sequence[Run]) -> list[str]:
+    return [f"{run.path}: {said}" for run in runs for said in run.left_out]
+
+
+def _unverified(runs: Sequence[Run]) -> list[str]:
+    """Rows that do not say which tokens or examples were scored."""
+    old: dict[str, tuple[dict[str, None], set[int]]] = defaultdict(lambda: ({}, set()))
+    for run in runs:
+        for row in run.rows:
+            if "note" not in row and row.get("targets") is None and not row.get("changed"):
+                paths, lengths = old[row["protocol"]]
+                paths[run.path] = None
+                lengths.add(row["length"])
+    return [
+        f"{protocol}: rows of {', '.join(paths)} were made by an earlier version, without a digest of what "
+        f"was scored and without intervals: that the targets are the same is not verified; measure them "
+        f"again with: {evaluate_command(paths, protocol, sorted(lengths), ())}"
+        for protocol, (paths, lengths) in old.items()
+    ]
+
+
+def _seeds(lines: Sequence[Line]) -> list[str]:
+    groups: dict[tuple[int, ...], list[str]] = defaultdict(list)
+    for line in lines:
+        groups[tuple(run.seed for run in line.runs)].append(line.label)
+    if len(groups) < 2:
+        return []
+    told = (
+        f"{', '.join(map(str, seeds))} for {', '.join(labels)}" for seeds, labels in sorted(groups.items())
+    )
+    return [f"the seeds are not the same: {'; '.join(told)}"]
+
+
+def _missing(lines: Sequence[Line], panels: Sequence[Panel]) -> list[str]:
+    """Lengths and protocols that some runs have and others were not evaluated by; a remark for each run."""
+    # What one command mends is told at once.
+    of_run: dict[str, dict[tuple, list[tuple[str, str]]]] = defaultdict(lambda: defaultdict(list))
+    for panel in panels:
+        for line in lines:
+            for run, rows in zip(line.runs, line.rows, strict=True):
+                own = [row for row in rows if kind_of(row) == panel.kind]
+                lengths = [one for one in panel.lengths if one not in {row["length"] for row in own}]
+                # Of runs that were compared by force, the tasks may differ.
+                foreign = no_protocol(panel.protocol, run.recipe["task"]["name"])
+                if lengths and not foreign and not is_noted_whole(own):
+                    sets = (*settings(run.recipe, panel.parameters), *changes(line.changed))
+                    label = line.label if line.changed else ""
+                    ask = tuple(to_ask(panel.parameters, panel.lengths, lengths))
+                    of_run[run.path][ask, sets, label].append(panel.kind)
+    alike: dict[tuple, list[str]] = defaultdict(list)
+    for path, commands in of_run.items():
+        alike[tuple((*key, tuple(kinds)) for key, kinds in commands.items())].append(path)
+    return _first(_lack(sorted(paths), lacking) for lacking, paths in alike.items())
+
+
+def _lack(paths: Sequence[str], lacking: Sequence[tuple]) -> str:
+    """What some runs were not evaluated by, and the commands that mend it."""
+    told = [
+        f"not evaluated{f' as {label}' if label else ''} by "
+        f"{', '.join(protocol_text(name, json.loads(text)) for name, text in kinds)} at "
+        f"{', '.join(map(str, ask))}; do it with: "
+        f"{evaluate_command(paths, ','.join(dict.fromkeys(name for name, _ in kinds)), ask, sets)}"
+        for ask, sets, label, kinds in lacking
+    ]
+    return f"{', '.join(paths)}: {'; '.join(_first(told, COMMANDS))}"
+
+
+def _first(said: Iterable[str], most: int = MOST) -> list[str]:
+    """As many as a reader has the patience for, and the number of the others."""
+    said = list(said)
+    return said[:most] + [f"and {len(said) - most} more"] * (len(said) > most)
+
+
+def _empty(lines: Sequence[Line], panels: Sequence[Panel]) -> list[str]:
+    """Lengths at which there are only notes."""
+    alike: dict[tuple, list[str]] = defaultdict(list)
+    for panel in panels:
+        left_out = sorted(
+            (row["length"], str(row["note"]))
+            for row in (row for line in lines for rows in line.rows for row in rows)
+            if kind_of(row) == panel.kind
+            and row["length"] not in panel.lengths
+            # `between_lengths` has those, with what mends them.
+            and row["note"] != ELSEWHERE
+        )
+        if left_out:
+            lengths, notes = (tuple(dict.fromkeys(one)) for one in zip(*left_out, strict=True))
+            alike[lengths, notes].append(protocol_text(panel.protocol, panel.parameters))
+    return _first(
+        f"{', '.join(kinds)} at {', '.join(map(str, lengths))}: left out, for nothing could be measured: "
+        f"{'; '.join(_first(map(str, notes), COMMANDS))}"
+        for (lengths, notes), kinds in alike.items()
+    )
+
+
+def _alone(panels: Sequence[Panel]) -> list[str]:
+    return [
+        f"{protocol_text(panel.protocol, panel.parameters)} was measured for "
+        f"{', '.join(curve.label for curve in panel.curves)} alone, and is left out"
+        for panel in panels
+    ]
+
+
+def _unmeasured(lines: Sequence[Line], panels: Sequence[Panel]) -> list[str]:
+    """Protocols by which nothing could be measured, and why."""
+    shown, kinds = {panel.protocol for panel in panels}, {panel.kind for panel in panels}
+    why: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+    for row in (row for line in lines for rows in line.rows for row in rows):
+        if row["protocol"] not in shown or ("note" not in row and kind_of(row) not in kinds):
+            infinite = all(row.get(measure) is None for measure in MAIN)
+            why[kind_of(row)][str(row.get("note", NOT_FINITE if infinite else "no measure in common"))] = None
+    return [
+        f"nothing could be measured by {protocol_text(kind[0], json.loads(kind[1]))}: {'; '.join(notes)}"
+        for kind, notes in why.items()
+    ]

@@ -1,0 +1,240 @@
+"""What a comparison reads of a run: its recipe, its card, its measurements, and how fast it trained."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from zoo.comparison.commands import command
+from zoo.errors import InputError, Problem
+from zoo.evaluation.curves import MAIN
+from zoo.recipe import resolve
+from zoo.recipe.options import check_encoding
+from zoo.runs.folder import RECIPE, stored_recipe
+
+CARD, METRICS = "card.json", "metrics.csv"
+RESULTS = Path("evaluation") / "lengths.json"
+CHECKPOINT = "checkpoints/last.ckpt"
+"""Of a run, the state that is compared: the one that it ended with."""
+COUNTS = ("documents", "examples", "samples", "tokens")
+"""What stands behind a measure: the first of these that every row has."""
+NEEDED = ("encoding", "checkpoint", "step", "protocol", "length", "train_length")
+KINDS: dict[str, type | tuple[type, ...]] = {
+    "protocol": str, "targets": str, "parameters": dict, "changed": dict, "length": int, "train_length": int,
+    **{f"{measure}{end}": (int, float) for measure in MAIN for end in ("", "_low", "_high")},
+    **dict.fromkeys([*COUNTS, "tokens_per_second", "peak_memory_mb"], (int, float)),
+}  # fmt: skip
+"""What the values of a row are, where they are not null."""
+ON_A_CARD = {"task": str, "fingerprint": dict, "steps": int, "tokens_seen": int, "parameters": dict}
+MAY_BE_ON_A_CARD = {
+    "encoding": str, "encoding_source": list, "versions": dict, "init_from": dict, "git_commit": str,
+    "finished": bool,
+}  # fmt: skip
+"""What the values of a card are; None stands for what need not be there."""
+SPEED = "train/tokens_per_second"
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as it lies on disk.
+
+    `path` is the folder as it was given. `recipe` is the resolved one; what has become a key since it was
+    made is at its default. `rows` are the measurements of its last checkpoint, and `left_out` says which
+    others there are. `speed` is the median of the tokens per second of its training, None where none were
+    logged.
+    """
+
+    path: str
+    recipe: dict[str, Any]
+    card: dict[str, Any]
+    rows: list[Row] = field(default_factory=list)
+    left_out: tuple[str, ...] = ()
+    speed: float | None = None
+
+    @property
+    def seed(self) -> int:
+        return self.recipe["seed"]
+
+    @property
+    def label(self) -> str:
+        """Its encoding in a word, as its rows have it."""
+        return str(self.card.get("encoding") or self.recipe["model"]["encoding"])
+
+
+def read_runs(paths: Sequence[Path], evaluated: bool = True, wanted: Sequence[str] = ()) -> list[Run]:
+    """Read runs; a folder given twice is read once.
+
+    Args:
+        evaluated: whether one that was not evaluated is a problem.
+        wanted: words of the `evaluate` command that is told then.
+
+    Raises:
+        InputError: everything that cannot be read, of all of them.
+    """
+    folders: dict[Path, Path] = {}
+    runs, problems = [], []
+    for path in paths:
+        try:
+            folders.setdefault(path.resolve(), path)
+        except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: links that go round
+            problems.append(Problem(f"no such run folder ({error})", where=str(path)))
+    for path in folders.values():
+        try:
+            runs.append(_read(path, evaluated, wanted))
+        except InputError as error:
+            problems += error.problems
+    if problems:
+        raise InputError(problems)
+    return runs
+
+
+def _read(path: Path, evaluated: bool, wanted: Sequence[str]) -> Run:
+    try:
+        return _whole(path, evaluated, wanted)
+    except OSError as error:
+        where = str(error.filename or path)
+        raise InputError(Problem(f"cannot be read ({error.strerror})", where=where)) from error
+
+
+def _whole(path: Path, evaluated: bool, wanted: Sequence[str]) -> Run:
+    if not path.is_dir():
+        there = "a file; compare takes run folders" if path.exists() else "no such run folder"
+        raise InputError(Problem(there, where=str(path)))
+    if not (path / RECIPE).exists() and not (path / CARD).exists():
+        raise InputError(Problem(f"not a run: neither {RECIPE} nor {CARD} is in it", where=str(path)))
+    problems: list[Problem] = []
+
+    def attempt(read: Callable[[], Any], otherwise: Any) -> Any:
+        try:
+            return read()
+        except InputError as error:
+            problems.extend(error.problems)
+            return otherwise
+
+    recipe = attempt(lambda: _recipe(path), {})
+    card = attempt(lambda: _card(path / CARD), {})
+    speed = attempt(lambda: _speed(path / METRICS), None)
+    rows = attempt(lambda: _rows(path / RESULTS), None)
+    kept, left_out = _of_the_end(rows or [], card)
+    if rows is not None and not kept and evaluated and not problems:
+        after = "" if rows == [] else f" ({'; '.join(left_out)})"
+        mends = command(["evaluate", str(path), *wanted])
+        problems.append(Problem(f"was not evaluated{after}; do it with: {mends}", where=str(path)))
+    if problems:
+        raise InputError(problems)
+    return Run(str(path), recipe, card, kept, left_out, speed)
+
+
+def _recipe(folder: Path) -> dict[str, Any]:
+    stored = stored_recipe(folder)
+    model = stored.get("model")
+    if not isinstance(model, dict) or "encoding" not in model:
+        raise InputError(Problem("not the recipe of a run: no model.encoding", where=str(folder / RECIPE)))
+    # What an encoding's plugin brings is not read for a comparison, and what was evaluated the rows say.
+    plain = {key: value for key, value in stored.items() if key not in ("plugins", "evaluate")}
+    try:
+        resolved = resolve({**plain, "model": {**model, "encoding": "none"}}).as_dict()
+    except InputError as error:
+        where = str(folder / RECIPE)
+        raise InputError([Problem(p.message, key=p.key, where=where) for p in error.problems]) from error
+    encoding, faults = check_encoding(model["encoding"], ("model", "encoding"))
+    kept = {key: stored[key] for key in ("plugins", "evaluate") if key in stored}
+    resolved["model"]["encoding"] = model["encoding"] if faults else encoding
+    return resolved | kept
+
+
+def _card(file: Path) -> dict[str, Any]:
+    card = _json(file, "the run's card")
+    if not isinstance(card, dict):
+        raise InputError(Problem("not the card of a run", where=str(file)))
+    lacking = [f"no {key}" for key in ON_A_CARD if card.get(key) is None]
+    kinds = [(key, kind, card.get(key)) for key, kind in (ON_A_CARD | MAY_BE_ON_A_CARD).items()]
+    if isinstance(card.get("parameters"), dict):
+        kinds += [(f"parameters.{name}", int, count) for name, count in card["parameters"].items()]
+    wrong = [
+        f"{key} is no {kind.__name__}"
+        for key, kind, value in kinds
+        if value is not None and not isinstance(value, kind)
+    ]
+    if lacking or wrong:
+        cause = ", ".join([*lacking, *wrong])
+        raise InputError(
+            Problem(f"not the card of a run, or an earlier version's ({cause})", where=str(file))
+        )
+    return card
+
+
+def _rows(file: Path) -> list[Row]:
+    if not file.exists():
+        return []
+    rows = _json(file, "the results of the evaluation")
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise InputError(Problem("not the results of an evaluation; move it away", where=str(file)))
+    lacking = sorted({key for row in rows for key in NEEDED if key not in row})
+    wrong = sorted({key for row in rows for key, kind in KINDS.items() if not _is(row.get(key), kind)})
+    if lacking or wrong:
+        cause = (
+            f"rows without {', '.join(lacking)}" if lacking else f"not as it is written: {', '.join(wrong)}"
+        )
+        problem = f"not the results of an evaluation, or an earlier version's ({cause}): move it away"
+        raise InputError(Problem(f"{problem} and evaluate again", where=str(file)))
+    return rows
+
+
+def _is(value: Any, kind: type | tuple[type, ...]) -> bool:
+    if kind is int:
+        return isinstance(value, int) and value > 0
+    return value is None or isinstance(value, kind)
+
+
+def _json(file: Path, what: str) -> Any:
+    try:
+        # What was edited by hand may hold numbers that are none.
+        return json.loads(file.read_text(encoding="utf-8"), parse_constant=lambda _: None, parse_float=_float)
+    except FileNotFoundError:
+        raise InputError(Problem(f"{what} is missing", where=str(file))) from None
+    except (OSError, ValueError, RecursionError) as error:
+        cause = error.strerror if isinstance(error, OSError) else error
+        raise InputError(Problem(f"{what} cannot be read ({cause})", where=str(file))) from error
+
+
+def _float(text: str) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def _of_the_end(rows: list[Row], card: dict[str, Any]) -> tuple[list[Row], tuple[str, ...]]:
+    """The rows of the state that a run ended with, and what is said of the others."""
+    last = [row for row in rows if row["checkpoint"] == CHECKPOINT]
+    kept = [row for row in last if row["step"] == card.get("steps")]
+    others = sorted({str(row["checkpoint"]) for row in rows if row["checkpoint"] != CHECKPOINT})
+    steps = sorted({str(row["step"]) for row in last if row["step"] != card.get("steps")})
+    left_out = [f"rows of {', '.join(others)} are left out"] if others else []
+    if steps:
+        left_out.append(
+            f"rows of step {', '.join(steps)} are left out: it is at step {card.get('steps')} now"
+        )
+    return kept, tuple(left_out)
+
+
+def _speed(file: Path) -> float | None:
+    """Tokens per second of the training: the median of those logged, which a slow start does not move."""
+    if not file.exists():  # `logging` need not name csv
+        return None
+    try:
+        with file.open(newline="", encoding="utf-8") as opened:
+            logged = [row.get(SPEED) for row in csv.DictReader(opened)]
+        # A run that was killed may have left half a row.
+        values = [float(value) for value in logged if value]
+    except (OSError, ValueError, csv.Error) as error:
+        raise InputError(Problem(f"cannot be read ({error})", where=str(file))) from error
+    values = [value for value in values if math.isfinite(value)]
+    return statistics.median(values) if values else None

@@ -1,0 +1,100 @@
+"""The files of a comparison, in a folder of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from zoo.comparison.comparison import Comparison
+from zoo.comparison.exports import COLUMNS, as_csv
+from zoo.comparison.page import page
+from zoo.comparison.text import NOT_COMPARABLE, markdown
+from zoo.errors import InputError
+from zoo.evaluation import curves
+from zoo.evaluation.plot import draw
+
+TABLE, DATA, PAGE = "compare.md", "compare.csv", "index.html"
+PICTURES = ("compare.png", "compare.svg")
+FILES = (TABLE, DATA, *PICTURES, PAGE)
+
+
+def must_be_ours(folder: Path) -> None:
+    """Raises InputError where a comparison cannot go, or would stand among others' files or replace them."""
+    try:
+        there = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+    except NotADirectoryError:
+        raise InputError(f"{folder} is a file; a comparison needs a folder") from None
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    _must_be_writable(folder)
+    foreign = [name for name in there if name not in FILES]
+    if not foreign and there and not _is_ours(folder / DATA):
+        foreign = there
+    if foreign:
+        named = ", ".join([*foreign[:5], *["..."][: len(foreign) > 5]])
+        raise InputError(f"{folder} holds what is no comparison's ({named}); choose another with --out")
+
+
+def _must_be_writable(folder: Path) -> None:
+    above = next(path for path in folder.absolute().parents if path.exists())
+    # As it was given, where it was.
+    named = next((path for path in folder.parents if path.absolute() == above), above)
+    if not above.is_dir():
+        raise InputError(f"{folder}: a comparison cannot be written there: {named} is a file")
+    for path in [named, *[folder] * folder.exists()]:
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise InputError(f"{folder}: a comparison cannot be written there: {path} is read-only")
+
+
+def _is_ours(file: Path) -> bool:
+    try:
+        with file.open(encoding="utf-8") as opened:
+            return opened.readline().rstrip("\n").split(",")[:2] == list(COLUMNS[:2])
+    except (OSError, ValueError):
+        return False
+
+
+def write_comparison(comparison: Comparison, panels: Sequence[curves.Panel], folder: Path) -> list[Path]:
+    """Write all files of a comparison, whole: each is the old one or the new one, whatever happens meanwhile.
+
+    Args:
+        panels: those of the comparison, as they are drawn.
+
+    Raises:
+        InputError: the folder holds something else, or cannot be written.
+    """
+    must_be_ours(folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    try:
+        title = comparison.title
+        if comparison.differences:
+            title = f"{NOT_COMPARABLE} (--force): {title}"
+        # Of a comparison of nothing but infinities there is no picture.
+        draw(panels, *(beside / name for name in PICTURES), title=title)
+        drawn = [name for name in PICTURES if (beside / name).exists()]
+        (beside / TABLE).write_text(markdown(comparison, drawn[:1]), encoding="utf-8")
+        (beside / DATA).write_text(as_csv(comparison), encoding="utf-8")
+        (beside / PAGE).write_text(page(comparison), encoding="utf-8")
+        folder.mkdir(exist_ok=True)
+        # The data first: by it the folder is known as ours.
+        for name in sorted(FILES, key=lambda name: name != DATA):
+            if (beside / name).exists():
+                os.replace(beside / name, folder / name)
+            else:
+                (folder / name).unlink(missing_ok=True)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return [folder / name for name in FILES if (folder / name).exists()]
+
+
+def _unwritable(folder: Path, error: OSError) -> InputError:
+    return InputError(f"{folder}: a comparison cannot be written there: {error.strerror or error}")
