@@ -1,0 +1,71 @@
+"""Stands in for `python -m zoo fit`: the same files in the run folder, without a model.
+
+Files in the working directory tell its behaviour: `fails` holds names of runs that fail, `kills` of those
+that are killed after their first checkpoint, `slow` the seconds that a run takes. Every run writes its
+beginning and its end into `times`.
+"""
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+from zoo.recipe import read_recipe
+from zoo.runs.folder import hold, new_run, old_run, write_recipe
+
+
+def told(name, default=""):
+    return Path(name).read_text() if Path(name).is_file() else default
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("verb", choices=["fit"])
+    parser.add_argument("--recipe")
+    parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--resume", action="store_true")
+    options = parser.parse_args()
+    recipe = read_recipe(options.recipe, options.set)
+    folder = old_run(recipe, options.out) if options.resume else new_run(recipe, options.out).folder
+    hold(folder)
+    write_recipe(folder, recipe)
+    file = folder / "checkpoints" / "last.ckpt"
+    first = int(file.read_text()) if options.resume else 0
+    stop = []
+    signal.signal(signal.SIGINT, lambda *_: stop.append(1))
+    with open("times", "a") as log:
+        log.write(f"begin {recipe.name} {first} {os.environ.get('OMP_NUM_THREADS')}\n")
+
+    def save(step):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(str(step))
+        (folder / "card.json").write_text(json.dumps({"steps": step}))
+
+    seconds, steps = float(told("slow", "0")), recipe.trainer.max_steps
+    print("training", flush=True)
+    for step in range(first + 1, steps + 1):
+        time.sleep(seconds / steps)
+        if recipe.name in told("fails").split():
+            raise ValueError("the loss is no number")
+        if step % recipe.checkpoint.every_n_steps == 0 or step == steps or stop:
+            save(step)
+            if recipe.name in told("kills").split():
+                os.kill(os.getpid(), signal.SIGKILL)
+        if stop:
+            sys.exit(130)
+    rows = [
+        {"checkpoint": "checkpoints/last.ckpt", "step": steps, "protocol": protocol, "length": length}
+        for protocol in recipe.evaluate.protocols
+        for length in recipe.evaluate.lengths
+    ]
+    (folder / "evaluation").mkdir(exist_ok=True)
+    (folder / "evaluation" / "lengths.json").write_text(json.dumps(rows))
+    with open("times", "a") as log:
+        log.write(f"end {recipe.name} {steps} -\n")
+
+
+main()

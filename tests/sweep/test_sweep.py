@@ -1,0 +1,242 @@
+"""What is finished is skipped, what is not is taken up, one failure stops nothing, nothing is lost."""
+
+import shlex
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from zoo import cli
+from zoo.errors import InputError, RunError
+from zoo.runs.folder import hold, let_go, stored_recipe
+from zoo.sweep.places import cores
+from zoo.sweep.pool import claim_log
+from zoo.sweep.sweep import sweep
+
+PAIR = ["alibi_tiny_s0", "rope_tiny_s0"]
+EVERY = [*PAIR, "alibi_tiny_s1", "rope_tiny_s1"]
+
+
+@pytest.fixture
+def go(stub, tiny):
+    """Sweep alibi and rope over a seed; gives the (run, first step) of the runs begun by it."""
+
+    def go(seeds=(0,), **more):
+        before = len(stub())
+        sweep(tiny, ["alibi", "rope"], seeds, **more)
+        return begun(stub()[before:])
+
+    return go
+
+
+def begun(times):
+    return [(name, int(step)) for what, name, step, _ in times if what == "begin"]
+
+
+def at_once(times):
+    """The largest number of runs that were going at one time."""
+    going, most = 0, 0
+    for what, *_ in times:
+        going += 1 if what == "begin" else -1
+        most = max(most, going)
+    return most
+
+
+def content(folder):
+    return {str(f): f.read_bytes() for f in sorted(Path(folder).rglob("*")) if f.is_file()}
+
+
+def test_every_run_is_run_once_and_then_compared(go, compared, stub, capsys):
+    assert go((0, 1)) == [(name, 0) for name in EVERY]
+    assert compared == [(EVERY, "runs/tiny_comparison")]
+    assert at_once(stub()) == 1
+    said = capsys.readouterr().err
+    assert "4 runs (4 new)" in said and "[2/4] rope_tiny_s0: finished" in said and "left" in said
+    assert go((0, 1)) == [] and compared[1:] == compared[:1]
+    assert "all 4 runs of tiny are finished already" in capsys.readouterr().err
+
+
+def test_what_stopped_goes_on_from_its_checkpoint(go, stub, compared, steps_of, capsys):
+    Path("kills").write_text("alibi_tiny_s0")
+    with pytest.raises(RunError, match=r"1 of 2 runs failed") as caught:
+        go()
+    assert "killed by SIGKILL: out of memory?, saved at step 4 of 6" in str(caught.value)
+    assert [name for name, _ in begun(stub())] == PAIR  # the other was run nevertheless
+    assert compared == [(PAIR[1:], "runs/tiny_comparison")] and steps_of("runs/alibi_tiny_s0") == 4
+    Path("kills").unlink()
+    assert go() == [("alibi_tiny_s0", 4)] and compared[-1][0] == PAIR
+
+
+def test_what_is_trained_is_evaluated(go):
+    go()
+    shutil.rmtree("runs/rope_tiny_s0/evaluation")
+    assert go() == [("rope_tiny_s0", 6)]
+    assert go() == []
+    # Lengths that were not measured are, of all; those that were are no reason to do anything.
+    lengths = ["evaluate.lengths=[8, 64]"]
+    assert go(sets=lengths) == [(name, 6) for name in PAIR]
+    assert go(sets=lengths) == go(sets=["evaluate.lengths=[64]"]) == []
+
+
+def test_a_failure_is_told_with_its_log_and_a_command(go, compared, tiny):
+    Path("fails").write_text("rope_tiny_s0 rope_tiny_s1")
+    with pytest.raises(RunError) as caught:
+        go((0, 1))
+    text = str(caught.value)
+    assert compared[0][0] == ["alibi_tiny_s0", "alibi_tiny_s1"]
+    assert "2 of 4 runs failed" in text and text.count("ValueError: the loss is no number") == 2
+    log = Path("runs/logs/rope_tiny_s1.log")
+    assert f"log: {log}" in text and "Traceback" in log.read_text()
+    assert "python -m zoo sweep tiny.yaml --encodings 'alibi, rope' --seeds 0,1 --out runs" in text
+    # It is tried again, and its log goes on.
+    Path("fails").unlink()
+    assert go((0, 1)) == [("rope_tiny_s0", 0), ("rope_tiny_s1", 0)]
+    assert log.read_text().count("$ python -m zoo fit") == 2 and "Traceback" in log.read_text()
+
+
+def test_what_stopped_before_its_first_checkpoint_begins_anew(go, tiny, capsys):
+    Path("fails").write_text("rope_tiny_s0")
+    with pytest.raises(RunError):
+        go()
+    Path("fails").unlink()
+    folder = Path("runs/rope_tiny_s0")
+    assert (folder / "recipe.yaml").is_file() and not (folder / "checkpoints").exists()
+    # While a process is at work there, it may be that it only begins.
+    held = hold(folder)
+    with pytest.raises(InputError, match="another process is at work"):
+        go()
+    let_go(held)
+    # Nobody can say what another file is worth.
+    (folder / "notes.txt").write_text("mine")
+    before = content("runs")
+    with pytest.raises(InputError, match=r"notes\.txt"):
+        go()
+    assert content("runs") == before
+    (folder / "notes.txt").unlink()
+    with pytest.raises(InputError, match=r"rm -r runs/rope_tiny_s0"):
+        go(print_commands=True)
+    assert content("runs").keys() < before.keys() and folder.exists()
+    assert go() == [("rope_tiny_s0", 0)]
+    assert "removed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("change, key", [
+    ("optimizer.lr=1", "optimizer.lr"),
+    ("trainer.max_steps=9", "trainer.max_steps"),
+    ("trainer.max_steps=5", "trainer.max_steps"),
+])  # fmt: skip
+def test_a_run_of_another_recipe_is_never_touched(go, stub, change, key):
+    go()
+    before, runs = content("runs"), len(stub())
+    with pytest.raises(InputError) as caught:
+        go((1, 0), sets=[change])
+    text = str(caught.value)
+    for name in PAIR:
+        assert f"runs/{name}" in text
+    assert key in text and "choose another --out" in text
+    assert content("runs") == before and len(stub()) == runs  # not even the runs of seed 1
+    assert len(go((0,), sets=[change], out=Path("other"))) == 2
+
+
+def test_a_run_can_be_made_longer_where_that_is_the_same_run(go):
+    constant = "optimizer.schedule=constant"
+    go(sets=[constant])
+    assert go(sets=[constant, "trainer.max_steps=9"]) == [(name, 6) for name in PAIR]
+
+
+def test_everything_in_the_way_is_told_at_once(go, stub):
+    for name in PAIR:
+        folder = Path("runs") / name
+        folder.mkdir(parents=True)
+        (folder / "thesis.tex").write_text("")
+    Path("runs/tiny_comparison").mkdir()
+    Path("runs/tiny_comparison/thesis.tex").write_text("")
+    with pytest.raises(InputError) as caught:
+        go()
+    assert len(caught.value.problems) == 3 and stub() == []
+
+
+def test_two_at_once_share_the_cores(go, stub, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    Path("slow").write_text("3")
+    go((0, 1), jobs=2)
+    assert at_once(stub()) == 2
+    assert {threads for what, *_, threads in stub() if what == "begin"} == {str(max(1, cores() // 2))}
+
+
+def test_a_run_of_another_sweep_is_left_to_it(go, stub, compared):
+    log = claim_log(Path("runs/logs/rope_tiny_s0.log"))
+    meanwhile = []
+
+    def end_later():
+        limit = time.monotonic() + 60
+        while ["end", "alibi_tiny_s0"] not in [line[:2] for line in stub()] and time.monotonic() < limit:
+            time.sleep(0.05)
+        time.sleep(0.5)
+        meanwhile.extend(begun(stub()))
+        log.close()
+
+    other = threading.Thread(target=end_later, daemon=True)
+    other.start()
+    assert go() == [(name, 0) for name in PAIR] and compared[0][0] == PAIR
+    other.join()
+    assert meanwhile == [("alibi_tiny_s0", 0)]
+
+
+def test_a_recipe_that_changes_meanwhile_is_told(go, tiny, stub, monkeypatch):
+    from zoo.sweep import sweep as module
+
+    opening = module._opening
+
+    def edited(*given):
+        tiny.write_text(tiny.read_text().replace("warmup_steps: 2", "warmup_steps: 3"))
+        return opening(*given)
+
+    monkeypatch.setattr(module, "_opening", edited)
+    with pytest.raises(RunError, match="the recipe is not what it was when the sweep began"):
+        go()
+    assert stub() == []
+
+
+def test_printed_commands_are_those_that_are_run(go, capsys, stub):
+    quoted = ["init_from=it's $HOME"]
+    assert go(print_commands=True, sets=quoted) == []
+    lines = capsys.readouterr().out.splitlines()
+    go(sets=quoted)
+    logs = [Path("runs/logs", f"{name}.log").read_text().splitlines()[0] for name in PAIR]
+    assert [f"$ {line}" for line in lines] == logs
+    assert all(shlex.split(line)[:4] == ["python", "-m", "zoo", "fit"] for line in lines)
+    assert all(quoted[0] in shlex.split(line) for line in lines)
+
+
+def test_printed_commands_skip_what_is_finished(go, capsys):
+    go()
+    shutil.rmtree("runs/rope_tiny_s0/evaluation")
+    capsys.readouterr()
+    go((0, 1), print_commands=True)
+    printed = capsys.readouterr()
+    outs = [shlex.split(line)[shlex.split(line).index("--out") + 1 :] for line in printed.out.splitlines()]
+    assert outs == [["runs/rope_tiny_s0", "--resume"], ["runs/alibi_tiny_s1"], ["runs/rope_tiny_s1"]]
+    assert "python -m zoo compare" in printed.err and "runs/tiny_comparison" in printed.err
+
+
+@pytest.mark.parametrize("arguments", [
+    [], ["tiny.yaml"], ["--encodings", "alibi"], ["tiny.yaml", "--encodings", "alibi", "--seeds", "0,"],
+    ["tiny.yaml", "--encodings", "alibi", "--seeds=-1"], ["tiny.yaml", "--encodings", "alibi", "--jobs", "0"],
+])  # fmt: skip
+def test_wrong_arguments_are_exit_2(stub, arguments):
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["sweep", *arguments])
+    assert caught.value.code == 2 and stub() == []
+
+
+def test_the_command_line_hands_on_what_it_is_given(stub, compared):
+    command = (
+        "sweep tiny.yaml --encodings [alibi,t5] --seeds 2,3 --set data.batch_size=2 --out deep/down --jobs 2"
+    )
+    assert cli.main(command.split()) == 0
+    assert sorted(begun(stub())) == [("alibi-t5_tiny_s2", 0), ("alibi-t5_tiny_s3", 0)]
+    assert compared == [(["alibi-t5_tiny_s2", "alibi-t5_tiny_s3"], "deep/down/tiny_comparison")]
+    assert stored_recipe(Path("deep/down/alibi-t5_tiny_s3"))["data"]["batch_size"] == 2

@@ -1,0 +1,186 @@
+"""The matrix of a sweep: every encoding with every seed, checked before anything starts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from zoo.encodings import registry
+from zoo.errors import InputError, Problem
+from zoo.recipe import Recipe, read_recipe, spell
+from zoo.recipe.options import encoding_label
+from zoo.recipe.tree import shorten
+from zoo.recipe.yaml_file import read_value
+from zoo.tasks import must_build
+
+OWNED = {
+    "seed": "the sweep sets it: use --seeds",
+    "name": "each run of a sweep has a name of its own",
+    "model.encoding": "the sweep sets it: give options with the encoding, as in --encodings "
+    "'rope,{name: rope, partial: 0.25}'",
+}
+MAX_OPTION, MAX_SLUG = 24, 80  # characters
+DIGEST = 6  # hexadecimal digits
+
+
+@dataclass(frozen=True)
+class Run:
+    """One cell of the matrix: what it trains, and where."""
+
+    name: str
+    label: str
+    seed: int
+    recipe: Recipe
+    file: Path
+    sets: tuple[str, ...]
+    folder: Path
+
+    def resolve(self) -> Recipe:
+        """The recipe as the files say now. Raises InputError where they say none any more."""
+        return read_recipe(self.file, self.sets)
+
+
+def read_encodings(text: str) -> list[Any]:
+    """The encodings of `alibi,{name: rope, partial: 0.25},[rope, fox]`: the items of a YAML list.
+
+    Raises:
+        InputError: no such list, or an empty one.
+    """
+    where = f"--encodings {shorten(text)}"
+    items = read_value(f"[{text}]", where)
+    if not items:
+        raise InputError(Problem("no encoding is named, as in alibi,rope", where=where))
+    return items
+
+
+def matrix(
+    file: Path, encodings: Sequence[Any], seeds: Sequence[int], sets: Sequence[str], out: Path
+) -> tuple[str, list[Run]]:
+    """Every run, seed by seed, so that a sweep that is stopped has compared all encodings at some seeds.
+
+    Args:
+        file: the recipe; whether it names an encoding itself does not matter.
+        encodings: as a recipe has them: names, mappings or lists.
+        sets: `key=value` texts laid over the recipe, for all runs.
+        out: the folder in which the runs' folders lie.
+
+    Returns: what the sweep is called after the recipe, and its runs.
+
+    Raises:
+        InputError: every problem of every run; one that several have is told once.
+    """
+    owned = [
+        Problem(told, where=f"--set {text}")
+        for text in sets
+        for key, told in OWNED.items()
+        if f"{text.partition('=')[0].strip()}.".startswith(f"{key}.")
+    ]
+    broken = [Problem("must stand on one line", where=f"--set {t!r}") for t in sets if "\n" in t]
+    if owned or broken:
+        raise InputError([*owned, *broken])
+    recipes: dict[tuple[str, int], Recipe] = {}
+    found: dict[Problem, list[tuple[str, int]]] = {}
+    items = list(dict.fromkeys(map(spell, encodings)))
+    for item in items:
+        for seed in seeds:
+            try:
+                recipes[item, seed] = read_recipe(file, _sets(sets, item, seed, "run"))
+            except InputError as error:
+                for problem in error.problems:
+                    found.setdefault(problem, []).append((item, seed))
+        try:
+            if (item, seeds[0]) in recipes:
+                must_build(recipes[item, seeds[0]])
+        except InputError as error:
+            for problem in error.problems:
+                found.setdefault(problem, []).extend((item, seed) for seed in seeds)
+    if found:
+        raise InputError(dict.fromkeys(_told(found, items, seeds)))
+    specs = {item: recipes[item, seeds[0]].as_dict()["model"]["encoding"] for item in items}
+    # `rope` and `{name: rope}` are one.
+    items = list({spell(spec): item for item, spec in reversed(specs.items())}.values())[::-1]
+    called, names = _called(file, sets), slugs([specs[item] for item in items])
+    runs = []
+    for seed in dict.fromkeys(seeds):
+        for item, slug in zip(items, names, strict=True):
+            name = f"{slug}_{called}_s{seed}"
+            recipe = recipes[item, seed].model_copy(update={"name": name})
+            label = encoding_label(recipe.model.encoding)
+            runs.append(Run(name, label, seed, recipe, file, _sets(sets, item, seed, name), out / name))
+    return called, runs
+
+
+def slugs(specs: Sequence[Any]) -> list[str]:
+    """What resolved encodings are called in file names; all are different, whatever a file system ignores.
+
+    One is called as its label says, with the options that are not at their default. Where that is one name
+    for several, or too long, a digest of the encoding comes after it.
+    """
+    plain = [re.sub(r"[^A-Za-z0-9._-]+", "-", _words(spec)).strip("-._") for spec in specs]
+    folded = [slug.casefold() for slug in plain]
+    return [
+        slug
+        if slug and len(slug) <= MAX_SLUG and folded.count(slug.casefold()) == 1
+        else f"{slug[:MAX_SLUG]}-{_digest(spec)}".lstrip("-")
+        for slug, spec in zip(plain, specs, strict=True)
+    ]
+
+
+def _words(spec: Any) -> str:
+    if isinstance(spec, list | tuple):
+        return "-".join(map(_words, spec))
+    words = [spec["name"]]
+    for option in registry.describe(spec["name"]).options:
+        value = spec.get(option.name)
+        if registry.holds_wrapped(option.annotation):
+            words += [] if value is None else [_words(value)]
+        elif option.name in spec and json.dumps(value) != json.dumps(option.default, default=str):
+            text = value if isinstance(value, str) else json.dumps(value)
+            words.append(f"{option.name}-{text if len(text) <= MAX_OPTION else _digest(value)}")
+    return "-".join(words)
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:DIGEST]
+
+
+def _sets(sets: Sequence[str], item: str, seed: int, name: str) -> tuple[str, ...]:
+    return (*sets, f"model.encoding={item}", f"seed={seed}", f"name={name}")
+
+
+def _called(file: Path, sets: Sequence[str]) -> str:
+    """The recipe's file without its ending, and without the encoding that `alibi_copy.yaml` begins with."""
+    stem = file.stem
+    try:
+        spec = read_recipe(file, [*sets, "name=run"]).as_dict()["model"]["encoding"]
+        own = spec["name"] if isinstance(spec, dict) else ""
+    except InputError:
+        own = ""  # a recipe without an encoding of its own
+    stem = stem.removeprefix(f"{own}_") or stem
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem) or "run"
+
+
+def _told(
+    found: dict[Problem, list[tuple[str, int]]], items: Sequence[str], seeds: Sequence[int]
+) -> Iterable[Problem]:
+    """Each problem with the runs that it belongs to, in the words of the sweep's own command line."""
+    for problem, cells in found.items():
+        where = problem.where or ""
+        of = list(dict.fromkeys(item for item, _ in cells))
+        at = list(dict.fromkeys(seed for _, seed in cells))
+        if where.startswith("--set model.encoding="):
+            said = f"--encodings {of[0]}" if len(of) == 1 else "--encodings"
+        elif where.startswith("--set seed="):
+            said = f"--seeds {at[0]}"
+        elif len(of) == len(items):
+            said = where
+        else:
+            said = f"{where}: with {', '.join(of)}".lstrip(": ")
+        if len(at) < len(set(seeds)) and not said.startswith("--seeds"):
+            said = f"{said}: with seed {', '.join(map(str, at))}".lstrip(": ")
+        yield replace(problem, where=said or None)

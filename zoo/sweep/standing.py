@@ -1,0 +1,151 @@
+"""How far a run of the matrix has come, as its folder tells."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from zoo.errors import InputError, Problem
+from zoo.recipe import Recipe
+from zoo.runs.folder import RECIPE, hold, let_go, old_run, stored_recipe
+
+CHECKPOINTS, LAST = "checkpoints", "last.ckpt"
+RESULTS = Path("evaluation") / "lengths.json"
+# What a run has written when it stops before its first checkpoint, and no more.
+BEGINNINGS = (RECIPE, "card.json", "metrics.csv", "tensorboard", "tokenizer.json", CHECKPOINTS)
+# One pass over the longest window: its other rows stand at context lengths of its own.
+OF_THE_LONGEST = ("per_position",)
+
+
+class State(Enum):
+    """What is to be done: train, begin again, go on, evaluate, or nothing."""
+
+    NEW = "new"
+    EMPTY = "stopped before its first checkpoint"
+    UNFINISHED = "unfinished"
+    TRAINED = "trained, not evaluated"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The state of a run, and the optimizer steps that it has done."""
+
+    state: State
+    steps: int = 0
+
+
+def standing(folder: Path, recipe: Recipe) -> Standing:
+    """How far the run of a recipe has come in its folder.
+
+    Raises:
+        InputError: something else lies there, or a run of another recipe.
+    """
+    try:
+        if not folder.is_symlink() and (not folder.exists() or not any(folder.iterdir())):
+            return Standing(State.NEW)
+    except OSError as error:
+        raise InputError(
+            Problem(f"not a folder that can be read: {error.strerror}", where=str(folder))
+        ) from error
+    if not (folder / RECIPE).is_file():
+        raise InputError(
+            Problem(
+                "not empty, and no run lies there: move it away, or choose another --out", where=str(folder)
+            )
+        )
+    _same_recipe(folder, recipe)
+    if not (folder / CHECKPOINTS / LAST).is_file():
+        return Standing(State.EMPTY)
+    rows = _rows(folder)
+    steps = max([_card_steps(folder), *(row["step"] for row in rows if isinstance(row.get("step"), int))])
+    wanted = recipe.trainer.max_steps
+    if steps > wanted:
+        raise InputError(
+            Problem(f"the run has done {steps} steps, the recipe now asks for {wanted}: choose another --out",
+                    key="trainer.max_steps", where=str(folder))
+        )  # fmt: skip
+    if steps < wanted:
+        return Standing(State.UNFINISHED, steps)
+    measured = {(row.get("protocol"), row.get("length")) for row in rows if row.get("step") == wanted}
+    lengths = recipe.evaluate.lengths
+    whole = all(
+        (protocol, length) in measured
+        for protocol in recipe.evaluate.protocols
+        for length in ([max(lengths)] if protocol in OF_THE_LONGEST else lengths)
+    )
+    return Standing(State.FINISHED if whole else State.TRAINED, steps)
+
+
+def remove_empty(folder: Path, only_ask: bool = False) -> None:
+    """Remove a run that stopped before its first checkpoint; or only ask whether it can be.
+
+    Raises:
+        InputError: it may be more than that: a process is at work there, or there are other files.
+    """
+    held = hold(folder, must=True)
+    try:
+        more = sorted(
+            str(path.relative_to(folder))
+            for path in [*folder.iterdir(), *(folder / CHECKPOINTS).glob("*")]
+            if path.is_symlink()
+            or path.relative_to(folder).parts[0] not in BEGINNINGS
+            or path.parent != folder
+        )
+        if more:
+            raise InputError(
+                Problem(f"the run has no last.ckpt, but more than one that has just begun "
+                        f"({', '.join(more)}): move it away, or choose another --out", where=str(folder))
+            )  # fmt: skip
+        if not only_ask:
+            shutil.rmtree(folder)
+    finally:
+        let_go(held)
+
+
+def _same_recipe(folder: Path, recipe: Recipe) -> None:
+    problems = []
+    try:
+        old_run(recipe, folder)
+    except InputError as error:
+        problems = list(error.problems)
+    old = (stored_recipe(folder).get("trainer") or {}).get("max_steps")
+    new = recipe.trainer.max_steps
+    # A schedule that fell to its end in `old` steps is not the beginning of one over `new` steps.
+    if old != new and recipe.optimizer.schedule != "constant":
+        problems.append(
+            Problem(f"the run has {old!r}, the recipe now {new!r}, over which the learning rate falls",
+                    key="trainer.max_steps", where=str(folder / RECIPE))
+        )  # fmt: skip
+    if problems:
+        told = "a run of another recipe lies there: move it away, or choose another --out"
+        raise InputError([*problems, Problem(told, where=str(folder))])
+
+
+def _card_steps(folder: Path) -> int:
+    try:
+        steps = json.loads((folder / "card.json").read_text(encoding="utf-8"))["steps"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+    return steps if isinstance(steps, int) else 0
+
+
+def _rows(folder: Path) -> list[dict[str, Any]]:
+    """What was measured of the last checkpoint, as it was trained."""
+    file = folder / RESULTS
+    if not file.exists():
+        return []
+    try:
+        rows = json.loads(file.read_text(encoding="utf-8"))
+        return [
+            row for row in rows
+            if Path(str(row.get("checkpoint"))) == Path(CHECKPOINTS, LAST) and not row.get("changed")
+        ]  # fmt: skip
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise InputError(
+            Problem(f"not the results of an evaluation ({error}); move it away", where=str(file))
+        ) from error
