@@ -108,9 +108,9 @@ def test_evaluate_hands_on_what_it_is_given(workplace, verbs):
     assert (
         cli.main(["evaluate", "run", "--lengths", "64,128", "--protocol", "a,b", "--set", "data.root=x"]) == 0
     )
-    assert verbs.calls == [(([Path("run")], [64, 128], ["a", "b"], ["data.root=x"]), {})]
+    assert verbs.calls == [(([Path("run")], [64, 128], ["a", "b"], ["data.root=x"], 1), {})]
     assert cli.main(["evaluate", "run"]) == 0
-    assert verbs.calls[1][0] == ([Path("run")], None, None, [])
+    assert verbs.calls[1][0] == ([Path("run")], None, None, [], 1)
 
 
 def test_interrupted_is_130_and_one_line(workplace, verbs, capsys):
@@ -241,7 +241,7 @@ def test_no_heavy_import_where_none_is_needed(workplace, arguments):
     assert done.stdout.splitlines()[-1] == "heavy: []"
 
 
-@pytest.mark.parametrize("verb", ["fit", "evaluate", "list", "show", "check"])
+@pytest.mark.parametrize("verb", ["fit", "evaluate", "compare", "sweep", "list", "show", "check"])
 def test_every_verb_has_examples(verb, capsys):
     with pytest.raises(SystemExit) as caught:
         cli.main([verb, "--help"])

@@ -72,15 +72,16 @@ def small(arguments: list[str]) -> list[str]:
     if arguments[0] == "evaluate":
         arguments = [*arguments, "--set", "evaluate.max_tokens=256"]
         return [re.sub(r"^256,512,1024$", "16,32", argument) for argument in arguments]
-    if arguments[0] != "fit" or "--help" in arguments:
+    if arguments[0] not in ("fit", "sweep") or "--help" in arguments:
         return arguments
-    recipe = arguments[arguments.index("--recipe") + 1]
+    recipe = arguments[1] if arguments[0] == "sweep" else arguments[arguments.index("--recipe") + 1]
     own = [argument.split("=")[0] for argument in arguments]
     sets = (
         SMALL
-        + (SMALL_TEXT if "maxindex" not in recipe else [])
+        + (SMALL_TEXT if re.search("wikitext|sample", recipe) else ["evaluate.samples=16"])
         + (SMALL_SAMPLE if "sample" in recipe else [])
     )
+    arguments = ["0" if argument == "0,1,2" else argument for argument in arguments]  # seeds
     return arguments + [part for key in sets if key.split("=")[0] not in own for part in ("--set", key)]
 
 
@@ -102,7 +103,7 @@ def test_every_other_command_runs(home: Path, monkeypatch: pytest.MonkeyPatch, c
         assert words[:3] == ["python", "-m", "zoo"], command
         arguments = small(words[3:])
         monkeypatch.delenv("ZOO_LAUNCH", raising=False)
-        if "trainer.devices=2" in command:
+        if "trainer.devices=2" in command or "--devices 2" in command:
             # Lightning starts the second process by running this very command line again.
             done = subprocess.run(
                 [sys.executable, "-m", "zoo", *arguments], capture_output=True, text=True, timeout=240,
@@ -118,6 +119,8 @@ def test_every_other_command_runs(home: Path, monkeypatch: pytest.MonkeyPatch, c
         assert code == 0, f"{command}\n{output}"
         ran += 1
     assert ran == len(commands()) - 2 > 10
+    for folder in ("comparison", "runs/copy_comparison"):
+        assert (home / folder / "index.html").is_file(), folder
     for run in ("alibi_sample", "rope_wikitext2", "novels", "two", "root_sample"):
         assert (home / "runs" / run / "evaluation" / "lengths.json").is_file(), run
 

@@ -34,8 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         return _interrupted(error)
     except SystemExit as error:
-        # Lightning turns Ctrl-C into an exit of its own.
-        if isinstance(error.__context__, KeyboardInterrupt):
+        # Lightning turns Ctrl-C into an exit of its own; one with our code is of a process that keeps silent.
+        if isinstance(error.__context__, KeyboardInterrupt) and error.code != INTERRUPTED:
             return _interrupted(error.__context__)
         if not error.code:
             # Code that is not ours has left, and nothing of what was asked for need have been done.
@@ -76,11 +76,43 @@ def _placed(problem: Problem, options: argparse.Namespace) -> Problem:
 
 def _evaluate(options: argparse.Namespace) -> None:
     missing = [str(path) for path in options.paths if not path.exists()]
-    if missing:
+    # Of processes started together the first tells it, once they have met.
+    if missing and "LOCAL_RANK" not in os.environ:
         raise InputError("\n".join(f"{path}: no such run folder or checkpoint" for path in missing))
     from zoo.evaluation.evaluate import evaluate
 
-    evaluate(options.paths, options.lengths, options.protocol, options.set)
+    evaluate(options.paths, options.lengths, options.protocol, options.set, options.devices)
+
+
+def _sweep(options: argparse.Namespace) -> None:
+    from zoo.sweep.matrix import read_encodings
+    from zoo.sweep.sweep import sweep
+
+    encodings = read_encodings(options.encodings)
+    sweep(
+        options.recipe,
+        encodings,
+        options.seeds,
+        options.set,
+        options.out,
+        options.jobs,
+        options.print_commands,
+    )
+
+
+def _compare(options: argparse.Namespace) -> None:
+    if options.diff:
+        from zoo.comparison.diff import diff
+
+        if options.paths:
+            raise InputError("--diff takes two runs and no more: zoo compare --diff runs/a runs/b")
+        print(diff(*options.diff))
+        return
+    if not options.paths:
+        raise InputError("compare which runs? zoo compare runs/a runs/b, or --diff runs/a runs/b")
+    from zoo.comparison.compare import OUT, compare
+
+    compare(options.paths, options.out or OUT, options.protocol, options.lengths, options.force)
 
 
 def _list(options: argparse.Namespace) -> None:
@@ -139,6 +171,19 @@ def _lengths(text: str) -> list[int]:
     return lengths
 
 
+def _seeds(text: str) -> list[int]:
+    seeds = [int(part) for part in text.split(",") if part.isdecimal()]
+    if len(seeds) != text.count(",") + 1:
+        raise argparse.ArgumentTypeError(f"seeds are whole numbers, as in 0,1,2; got {text!r}")
+    return seeds
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a whole number above 0 is needed; got {text!r}")
+    return int(text)
+
+
 def _words(text: str) -> list[str]:
     words = [word for word in text.split(",") if word]
     if not words:
@@ -182,9 +227,9 @@ def _parser() -> argparse.ArgumentParser:
         "Score trained models at several sequence lengths.",
         """
         zoo evaluate runs/alibi_maxindex
-        zoo evaluate runs/alibi_wikitext2 runs/rope_wikitext2 --lengths 256,512,1024
+        zoo evaluate runs/alibi_wikitext2 runs/rope_wikitext2 --lengths 256,512,1024 --devices 2
+        zoo evaluate runs/rope_wikitext2 --protocol nonoverlapping,sliding --set evaluate.stride=64
         zoo evaluate runs/rope_wikitext2 --set model.encoding.scaling=yarn --set model.encoding.factor=4
-        zoo evaluate runs/rope_wikitext2 --set model.encoding=rerope
         """,
     )
     evaluate.add_argument("paths", type=Path, nargs="+", metavar="PATH", help="run folders or checkpoints")
@@ -194,7 +239,79 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument(
         "--protocol", type=_words, metavar="NAME,NAME", help="protocols (default: the recipe's)"
     )
+    evaluate.add_argument(
+        "--devices", type=_count, default=1, metavar="N", help="GPUs or processes to share it (default: 1)"
+    )
     _add_set(evaluate, "change a key of the run's recipe: where its data lies, or what of its encoding may")
+
+    compare = _verb(
+        verbs,
+        "compare",
+        _compare,
+        "Put evaluated runs beside each other: tables, plots and a page to look at.",
+        """
+        zoo compare runs/alibi_wikitext2 runs/rope_wikitext2
+        zoo compare runs/*_wikitext2 --protocol nonoverlapping,sliding --lengths 256,512,1024
+        zoo compare runs/*_wikitext2 --out comparisons/wikitext2
+        zoo compare --diff runs/alibi_wikitext2 runs/rope_wikitext2
+        """,
+    )
+    compare.add_argument("paths", type=Path, nargs="*", metavar="RUN", help="run folders")
+    compare.add_argument(
+        "--protocol", type=_words, metavar="NAME,NAME", help="protocols (default: all that were measured)"
+    )
+    compare.add_argument(
+        "--lengths", type=_lengths, metavar="N,N", help="lengths in tokens (default: all that were measured)"
+    )
+    compare.add_argument("--out", type=Path, metavar="DIR", help="where it is written (default: comparison/)")
+    compare.add_argument(
+        "--force", action="store_true", help="compare what is not comparable, and mark it on every output"
+    )
+    compare.add_argument(
+        "--diff", type=Path, nargs=2, metavar=("A", "B"), help="print only what differs between two runs"
+    )
+
+    sweep = _verb(
+        verbs,
+        "sweep",
+        _sweep,
+        "Train one recipe with several encodings and seeds, and compare them.",
+        """
+        zoo sweep recipes/base/copy.yaml --encodings alibi,rope,none --seeds 0,1,2
+        zoo sweep recipes/base/wikitext2.yaml --encodings 'rope,{name: rope, partial: 0.25},[rope, fox]'
+        zoo sweep recipes/base/copy.yaml --encodings alibi,rope --set trainer.max_steps=200 --out runs/short
+        zoo sweep recipes/base/copy.yaml --encodings alibi,rope --seeds 0,1,2 --print-commands | parallel -j 4
+        """,
+    )
+    sweep.add_argument(
+        "recipe", type=Path, metavar="RECIPE", help="a recipe file, with or without an encoding"
+    )
+    sweep.add_argument(
+        "--encodings",
+        required=True,
+        metavar="A,B",
+        help="encodings as a recipe has them: the items of a YAML list",
+    )
+    sweep.add_argument("--seeds", type=_seeds, default=[0], metavar="N,N", help="seeds (default: 0)")
+    _add_set(sweep, "change a key of the recipe, for all runs")
+    sweep.add_argument(
+        "--out",
+        type=Path,
+        default=Path("runs"),
+        metavar="DIR",
+        help="the folder of the run folders (default: runs)",
+    )
+    sweep.add_argument(
+        "--jobs",
+        type=_count,
+        metavar="N",
+        help="runs at the same time (default: one for each visible GPU; on a CPU one)",
+    )
+    sweep.add_argument(
+        "--print-commands",
+        action="store_true",
+        help="print the command of each run that is not finished, one a line, and run nothing",
+    )
 
     lists = _verb(
         verbs,

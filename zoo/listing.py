@@ -202,6 +202,8 @@ def _recipes(pattern: str | None) -> str:
     # In a checkout the recipes lie beside the package, from wherever the command is called.
     folder = RECIPES if RECIPES.is_dir() else Path(__file__).parent.parent / RECIPES
     files = {file.stem: file for file in sorted(folder.glob("*.yaml"))}
+    # What others are made of can be run by itself: the encoding is one `--set` away.
+    files |= {f"base/{file.stem}": file for file in sorted(folder.glob("base/*.yaml"))}
     if not files:
         raise InputError(f"{RECIPES}/: no recipes here (*.yaml)")
     names = _matching(files, pattern, "recipe")
@@ -253,7 +255,7 @@ def _tasks(pattern: str | None) -> str:
     rows = []
     for name in _matching(TASKS, pattern, "task"):
         task = TASKS[name]
-        data = ", ".join(one for one in DATASETS if DATASETS[one].text == task.text)
+        data = ", ".join(one for one in DATASETS if DATASETS[one].gives == task.takes)
         rows.append((name, ", ".join(task.kinds), data, ", ".join(task.protocols), task.summary))
     return table(("name", "for", "data", "protocols", "what it is"), rows)
 

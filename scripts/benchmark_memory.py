@@ -1,0 +1,186 @@
+"""What it takes to evaluate a long sequence: peak memory and seconds of one forward, by its length.
+
+    python scripts/benchmark_memory.py
+    python scripts/benchmark_memory.py --encodings alibi,fire --lengths 1024,2048,4096
+    python scripts/benchmark_memory.py --block-elements 67108864 --out /tmp/larger_blocks
+
+Each pair of an encoding and a length is measured in a process of its own, at batch 1: counted is what the
+model and one forward up to its last layer add to that process at its peak. Models are decoders, or encoders
+for what is not for decoders, of the size of `recipes/base/wikitext2.yaml`; an encoding that needs another is
+put around the first plain one that it takes. A length that does not fit, or takes longer than `--limit`, is
+told in its place. Where a file of the same setting is there already, what is not measured now is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from zoo.encodings import registry
+from zoo.encodings.base import Size
+from zoo.encodings.parameters import representative
+from zoo.memory import (
+    allocations_bounded,
+    is_out_of_memory,
+    peak_memory_mb,
+    restart_peak_memory,
+    shortage,
+)
+from zoo.models import kernels
+from zoo.models.transformer import Decoder, Encoder
+from zoo.progress import progress_bar
+from zoo.recipe.options import encoding_label
+from zoo.recipe.schema import ModelConfig
+
+OUT = Path(__file__).parent / "results" / "memory"
+LENGTHS = (1024, 4096, 16384, 32768)
+SIZE = {"width": 128, "layers": 4, "heads": 4, "trained": 256, "vocabulary": 4096}
+Row = dict[str, Any]
+
+
+def forward(name: str, length: int, options: argparse.Namespace) -> Row:
+    """Measures one pair, in this process."""
+    kind = "decoder" if registry.describe(name).decoder else "encoder"
+    spec = representative(
+        name, Size(options.width, options.heads, options.layers, options.trained, kind == "decoder")
+    )
+    row: Row = {"name": name, "label": encoding_label(spec), "kind": kind, "length": length}
+    device = torch.device("cpu")
+    # What torch sets up once, at the first forward of any model, is not the encoding's.
+    _run("none", kind, 16, options)
+    restart_peak_memory(device)
+    before, start = peak_memory_mb(device), time.perf_counter()
+    try:
+        with allocations_bounded():
+            _run(spec, kind, length, options)
+    except (RuntimeError, MemoryError) as error:
+        if is_out_of_memory(error):
+            return row | {"note": shortage(device)}
+        raise
+    except ValueError as error:  # longer than the encoding can take
+        return row | {"note": str(error)}
+    return row | {"memory_mb": peak_memory_mb(device) - before, "seconds": time.perf_counter() - start}
+
+
+def _run(spec: Row | str, kind: str, length: int, options: argparse.Namespace) -> None:
+    config = ModelConfig(
+        kind=kind, encoding=spec, d_model=options.width, num_layers=options.layers, num_heads=options.heads
+    )
+    model = {"decoder": Decoder, "encoder": Encoder}[kind](config, options.vocabulary, options.trained)
+    tokens = torch.randint(options.vocabulary, (1, length))
+    with torch.inference_mode():
+        model.eval().hidden(tokens)
+
+
+def apart(name: str, length: int, options: argparse.Namespace) -> Row:
+    """The same in a fresh process; its row has a note where nothing came back."""
+    command = [sys.executable, __file__, "--only", "--encodings", name, "--lengths", str(length)]
+    command += [part for key in SIZE for part in (f"--{key}", str(getattr(options, key)))]
+    command += ["--block-elements", str(options.block_elements)]
+    row: Row = {"name": name, "label": name, "length": length}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=options.limit)
+    except subprocess.TimeoutExpired:
+        return row | {"note": f"more than {options.limit:g} s"}
+    if done.returncode == 0:
+        return json.loads(done.stdout.splitlines()[-1])
+    told = done.stderr.strip().splitlines() or [f"exit {done.returncode}"]
+    return row | {"note": told[-1][:200]}
+
+
+def markdown(rows: list[Row], setting: Row) -> str:
+    """The table, a line for each encoding, and what it was measured on."""
+    lengths = sorted({row["length"] for row in rows})
+    lines = ["| encoding | " + " | ".join(f"{length:,}" for length in lengths) + " |"]
+    lines.append("|---" * (1 + len(lengths)) + "|")
+    found: dict[str, dict[int, Row]] = {}
+    for row in rows:
+        found.setdefault(row["name"], {})[row["length"]] = row
+    for name in sorted(found):
+        its = found[name]
+        label = max((row["label"] for row in its.values()), key=len)
+        lines.append(f"| {label} | " + " | ".join(_cell(its.get(length)) for length in lengths) + " |")
+    told = "{layers} layers of width {width}, {heads} heads, trained length {trained}, batch 1"
+    machine = "{machine}, torch {torch}, tables in blocks of {block_elements:,} numbers"
+    return "\n".join([*lines, "", f"MiB (seconds). {told.format(**setting)}; {machine.format(**setting)}."])
+
+
+def _cell(row: Row | None) -> str:
+    if row is None:
+        return ""
+    return row["note"] if "note" in row else f"{row['memory_mb']:,.0f} ({row['seconds']:.1f})"
+
+
+def kept_rows(file: Path, setting: Row) -> dict[tuple[str, int], Row]:
+    """What a file of the same setting holds, by encoding and length."""
+    if not file.exists():
+        return {}
+    known = json.loads(file.read_text(encoding="utf-8"))
+    rows = known["rows"] if known["setting"] == setting else []
+    return {(row["name"], row["length"]): row for row in rows}
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--encodings", metavar="A,B", help="these alone (default: every registered one)")
+    add("--lengths", metavar="N,M", default=",".join(map(str, LENGTHS)), help="default: %(default)s")
+    add("--limit", type=float, default=600, metavar="S", help="seconds for a length (default: %(default)g)")
+    add("--out", type=Path, default=OUT, metavar="STEM", help="path of the files, without an ending")
+    add(
+        "--block-elements", type=int, default=kernels.BLOCK_ELEMENTS, metavar="N", help="default: %(default)s"
+    )
+    for key, value in SIZE.items():
+        add(f"--{key}", type=int, default=value, metavar="N", help="default: %(default)s")
+    add("--only", action="store_true", help=argparse.SUPPRESS)
+    return parser
+
+
+def main(given: list[str] | None = None) -> None:
+    parser = arguments()
+    options = parser.parse_args(given)
+    names = [name for name in (options.encodings or "").split(",") if name] or registry.names()
+    for name in names:
+        if name not in registry.names():
+            parser.error(registry.unknown(name))
+    lengths = [int(length) for length in options.lengths.split(",") if length.isdecimal()]
+    if not lengths or ",".join(map(str, lengths)) != options.lengths or min(lengths) < 1:
+        parser.error(f"--lengths are numbers of tokens, 1024,4096, not {options.lengths!r}")
+    kernels.BLOCK_ELEMENTS = options.block_elements
+    if options.only:
+        print(json.dumps(forward(names[0], lengths[0], options)))
+        return
+    setting = {key: getattr(options, key) for key in (*SIZE, "block_elements")}
+    setting |= {
+        "machine": f"{torch.get_num_threads()} threads of {platform.machine()}",
+        "torch": torch.__version__,
+    }
+    file = options.out.with_suffix(".json")
+    rows = kept_rows(file, setting)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with progress_bar(len(names) * len(lengths), "measuring", "forward") as bar:
+        for name in names:
+            for length in lengths:
+                bar.set_postfix_str(f"{name} {length}")
+                rows[name, length] = apart(name, length, options)
+                # Written as it grows: what is measured is not lost with an interruption.
+                content = {"setting": setting, "rows": list(rows.values())}
+                file.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+                table = markdown(list(rows.values()), setting)
+                options.out.with_suffix(".md").write_text(table + "\n", encoding="utf-8")
+                bar.update()
+    print(f"{table}\n\nwritten: {options.out}.json, .md")
+
+
+if __name__ == "__main__":
+    main()

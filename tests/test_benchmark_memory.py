@@ -1,0 +1,76 @@
+"""The table of what long sequences take, measured at a size at which it takes no time."""
+
+import importlib.util
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / "scripts" / "benchmark_memory.py"
+TINY = ["--width", "16", "--layers", "1", "--heads", "2", "--trained", "8", "--vocabulary", "16"]
+
+
+@pytest.fixture
+def script(monkeypatch):
+    """The script as a module, which measures in this process instead of fresh ones."""
+    spec = importlib.util.spec_from_file_location("benchmark_memory", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module.kernels, "BLOCK_ELEMENTS", module.kernels.BLOCK_ELEMENTS)
+    monkeypatch.setattr(module, "apart", module.forward)
+    return module
+
+
+def measured(script, out, *arguments):
+    script.main([*TINY, "--out", str(out), *arguments])
+    return {
+        (row["name"], row["length"]): row for row in json.loads(out.with_suffix(".json").read_text())["rows"]
+    }
+
+
+def test_each_pair_has_its_row_and_what_cannot_be_is_told(script, tmp_path, capsys):
+    out = tmp_path / "deep" / "memory"
+    rows = measured(script, out, "--encodings", "dape,learned", "--lengths", "8,16")
+    assert rows["dape", 16]["label"] == "dape(alibi)"
+    assert rows["dape", 16]["seconds"] > 0 and rows["dape", 16]["memory_mb"] >= 0
+    assert rows["learned", 16]["note"] == "a sequence of 16 tokens, but the encoding ends at 8"
+    table = out.with_suffix(".md").read_text()
+    printed = capsys.readouterr().out
+    assert table in printed and printed.endswith(f"written: {out}.json, .md\n")
+    assert table.startswith("| encoding | 8 | 16 |\n") and re.search(r"^\| dape\(alibi\) \| \d", table, re.M)
+
+
+def test_rows_of_the_same_setting_are_kept_and_others_are_not(script, tmp_path):
+    out = tmp_path / "memory"
+    measured(script, out, "--encodings", "none", "--lengths", "8,16")
+    assert list(measured(script, out, "--encodings", "rope", "--lengths", "8")) == [
+        ("none", 8), ("none", 16), ("rope", 8),
+    ]  # fmt: skip
+    other = ["--block-elements", "99"]
+    assert list(measured(script, out, "--encodings", "rope", "--lengths", "8", *other)) == [("rope", 8)]
+
+
+def test_what_takes_too_long_or_fails_has_a_note(tmp_path):
+    spec = importlib.util.spec_from_file_location("benchmark_memory", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    options = module.arguments().parse_args([*TINY, "--limit", "0.01"])
+    assert module.apart("none", 8, options)["note"] == "more than 0.01 s"
+
+    def failed(*given, **more):
+        return subprocess.CompletedProcess(given, 1, "", "a warning\nRuntimeError: a fault\n")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module.subprocess, "run", failed)
+        assert module.apart("none", 8, options)["note"] == "RuntimeError: a fault"
+
+
+@pytest.mark.parametrize("wrong", [["--encodings", "rop"], ["--lengths", "8,x"], ["--lengths", "0"]])
+def test_wrong_arguments_are_told(script, wrong, capsys):
+    with pytest.raises(SystemExit) as caught:
+        script.main(wrong)
+    assert caught.value.code == 2
+    if "rop" in wrong:
+        assert "did you mean 'rope'?" in capsys.readouterr().err
