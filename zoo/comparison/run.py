@@ -16,10 +16,8 @@ from zoo.errors import InputError, Problem
 from zoo.evaluation.curves import MAIN
 from zoo.recipe import resolve
 from zoo.recipe.options import check_encoding
-from zoo.runs.folder import RECIPE, stored_recipe
+from zoo.runs.folder import CARD, METRICS, RECIPE, RESULTS, stored_recipe
 
-CARD, METRICS = "card.json", "metrics.csv"
-RESULTS = Path("evaluation") / "lengths.json"
 CHECKPOINT = "checkpoints/last.ckpt"
 """Of a run, the state that is compared: the one that it ended with."""
 COUNTS = ("documents", "examples", "samples", "tokens")

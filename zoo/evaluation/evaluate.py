@@ -15,7 +15,7 @@ import torch
 from zoo.data.source import DataSource
 from zoo.errors import RunError
 from zoo.evaluation.protocols import PROTOCOLS, Measurement, Place, Row
-from zoo.evaluation.results import RESULTS, PassingNote, store_rows
+from zoo.evaluation.results import PassingNote, store_rows
 from zoo.evaluation.subject import Subject, open_subjects
 from zoo.evaluation.tables import rows_as_text
 from zoo.evaluation.team import Team, alone, among_others, device_for, join
@@ -28,6 +28,7 @@ from zoo.memory import (
 )
 from zoo.progress import progress_bar
 from zoo.recipe.after_training import changed_label
+from zoo.runs.folder import RESULTS
 from zoo.tasks.task import Task
 
 SECONDS_AT_RISK = 30.0

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.evaluation.curves import Curve, Panel, panels
-from zoo.runs.folder import write_whole
+from zoo.files import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -23,10 +23,9 @@ from zoo.evaluation.curves import parameters_text
 from zoo.evaluation.exports import as_csv, as_markdown
 from zoo.evaluation.plot import plot_lengths
 from zoo.evaluation.protocols import Row
-from zoo.runs.folder import write_whole
+from zoo.files import write_whole
+from zoo.runs.folder import RESULTS
 
-RESULTS = Path("evaluation") / "lengths.json"
-"""Where a run folder keeps what was measured; tables and plots lie beside it."""
 EXPORTS = (".csv", ".md", ".png", ".svg")
 LOCK = ".lock"
 EARLIER = "earlier.json"

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from zoo.encodings.base import Encoding
+from zoo.files import write_whole
 from zoo.recipe import Recipe
 from zoo.recipe.options import encoding_label
 from zoo.runs.encoding_source import encoding_sources
-from zoo.runs.folder import write_whole
+from zoo.runs.folder import CARD
 
 LIBRARIES = ("torch", "lightning", "torchmetrics", "datasets", "tokenizers", "positional-encoding-zoo")
 
@@ -54,7 +55,7 @@ def make_card(
 
 
 def write_card(folder: Path, card: dict[str, Any]) -> None:
-    write_whole(folder / "card.json", json.dumps(card, indent=2) + "\n")
+    write_whole(folder / CARD, json.dumps(card, indent=2) + "\n")
 
 
 def _plugins(recipe: Recipe) -> dict[str, dict[str, str]]:

@@ -21,12 +21,10 @@ from zoo.runs.encoding_source import (
     what_has_changed,
     what_is_missing,
 )
-from zoo.runs.folder import RECIPE, changed_keys, is_among, is_first_process
+from zoo.runs.folder import LAST, RECIPE, changed_keys, is_among, is_first_process
 from zoo.tasks import task_class
 from zoo.tasks.task import Task
 
-LAST = "last.ckpt"
-BEST = "best.ckpt"
 MANY_RUNS = 12
 """No more than this are named in a message."""
 # What another choice of does not make another model or another measure of it.
@@ -46,11 +44,11 @@ def find_checkpoint(path: Path) -> Path:
             return path
         if not path.is_dir():
             raise InputError(f"{path}: no such run or checkpoint")
-        last = path / "checkpoints" / LAST
-        for file in (last, path / LAST):
+        last = path / LAST
+        for file in (last, path / LAST.name):
             if file.is_file():
                 return file
-        runs = sorted(str(file.parent.parent) for file in path.glob(f"*/checkpoints/{LAST}"))
+        runs = sorted(str(file.parent.parent) for file in path.glob(f"*/{LAST}"))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     why = f" ({last} does not exist)"

@@ -16,10 +16,19 @@ from typing import Any
 import yaml
 
 from zoo.errors import InputError, Problem
+from zoo.files import write_whole
 from zoo.recipe import Recipe, dump
 
 RUNS = Path("runs")
 RECIPE = "recipe.yaml"
+CARD = "card.json"
+METRICS = "metrics.csv"
+TOKENIZER = "tokenizer.json"
+CHECKPOINTS = Path("checkpoints")
+LAST = CHECKPOINTS / "last.ckpt"
+BEST = CHECKPOINTS / "best.ckpt"
+RESULTS = Path("evaluation") / "lengths.json"
+# Where a launcher tells a process which one it is.
 RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_PROCID")
 # What decides where and how a run is computed, and not what.
 MAY_CHANGE_ON_RESUME = (
@@ -198,20 +207,6 @@ def is_among(key: str, keys: Iterable[str]) -> bool:
 
 def write_recipe(folder: Path, recipe: Recipe) -> None:
     write_whole(folder / RECIPE, dump(recipe))
-
-
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file that is either the old one or the new one, whatever happens in between."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with beside.open("wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _claim(folder: Path, recipe: Recipe) -> Claim | None:

@@ -11,12 +11,22 @@ from typing import Any
 
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
-from zoo.runs.folder import RECIPE, hold, let_go, old_run, stored_recipe
+from zoo.runs.folder import (
+    CARD,
+    CHECKPOINTS,
+    LAST,
+    METRICS,
+    RECIPE,
+    RESULTS,
+    TOKENIZER,
+    hold,
+    let_go,
+    old_run,
+    stored_recipe,
+)
 
-CHECKPOINTS, LAST = "checkpoints", "last.ckpt"
-RESULTS = Path("evaluation") / "lengths.json"
 # What a run has written when it stops before its first checkpoint, and no more.
-BEGINNINGS = (RECIPE, "card.json", "metrics.csv", "tensorboard", "tokenizer.json", CHECKPOINTS)
+BEGINNINGS = (RECIPE, CARD, METRICS, "tensorboard", TOKENIZER, str(CHECKPOINTS))
 # One pass over the longest window: its other rows stand at context lengths of its own.
 OF_THE_LONGEST = ("per_position",)
 
@@ -59,7 +69,7 @@ def standing(folder: Path, recipe: Recipe) -> Standing:
             )
         )
     _same_recipe(folder, recipe)
-    if not (folder / CHECKPOINTS / LAST).is_file():
+    if not (folder / LAST).is_file():
         return Standing(State.EMPTY)
     rows = _rows(folder)
     steps = max([_card_steps(folder), *(row["step"] for row in rows if isinstance(row.get("step"), int))])
@@ -128,7 +138,7 @@ def _same_recipe(folder: Path, recipe: Recipe) -> None:
 
 def _card_steps(folder: Path) -> int:
     try:
-        steps = json.loads((folder / "card.json").read_text(encoding="utf-8"))["steps"]
+        steps = json.loads((folder / CARD).read_text(encoding="utf-8"))["steps"]
     except (OSError, ValueError, KeyError, TypeError):
         return 0
     return steps if isinstance(steps, int) else 0
@@ -143,7 +153,7 @@ def _rows(folder: Path) -> list[dict[str, Any]]:
         rows = json.loads(file.read_text(encoding="utf-8"))
         return [
             row for row in rows
-            if Path(str(row.get("checkpoint"))) == Path(CHECKPOINTS, LAST) and not row.get("changed")
+            if Path(str(row.get("checkpoint"))) == LAST and not row.get("changed")
         ]  # fmt: skip
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise InputError(

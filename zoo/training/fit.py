@@ -8,7 +8,7 @@ from pathlib import Path
 
 from zoo.data import open_data
 from zoo.data.source import DataSource
-from zoo.errors import InputError, Problem, RunError
+from zoo.errors import RunError
 from zoo.evaluation.evaluate import evaluate_task
 from zoo.evaluation.protocols import Row
 from zoo.evaluation.results import must_take_results, store_rows
@@ -16,10 +16,9 @@ from zoo.evaluation.tables import rows_as_text, summary_line
 from zoo.memory import freed_memory_kept, is_out_of_memory
 from zoo.recipe import Recipe, must_train
 from zoo.recipe.options import encoding_label
-from zoo.runs.checkpoint import LAST, read_checkpoint, warn_of_changes
-from zoo.runs.encoding_source import recorded_sources
+from zoo.runs.checkpoint import read_checkpoint
 from zoo.runs.folder import (
-    RECIPE,
+    LAST,
     give_up,
     hold,
     is_first_process,
@@ -32,11 +31,12 @@ from zoo.runs.folder import (
 from zoo.runs.origin import must_have_same_tokens, read_origin, start_from
 from zoo.tasks import must_build, task_class
 from zoo.tasks.task import Task
-from zoo.training.callbacks import LastCheckpoint
+from zoo.training.checkpoints import LastCheckpoint
 from zoo.training.data_module import DataModule
 from zoo.training.interruption import Stopped
 from zoo.training.loggers import must_be_installed
 from zoo.training.quiet import quieten
+from zoo.training.resume import resume_command, resume_point
 from zoo.training.trainer import make_trainer
 
 
@@ -62,7 +62,7 @@ def fit(recipe: Recipe, out: Path | None = None, resume: bool = False) -> Path:
     checkpoint = claim = origin = None
     if resume:
         folder = old_run(recipe, out)
-        checkpoint = _resume_point(folder, recipe)
+        checkpoint = resume_point(folder, recipe)
         must_take_results(folder)
     elif out is not None and is_first_process():
         must_be_free(out)
@@ -137,42 +137,16 @@ def _interruption(step: int, last: LastCheckpoint | None) -> BaseException:
     if last is None or not last.saved_at:
         return KeyboardInterrupt(f"{text}; nothing was saved")
     saved = "saved" if last.saved_at == step else f"the last checkpoint is of step {last.saved_at}"
-    return KeyboardInterrupt(f"{text}; {saved}; continue: {_resume_command(last.folder)}")
-
-
-def _resume_command(folder: Path) -> str:
-    command = ["python", "-m", "zoo", "fit", "--recipe", str(folder / RECIPE), "--out", str(folder)]
-    return shlex.join([*command, "--resume"])
+    return KeyboardInterrupt(f"{text}; {saved}; continue: {resume_command(last.folder)}")
 
 
 def _task(recipe: Recipe, vocab_size: int) -> Task:
     return task_class(recipe.task.name)(recipe.as_dict(), vocab_size)
 
 
-def _resume_point(folder: Path, recipe: Recipe) -> Path:
-    checkpoint = folder / "checkpoints" / LAST
-    if not checkpoint.is_file():
-        raise InputError(
-            f"{folder}: the run stopped before its first checkpoint; there is nothing to continue. "
-            f"Start it anew, without --resume, in another folder"
-        )
-    content = read_checkpoint(checkpoint)
-    warn_of_changes(folder, recorded_sources(content.get("zoo_card")))
-    done = content["global_step"]
-    if done > recipe.trainer.max_steps:
-        raise InputError(
-            Problem(
-                f"{recipe.trainer.max_steps} is below the {done} steps that the run has done already",
-                key="trainer.max_steps",
-                where=str(folder),
-            )
-        )
-    return checkpoint
-
-
 def _finish(recipe: Recipe, source: DataSource, folder: Path) -> None:
     """Evaluate what was saved, which is what everybody else will evaluate, and say what came out."""
-    checkpoint = folder / "checkpoints" / LAST
+    checkpoint = folder / LAST
     content = read_checkpoint(checkpoint)
     task = _task(recipe, source.vocab_size)
     task.load_state_dict(content["state_dict"])

@@ -13,8 +13,9 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
 
 from zoo.errors import InputError, Problem
+from zoo.files import write_whole
 from zoo.recipe import Recipe
-from zoo.runs.folder import write_whole
+from zoo.runs.folder import METRICS
 
 
 class CsvLog(Logger):
@@ -26,7 +27,7 @@ class CsvLog(Logger):
 
     def __init__(self, folder: Path, keep_to_step: int = 0):
         super().__init__()
-        self.path = folder / "metrics.csv"
+        self.path = folder / METRICS
         self.columns = ["step"]
         self.rows: list[dict[str, Any]] = []
         self.in_file = False

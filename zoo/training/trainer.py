@@ -13,9 +13,11 @@ from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
 from zoo.runs.card import make_card
-from zoo.runs.checkpoint import BEST, read_checkpoint
+from zoo.runs.checkpoint import read_checkpoint
+from zoo.runs.folder import BEST
 from zoo.tasks.task import Task
-from zoo.training.callbacks import LastCheckpoint, SeededSteps, StepBar, StepLog
+from zoo.training.callbacks import SeededSteps, StepBar, StepLog
+from zoo.training.checkpoints import LastCheckpoint
 from zoo.training.interruption import Interruption
 from zoo.training.loggers import make_loggers
 
@@ -59,8 +61,8 @@ def make_trainer(
         StepLog(tokens_per_step),
         last,
         ModelCheckpoint(
-            folder / "checkpoints",
-            Path(BEST).stem,
+            folder / BEST.parent,
+            BEST.stem,
             monitor="val/loss",
             mode="min",
             enable_version_counter=False,

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from zoo.runs.folder import write_whole
+from zoo.files import write_whole
 
 
 @pytest.mark.parametrize("content", ["Übermut\n", b"\x89PNG\r\n"])
