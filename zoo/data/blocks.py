@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset
 
+from zoo.data.batched import Batched
 from zoo.data.tokens import TokenStream
 
 
-class Blocks(Dataset):
+class Blocks(Batched):
     """Windows of `length` tokens side by side; the targets are the same window one token on.
 
     `blocks[i]` is {"tokens": int64 [length], "targets": int64 [length]}; `batch(indices)` the same with a
@@ -25,11 +25,6 @@ class Blocks(Dataset):
 
     def __len__(self) -> int:
         return max(0, len(self.stream) - 1) // self.length
-
-    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        if not 0 <= index < len(self):
-            raise IndexError(index)
-        return {name: values[0] for name, values in self.batch([index]).items()}
 
     def batch(self, indices: Sequence[int]) -> dict[str, torch.Tensor]:
         windows = np.empty((len(indices), self.length + 1), dtype=np.int64)

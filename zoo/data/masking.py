@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset
 
+from zoo.data.batched import Batched
 from zoo.data.draws import Draws, below, unit
 from zoo.data.tokenizer import SPECIAL
 from zoo.data.tokens import TokenStream
@@ -16,7 +16,7 @@ NOT_SCORED = -100
 WORDS_PER_TOKEN = 4  # one Philox counter a token: is it chosen, what becomes of it, which random token
 
 
-class MaskedBlocks(Dataset):
+class MaskedBlocks(Batched):
     """Windows of `length` tokens side by side, in which some are to be guessed.
 
     Each token but the end token is chosen with probability `mask_fraction`; of the chosen 80 % become the
@@ -56,11 +56,6 @@ class MaskedBlocks(Dataset):
 
     def __len__(self) -> int:
         return len(self.stream) // self.length
-
-    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        if not 0 <= index < len(self):
-            raise IndexError(index)
-        return {name: values[0] for name, values in self.batch([index]).items()}
 
     def batch(self, indices: Sequence[int]) -> dict[str, torch.Tensor]:
         tokens = np.empty((len(indices), self.length), dtype=np.int64)

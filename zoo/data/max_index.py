@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset
 
+from zoo.data.batched import Batched
 from zoo.data.draws import Draws, below
 
 
-class MaxIndex(Dataset):
+class MaxIndex(Batched):
     """`size` sequences of `length` numbers drawn uniformly from 1..num_values.
 
     `data[i]` is {"tokens": int64 [length], "answer": int64 []}: `answer` is the index of the first largest.
@@ -27,11 +27,6 @@ class MaxIndex(Dataset):
 
     def __len__(self) -> int:
         return self.size
-
-    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        if not 0 <= index < self.size:
-            raise IndexError(index)
-        return {name: values[0] for name, values in self.batch([index]).items()}
 
     def batch(self, indices: Sequence[int]) -> dict[str, torch.Tensor]:
         words = np.stack([self._draws.words(self.length, row=int(index)) for index in indices])

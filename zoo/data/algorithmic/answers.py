@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch.utils.data import Dataset
 
 from zoo.data.algorithmic.algorithmic import PADDING, Algorithmic
+from zoo.data.batched import Batched
 from zoo.data.draws import Chance, Draws
 from zoo.data.masking import NOT_SCORED
 from zoo.errors import InputError, Problem
@@ -17,7 +17,7 @@ AHEAD = 64
 """Random words drawn at a time: an example needs few of them."""
 
 
-class Answers(Dataset):
+class Answers(Batched):
     """`size` examples of a task, drawn as they are asked for, in rows of `length` tokens.
 
     `answers[i]` is {"tokens": int64 [length], "targets": int64 [length]}: tokens are prompt and answer
@@ -64,11 +64,6 @@ class Answers(Dataset):
     def __len__(self) -> int:
         return self.size
 
-    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        if not 0 <= index < self.size:
-            raise IndexError(index)
-        return {name: values[0] for name, values in self.batch([index]).items()}
-
     def example(self, index: int) -> tuple[list[int], list[int]]:
         """Prompt and answer of an example, in tokens."""
         chance = Chance(self._draws, int(index), AHEAD)
@@ -76,7 +71,6 @@ class Answers(Dataset):
         return self.task.example(self.largest - chance.below(self.choices), chance)
 
     def batch(self, indices: Sequence[int]) -> dict[str, torch.Tensor]:
-        """The examples of several indices, with a first axis."""
         tokens = np.full((len(indices), self.length), PADDING, dtype=np.int64)
         targets = np.full((len(indices), self.length), NOT_SCORED, dtype=np.int64)
         for row, index in enumerate(indices):
