@@ -32,6 +32,7 @@ import torch.nn.functional as F
 from zoo.encodings import registry
 from zoo.encodings.base import Size
 from zoo.encodings.parameters import HEADS, LAYERS, LENGTH, WIDTH, representative
+from zoo.files import write_whole
 from zoo.memory import freed_memory_kept, peak_memory_mb, restart_peak_memory
 from zoo.models.transformer import Decoder, Encoder
 from zoo.progress import progress_bar
@@ -255,9 +256,9 @@ def main(given: list[str] | None = None) -> None:
             rows.append(measure(name, options, without))
             # Written as it grows: what is measured is not lost with an interruption.
             content = json.dumps({"setting": setting, "rows": rows}, indent=1)
-            file.write_text(content + "\n", encoding="utf-8")
+            write_whole(file, content + "\n")
             table = markdown(rows, setting)
-            options.out.with_suffix(".md").write_text(table + "\n", encoding="utf-8")
+            write_whole(options.out.with_suffix(".md"), table + "\n")
             bar.update()
     print(f"{table}\n\nwritten: {options.out}.json, .md")
 

@@ -205,7 +205,8 @@ def test_runs_are_listed_by_their_cards(workplace, capsys):
     assert cli.main(["list", "runs"]) == 0
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()[1:]}
     assert lines["runs/one"].split() == ["runs/one", "alibi", "-", "sample", "-", "1", "7", "yes"]
-    assert "cannot be read" in lines["runs/two"] and "cannot be read" in lines["runs/three"]
+    assert "cannot be read: it is not JSON" in lines["runs/two"]
+    assert "not the card of a run" in lines["runs/three"]
     assert cli.main(["list", "runs", "o*"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
 
@@ -247,7 +248,7 @@ def test_every_verb_has_examples(verb, capsys):
         cli.main([verb, "--help"])
     assert caught.value.code == 0
     examples = capsys.readouterr().out.partition("examples:\n")[2].splitlines()
-    assert 2 <= len(examples) <= 4
+    assert 2 <= len(examples) <= 5
     assert all(line.startswith(f"  zoo {verb} ") for line in examples)
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,15 +48,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # The reader of our output has left (`| head`); Python would complain once more while closing it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        from zoo.files import full_disk_message, is_disk_full
+
+        if not is_disk_full(error):
+            raise
+        print(f"{full_disk_message(error)}; make room and try again", file=sys.stderr)
+        return FAILED
     return DONE
 
 
 def _interrupted(error: KeyboardInterrupt) -> int:
-    print(str(error) or "interrupted", file=sys.stderr)
+    # Of processes started together the first tells it.
+    if str(error) or not any(int(os.environ.get(rank) or 0) for rank in ("LOCAL_RANK", "SLURM_PROCID")):
+        print(str(error) or "interrupted", file=sys.stderr)
     return INTERRUPTED
 
 
+@contextmanager
+def _sigterm_as_interrupt() -> Iterator[None]:
+    """SIGTERM is Ctrl-C: a job that is ended while it still imports says so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python lets no other thread have handlers
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _fit(options: argparse.Namespace) -> None:
+    with _sigterm_as_interrupt():
+        _fit_recipe(options)
+
+
+def _fit_recipe(options: argparse.Namespace) -> None:
     from zoo.recipe import read_recipe
 
     recipe = read_recipe(options.recipe, options.set)
@@ -211,6 +241,7 @@ def _parser() -> argparse.ArgumentParser:
         zoo fit --recipe recipes/alibi_wikitext2.yaml --set data.root=data --set trainer.max_steps=200
         zoo fit --recipe recipes/alibi_wikitext2.yaml --set model.encoding.slopes=geometric
         zoo fit --recipe recipes/alibi_wikitext2.yaml --out runs/mine --resume
+        srun zoo fit --recipe recipes/alibi_wikitext2.yaml --out runs/mine --resume auto
         """,
     )
     fit.add_argument("--recipe", type=Path, required=True, metavar="FILE", help="the recipe, a YAML file")
@@ -218,7 +249,15 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument(
         "--out", type=Path, metavar="DIR", help="the run folder (default: runs/, named by the recipe)"
     )
-    fit.add_argument("--resume", action="store_true", help="go on from the run folder's last checkpoint")
+    fit.add_argument(
+        "--resume",
+        nargs="?",
+        const=True,
+        default=False,
+        choices=("auto",),
+        help="go on from the run folder's last checkpoint; `--resume auto`: if there is a run, else begin "
+        "one (for a job script that is run again from its top)",
+    )
 
     evaluate = _verb(
         verbs,

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+MOST_TOLD = 100
+"""Problems that one error tells; of more it tells the number."""
+LONGEST_KEY, LONGEST_PLACE, LONGEST_MESSAGE = 200, 1000, 4000
+"""Characters that are shown of each part of a problem."""
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -19,7 +24,12 @@ class Problem:
     where: str | None = None
 
     def __str__(self) -> str:
-        return ": ".join(part for part in (self.where, self.key, self.message) if part)
+        parts = (
+            _cut(printable(self.where or ""), LONGEST_PLACE),
+            _cut(printable(self.key or ""), LONGEST_KEY),
+            _cut("\n".join(map(printable, self.message.split("\n"))), LONGEST_MESSAGE),
+        )
+        return ": ".join(part for part in parts if part)
 
 
 class InputError(ValueError):
@@ -31,8 +41,22 @@ class InputError(ValueError):
         if isinstance(problems, Problem):
             problems = [problems]
         self.problems = list(problems)
-        super().__init__("\n".join(map(str, self.problems)))
+        lines = [str(problem) for problem in self.problems[:MOST_TOLD]]
+        more = len(self.problems) - MOST_TOLD
+        super().__init__("\n".join([*lines, *([f"and {more} more problems"] if more > 0 else [])]))
 
 
 class RunError(RuntimeError):
     """A run failed for a reason that is known and told. The command line exits with 1 on it."""
+
+
+def printable(text: str) -> str:
+    """Text as a terminal may be given it: what is not shown but acted upon (escapes, line ends, changes of
+    the direction of writing) is written as Python writes it."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -17,11 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from zoo.encodings import registry
-from zoo.errors import InputError
+from zoo.errors import InputError, printable
+from zoo.reading import read_text
 from zoo.recipe.catalogue import DATASETS, TASKS
 from zoo.recipe.options import encoding_label
 from zoo.recipe.reader import read_recipe
-from zoo.recipe.yaml_file import read_file
+from zoo.recipe.tree import shorten
+from zoo.recipe.yaml_file import MAX_BYTES, read_file
+from zoo.runs.stored_card import read_card
 
 RECIPES, RUNS = Path("recipes"), Path("runs")
 
@@ -46,7 +49,7 @@ def listing(what: str, pattern: str | None = None) -> str:
 
 def table(header: Row, rows: Iterable[Row]) -> str:
     """Aligned columns; on a terminal no line is longer than the terminal is wide."""
-    rows = [header, *rows]
+    rows = [header, *([printable(cell) for cell in row] for row in rows)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
     terminal = sys.stdout.isatty()
     limit = shutil.get_terminal_size().columns if terminal else None
@@ -233,7 +236,7 @@ def _recipe(file: Path) -> Row:
 
 def _first_comment(file: Path) -> str:
     """The first line of the comment that a file begins with, its command apart; else that of its base."""
-    for line in file.read_text(encoding="utf-8-sig").lstrip().splitlines():
+    for line in read_text(file, MAX_BYTES).lstrip().splitlines():
         if not line.startswith("#"):
             break
         comment = line.lstrip("# ").rstrip()
@@ -274,11 +277,10 @@ def _runs(pattern: str | None) -> str:
 def _run(card_file: Path) -> Row:
     folder = str(card_file.parent)
     try:
-        card = json.loads(card_file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        card = None
-    if not isinstance(card, dict):
-        return folder, "card.json cannot be read", *[""] * (len(_ON_CARDS) - 1)
+        card = read_card(card_file)
+    except InputError as error:
+        cause = "; ".join(problem.message for problem in error.problems)
+        return folder, f"{card_file.name}: {cause}", *[""] * (len(_ON_CARDS) - 1)
     return folder, *(_card_text(card.get(key)) for key in _ON_CARDS)
 
 
@@ -288,4 +290,4 @@ def _card_text(value: Any) -> str:
             return "-"
         case bool():
             return "yes" if value else "no"
-    return str(value)
+    return shorten(str(value))

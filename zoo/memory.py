@@ -116,7 +116,7 @@ def _left(group: Path, limit: str, usage: str, cached: str) -> int:
 
 
 @contextmanager
-def allocations_bounded(processes: int = 1) -> Iterator[None]:
+def allocations_bounded(processes: int = 1, most: int | None = None) -> Iterator[None]:
     """Lets an allocation beyond what is free fail with an error, where Linux would later kill the process.
 
     The bound is on private memory that can be written; files that are mapped to be read do not count. It is
@@ -124,6 +124,7 @@ def allocations_bounded(processes: int = 1) -> Iterator[None]:
 
     Args:
         processes: how many on this machine do the same at the same time, each with its share.
+        most: bytes that suffice for what is done; no more is given even where there is more.
     """
     free = free_memory(torch.device("cpu"))
     # macOS has the limit and does not keep it.
@@ -133,7 +134,8 @@ def allocations_bounded(processes: int = 1) -> Iterator[None]:
     # OpenMP ends the process where it cannot start its threads: they are started before.
     torch.ones(torch.get_num_threads() * 2**16).sin_()
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    bounds = [_data_size() + free // processes]
+    share = free // processes
+    bounds = [_data_size() + (share if most is None else min(share, most))]
     bounds += [bound for bound in (soft, hard) if bound != resource.RLIM_INFINITY]
     resource.setrlimit(resource.RLIMIT_DATA, (min(bounds), hard))
     try:

@@ -1,4 +1,4 @@
-"""The token cache: made once, exact, shared by processes, and made again when it is damaged."""
+"""The token cache: made once, exact, shared by processes, and told when it is damaged."""
 
 import multiprocessing
 import os
@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from zoo.data import cache as cache_module
+from zoo.data import checksums, plain_text, tokenising
 from zoo.data.cache import open_cache
 from zoo.data.corpora import open_corpus
 from zoo.data.corpus import SPLITS, Corpus
@@ -29,7 +29,7 @@ def corpus(texts=TEXTS, identity="a"):
 
 @pytest.fixture
 def small_batches(monkeypatch):
-    monkeypatch.setattr(cache_module, "BATCH_BYTES", 300)
+    monkeypatch.setattr(tokenising, "BATCH_BYTES", 300)
 
 
 def fail(split):
@@ -105,6 +105,25 @@ def test_second_time_nothing_is_read_or_learned(tmp_path):
     assert again.tokenizer.fingerprint == first.tokenizer.fingerprint
 
 
+def test_all_files_are_flushed_before_the_folder_has_its_name(tmp_path, monkeypatch):
+    flushed, real, rename = set(), os.fsync, Path.rename
+
+    def fsync(descriptor):
+        flushed.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+        real(descriptor)
+
+    def watched(path, target):
+        if ".part-" in path.name:
+            assert {str(path), *map(str, path.rglob("*"))} <= flushed
+            flushed.clear()
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(Path, "rename", watched)
+    open_cache(corpus(), 300, tmp_path)
+    assert str(tmp_path) in flushed  # and then the name itself
+
+
 def test_key_is_the_text_and_the_vocabulary(tmp_path):
     folder = open_cache(corpus(), 300, tmp_path).folder
     other = TEXTS | {"valid": ["Two for validation.\n", "another"]}
@@ -133,30 +152,105 @@ def arrow(folder: Path) -> Path:
     return next((folder / "train").glob("*.arrow"))
 
 
+def flip(path: Path, place: int = 40) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[place] ^= 1
+    path.write_bytes(raw)
+
+
 DAMAGES = {
-    "no meta": lambda folder: (folder / "meta.json").unlink(),
-    "meta is no JSON": lambda folder: (folder / "meta.json").write_text("{"),
-    "meta is a list": lambda folder: (folder / "meta.json").write_text("[]"),
-    "no tokenizer": lambda folder: (folder / "tokenizer.json").unlink(),
-    "tokenizer is cut": lambda folder: shorten(folder / "tokenizer.json"),
-    "no tokens": lambda folder: arrow(folder).unlink(),
-    "tokens are cut": lambda folder: shorten(arrow(folder)),
-    "tokens are zeros": lambda folder: arrow(folder).write_bytes(bytes(arrow(folder).stat().st_size)),
-    "tokens are more": lambda folder: arrow(folder).write_bytes(arrow(folder).read_bytes() + bytes(8)),
-    "no state": lambda folder: (folder / "valid/state.json").unlink(),
-    "no split": lambda folder: shutil.rmtree(folder / "test"),
+    "no meta": (lambda folder: (folder / "meta.json").unlink(), "meta.json is missing"),
+    "no sum of meta": (lambda folder: (folder / "meta.json.crc32").unlink(), "meta.json.crc32 is missing"),
+    "meta is empty": (lambda folder: (folder / "meta.json").write_text(""), "meta.json has another content"),
+    "meta is another": (lambda folder: flip(folder / "meta.json"), "meta.json has another content"),
+    "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), "tokenizer.json is missing"),
+    "tokenizer is cut": (lambda folder: shorten(folder / "tokenizer.json"), "tokenizer.json has .* bytes"),
+    "a token is another": (lambda folder: flip(arrow(folder), 1000), "arrow has another content"),
+    "no tokens": (lambda folder: arrow(folder).unlink(), "arrow is missing"),
+    "tokens are cut": (lambda folder: shorten(arrow(folder)), "arrow has .* bytes and not"),
+    "tokens are zeros": (
+        lambda folder: arrow(folder).write_bytes(bytes(arrow(folder).stat().st_size)),
+        "arrow has another content",
+    ),
+    "tokens are more": (
+        lambda folder: arrow(folder).write_bytes(arrow(folder).read_bytes() + bytes(8)),
+        "arrow has .* bytes and not",
+    ),
+    "no state": (lambda folder: (folder / "valid/state.json").unlink(), "valid/state.json is missing"),
+    "no split": (
+        lambda folder: shutil.rmtree(folder / "test"),
+        "test/dataset_info.json is missing, test/state.json is missing",
+    ),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damage_is_noticed_and_repaired(tmp_path, damage, capsys):
-    first = open_cache(corpus(), 300, tmp_path)
-    tokens = first.streams["train"][:].tolist()
-    DAMAGES[damage](first.folder)
-    again = open_cache(corpus(), 300, tmp_path)
-    assert again.streams["train"][:].tolist() == tokens
-    note = capsys.readouterr().err
-    assert note.count("\n") == 1 and "damaged" in note and str(first.folder) in note
+def test_damage_is_told_and_nothing_is_removed(tmp_path, damage):
+    damaging, said = DAMAGES[damage]
+    folder = open_cache(corpus(), 300, tmp_path).folder
+    damaging(folder)
+    before = contents(folder)
+    with pytest.raises(InputError, match=said) as caught:
+        open_cache(corpus(), 300, tmp_path)
+    assert len(caught.value.problems) == 1 and str(caught.value).startswith(f"{folder}: the token cache is")
+    assert str(caught.value).endswith("remove this folder, and it is made again from the corpus")
+    assert contents(folder) == before
+    shutil.rmtree(folder)
+    assert open_cache(corpus(), 300, tmp_path).folder == folder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def read_files(monkeypatch):
+    """The names of the files that are read for their checksum, with times that count at once."""
+    names, real = [], checksums.crc32
+    monkeypatch.setattr(checksums, "SETTLED", 0)
+
+    def watched(path, *more):
+        names.append(path.name)
+        return real(path, *more)
+
+    monkeypatch.setattr(checksums, "crc32", watched)
+    return names
+
+
+def test_a_file_is_compared_once_in_each_state(tmp_path, read_files):
+    folder = open_cache(corpus(), 300, tmp_path).folder
+    read_files.clear()
+    open_cache(corpus(), 300, tmp_path)
+    assert not read_files
+    # The same size and the same time as before, and yet another content.
+    times = arrow(folder).stat()
+    flip(arrow(folder), 1000)
+    os.utime(arrow(folder), ns=(times.st_atime_ns, times.st_mtime_ns))
+    with pytest.raises(InputError, match="another content"):
+        open_cache(corpus(), 300, tmp_path)
+    assert read_files == [arrow(folder).name]
+    # Back as it was: whole, by another reading.
+    flip(arrow(folder), 1000)
+    open_cache(corpus(), 300, tmp_path)
+    open_cache(corpus(), 300, tmp_path)
+    assert read_files == [arrow(folder).name] * 2
+
+
+def test_files_just_written_are_not_known_by_their_times(tmp_path, read_files, monkeypatch):
+    monkeypatch.setattr(checksums, "SETTLED", 3600_000_000_000)
+    folder = open_cache(corpus(), 300, tmp_path).folder
+    read_files.clear()
+    open_cache(corpus(), 300, tmp_path)
+    assert arrow(folder).name in read_files
+
+
+@pytest.mark.parametrize("note", ["", "[]", "{", '{"tokenizer.json": 5}', "\x00"])
+def test_a_damaged_note_of_what_was_compared_is_none(tmp_path, read_files, note):
+    folder = open_cache(corpus(), 300, tmp_path).folder
+    folder.with_suffix(".verified.json").write_text(note)
+    read_files.clear()
+    open_cache(corpus(), 300, tmp_path)
+    assert len(read_files) == 9  # the tokenizer, and three files of each split, two of the empty one
 
 
 def test_a_damaged_survey_is_made_again(tmp_path):
@@ -164,6 +258,15 @@ def test_a_damaged_survey_is_made_again(tmp_path):
     for note in (tmp_path / "surveys").iterdir():
         note.write_text('{"fingerprint": 1}')
     assert open_cache(corpus(), 300, tmp_path).folder == first.folder
+
+
+def test_a_flipped_byte_in_a_survey_makes_no_other_corpus(tmp_path):
+    first = open_cache(corpus(), 300, tmp_path)
+    note = next((tmp_path / "surveys").iterdir())
+    for place in range(0, note.stat().st_size, 3):
+        flip(note, place)
+        again = open_cache(corpus(), 300, tmp_path)
+        assert (again.folder, again.corpus) == (first.folder, first.corpus)
 
 
 def test_what_a_killed_process_left_is_removed(tmp_path):
@@ -191,12 +294,64 @@ def test_a_build_that_fails_leaves_nothing(tmp_path):
     assert {path.name for path in (tmp_path / "cache").iterdir() if path.is_dir()} == {"surveys"}
 
 
-def test_text_that_changes_while_it_is_read_is_noticed(tmp_path):
+@pytest.mark.parametrize("text", ["other", "Two for validation.\n"])  # the second is as long as the first
+def test_text_that_changes_while_it_is_read_is_told(tmp_path, text):
     open_cache(corpus(), 300, tmp_path / "other")
     (tmp_path / "cache").mkdir()
     shutil.copytree(tmp_path / "other/surveys", tmp_path / "cache/surveys")
-    with pytest.raises(InputError, match="changed"):
-        open_cache(corpus(TEXTS | {"valid": ["other"]}), 300, tmp_path / "cache")
+    changed = corpus(TEXTS | {"valid": [text, "another"]})
+    with pytest.raises(InputError, match="the text of told changed while it was read; run again"):
+        open_cache(changed, 300, tmp_path / "cache")
+    # Not for ever: the next start reads it anew, whatever the files' times say.
+    assert open_cache(changed, 300, tmp_path / "cache").folder.exists()
+
+
+def documents_in(root: Path, count: int = 9) -> Path:
+    root.mkdir()
+    for i in range(count):
+        (root / f"{i}.txt").write_text(f"Text {i} of some words")
+    return root
+
+
+def test_a_file_with_another_text_of_an_old_time_is_noticed(tmp_path):
+    root = documents_in(tmp_path / "texts")
+    data = SimpleNamespace(name="text", root=str(root))
+    first = open_cache(open_corpus(data), 260, tmp_path / "cache")
+    times = (root / "1.txt").stat()
+    (root / "1.txt").write_text("Text 7 of some words")
+    os.utime(root / "1.txt", ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert open_cache(open_corpus(data), 260, tmp_path / "cache").corpus != first.corpus
+
+
+@pytest.mark.parametrize("seen", [*range(0, 36, 5)])
+@pytest.mark.parametrize("change", ["goes", "changes"])
+def test_a_file_that_goes_or_changes_midway_is_told(tmp_path, monkeypatch, seen, change):
+    root = documents_in(tmp_path / "texts")
+    data = SimpleNamespace(name="text", root=str(root))
+    real, count = plain_text.told, iter(range(10**6))
+
+    def told(lines):
+        # All documents are read once to part them, then for each split to survey, to learn and to tokenise.
+        if next(count) == seen:
+            (root / "5.txt").unlink() if change == "goes" else (root / "5.txt").write_text("Another")
+        return real(lines)
+
+    monkeypatch.setattr(plain_text, "told", told)
+    first = open_corpus(data)
+    if seen < 5 and change == "changes":
+        # Not read yet: it is as if it had been so from the beginning.
+        assert open_cache(first, 260, tmp_path / "cache").folder.exists()
+        return
+    said = (
+        r"5\.txt: cannot be read: No such file"
+        if change == "goes"
+        else "changed while it was read; run again"
+    )
+    with pytest.raises(InputError, match=said):
+        open_cache(first, 260, tmp_path / "cache")
+    assert not list((tmp_path / "cache").glob("*.part-*"))
+    if change == "changes":
+        open_cache(open_corpus(data), 260, tmp_path / "cache")
 
 
 def test_a_cache_that_cannot_be_written_names_the_way_out(tmp_path):
@@ -207,14 +362,14 @@ def test_a_cache_that_cannot_be_written_names_the_way_out(tmp_path):
 
 def build_slowly(root, barrier, results):
     """In another process: build, and tell whether it was this one that learned the tokenizer."""
-    learn = cache_module.train_tokenizer
+    learn = tokenising.train_tokenizer
     learned = []
 
     def watched(*arguments):
         learned.append(True)
         return learn(*arguments)
 
-    cache_module.train_tokenizer = watched
+    tokenising.train_tokenizer = watched
     barrier.wait()
     cache = open_cache(corpus(), 300, root)
     results.put((len(learned), cache.folder, cache.streams["train"][:].tolist()))

@@ -287,7 +287,7 @@ def test_a_file_without_an_encoding(source, message, plugin):
 
 
 def test_a_file_that_is_not_there(tmp_path):
-    with pytest.raises(InputError, match=r"nowhere\.py: No such file"):
+    with pytest.raises(InputError, match=r"nowhere\.py: cannot be read: No such file"):
         registry.read_plugin(tmp_path / "nowhere.py")
 
 

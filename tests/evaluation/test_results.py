@@ -133,7 +133,7 @@ def test_a_crash_leaves_whole_files_and_earlier_results(tmp_path, monkeypatch, f
 def test_damaged_results_are_wrong_input(undrawn, tmp_path, name, damage):
     store_rows(tmp_path, [text_row(64)])
     (tmp_path / "evaluation" / name).write_text(damage)
-    with pytest.raises(InputError, match=f"{name}: not the results of an evaluation .* move it away"):
+    with pytest.raises(InputError, match=f"{name}(:1)?: (not the|cannot be read: it).* move it away"):
         stored_rows(tmp_path)
 
 
@@ -176,7 +176,7 @@ def test_all_that_keeps_results_from_being_written_is_told_at_once(tmp_path):
         must_take_results(tmp_path)
     first, second, damaged = map(str, error.value.problems)
     assert first.startswith(f"{evaluation}/lengths.json: ") and "it is a folder" in first
-    assert second.startswith(f"{evaluation}/lengths.svg: ") and "earlier.json: not the results" in damaged
+    assert second.startswith(f"{evaluation}/lengths.svg: ") and "earlier.json:1: cannot be read" in damaged
 
 
 @pytest.fixture
@@ -208,7 +208,7 @@ def test_a_lack_of_permission_is_told_as_what_it_is(nobody, undrawn):
         (
             evaluation / "lengths.json",
             0o000,
-            "lengths.json: earlier results cannot be read: Permission denied",
+            "lengths.json: cannot be read: Permission denied",
         ),
         (folder, 0o000, f"{evaluation}: results cannot be written there: Permission denied"),
     ):

@@ -197,7 +197,7 @@ def test_who_has_started_the_processes(environment, monkeypatch):
     assert not among_others()
     for name, value in {"SLURM_STEP_NUM_TASKS": "4", "SLURM_NNODES": "2", "SLURM_PROCID": "1"}.items():
         monkeypatch.setenv(name, value)
-    assert team._launch() == ("slurm", 2, 2)
+    assert team.launch() == ("slurm", 2, 2)
     # Told by the first process alone.
     with pytest.raises(SystemExit) as left:
         join(3, "cpu")

@@ -196,7 +196,7 @@ def test_files_that_cannot_be_read(write, problems, tmp_path):
     assert problems(read_recipe, "latin.yaml") == ["latin.yaml:2: is not UTF-8 text"]
     (tmp_path / "large.yaml").write_bytes(b"# " + b"x" * (1 << 20))
     (line,) = problems(read_recipe, "large.yaml")
-    assert "larger than 1 MiB" in line
+    assert "larger than 256 KiB" in line
 
 
 # Bases

@@ -12,6 +12,10 @@ BROKEN = {
         ["trainer.devices=2", "trainer.num_nodes=2", "data.batch_size=6"],
         "data.batch_size",
     ),
+    "precision_can_be_sharded": (
+        ["trainer.strategy=fsdp", "trainer.precision=16"],
+        "trainer.precision",
+    ),
     "devices_are_some": (["trainer.devices=0"], "trainer.devices"),
     "task_fits_data": (["task=max_index", "evaluate.protocols=[accuracy]"], "task"),
     "task_fits_kind": (["task=masked_language_modelling"], "task"),

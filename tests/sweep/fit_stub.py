@@ -16,6 +16,9 @@ from pathlib import Path
 from zoo.recipe import read_recipe
 from zoo.runs.folder import hold, new_run, old_run, write_recipe
 
+CARD = {"task": "max_index", "fingerprint": {}, "tokens_seen": 0, "parameters": {}}
+ROW = {"encoding": "alibi", "checkpoint": "checkpoints/last.ckpt", "train_length": 8}
+
 
 def told(name, default=""):
     return Path(name).read_text() if Path(name).is_file() else default
@@ -43,7 +46,7 @@ def main():
     def save(step):
         file.parent.mkdir(exist_ok=True)
         file.write_text(str(step))
-        (folder / "card.json").write_text(json.dumps({"steps": step}))
+        (folder / "card.json").write_text(json.dumps(CARD | {"steps": step}))
 
     seconds, steps = float(told("slow", "0")), recipe.trainer.max_steps
     print("training", flush=True)
@@ -58,7 +61,7 @@ def main():
         if stop:
             sys.exit(130)
     rows = [
-        {"checkpoint": "checkpoints/last.ckpt", "step": steps, "protocol": protocol, "length": length}
+        ROW | {"step": steps, "protocol": protocol, "length": length}
         for protocol in recipe.evaluate.protocols
         for length in recipe.evaluate.lengths
     ]

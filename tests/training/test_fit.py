@@ -139,7 +139,7 @@ def test_a_quiet_run_can_be_asked_for(here, recipe):
 @pytest.mark.parametrize("sets, said", [
     (["logging=[csv, wandb]"], "logging: wandb is not installed"),
     (["trainer.accelerator=gpu", "trainer.devices=1"], "trainer: "),
-    (["trainer.strategy=nosuch"], "trainer: "),
+    (["trainer.strategy=nosuch"], "trainer.strategy: "),
     (["data.batch_size=100000000"], "data.batch_size: the training data holds"),
     (["model.encoding={name: learned, table_length: 2}"], "shorter than the trained length"),
 ])  # fmt: skip
@@ -231,8 +231,8 @@ def test_a_loss_that_is_not_finite_ends_the_run_and_spares_the_checkpoint(here, 
         return loss * float("nan") if self.global_step >= 4 else loss
 
     monkeypatch.setattr(Task, "training_step", diverges)
-    # Logged rarely: it is the checkpoint at step 6 that must notice.
-    for every, log, saved in ((4, 2, "of step 4"), (2, 100, "of step 4"), (7, 2, "no checkpoint")):
+    # Logged rarely: it is noticed all the same.
+    for every, log, saved in ((4, 2, "of step 4"), (2, 100, "of step 4"), (7, 2, "No checkpoint")):
         with pytest.raises(RunError, match=f"the loss is nan.*{saved}"):
             fit(recipe("max_index", "trainer.max_steps=8", f"checkpoint.every_n_steps={every}",
                        f"trainer.log_every_n_steps={log}", f"name=every{every}"))  # fmt: skip

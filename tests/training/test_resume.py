@@ -5,14 +5,17 @@ import json
 import os
 import shlex
 import signal
+from pathlib import Path
 
 import pytest
 import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from zoo import cli
 from zoo.errors import InputError
 from zoo.runs.folder import hold, let_go, old_run, write_recipe
 from zoo.tasks.task import Task
+from zoo.training.checkpoints import BestCheckpoint
 from zoo.training.fit import fit
 
 
@@ -160,13 +163,86 @@ def test_what_decides_only_how_it_is_computed_may_change(here, recipe, cut):
     assert weights(fit(other, resume=True))["global_step"] == 6
 
 
-def test_nothing_to_resume(here, recipe, cut):
+def test_nothing_to_resume(here, recipe):
     with pytest.raises(InputError, match="no run in runs/tiny"):
         fit(recipe(), resume=True)
-    cut(recipe(), 2)
-    with pytest.raises(InputError, match="stopped before its first checkpoint"):
+    with pytest.raises(InputError, match="no run in mine"):
+        fit(recipe(), out=Path("mine"), resume=True)
+
+
+@pytest.mark.parametrize("kind", ["text", "max_index"])
+def test_a_run_that_stopped_before_its_first_checkpoint_begins_again(here, recipe, cut, kind):
+    recipe = recipe(kind, "model.dropout=0.1", "trainer.log_every_n_steps=1", "logging=[csv, tensorboard]")
+    whole = fit(recipe, out=here / "whole")
+    cut(recipe, 3, out=here / "cut")
+    assert not (here / "cut" / "checkpoints" / "last.ckpt").exists() and len(log(here / "cut")) == 3
+    resumed = fit(recipe, out=here / "cut", resume=True)
+    assert_same(weights(whole), weights(resumed))
+    assert log(whole) == log(resumed)
+    events = EventAccumulator(str(resumed / "tensorboard")).Reload()
+    assert [event.step for event in events.Scalars("train/loss")] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_run_does_not_begin_again_over_what_it_has_come_to(here, recipe):
+    folder = fit(recipe())
+    (folder / "checkpoints" / "last.ckpt").unlink()
+    with pytest.raises(InputError, match=r"last\.ckpt: missing, and card\.json says .* 6 steps"):
         fit(recipe(), resume=True)
-    assert fit(recipe()).name == "tiny-2"
+    assert (folder / "checkpoints" / "best.ckpt").is_file()
+
+
+def test_resume_auto_begins_what_is_not_there_and_continues_what_is(here, recipe, cut):
+    recipe = recipe("text")
+    whole = fit(recipe, out=here / "whole")
+    for out in (None, here / "mine"):
+        cut(recipe, 5, out=out, resume="auto")
+        resumed = fit(recipe, out=out, resume="auto")
+        assert_same(weights(whole), weights(resumed))
+        assert (here / "runs" / "tiny_text").samefile(resumed) or resumed == here / "mine"
+    assert [path.name for path in (here / "runs").iterdir()] == ["tiny_text"]
+    (here / "other").mkdir()
+    (here / "other" / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="is not empty"):
+        fit(recipe, out=here / "other", resume="auto")
+
+
+def test_a_run_that_has_moved_keeps_its_best_score(here, recipe, cut):
+    recipe = recipe("text", "checkpoint.every_n_steps=2", "trainer.max_steps=8")
+    cut(recipe, 5, out=here / "old")
+    (here / "old").rename(here / "new")
+    best = torch.load(here / "new" / "checkpoints" / "best.ckpt", weights_only=True)
+    # As if no later step came near it.
+    last = weights(here / "new")
+    last["callbacks"]["best"]["best_model_score"] = torch.tensor(1e-3)
+    torch.save(last, here / "new" / "checkpoints" / "last.ckpt")
+    resumed = fit(recipe, out=here / "new", resume=True)
+    assert_same(best, torch.load(resumed / "checkpoints" / "best.ckpt", weights_only=True))
+    assert not (here / "old").exists()
+
+
+def test_of_the_best_checkpoint_only_the_score_is_restored(tmp_path):
+    best = BestCheckpoint(tmp_path)
+    best.present = True
+    best.load_state_dict({"best_model_score": torch.tensor(2.0), "best_model_path": "/elsewhere/x.ckpt",
+                          "kth_best_model_path": "../../x.ckpt", "best_k_models": {"../../x.ckpt": 1.0},
+                          "dirpath": "/elsewhere", "last_model_path": "/elsewhere/y.ckpt"})  # fmt: skip
+    own = str(tmp_path / "checkpoints" / "best.ckpt")
+    assert best.best_model_path == best.kth_best_model_path == own and [*best.best_k_models] == [own]
+    assert best.best_model_score == 2.0 and best.last_model_path == "" and best.state_dict().keys() == {
+        "best_model_score"
+    }  # fmt: skip
+    for nothing in ({}, {"best_model_score": "2"}, {"best_model_score": torch.ones(2)}):
+        fresh = BestCheckpoint(tmp_path)
+        fresh.present = True
+        fresh.load_state_dict(nothing)
+        assert fresh.best_k_models == {}
+
+
+def test_a_folder_that_was_claimed_by_a_killed_launch_is_free(here, recipe):
+    (here / "mine").mkdir()
+    (here / "mine" / ".recipe.yaml.123.456").write_text("name: ha")
+    folder = fit(recipe(), out=here / "mine")
+    assert [path.name for path in folder.glob(".*")] == []
 
 
 def test_resume_takes_the_newest_run_of_this_very_name(here, recipe):

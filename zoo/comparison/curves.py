@@ -11,8 +11,9 @@ from dataclasses import replace
 from zoo.comparison.comparable import flat
 from zoo.comparison.comparison import Cost, Curve, Panel, Point
 from zoo.comparison.lines import Line
-from zoo.comparison.run import COUNTS, Row, Run
+from zoo.comparison.run import Row, Run
 from zoo.evaluation.curves import MAIN, kind_of
+from zoo.evaluation.stored import COUNTS
 from zoo.recipe.catalogue import TASKS
 
 HIGHER_IS_BETTER = ("accuracy",)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 import statistics
 from collections.abc import Callable, Sequence
@@ -13,31 +11,16 @@ from typing import Any
 
 from zoo.comparison.commands import command
 from zoo.errors import InputError, Problem
-from zoo.evaluation.curves import MAIN
+from zoo.evaluation.stored import Row, read_rows
 from zoo.recipe import resolve
 from zoo.recipe.options import check_encoding
 from zoo.runs.folder import CARD, METRICS, RECIPE, RESULTS, stored_recipe
+from zoo.runs.metrics import read_metrics
+from zoo.runs.stored_card import stored_card
 
 CHECKPOINT = "checkpoints/last.ckpt"
 """Of a run, the state that is compared: the one that it ended with."""
-COUNTS = ("documents", "examples", "samples", "tokens")
-"""What stands behind a measure: the first of these that every row has."""
-NEEDED = ("encoding", "checkpoint", "step", "protocol", "length", "train_length")
-KINDS: dict[str, type | tuple[type, ...]] = {
-    "protocol": str, "targets": str, "parameters": dict, "changed": dict, "length": int, "train_length": int,
-    **{f"{measure}{end}": (int, float) for measure in MAIN for end in ("", "_low", "_high")},
-    **dict.fromkeys([*COUNTS, "tokens_per_second", "peak_memory_mb"], (int, float)),
-}  # fmt: skip
-"""What the values of a row are, where they are not null."""
-ON_A_CARD = {"task": str, "fingerprint": dict, "steps": int, "tokens_seen": int, "parameters": dict}
-MAY_BE_ON_A_CARD = {
-    "encoding": str, "encoding_source": list, "versions": dict, "init_from": dict, "git_commit": str,
-    "finished": bool,
-}  # fmt: skip
-"""What the values of a card are; None stands for what need not be there."""
 SPEED = "train/tokens_per_second"
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -118,9 +101,9 @@ def _whole(path: Path, evaluated: bool, wanted: Sequence[str]) -> Run:
             return otherwise
 
     recipe = attempt(lambda: _recipe(path), {})
-    card = attempt(lambda: _card(path / CARD), {})
+    card = attempt(lambda: stored_card(path), {})
     speed = attempt(lambda: _speed(path / METRICS), None)
-    rows = attempt(lambda: _rows(path / RESULTS), None)
+    rows = attempt(lambda: read_rows(path / RESULTS), None)
     kept, left_out = _of_the_end(rows or [], card)
     if rows is not None and not kept and evaluated and not problems:
         after = "" if rows == [] else f" ({'; '.join(left_out)})"
@@ -149,66 +132,6 @@ def _recipe(folder: Path) -> dict[str, Any]:
     return resolved | kept
 
 
-def _card(file: Path) -> dict[str, Any]:
-    card = _json(file, "the run's card")
-    if not isinstance(card, dict):
-        raise InputError(Problem("not the card of a run", where=str(file)))
-    lacking = [f"no {key}" for key in ON_A_CARD if card.get(key) is None]
-    kinds = [(key, kind, card.get(key)) for key, kind in (ON_A_CARD | MAY_BE_ON_A_CARD).items()]
-    if isinstance(card.get("parameters"), dict):
-        kinds += [(f"parameters.{name}", int, count) for name, count in card["parameters"].items()]
-    wrong = [
-        f"{key} is no {kind.__name__}"
-        for key, kind, value in kinds
-        if value is not None and not isinstance(value, kind)
-    ]
-    if lacking or wrong:
-        cause = ", ".join([*lacking, *wrong])
-        raise InputError(
-            Problem(f"not the card of a run, or an earlier version's ({cause})", where=str(file))
-        )
-    return card
-
-
-def _rows(file: Path) -> list[Row]:
-    if not file.exists():
-        return []
-    rows = _json(file, "the results of the evaluation")
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise InputError(Problem("not the results of an evaluation; move it away", where=str(file)))
-    lacking = sorted({key for row in rows for key in NEEDED if key not in row})
-    wrong = sorted({key for row in rows for key, kind in KINDS.items() if not _is(row.get(key), kind)})
-    if lacking or wrong:
-        cause = (
-            f"rows without {', '.join(lacking)}" if lacking else f"not as it is written: {', '.join(wrong)}"
-        )
-        problem = f"not the results of an evaluation, or an earlier version's ({cause}): move it away"
-        raise InputError(Problem(f"{problem} and evaluate again", where=str(file)))
-    return rows
-
-
-def _is(value: Any, kind: type | tuple[type, ...]) -> bool:
-    if kind is int:
-        return isinstance(value, int) and value > 0
-    return value is None or isinstance(value, kind)
-
-
-def _json(file: Path, what: str) -> Any:
-    try:
-        # What was edited by hand may hold numbers that are none.
-        return json.loads(file.read_text(encoding="utf-8"), parse_constant=lambda _: None, parse_float=_float)
-    except FileNotFoundError:
-        raise InputError(Problem(f"{what} is missing", where=str(file))) from None
-    except (OSError, ValueError, RecursionError) as error:
-        cause = error.strerror if isinstance(error, OSError) else error
-        raise InputError(Problem(f"{what} cannot be read ({cause})", where=str(file))) from error
-
-
-def _float(text: str) -> float | None:
-    value = float(text)
-    return value if math.isfinite(value) else None
-
-
 def _of_the_end(rows: list[Row], card: dict[str, Any]) -> tuple[list[Row], tuple[str, ...]]:
     """The rows of the state that a run ended with, and what is said of the others."""
     last = [row for row in rows if row["checkpoint"] == CHECKPOINT]
@@ -225,14 +148,10 @@ def _of_the_end(rows: list[Row], card: dict[str, Any]) -> tuple[list[Row], tuple
 
 def _speed(file: Path) -> float | None:
     """Tokens per second of the training: the median of those logged, which a slow start does not move."""
-    if not file.exists():  # `logging` need not name csv
-        return None
+    _, rows = read_metrics(file)  # none where `logging` does not name csv
     try:
-        with file.open(newline="", encoding="utf-8") as opened:
-            logged = [row.get(SPEED) for row in csv.DictReader(opened)]
-        # A run that was killed may have left half a row.
-        values = [float(value) for value in logged if value]
-    except (OSError, ValueError, csv.Error) as error:
+        values = [float(row[SPEED]) for row in rows if row.get(SPEED)]
+    except ValueError as error:
         raise InputError(Problem(f"cannot be read ({error})", where=str(file))) from error
     values = [value for value in values if math.isfinite(value)]
     return statistics.median(values) if values else None

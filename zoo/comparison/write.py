@@ -15,6 +15,7 @@ from zoo.comparison.text import NOT_COMPARABLE, markdown
 from zoo.errors import InputError
 from zoo.evaluation import curves
 from zoo.evaluation.plot import draw
+from zoo.files import full_disk_message, is_disk_full, sync_folder, write_whole
 
 TABLE, DATA, PAGE = "compare.md", "compare.csv", "index.html"
 PICTURES = ("compare.png", "compare.svg")
@@ -79,9 +80,9 @@ def write_comparison(comparison: Comparison, panels: Sequence[curves.Panel], fol
         # Of a comparison of nothing but infinities there is no picture.
         draw(panels, *(beside / name for name in PICTURES), title=title)
         drawn = [name for name in PICTURES if (beside / name).exists()]
-        (beside / TABLE).write_text(markdown(comparison, drawn[:1]), encoding="utf-8")
-        (beside / DATA).write_text(as_csv(comparison), encoding="utf-8")
-        (beside / PAGE).write_text(page(comparison), encoding="utf-8")
+        write_whole(beside / TABLE, markdown(comparison, drawn[:1]))
+        write_whole(beside / DATA, as_csv(comparison))
+        write_whole(beside / PAGE, page(comparison))
         folder.mkdir(exist_ok=True)
         # The data first: by it the folder is known as ours.
         for name in sorted(FILES, key=lambda name: name != DATA):
@@ -89,6 +90,7 @@ def write_comparison(comparison: Comparison, panels: Sequence[curves.Panel], fol
                 os.replace(beside / name, folder / name)
             else:
                 (folder / name).unlink(missing_ok=True)
+        sync_folder(folder)
     except OSError as error:
         raise _unwritable(folder, error) from error
     finally:
@@ -97,4 +99,5 @@ def write_comparison(comparison: Comparison, panels: Sequence[curves.Panel], fol
 
 
 def _unwritable(folder: Path, error: OSError) -> InputError:
-    return InputError(f"{folder}: a comparison cannot be written there: {error.strerror or error}")
+    cause = full_disk_message(error, folder) if is_disk_full(error) else error.strerror or error
+    return InputError(f"{folder}: a comparison cannot be written there: {cause}")

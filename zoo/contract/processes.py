@@ -14,30 +14,36 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
 from zoo.contract.law import first_line
 from zoo.contract.subject import Subject, some_tokens
 from zoo.encodings import registry
+from zoo.files import write_whole
+from zoo.models.shards import shard, whole
 
 PROCESSES, STEPS = 2, 3
-DONE = f"{PROCESSES} processes, {STEPS} steps, equal weights"
+DONE = f"{PROCESSES} processes, {STEPS} steps, equal weights; the same in shards"
+EQUAL = 1e-5
+"""Weights of the model in shards beside those of the whole one."""
 START_SECONDS, SECONDS_EACH = 120, 20
 
 
 def train_in_two(subjects: Sequence[Subject]) -> list[str | None]:
     """What went wrong with each subject, None where nothing did. One pair of processes trains them all."""
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "subjects.json").write_text(
+        write_whole(
+            Path(folder) / "subjects.json",
             json.dumps({"plugins": _plugins(), "subjects": [[one.spec, one.kind] for one in subjects]}),
-            encoding="utf-8",
         )
         fault = _run(Path(folder), START_SECONDS + SECONDS_EACH * len(subjects))
         answer = Path(folder) / "faults.json"
@@ -107,27 +113,41 @@ def main(rank: int, folder: Path) -> None:
         dist.all_gather_object(both, fault)
         faults.append(next((one for one in both if one is not None), None))
         if rank == 0:
-            (folder / "faults.json").write_text(json.dumps(faults), encoding="utf-8")
+            write_whole(folder / "faults.json", json.dumps(faults))
     dist.destroy_process_group()
 
 
 def _train(subject: Subject, rank: int) -> str | None:
-    torch.manual_seed(rank)  # each draws its own, where something is drawn
-    model = DistributedDataParallel(subject.model(lively=False).train())
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    batch = some_tokens(4, 16)[rank::PROCESSES]
-    for _ in range(STEPS):
-        optimizer.zero_grad()
-        # Of parameters that the step before did not reach, DDP complains here.
-        loss = F.cross_entropy(model(batch).flatten(0, 1), batch.roll(-1, 1).flatten())
-        loss.backward()
-        optimizer.step()
+    model = subject.model(lively=False).train()
+    # Of parameters that the step before did not reach, DDP complains.
+    for _ in _steps(model, DistributedDataParallel(model), rank):
         mine = torch.cat([p.detach().flatten() for p in model.parameters()])
         theirs = [torch.empty_like(mine) for _ in range(PROCESSES)]
         dist.all_gather(theirs, mine)
         if not torch.equal(*theirs):
             return f"weights differ by {(theirs[0] - theirs[1]).abs().max().item():.2g}"
+    in_shards = subject.model(lively=False).train()
+    shard(in_shards, init_device_mesh("cpu", (PROCESSES,)))
+    for _ in _steps(in_shards, in_shards, rank):
+        pass
+    expected = model.state_dict()
+    for name, weight in whole(in_shards.state_dict()).items():
+        difference = (weight - expected[name]).abs().max().item() if weight.numel() else 0.0
+        if not difference <= EQUAL:
+            return f"in shards, {name} differs by {difference:.2g} from what DDP trains"
     return None
+
+
+def _steps(model: nn.Module, called: nn.Module, rank: int) -> Iterator[None]:
+    """Train on this process's part of a batch; `called` is what shares the gradients of `model`."""
+    torch.manual_seed(rank)  # each draws its own, where something is drawn
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    batch = some_tokens(4, 16)[rank::PROCESSES]
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        F.cross_entropy(called(batch).flatten(0, 1), batch.roll(-1, 1).flatten()).backward()
+        optimizer.step()
+        yield
 
 
 if __name__ == "__main__":

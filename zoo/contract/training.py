@@ -44,7 +44,8 @@ def _by_two(subjects: Sequence[Subject]) -> list[Finding]:
 
 @law(
     "two processes train one model",
-    "DistributedDataParallel without a search for unused parameters: equal weights after each step.",
+    "DistributedDataParallel without a search for unused parameters: equal weights after each step. "
+    "Shared out in shards (FSDP), the same weights to 1e-5.",
     trained,
     first_kind,
     slow=True,

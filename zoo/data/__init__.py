@@ -10,11 +10,13 @@ if TYPE_CHECKING:
 __all__ = ["open_data"]
 
 
-def open_data(recipe) -> DataSource:
+def open_data(recipe, write_cache: bool = True) -> DataSource:
     """Open the data that `recipe.data` names; tokenise it first if that was not done before.
+
+    `write_cache` is False where only a checkpoint names `data.cache`: nothing is then written there.
 
     Raises InputError for data that cannot be had or read. See `zoo.data.source.DataSource`.
     """
     from zoo.data.sources import open_data as open_source
 
-    return open_source(recipe)
+    return open_source(recipe, write_cache)

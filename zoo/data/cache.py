@@ -1,35 +1,35 @@
 """The token cache: a corpus is tokenised once, and then only mapped.
 
 A folder per (text, vocabulary size, versions), named by their hash, with tokenizer.json, a
-`datasets.Dataset` for each split (columns tokens, bytes, words; a row is a document) and meta.json. It is
-built beside its place and renamed, so that a folder of that name is whole; a lock lets one process build
-while the others wait.
+`datasets.Dataset` for each split (columns tokens, bytes, words; a row is a document) and meta.json, which has
+the checksum of every file. It is built beside its place, flushed and renamed, so that a folder of that name
+is whole; a lock lets one process build while the others wait. A folder that is not as it was written is
+neither used nor removed: its owner is told.
 """
 
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
-import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import uuid
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import tokenizers
 
-from zoo.data.corpus import SPLITS, Contents, Corpus, survey
-from zoo.data.tokenizer import TextTokenizer, TextUnits, train_tokenizer
-from zoo.data.tokens import TokenStream, data_files
+from zoo.data.checksums import Damaged, compare, must_have_sizes, unread
+from zoo.data.corpus import SPLITS, Contents, Corpus, TextChanged, survey
+from zoo.data.tokenising import FORMAT, META, META_CRC, TOKENIZER, build, meta_crc, progress
+from zoo.data.tokenizer import TextTokenizer, TextUnits
+from zoo.data.tokens import TokenStream
 from zoo.errors import InputError, Problem
-from zoo.progress import progress_bar
-
-FORMAT = 1
-BATCH_BYTES = 4 << 20  # text tokenised at once: bounds memory, feeds all cores
+from zoo.files import full_disk_message, is_disk_full, sync_folder, sync_tree, write_whole
 
 
 @dataclass(frozen=True)
@@ -43,26 +43,56 @@ class TokenCache:
     streams: dict[str, TokenStream]
 
 
-class Damaged(Exception):
-    """A cache folder is not what its meta.json says."""
-
-
 def open_cache(corpus: Corpus, vocab_size: int, root: Path) -> TokenCache:
     """The tokens of a corpus, from the cache below `root` or made and put there.
 
-    Raises InputError for a corpus that cannot be read, and for a cache folder that cannot be written.
+    Raises InputError for a corpus that cannot be read, for a cache folder that cannot be written, and for one
+    that is damaged.
     """
+    with _unwritable_told(root):
+        note = _survey_of(corpus, root)
+        contents = remembered(corpus, note)
+        folder = root / key_of(corpus, contents, vocab_size)
+        if not folder.exists():
+            try:
+                build_alone(corpus, contents, vocab_size, folder)
+            except TextChanged:
+                note.unlink(missing_ok=True)  # or the next start would believe it again
+                raise
+        return read(folder, corpus.name)
+
+
+def open_unwritten(corpus: Corpus, vocab_size: int, root: Path, notes: Path) -> TokenCache | None:
+    """The tokens of a corpus from a cache that is read and never written; None where it does not have them.
+
+    For a cache that only a checkpoint names: whoever made that does not decide where files come to be. What
+    is noted about it goes to the cache `notes`. Raises InputError as `open_cache`.
+    """
+    with _unwritable_told(notes):
+        folder = root / key_of(corpus, remembered(corpus, _survey_of(corpus, notes)), vocab_size)
+        if not folder.is_dir():
+            return None
+        note = notes / "surveys" / f"{_hash([str(folder.resolve())])}.verified.json"
+        return read(folder, corpus.name, note)
+
+
+def _survey_of(corpus: Corpus, root: Path) -> Path:
+    return root / "surveys" / f"{_hash(corpus.identity)}.json"
+
+
+@contextmanager
+def _unwritable_told(root: Path) -> Iterator[None]:
+    """Makes a cache folder, and tells as InputError that it cannot be written."""
     try:
         root.mkdir(parents=True, exist_ok=True)
-        contents = remembered(corpus, root)
-        folder = root / key_of(corpus, contents, vocab_size)
-        if (cache := read_or_note(folder)) is None:
-            cache = build_alone(corpus, contents, vocab_size, folder)
-        return cache
+        yield
     except OSError as error:
+        full = is_disk_full(error)
         raise InputError(
             Problem(
-                f"cannot keep tokens there: {error.strerror or error}; "
+                f"cannot keep tokens there: "
+                f"{full_disk_message(error, root) if full else error.strerror or error}; "
+                f"{'make room, or ' if full else ''}"
                 "name a folder that can be written with --set data.cache=FOLDER",
                 key="data.cache",
                 where=str(root),
@@ -72,63 +102,78 @@ def open_cache(corpus: Corpus, vocab_size: int, root: Path) -> TokenCache:
 
 def key_of(corpus: Corpus, contents: Contents, vocab_size: int) -> str:
     """The name of the cache folder: a hash of all that decides what is in it."""
-    parts = [FORMAT, contents.fingerprint, corpus.newline_is_word, vocab_size, tokenizers.__version__]
+    return _hash([FORMAT, contents.fingerprint, corpus.newline_is_word, vocab_size, tokenizers.__version__])
+
+
+def _hash(parts: list) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
 
 
-def remembered(corpus: Corpus, root: Path) -> Contents:
-    """The corpus's contents; not read again if it was surveyed before and its files are the same."""
-    name = hashlib.sha256(json.dumps(corpus.identity).encode()).hexdigest()[:24]
-    note = root / "surveys" / f"{name}.json"
+def remembered(corpus: Corpus, note: Path) -> Contents:
+    """The corpus's contents; not read again if it was surveyed before and its files are the same.
+
+    A note that is not what was written is none: the corpus is read again.
+    """
     try:
         known = json.loads(note.read_text(encoding="utf-8"))
-        return Contents(str(known["fingerprint"]), {split: int(known["bytes"][split]) for split in SPLITS})
-    except (OSError, ValueError, KeyError, TypeError):
-        pass  # never surveyed, or a note that cannot be read: survey it
+        contents = Contents(
+            str(known["fingerprint"]), {split: int(known["bytes"][split]) for split in SPLITS}
+        )
+        if known["crc32"] == _crc_of(contents):
+            return contents
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        pass
     with progress(f"reading {corpus.name}", None) as advance:
         contents = survey(corpus, advance)
-    note.parent.mkdir(exist_ok=True)
-    beside = note.with_suffix(f".{os.getpid()}")
-    beside.write_text(json.dumps({"fingerprint": contents.fingerprint, "bytes": contents.bytes}))
-    beside.replace(note)
+    told = {"fingerprint": contents.fingerprint, "bytes": contents.bytes, "crc32": _crc_of(contents)}
+    write_whole(note, json.dumps(told) + "\n")
     return contents
 
 
-def build_alone(corpus: Corpus, contents: Contents, vocab_size: int, folder: Path) -> TokenCache:
+def _crc_of(contents: Contents) -> int:
+    return zlib.crc32(json.dumps([contents.fingerprint, *contents.bytes.items()]).encode())
+
+
+def build_alone(corpus: Corpus, contents: Contents, vocab_size: int, folder: Path) -> None:
     """Build the folder unless another process has done so by the time the lock is ours."""
-    with sole_builder(folder.with_suffix(".lock"), corpus.name):
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(alone(folder, f"tokenises {corpus.name}"))
+        except NotImplementedError:
+            pass  # a file system without locks: then more than one may build, and the first to end is kept
+        else:
+            # What lies beside is left over from a process that was killed.
+            for stale in folder.parent.glob(f"{folder.name}.part-*"):
+                shutil.rmtree(stale)
         if folder.exists():
-            try:
-                return read(folder)
-            except Damaged:
-                shutil.rmtree(folder)
-        # We hold the lock: what lies beside is left over from a process that was killed.
-        for stale in folder.parent.glob(f"{folder.name}.part-*"):
-            shutil.rmtree(stale)
-        part = folder.with_name(f"{folder.name}.part-{os.getpid()}")
+            return
+        part = folder.with_name(f"{folder.name}.part-{uuid.uuid4().hex[:8]}")
         try:
             build(corpus, contents, vocab_size, part)
-            part.rename(folder)
+            sync_tree(part)
+            try:
+                part.rename(folder)
+            except OSError:
+                if not folder.exists():  # another, without locks, was first
+                    raise
+            sync_folder(folder.parent)
         finally:
             shutil.rmtree(part, ignore_errors=True)
-        try:
-            return read(folder)
-        except Damaged as error:
-            raise InputError(
-                Problem(f"the tokens just written are damaged: {error}", where=str(folder))
-            ) from None
 
 
 @contextmanager
-def sole_builder(lock_file: Path, name: str) -> Iterator[None]:
-    """Hold the lock; say so if another process must be waited for."""
+def alone(folder: Path, doing: str) -> Iterator[None]:
+    """Hold the lock of a cache folder; say so if another process must be waited for.
+
+    Raises NotImplementedError where files cannot be locked, and OSError where nothing can be written.
+    """
     from filelock import FileLock, Timeout
 
-    lock = FileLock(lock_file)
+    lock = FileLock(folder.with_suffix(".lock"))
     try:
         lock.acquire(timeout=1)
     except Timeout:
-        print(f"waiting for another process that tokenises {name}", file=sys.stderr)
+        print(f"waiting for another process that {doing}", file=sys.stderr)
         lock.acquire()
     try:
         yield
@@ -136,146 +181,60 @@ def sole_builder(lock_file: Path, name: str) -> Iterator[None]:
         lock.release()
 
 
-def build(corpus: Corpus, contents: Contents, vocab_size: int, folder: Path) -> None:
-    """Learn the tokenizer on the training split and write all splits into a new folder."""
-    if importlib.util.find_spec("datasets") is None:
-        raise InputError("tokenising a corpus needs the package `datasets`: pip install datasets")
-    folder.mkdir()
-    with progress(f"learning {vocab_size} tokens from {corpus.name}", contents.bytes["train"]) as advance:
-        tokenizer = train_tokenizer(watched(corpus.documents("train"), advance), vocab_size)
-    tokenizer.save(folder / "tokenizer.json")
-    units = TextUnits(tokenizer.token_bytes(), corpus.newline_is_word)
-    splits = {}
-    with progress(f"tokenising {corpus.name}", sum(contents.bytes.values())) as advance:
-        for split in SPLITS:
-            documents = watched(corpus.documents(split), advance)
-            totals = write_split(documents, tokenizer, units, folder / split)
-            if totals["bytes"] != contents.bytes[split]:
-                raise InputError(f"the text of {corpus.name} changed while it was read; run again")
-            splits[split] = totals
-    meta = {
-        "format": FORMAT,
-        "name": corpus.name,
-        "corpus": contents.fingerprint,
-        "tokenizer": tokenizer.fingerprint,
-        "tokenizers": tokenizers.__version__,
-        "vocab_size": tokenizer.vocab_size,
-        "newline_is_word": corpus.newline_is_word,
-        "splits": splits,
-    }
-    (folder / "meta.json").write_text(json.dumps(meta, indent=1), encoding="utf-8")
+def read(folder: Path, name: str, note: Path | None = None) -> TokenCache:
+    """Open a cache folder, once it is known to be what was written. Raises InputError where it is not.
 
-
-def write_split(
-    documents: Iterator[str], tokenizer: TextTokenizer, units: TextUnits, folder: Path
-) -> dict[str, int]:
-    """Tokenise documents into a saved dataset; its totals."""
-    import datasets
-    import pyarrow as pa
-
-    dtype = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.int32
-    features = datasets.Features(
-        tokens=datasets.Sequence(datasets.Value(np.dtype(dtype).name)),
-        bytes=datasets.Value("int64"),
-        words=datasets.Value("int64"),
-    )
-    schema = features.arrow_schema
-    totals = {"documents": 0, "tokens": 0, "bytes": 0, "words": 0}
-    draft = folder.with_suffix(".arrow")
-    with pa.OSFile(str(draft), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
-        for texts in batches(documents, BATCH_BYTES):
-            rows = [np.append(tokens, tokenizer.end_token) for tokens in tokenizer.encode_batch(texts)]
-            flat = np.concatenate(rows)
-            sizes = np.array([len(text.encode()) for text in texts], dtype=np.int64)
-            starts = np.cumsum([0, *map(len, rows)])
-            previous = np.append(tokenizer.end_token, flat[:-1])
-            words = np.add.reduceat(units.words_of(flat, previous), starts[:-1])
-            told = np.add.reduceat(units.bytes_of(flat, previous), starts[:-1])
-            assert (told == sizes).all(), "tokens do not hold the bytes of their text"
-            values = pa.array(flat.astype(dtype))
-            column = pa.ListArray.from_arrays(pa.array(starts, pa.int32()), values)
-            arrays = [column.cast(schema.field("tokens").type), pa.array(sizes), pa.array(words)]
-            writer.write_batch(pa.record_batch(arrays, schema=schema))
-            for name, count in zip(totals, (len(rows), len(flat), sizes.sum(), words.sum()), strict=True):
-                totals[name] += int(count)
-    with quiet_datasets():
-        datasets.Dataset.from_file(str(draft)).save_to_disk(str(folder))
-    draft.unlink()
-    files = {file.name: file.stat().st_size for file in data_files(folder)}
-    return totals | {"files": files}
-
-
-def read_or_note(folder: Path) -> TokenCache | None:
-    """The folder's contents; None, with a line on stderr, if it is damaged; None if there is none."""
-    if not folder.exists():
-        return None
+    `note` is where its checked files are noted; beside it by default.
+    """
     try:
-        return read(folder)
-    except Damaged as error:
-        print(f"the token cache {folder} is damaged ({error}); making it again", file=sys.stderr)
-        return None
-
-
-def read(folder: Path) -> TokenCache:
-    """Open a cache folder and compare it with its meta.json. Raises Damaged."""
-    try:
-        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
-        tokenizer = TextTokenizer.load(folder / "tokenizer.json")
+        meta = read_meta(folder)
+        must_be_whole(folder, meta["files"], name, note or folder.with_suffix(".verified.json"))
+        tokenizer = TextTokenizer.load(folder / TOKENIZER)
         if tokenizer.fingerprint != meta["tokenizer"]:
-            raise Damaged("tokenizer.json is another")
-        streams = {}
-        for split in SPLITS:
-            told = meta["splits"][split]
-            for name, size in told["files"].items():
-                if (folder / split / name).stat().st_size != size:
-                    raise Damaged(f"{split}/{name} has another size")
-            streams[split] = TokenStream(folder / split)
-            if len(streams[split]) != told["tokens"]:
-                raise Damaged(f"{split} has {len(streams[split])} tokens and not {told['tokens']}")
+            raise Damaged(f"{TOKENIZER} is another")
+        streams = {split: TokenStream(folder / split) for split in SPLITS}
+        for split, stream in streams.items():
+            if len(stream) != meta["splits"][split]["tokens"]:
+                raise Damaged(f"{split} has {len(stream)} tokens and not {meta['splits'][split]['tokens']}")
         units = TextUnits(tokenizer.token_bytes(), meta["newline_is_word"])
         return TokenCache(folder, meta["corpus"], tokenizer, units, streams)
-    except FileNotFoundError as error:
-        raise Damaged(f"{Path(error.filename or '').name} is missing") from error
+    except PermissionError:
+        raise
+    except Damaged as error:
+        raise _damaged(folder, str(error)) from error
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise _damaged(folder, f"{Path(error.filename or folder).name} is missing") from error
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-        raise Damaged(str(error).splitlines()[0] if str(error) else type(error).__name__) from error
+        raise _damaged(folder, (str(error) or type(error).__name__).splitlines()[0]) from error
 
 
-def batches(documents: Iterator[str], limit: int) -> Iterator[list[str]]:
-    """Documents in lists of about `limit` characters."""
-    texts, size = [], 0
-    for text in documents:
-        texts.append(text)
-        size += len(text)
-        if size >= limit:
-            yield texts
-            texts, size = [], 0
-    if texts:
-        yield texts
+def read_meta(folder: Path) -> dict[str, Any]:
+    """meta.json of a cache folder. Raises Damaged or OSError."""
+    raw = (folder / META).read_bytes()
+    if (folder / META_CRC).read_bytes() != meta_crc(raw):
+        raise Damaged(f"{META} has another content (checksum)")
+    return json.loads(raw)
 
 
-def watched(documents: Iterator[str], advance: Callable[[int], None]) -> Iterator[str]:
-    """The same documents, their bytes told to a progress bar."""
-    for document in documents:
-        yield document
-        advance(len(document.encode()))
+def must_be_whole(folder: Path, told: dict[str, list[int]], name: str, note: Path) -> None:
+    """Raises Damaged where a file is not what was written; one that was compared before is not read again."""
+    must_have_sizes(folder, told)
+    if not unread(folder, told, note):
+        return
+    with ExitStack() as stack:
+        # One process of a launch reads, the others then find its note. A cache that is shared and read-only
+        # has no lock, and each reads for itself.
+        with suppress(OSError, NotImplementedError):
+            stack.enter_context(alone(note, f"checks the tokens of {name}"))
+        names = unread(folder, told, note)
+        with progress(f"checking the tokens of {name}", sum(names.values())) as advance:
+            compare(folder, told, names, note, advance)
 
 
-@contextmanager
-def progress(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr that counts bytes and goes away when done."""
-    with progress_bar(total, label, "B", unit_scale=True, unit_divisor=1024, leave=False) as bar:
-        yield bar.update
-
-
-@contextmanager
-def quiet_datasets() -> Iterator[None]:
-    """Without the bars of `datasets`: ours has told the time already."""
-    import datasets
-
-    shown = datasets.are_progress_bars_disabled() is False
-    datasets.disable_progress_bars()
-    try:
-        yield
-    finally:
-        if shown:
-            datasets.enable_progress_bars()
+def _damaged(folder: Path, how: str) -> InputError:
+    return InputError(
+        Problem(
+            f"the token cache is damaged: {how}; remove this folder, and it is made again from the corpus",
+            where=str(folder),
+        )
+    )

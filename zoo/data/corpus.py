@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,21 +35,41 @@ class Contents:
     bytes: dict[str, int]
 
 
-def survey(corpus: Corpus, on_bytes: Callable[[int], None] = lambda count: None) -> Contents:
-    """Read a corpus once, from end to end; `on_bytes` hears of every document."""
-    digest = hashlib.sha256()
-    sizes = {}
-    for split in SPLITS:
-        sizes[split] = 0
-        digest.update(f"split {split}\n".encode())
-        for document in corpus.documents(split):
+class TextChanged(InputError):
+    """A corpus does not hold any more what it held a moment ago."""
+
+
+class Digest:
+    """Learns the contents of a corpus from its documents as they go by: all of train, of valid, of test."""
+
+    def __init__(self) -> None:
+        self._digest = hashlib.sha256()
+        self._sizes: dict[str, int] = {}
+
+    def of(self, split: str, documents: Iterable[str]) -> Iterator[str]:
+        """The documents of a split, as they were."""
+        self._sizes[split] = 0
+        self._digest.update(f"split {split}\n".encode())
+        for document in documents:
             raw = document.encode()
             # The length before the text keeps "ab" + "c" and "a" + "bc" apart.
-            digest.update(f"{len(raw)}\n".encode())
-            digest.update(raw)
-            sizes[split] += len(raw)
-            on_bytes(len(raw))
-    return Contents(digest.hexdigest(), sizes)
+            self._digest.update(f"{len(raw)}\n".encode())
+            self._digest.update(raw)
+            self._sizes[split] += len(raw)
+            yield document
+
+    def contents(self) -> Contents:
+        """What went by."""
+        return Contents(self._digest.hexdigest(), dict(self._sizes))
+
+
+def survey(corpus: Corpus, on_bytes: Callable[[int], None] = lambda count: None) -> Contents:
+    """Read a corpus once, from end to end; `on_bytes` hears of every document."""
+    digest = Digest()
+    for split in SPLITS:
+        for document in digest.of(split, corpus.documents(split)):
+            on_bytes(len(document.encode()))
+    return digest.contents()
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -78,6 +98,10 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def stamp(path: Path) -> list:
-    """A file as `Corpus.identity` has it."""
-    status = path.stat()
-    return [str(path.resolve()), status.st_size, status.st_mtime_ns]
+    """A file as `Corpus.identity` has it. Raises InputError where it has gone."""
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise InputError(Problem(f"cannot be read: {error.strerror}", where=str(path))) from None
+    # The time of the last change of any kind too: `cp -p` and `rsync -t` bring another text with an old time.
+    return [str(path.resolve()), status.st_size, status.st_mtime_ns, status.st_ctime_ns]

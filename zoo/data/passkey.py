@@ -95,9 +95,10 @@ class PasskeySource(TextSource):
 
     kind = "answers"
 
-    def __init__(self, recipe: Recipe):
+    def __init__(self, recipe: Recipe, write_cache: bool = True):
         data = recipe.data
-        super().__init__(recipe.model_copy(update={"data": data.model_copy(update={"name": data.corpus})}))
+        corpus = data.model_copy(update={"name": data.corpus})
+        super().__init__(recipe.model_copy(update={"data": corpus}), write_cache)
         self.recipe = recipe
         text = self.fingerprint["corpus"]
         self.fingerprint["corpus"] = f"passkey, digits {data.digits}, format 1, in {text}"

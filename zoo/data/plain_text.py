@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from zoo.data.corpus import Corpus, read_lines, stamp
+from zoo.data.corpus import Corpus, TextChanged, read_lines, stamp
 from zoo.errors import InputError, Problem
 
 SEPARATOR = "<|endoftext|>"
@@ -33,7 +33,12 @@ def open_text(root: Path) -> Corpus:
 
     def documents(split: str) -> Iterator[str]:
         split_of = assignment()
-        return (document for document in read_documents(files) if split_of[fingerprint(document)] == split)
+        for document in read_documents(files):
+            of = split_of.get(fingerprint(document))
+            if of is None:
+                raise TextChanged(Problem("the text changed while it was read; run again", where=str(root)))
+            if of == split:
+                yield document
 
     return Corpus("text", ["text", HELD_OUT, *(stamp(file) for file in files)], documents)
 

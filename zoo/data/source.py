@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from torch.utils.data import Dataset
 
@@ -12,10 +13,14 @@ from zoo.data.algorithmic.answers import Answers
 from zoo.data.blocks import Blocks
 from zoo.data.loader import EpochSampler, Loader, ResumableLoader, StridedSampler
 from zoo.data.max_index import MaxIndex
+from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
 from zoo.recipe.algorithmic import options_of
 from zoo.recipe.fields import DataConfig
 from zoo.recipe.schema import MaxIndexDataConfig, TextDataConfig
+
+if TYPE_CHECKING:
+    from zoo.data.cache import TokenCache
 
 GENERATED_SIZE = {"train": 1 << 20, "valid": 1024, "test": 4096}
 
@@ -26,6 +31,10 @@ class DataSource:
     `kind` is "text", "max_index" or "answers"; `vocab_size` what the model's embedding needs; `fingerprint`
     what the data and the tokenizer are known by. For text also `tokenizer`, `mask_token` and `units`; None
     otherwise.
+
+    Args:
+        write_cache: False for a recipe out of a checkpoint: tokens are read from the cache that it names, and
+            if they are not there made in the default one.
     """
 
     kind: str
@@ -35,7 +44,7 @@ class DataSource:
     mask_token: int | None = None
     units = None
 
-    def __init__(self, recipe: Recipe):
+    def __init__(self, recipe: Recipe, write_cache: bool = True):
         self.recipe = recipe
         self.accumulate: int = recipe.trainer.accumulate_grad_batches
 
@@ -63,15 +72,36 @@ class DataSource:
         return ResumableLoader(dataset, sampler, data.workers)
 
     def valid_loader(self, rank: int = 0, world_size: int = 1) -> Loader:
-        """One rank's part of the validation split: in order, unpadded, in micro-batches as in training."""
+        """One rank's part of the validation split: in order, unpadded, in micro-batches as in training.
+
+        `trainer.limit_val_batches` is taken off here, in whole batches: the same examples are left on any
+        number of ranks. Raises InputError where a rank would have none.
+        """
         data = self.recipe.data
         share = max(1, data.batch_size // (world_size * self.accumulate))
         dataset = self.dataset("valid")
-        sampler = StridedSampler(len(dataset), share, rank=rank, world_size=world_size)
+        size = _limited(len(dataset), self.recipe.trainer.limit_val_batches, data.batch_size)
+        if size < world_size:
+            raise InputError(
+                Problem(
+                    f"the validation data holds {size} sequence{'' if size == 1 else 's'}, too few for "
+                    f"{world_size} devices; take more text, a shorter sequence_length, fewer devices, or "
+                    "trainer.limit_val_batches=0",
+                    key="data.sequence_length",
+                )
+            )
+        sampler = StridedSampler(size, share, rank=rank, world_size=world_size)
         return Loader(dataset, sampler, data.workers)
 
     def save_tokenizer(self, folder: Path) -> None:
         """Write `tokenizer.json` into a folder; nothing where there is no text."""
+
+
+def _limited(size: int, limit: int | float | None, batch_size: int) -> int:
+    """How many of so many examples are validated: a number of batches, a fraction, or all."""
+    if limit is None:
+        return size
+    return min(size, limit * batch_size if isinstance(limit, int) else max(1, round(limit * size)))
 
 
 class TextSource(DataSource):
@@ -83,14 +113,9 @@ class TextSource(DataSource):
     def vocab_size_of(data: TextDataConfig) -> int:
         return data.vocab_size
 
-    def __init__(self, recipe: Recipe):
+    def __init__(self, recipe: Recipe, write_cache: bool = True):
         super().__init__(recipe)
-        from zoo.data.cache import open_cache
-        from zoo.data.corpora import default_cache, open_corpus
-
-        data = recipe.data
-        cache = Path(data.cache) if data.cache else default_cache()
-        self.cache = open_cache(open_corpus(data), data.vocab_size, cache)
+        self.cache = _tokens(recipe.data, write_cache)
         self.tokenizer = self.cache.tokenizer
         self.vocab_size = self.tokenizer.vocab_size
         self.mask_token = self.tokenizer.mask_token
@@ -125,6 +150,17 @@ class TextSource(DataSource):
         self.tokenizer.save(Path(folder) / "tokenizer.json")
 
 
+def _tokens(data: TextDataConfig, write_cache: bool) -> TokenCache:
+    from zoo.data.cache import open_cache, open_unwritten
+    from zoo.data.corpora import default_cache, open_corpus
+
+    corpus, own = open_corpus(data), default_cache()
+    named = Path(data.cache) if data.cache else own
+    if write_cache or named == own:
+        return open_cache(corpus, data.vocab_size, named)
+    return open_unwritten(corpus, data.vocab_size, named, own) or open_cache(corpus, data.vocab_size, own)
+
+
 class MaxIndexSource(DataSource):
     """Max-index sequences, drawn as they are asked for."""
 
@@ -134,7 +170,7 @@ class MaxIndexSource(DataSource):
     def vocab_size_of(data: MaxIndexDataConfig) -> int:
         return data.num_values + 1
 
-    def __init__(self, recipe: Recipe):
+    def __init__(self, recipe: Recipe, write_cache: bool = True):
         super().__init__(recipe)
         values = recipe.data.num_values
         self.vocab_size = self.vocab_size_of(recipe.data)
@@ -155,7 +191,7 @@ class AlgorithmicSource(DataSource):
 
     kind = "answers"
 
-    def __init__(self, recipe: Recipe):
+    def __init__(self, recipe: Recipe, write_cache: bool = True):
         super().__init__(recipe)
         self.task = _algorithmic(recipe.data)
         self.vocab_size = self.task.vocab_size

@@ -22,6 +22,6 @@ def source_class(name: str) -> type[DataSource]:
     return OF_THEIR_OWN.get(name) or OF_EXAMPLES[DATASETS[name].gives]
 
 
-def open_data(recipe: Recipe) -> DataSource:
+def open_data(recipe: Recipe, write_cache: bool = True) -> DataSource:
     """The data that `recipe.data` names. Raises InputError if it cannot be had."""
-    return source_class(recipe.data.name)(recipe)
+    return source_class(recipe.data.name)(recipe, write_cache)

@@ -9,6 +9,7 @@ import ast
 import functools
 import inspect
 import operator
+import re
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -17,10 +18,16 @@ from types import UnionType
 from typing import TYPE_CHECKING
 
 from zoo.errors import InputError, Problem
+from zoo.reading import read_text
 from zoo.signatures import REQUIRED, Option, options_of
 
 if TYPE_CHECKING:
     from zoo.encodings.base import Encoding
+
+MAX_BYTES = 1 << 20
+"""Of a plugin's source."""
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""What an encoding may be called: its name stands in commands, files, tables and pages."""
 
 FACTS = {
     "paper": "",
@@ -97,10 +104,11 @@ def read_classes(file: Path) -> dict[str, ast.ClassDef]:
         InputError: no such file, or a syntax error in it.
     """
     try:
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{file}: {error.strerror}") from error
-    except (SyntaxError, ValueError) as error:
+        tree = ast.parse(read_text(file, MAX_BYTES))
+    except InputError:
+        raise
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        # The last two are how the parser tells of nesting without end.
         line = getattr(error, "lineno", None)
         raise InputError(f"{file}:{line or 1}: not Python: {getattr(error, 'msg', error)}") from error
     return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
@@ -116,7 +124,24 @@ def read_descriptions(file: Path, package: Classes, module: str | None = None) -
     """
     classes = read_classes(file)
     named = [(_registered_name(node), node) for node in classes.values()]
+    wrong = [
+        Problem(fault_of_name(name), where=f"{file}:{node.lineno}")
+        for name, node in named
+        if name is not None and fault_of_name(name)
+    ]
+    if wrong:
+        raise InputError(wrong)
     return [_read(name, node, classes, package, file, module) for name, node in named if name is not None]
+
+
+def fault_of_name(name: str) -> str | None:
+    """Why an encoding cannot have this name; None where it can."""
+    if NAME.fullmatch(name):
+        return None
+    return (
+        f"no name for an encoding: {name[:80]!r}; it holds letters, digits and . _ - only, begins with a "
+        f"letter or digit, and has at most 64"
+    )
 
 
 def describe_class(name: str, cls: type[Encoding]) -> Description:

@@ -26,6 +26,7 @@ from zoo.encodings.description import (
     WRAPPED,
     Description,
     describe_class,
+    fault_of_name,
     holds_several,
     holds_wrapped,
     place,
@@ -56,6 +57,8 @@ __all__ = [
     "unknown",
 ]
 
+LONGEST = 100
+"""Characters of a name that is not known that are shown."""
 PACKAGE = Path(__file__).resolve().parent
 
 _classes: dict[str, type[Encoding]] = {}
@@ -67,8 +70,12 @@ def register(name: str) -> Callable[[type[Encoding]], type[Encoding]]:
     """Class decorator: makes an `Encoding` known under a name.
 
     Raises:
-        InputError: the name belongs to another class already (both are named), or the class is no `Encoding`.
+        InputError: the name belongs to another class already (both are named) or is none that an encoding
+            can have, or the class is no `Encoding`.
     """
+    fault = fault_of_name(name)
+    if fault is not None:
+        raise InputError(fault)
 
     def decorate(cls: type[Encoding]) -> type[Encoding]:
         # Imported here: whoever decorates a class has torch loaded already.
@@ -120,6 +127,7 @@ def unknown(name: str) -> str:
     unread = broken()
     if name in unread:
         return f"encoding {name!r} cannot be used: {unread[name]}"
+    name = name if len(name) <= LONGEST else f"{name[:LONGEST]}..."
     near = difflib.get_close_matches(name, names(), n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(names())}"
     # What a file that cannot be read would have registered is not known: it may be what is asked for.
@@ -131,9 +139,14 @@ def read_plugin(path: str | Path) -> list[Description]:
     """Make the encodings of a Python file known, by reading it; nothing in it is run.
 
     Raises:
-        InputError: no such file, a syntax error in it, no encoding in it, or a name that is taken.
+        InputError: no such file, a syntax error in it, no encoding in it, or a name that is taken or is none.
     """
-    path = Path(path).resolve()
+    try:
+        path = Path(path).resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: links that go round
+        raise InputError(f"{path}: no file of a plugin ({error})") from error
+    if path.suffix != ".py":
+        raise InputError(f"{path}: a plugin is a Python file, *.py")
     found = read_descriptions(path, _package())
     if not found:
         raise InputError(f'{path}:1: no class here is decorated with @zoo.register("NAME")')

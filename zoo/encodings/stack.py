@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from zoo.encodings import registry
 from zoo.encodings.base import Encoding, Size, Span
 from zoo.errors import InputError
+from zoo.memory import is_out_of_memory
 from zoo.seeds import seed_of
 
 Made = TypeVar("Made")
@@ -46,10 +47,20 @@ def build_encoding(spec: Spec | str, size: Size) -> Encoding:
     except (ValueError, TypeError) as error:
         raise InputError(f"encoding {name!r}: {error}") from error
     except (Exception, SystemExit) as error:
+        if about.builtin and too_large(error):
+            told = str(error).split("\n")[0][:200]
+            raise InputError(f"encoding {name!r} cannot be built with numbers so large: {told}") from error
         if about.builtin:
             raise  # a fault in here is ours, and keeps its traceback
         cause = f"{type(error).__name__}: {error}"
         raise InputError(f"{about.where}: encoding {name!r} cannot be built: {cause}") from error
+
+
+def too_large(error: BaseException) -> bool:
+    """Whether an error says that a number or a table is larger than the machine can hold."""
+    # That of a size is a RuntimeError of torch.
+    overflow = isinstance(error, RuntimeError) and "overflow" in str(error)
+    return overflow or isinstance(error, OverflowError) or is_out_of_memory(error)
 
 
 def _build_wrapped(value: Spec | str | Sequence[Spec] | None, size: Size) -> Any:

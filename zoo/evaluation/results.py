@@ -22,7 +22,7 @@ from zoo.errors import InputError, Problem
 from zoo.evaluation.curves import parameters_text
 from zoo.evaluation.exports import as_csv, as_markdown
 from zoo.evaluation.plot import plot_lengths
-from zoo.evaluation.protocols import Row
+from zoo.evaluation.stored import Row, read_rows
 from zoo.files import write_whole
 from zoo.runs.folder import RESULTS
 
@@ -46,6 +46,9 @@ def must_take_results(folder: Path) -> None:
     try:
         if inside.exists() and not inside.is_dir():
             refuse(inside, "it is a file; move it away")
+        elif not inside.resolve().is_relative_to(folder.resolve()):
+            # A run folder may be a stranger's: what is measured of it stays in it.
+            refuse(inside, f"it is a link out of the run folder, to {inside.resolve()}; put a folder there")
         else:
             above = inside if inside.is_dir() else folder
             if not os.access(above, os.W_OK | os.X_OK):
@@ -55,7 +58,9 @@ def must_take_results(folder: Path) -> None:
                 if path.is_dir():
                     refuse(path, "it is a folder; move it away")
             lock = names[-1]
-            if lock.is_file() and not os.access(lock, os.R_OK | os.W_OK):
+            if lock.is_symlink():
+                refuse(lock, "it is a link; remove it")  # it would empty what it points to
+            elif lock.is_file() and not os.access(lock, os.R_OK | os.W_OK):
                 refuse(lock, "no permission to write it")
     except OSError as error:
         # Not even to be looked into; above all else that could be said of it.
@@ -64,7 +69,8 @@ def must_take_results(folder: Path) -> None:
         try:
             stored_rows(folder)
         except InputError as error:
-            problems += error.problems
+            told = {problem.where for problem in problems}
+            problems += [problem for problem in error.problems if problem.where not in told]
     if problems:
         raise InputError(problems)
 
@@ -76,8 +82,8 @@ def stored_rows(folder: Path) -> list[Row]:
         InputError: it cannot be read, or not what it replaced. Ask before measuring, so that no result is
             lost to it.
     """
-    _rows_in((folder / RESULTS).with_name(EARLIER))
-    return _rows_in(folder / RESULTS)
+    read_rows((folder / RESULTS).with_name(EARLIER))
+    return read_rows(folder / RESULTS)
 
 
 def store_rows(folder: Path, rows: list[Row]) -> None:
@@ -129,7 +135,7 @@ def _sole_writer(file: Path) -> Iterator[None]:
 
 
 def _keep_earlier(file: Path, replaced: list[Row], steps: dict[object, object]) -> None:
-    before = [row for row in _rows_in(file) if _is_of(row, steps)]
+    before = [row for row in read_rows(file) if _is_of(row, steps)]
     known = {(*_key(row), str(row.get("targets"))): row for row in [*before, *replaced]}
     write_whole(file, _as_json(known[key] for key in sorted(known)))
 
@@ -137,19 +143,6 @@ def _keep_earlier(file: Path, replaced: list[Row], steps: dict[object, object]) 
 def _is_of(row: Row, steps: dict[object, object]) -> bool:
     """Whether a row was measured on what is now in its checkpoint's file, as far as it is known."""
     return row["step"] == steps.get(row["checkpoint"], row["step"])
-
-
-def _rows_in(file: Path) -> list[Row]:
-    try:
-        if not file.is_file():
-            return []
-        rows = json.loads(file.read_text(encoding="utf-8"))
-        _ = [(*_key(row), row["step"]) for row in rows]
-    except OSError as error:
-        raise InputError(f"{file}: earlier results cannot be read: {error.strerror}") from error
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise InputError(f"{file}: not the results of an evaluation ({error}); move it away") from error
-    return rows
 
 
 def _as_json(rows: Iterable[Row]) -> str:

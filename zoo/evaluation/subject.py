@@ -14,6 +14,7 @@ from zoo.errors import InputError, Problem
 from zoo.evaluation.protocols import sliding
 from zoo.evaluation.results import must_take_results
 from zoo.recipe.rules import no_protocol
+from zoo.runs.card import changed_data
 from zoo.runs.checkpoint import find_checkpoint, load_task, run_folder_of
 from zoo.tasks.task import Task
 
@@ -103,8 +104,9 @@ def _model_and_data(
         raise InputError(problems)
     if "sliding" in (protocols or recipe.evaluate.protocols):
         sliding.must_cover(recipe.evaluate.stride, lengths or recipe.evaluate.lengths)
-    source = open_data(recipe)
-    _must_have_same_tokens(path, task, source)
+    # Of a checkpoint that came from elsewhere the folder is not the user's wish.
+    source = open_data(recipe, write_cache=any(one.partition("=")[0].strip() == "data.cache" for one in sets))
+    _must_have_same_data(path, task, source)
     beyond = [length for length in lengths or recipe.evaluate.lengths if length > LONGEST]
     if beyond and source.kind != "text":
         # A text ends, and says so; examples are made as long as is asked for.
@@ -112,13 +114,18 @@ def _model_and_data(
     return task, source
 
 
-def _must_have_same_tokens(path: Path, task: Task, source: DataSource) -> None:
-    """Token ids mean nothing to a model that was trained with another tokenizer."""
-    trained = task.card.get("fingerprint", {}).get("tokenizer")
-    tokenizer = source.fingerprint["tokenizer"]
-    if source.vocab_size != task.hparams["vocab_size"] or trained not in (None, tokenizer):
+def _must_have_same_data(path: Path, task: Task, source: DataSource) -> None:
+    """Token ids mean nothing to a model that was trained with another tokenizer, and results on another text
+    would stand among those of the one that the card names."""
+    name = task.recipe.data.name
+    if source.vocab_size != task.hparams["vocab_size"]:
         raise InputError(
-            f"{path}: the training text of {task.recipe.data.name!r} gives another tokenizer than the "
-            f"one that this model was trained with: the text has changed, or data.root or data.vocab_size "
-            f"is another"
+            f"{path}: {name!r} now has {source.vocab_size} tokens, and this model was trained with "
+            f"{task.hparams['vocab_size']}: the text has changed, or data.root or data.vocab_size is another"
+        )
+    differing = changed_data(task.card, source)
+    if differing:
+        raise InputError(
+            f"{path}: {'; '.join(differing)} since this model was trained: its results would be of other "
+            f"data than its card says. Put the old text back, or name its place with --set data.root=..."
         )

@@ -185,7 +185,7 @@ def device_for(accelerator: str, local_rank: int = 0) -> torch.device:
 
 def among_others() -> bool:
     """Whether this process was started together with others, by torchrun, SLURM or the first of them."""
-    return _launch() is not None
+    return launch() is not None
 
 
 def join(devices: int = 1, accelerator: str = "auto") -> Team:
@@ -203,20 +203,20 @@ def join(devices: int = 1, accelerator: str = "auto") -> Team:
         InputError: more devices than there are, or another number than were started.
         SystemExit: the same, in all processes but the first.
     """
-    launch = _launch()
-    if launch is None and devices == 1:
+    started = launch()
+    if started is None and devices == 1:
         return alone(device_for(accelerator))
     try:
-        _must_fit(devices, accelerator, launch)
+        _must_fit(devices, accelerator, started)
     except InputError:
         if is_first_process():
             raise
         raise SystemExit(2) from None
-    name, per_node, num_nodes = launch or ("lightning", devices, 1)
+    name, per_node, num_nodes = started or ("lightning", devices, 1)
     return _meet(name, per_node, num_nodes, accelerator)
 
 
-def _launch() -> tuple[str, int, int] | None:
+def launch() -> tuple[str, int, int] | None:
     """Who started several processes, how many on each machine, and on how many machines."""
     numbers = {name: int(text) for name, text in os.environ.items() if text.isdecimal()}
     size = numbers.get("WORLD_SIZE", 1)
@@ -231,8 +231,8 @@ def _launch() -> tuple[str, int, int] | None:
     return ("lightning", size, 1) if size > 1 and "LOCAL_RANK" in os.environ else None
 
 
-def _must_fit(devices: int, accelerator: str, launch: tuple[str, int, int] | None) -> None:
-    if launch is None:
+def _must_fit(devices: int, accelerator: str, started: tuple[str, int, int] | None) -> None:
+    if started is None:
         there = torch.cuda.device_count()
         if device_for(accelerator).type == "cuda" and devices > there:
             gpus = "1 GPU" if there == 1 else f"{there} GPUs"
@@ -240,9 +240,9 @@ def _must_fit(devices: int, accelerator: str, launch: tuple[str, int, int] | Non
                 f"--devices {devices}: there {'is' if there == 1 else 'are'} {gpus}; "
                 f"processes on the CPU are had with --set trainer.accelerator=cpu"
             )
-    elif devices not in (1, launch[1]):
+    elif devices not in (1, started[1]):
         raise InputError(
-            f"--devices {devices}: {launch[0]} has started {launch[1]} processes on this machine"
+            f"--devices {devices}: {started[0]} has started {started[1]} processes on this machine"
         )
 
 

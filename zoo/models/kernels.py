@@ -63,23 +63,27 @@ def attend(q: Tensor, k: Tensor, v: Tensor, scores: Scores, scale: float, kernel
     return out
 
 
-def choose(kernel: str, q: Tensor, scores: Scores) -> str:
-    """The kernel for these scores: `sdpa`, `flex` or `reference`."""
-    if scores.needs_weights:
-        if kernel not in ("auto", "reference"):
-            raise ValueError(
-                f"kernel {kernel!r} keeps its weights to itself, and this encoding needs them: use auto"
-            )
-        return "reference"
+def cannot_compute(kernel: str, scores: Scores) -> str | None:
+    """Why a kernel that is insisted on cannot compute these scores; None where it can."""
+    if scores.needs_weights and kernel not in ("auto", "reference"):
+        return f"kernel {kernel!r} keeps its weights to itself, and this encoding needs them: use auto"
     if kernel == "flex" and scores.has_content:
-        raise ValueError(
-            "kernel 'flex' takes pointwise biases only, and this encoding's depends on content: use auto"
-        )
+        return "kernel 'flex' takes pointwise biases only, and this encoding's depends on content: use auto"
     if kernel == "flex" and not scores.bias_is_fused:
-        raise ValueError(
+        return (
             "kernel 'flex' takes pointwise biases only, and this encoding's is computed for all pairs at "
             "once: use auto"
         )
+    return None
+
+
+def choose(kernel: str, q: Tensor, scores: Scores) -> str:
+    """The kernel for these scores: `sdpa`, `flex` or `reference`."""
+    fault = cannot_compute(kernel, scores)
+    if fault:
+        raise ValueError(fault)
+    if scores.needs_weights:
+        return "reference"
     if kernel != "auto":
         return kernel
     # On CUDA FlexAttention never writes the table. Learned biases stay with SDPA: the gradients of captured

@@ -36,8 +36,15 @@ _BOUNDS = {
 }
 
 
+MANY = 100
+"""Wrong keys beyond this number are told without hints: to look for them would take seconds."""
+LONGEST_WORD = 200
+
+
 def nearest(word: object, valid: Iterable[str]) -> str | None:
     """The valid name most like a word, or None when none is near."""
+    if len(str(word)) > LONGEST_WORD:
+        return None
     by_lower = {name.lower(): name for name in valid}
     near = difflib.get_close_matches(str(word).lower(), by_lower, n=1)
     return by_lower[near[0]] if near else None
@@ -60,7 +67,11 @@ def explain(error: ValidationError, given: Any, keys: Mapping[Path_, Iterable[st
     for detail in error.errors(include_url=False):
         found.setdefault(_path(detail, given), []).append(detail)
     # A list that fits no member of a union for one of its items: the item is to blame, not the list.
-    to_blame = [path for path in found if not any(path == other[: len(path)] != other for other in found)]
+    above = {path[:end] for path in found for end in range(len(path))}
+    to_blame = [path for path in found if path not in above]
+    if len(to_blame) > MANY:
+        # One that is missing or of the wrong type says so; hints are for those who mistyped some.
+        return {path: found[path][0]["msg"] for path in to_blame}
     return {path: _message(path, found[path], keys) for path in to_blame}
 
 

@@ -12,18 +12,21 @@ def whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+LARGEST = 2**63 - 1
+"""Of a whole number: torch counts in 64 bits."""
+
 # Strict: text in quotes is not a number, and `true` is no number either.
-Int = Annotated[int, Field(strict=True), BeforeValidator(whole)]
+Int = Annotated[int, Field(strict=True, ge=-LARGEST, le=LARGEST), BeforeValidator(whole)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Flag = Annotated[bool, Field(strict=True)]
 Text = Annotated[str, Field(strict=True, min_length=1)]
-Positive = Annotated[int, Field(strict=True, gt=0), BeforeValidator(whole)]
-Count = Annotated[int, Field(strict=True, ge=0), BeforeValidator(whole)]
+Positive = Annotated[int, Field(strict=True, gt=0, le=LARGEST), BeforeValidator(whole)]
+Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST), BeforeValidator(whole)]
 # Byte-level BPE has at least the 256 bytes, the end of a document and the mask.
-Vocabulary = Annotated[int, Field(strict=True, ge=258), BeforeValidator(whole)]
+Vocabulary = Annotated[int, Field(strict=True, ge=258, le=LARGEST), BeforeValidator(whole)]
 Fraction = Annotated[Number, Field(ge=0, le=1)]
 # No `whole` where a fraction is taken too: to Lightning 1 is one batch and 1.0 is all of them.
-Exact = Annotated[int, Field(strict=True)]
+Exact = Annotated[int, Field(strict=True, ge=-LARGEST, le=LARGEST)]
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32), BeforeValidator(whole)]
 
 

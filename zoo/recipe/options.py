@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from zoo.encodings import registry
 from zoo.errors import InputError
 from zoo.recipe import schema
-from zoo.recipe.explain import explain, unknown_key
+from zoo.recipe.explain import MANY, explain, unknown_key
 from zoo.recipe.tree import Path_, spoken
 from zoo.signatures import Option, read_signature
 
@@ -35,6 +35,7 @@ OWNED = {
     "enable_checkpointing": "a run always keeps checkpoints; set `checkpoint.every_n_steps`",
     "fast_dev_run": "it makes no run folder; set `trainer.max_steps` to a few steps",
     "barebones": "it makes no run folder; set `trainer.enable_progress_bar: false` for a quiet run",
+    "model_registry": "it uploads checkpoints; a run writes into its folder and nowhere else",
     "overfit_batches": "it replaces the order of the data; set `trainer.limit_train_batches`",
 }
 
@@ -77,6 +78,8 @@ def encoding_label(spec: Any) -> str:
 
 
 def _encoding(spec: Any, path: Path_, faults: Faults) -> Any:
+    if len(faults) > MANY:
+        return None  # there is enough to tell
     if isinstance(spec, list | tuple):
         if not spec:
             faults[path] = "an empty list; for no encoding at all write none"
@@ -110,7 +113,8 @@ def _options(
     resolved: dict[str, Any] = {}
     known = {option.name: option for option in options}
     for key in given.keys() - known.keys():
-        about = unknown_key((key,), known) if known else "unknown key; it has no options"
+        hinted = known if len(faults) <= MANY else ()
+        about = unknown_key((key,), hinted) if known else "unknown key; it has no options"
         faults[(*path, key)] = f"{about} (encoding {name!r})"
     for option in options:
         here = (*path, option.name)

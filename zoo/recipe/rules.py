@@ -19,9 +19,10 @@ from zoo.recipe.catalogue import DATASETS, TASKS, section_class
 from zoo.recipe.explain import nearest
 from zoo.recipe.fields import whole
 from zoo.recipe.options import encodings_in
-from zoo.recipe.schema import Recipe
+from zoo.recipe.schema import PRECISION_ALIASES, Recipe
 from zoo.recipe.tree import Path_, dotted
 
+FSDP_PRECISIONS = ("32-true", "bf16-mixed", "bf16-true", "16-true")
 Fault = tuple[str | Path_, str]
 Rule = Callable[["Values"], Iterator[Fault]]
 
@@ -94,19 +95,42 @@ def groups_divide_heads(recipe: Values) -> Iterator[Fault]:
 
 
 def batch_is_shared_out(recipe: Values) -> Iterator[Fault]:
-    devices = recipe["trainer.devices"]
-    if isinstance(devices, list | tuple):
-        devices = len(devices)
-    if not isinstance(devices, int) or devices < 1:
-        return  # -1 and auto are known only where the run starts
+    devices = number_of_devices(recipe["trainer.devices"])
+    if devices is None:
+        return  # told where the run starts
     nodes, accumulate = recipe["trainer.num_nodes"], recipe["trainer.accumulate_grad_batches"]
-    batch, parts = recipe["data.batch_size"], devices * nodes * accumulate
-    if batch % parts:
-        yield (
-            "data.batch_size",
-            f"a batch of {batch} cannot be shared out over {parts} (devices {devices} x num_nodes {nodes} x "
-            f"accumulate_grad_batches {accumulate})",
-        )
+    fault = batch_fault(recipe["data.batch_size"], devices, nodes, accumulate)
+    if fault:
+        yield "data.batch_size", fault
+
+
+def number_of_devices(devices: Any) -> int | None:
+    """How many devices of each machine a `trainer.devices` means; None for auto and -1, which mean all."""
+    if isinstance(devices, list | tuple):
+        return len(devices) or None
+    if isinstance(devices, str) and "," in devices:
+        return len([part for part in devices.split(",") if part.strip()]) or None
+    if isinstance(devices, str) and devices.strip().isdecimal():
+        devices = int(devices)
+    return devices if isinstance(devices, int) and devices > 0 else None
+
+
+def batch_fault(batch: int, devices: int, nodes: int, accumulate: int) -> str | None:
+    """What is wrong with a global batch that is divided so; None where each gets as much as the others."""
+    parts = devices * nodes * accumulate
+    if batch % parts == 0:
+        return None
+    return (
+        f"a batch of {batch} cannot be shared out over {parts} (devices {devices} x num_nodes {nodes} x "
+        f"accumulate_grad_batches {accumulate}); take a multiple of {parts}"
+    )
+
+
+def precision_can_be_sharded(recipe: Values) -> Iterator[Fault]:
+    precision = recipe["trainer.precision"]
+    precision = PRECISION_ALIASES.get(precision, precision)
+    if recipe["trainer.strategy"] == "fsdp" and precision not in FSDP_PRECISIONS:
+        yield "trainer.precision", f"{precision} does not go with fsdp; it takes {', '.join(FSDP_PRECISIONS)}"
 
 
 def devices_are_some(recipe: Values) -> Iterator[Fault]:
@@ -231,6 +255,7 @@ RULES: tuple[Rule, ...] = (
     heads_divide_width,
     groups_divide_heads,
     batch_is_shared_out,
+    precision_can_be_sharded,
     devices_are_some,
     encoding_fits_kind,
     task_fits_data,

@@ -36,6 +36,9 @@ from zoo.recipe.fields import (
 )
 from zoo.recipe.tree import spoken
 
+# Far above every published model; beyond them the building itself would not come to an end.
+MOST_LAYERS, WIDEST = 1000, 1 << 20
+
 
 def _named(value: object) -> object:
     """`task: max_index` is short for `task: {name: max_index}`."""
@@ -61,15 +64,15 @@ class ModelConfig(Section):
     encoding: Any
     """The positional encoding: a name, a mapping of a name and its options, or a list that combines several.
     In a resolved recipe always a mapping, or a list of mappings, with every option given."""
-    d_model: Positive
+    d_model: Annotated[Positive, Field(le=WIDEST)]
     """Width of the residual stream."""
-    num_layers: Positive
+    num_layers: Annotated[Positive, Field(le=MOST_LAYERS)]
     """Number of blocks."""
     num_heads: Positive
     """Query heads per layer; they divide d_model."""
     num_kv_heads: Positive | None = None
     """Key and value heads for grouped-query attention; they divide num_heads. null: as many as num_heads."""
-    d_ff: Positive | None = None
+    d_ff: Annotated[Positive, Field(le=4 * WIDEST)] | None = None
     """Width inside the feed-forward layer. null: the model's own rule from d_model and the activation."""
     norm: Literal["layernorm", "rmsnorm"] = "layernorm"
     """Normalisation before each sub-layer."""
@@ -196,8 +199,9 @@ class TrainerConfig(Section):
     """Number of devices per node, a list of their indices, -1 for all, or auto."""
     num_nodes: Positive = 1
     """Number of machines."""
-    strategy: Text = "auto"
-    """How several devices share the work, for example ddp."""
+    strategy: Literal["auto", "ddp", "ddp_find_unused_parameters_true", "fsdp"] = "auto"
+    """How several devices share the work: ddp, each with the whole model, or fsdp, each with its share of the
+    weights, gradients and moments. auto: ddp on several devices."""
     precision: Annotated[
         Literal[
             "32-true", "64-true", "16-mixed", "bf16-mixed", "16-true", "bf16-true",
@@ -213,7 +217,7 @@ class TrainerConfig(Section):
     val_check_interval: Annotated[Exact, Field(gt=0)] | Annotated[Number, Field(gt=0, le=1)] | None = None
     """Training batches between two validations, or a fraction of an epoch. null: as often as checkpoints."""
     limit_val_batches: Annotated[Exact, Field(ge=0)] | Annotated[Number, Field(ge=0, le=1)] | None = None
-    """Validation batches per validation, or a fraction of them. null: all."""
+    """Validation batches (of batch_size) per validation, or a fraction of all. null: all."""
     log_every_n_steps: Positive = 50
     """Optimizer steps between two lines of the log."""
 
@@ -281,7 +285,8 @@ Task = Annotated[
 class Recipe(Section):
     """A training run, complete: the positional encoding, what surrounds it, and what it is trained on."""
 
-    name: Annotated[Text, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    # A file system takes names of 255 bytes; a second run of the name is NAME-2.
+    name: Annotated[Text, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
     """Name of the run, and of its folder. In a file it may be left out: it is then the file's name."""
     plugins: tuple[Text, ...] = ()
     """Python files that register further encodings; relative to the recipe's file."""

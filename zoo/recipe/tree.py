@@ -7,8 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zoo.errors import Problem
+from zoo.reading import control_character
 
 Path_ = tuple[str | int, ...]
+
+MAX_VALUES = 10_000
+MAX_DEPTH = 32
+MAX_BITS = 256
+"""What a recipe may be in size: its values, aliases counted at each use, how deep they are nested, and the
+size of a whole number, beyond which Python itself refuses to write it out."""
 
 # Below these keys text stands for a mapping with that name, so that an option can be set beside it.
 NAMED = (("model", "encoding"), ("task",))
@@ -89,12 +96,12 @@ class Tree:
             below = owner[part] if isinstance(owner, list) else owner.get(part)
             if below is None:
                 below = {}
-                self.forget(here)
+                self.forget([here])
                 self.places[here] = where
             elif isinstance(below, str) and any(path[: len(root)] == root for root in NAMED):
                 below = {"name": below}
             owner[part] = owner = below
-        self.forget(here)
+        self.forget([here])
         self._note(here, value, where)
 
     def _note(self, path: Path_, value: Any, where: str) -> None:
@@ -103,23 +110,32 @@ class Tree:
             for part, inner in value.items() if isinstance(value, dict) else enumerate(value):
                 self._note((*path, part), inner, where)
 
-    def forget(self, path: Path_) -> None:
-        """Drop what is known of everything at and below a key: its place, and that it could not be read."""
-        self.places = {key: place for key, place in self.places.items() if key[: len(path)] != path}
-        self.unread = {key for key in self.unread if key[: len(path)] != path}
+    def forget(self, paths: Iterable[Path_]) -> None:
+        """Drop what is known of everything at and below some keys: its place, and that it was not read."""
+        gone = set(paths)
+
+        def stays(key: Path_) -> bool:
+            return not any(key[:end] in gone for end in range(len(key) + 1))
+
+        self.places = {key: place for key, place in self.places.items() if stays(key)}
+        self.unread = set(filter(stays, self.unread))
 
     def merged_over(self, base: Tree) -> Tree:
         """This tree laid over another: mappings merge key by key, everything else replaces."""
         merged = Tree(
             places=dict(base.places), problems=[*base.problems, *self.problems], unread=set(base.unread)
         )
-        merged.values = _merge(base.values, self.values, (), merged)
+        replaced: list[Path_] = []
+        merged.values = _merge(base.values, self.values, (), replaced)
+        merged.forget(replaced)
         merged.places.update(self.places)
         merged.unread |= self.unread
         return merged
 
 
-def _merge(below: dict[str, Any], above: dict[str, Any], path: Path_, merged: Tree) -> dict[str, Any]:
+def _merge(
+    below: dict[str, Any], above: dict[str, Any], path: Path_, replaced: list[Path_]
+) -> dict[str, Any]:
     result = dict(below)
     for key, value in above.items():
         here = (*path, key)
@@ -127,9 +143,9 @@ def _merge(below: dict[str, Any], above: dict[str, Any], path: Path_, merged: Tr
         if isinstance(old, dict) and value is None and here not in REPLACED:
             continue  # `model:` with nothing under it says nothing
         if isinstance(old, dict) and isinstance(value, dict) and here not in REPLACED:
-            result[key] = _merge(old, value, here, merged)
+            result[key] = _merge(old, value, here, replaced)
         else:
-            merged.forget(here)
+            replaced.append(here)
             result[key] = value
     return result
 
@@ -139,6 +155,47 @@ def _index(part: str | int, owner: list[Any], here: Path_) -> int:
     if not text.isdigit() or int(text) >= len(owner):
         raise ValueError(f"{dotted(here)} is a list of {len(owner)}; {text!r} is no index into it (from 0)")
     return int(text)
+
+
+def fault_of(value: object) -> str | None:
+    """Why a plain value by itself can be nothing in a recipe; None where it can."""
+    if isinstance(value, str):
+        character = control_character(value)
+        return None if character is None else f"holds a control character ({character})"
+    if isinstance(value, int) and value.bit_length() > MAX_BITS:
+        return f"a whole number of {value.bit_length()} bits; no key takes one so large"
+    return None
+
+
+def faults_within(values: object) -> list[tuple[Path_, str]]:
+    """What values hold that plain data of a recipe cannot, by key path; of those without end, that alone."""
+    faults: list[tuple[Path_, str]] = []
+    level: list[tuple[Path_, Any]] = [((), values)]
+    count = 0
+    # Twice: what a file holds may have been set below what it holds.
+    for _ in range(2 * MAX_DEPTH):
+        below: list[tuple[Path_, Any]] = []
+        for path, value in level:
+            if isinstance(value, dict):
+                below += [((*path, key), inner) for key, inner in value.items()]
+                faults += [(path, _fault_of_key(key)) for key in value if _fault_of_key(key)]
+            elif isinstance(value, list | tuple):
+                below += [((*path, index), inner) for index, inner in enumerate(value)]
+            elif value is not None and not isinstance(value, str | int | float):
+                faults.append((path, f"must be plain data, got a {type(value).__name__}"))
+            elif fault_of(value) is not None:
+                faults.append((path, fault_of(value)))
+        if not below:
+            return faults
+        count += len(below)
+        if count > MAX_VALUES:
+            return [((), "too many values: this is no recipe")]
+        level = below
+    return [((), "nested too deeply: this is no recipe")]
+
+
+def _fault_of_key(key: object) -> str | None:
+    return fault_of(key) if isinstance(key, str) else f"a key must be text, got {spoken(key)}"
 
 
 def is_set(where: str | None) -> bool:

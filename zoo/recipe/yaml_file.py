@@ -15,11 +15,10 @@ from typing import Any
 import yaml
 
 from zoo.errors import InputError, Problem
-from zoo.recipe.tree import Path_, Tree, dotted, shorten, spoken
+from zoo.reading import read_text
+from zoo.recipe.tree import MAX_DEPTH, MAX_VALUES, Path_, Tree, dotted, fault_of, shorten, spoken
 
-MAX_BYTES = 1 << 20
-MAX_NODES = 20_000
-MAX_DEPTH = 32
+MAX_BYTES = 256 << 10
 
 
 def read_file(path: str | Path) -> Tree:
@@ -29,18 +28,7 @@ def read_file(path: str | Path) -> Tree:
         InputError: the file cannot be read as one mapping.
     """
     shown = os.path.normpath(path)
-    try:
-        with open(path, "rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InputError(Problem(f"cannot be read: {error.strerror or error}", where=shown)) from error
-    if len(raw) > MAX_BYTES:
-        raise InputError(Problem(f"larger than {MAX_BYTES >> 20} MiB: this is no recipe", where=shown))
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise InputError(Problem("is not UTF-8 text", where=f"{shown}:{line}")) from error
+    text = read_text(Path(shown), MAX_BYTES)
     tree = Tree(places={(): f"{shown}:1"})
     values = _Builder(tree, lambda line: f"{shown}:{line}").parse(text)
     if not isinstance(values, dict):
@@ -70,7 +58,7 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: Any, index: Any) -> yaml.Node:
         self.nodes += 1
-        if self.nodes > MAX_NODES or self.depth >= MAX_DEPTH:
+        if self.nodes > MAX_VALUES or self.depth >= MAX_DEPTH:
             mark = self.peek_event().start_mark
             what = "nested too deeply" if self.depth >= MAX_DEPTH else "too many values"
             raise yaml.MarkedYAMLError(problem=f"{what}: this is no recipe", problem_mark=mark)
@@ -86,13 +74,14 @@ _FLOAT = (
     r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
     r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
 )
+_TAG = "tag:yaml.org,2002:"
 for _tag, _pattern, _first in (
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
     ("int", _INT, list("-+0123456789")),
     ("float", _FLOAT, list("-+.0123456789")),
 ):
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"^(?:{_pattern})$"), _first)
+    _Loader.add_implicit_resolver(f"{_TAG}{_tag}", re.compile(rf"^(?:{_pattern})$"), _first)
 
 RESOLVERS: dict[str, list] = _Loader.yaml_implicit_resolvers
 
@@ -118,26 +107,29 @@ class _Builder:
             mark = error.problem_mark or error.context_mark
             line = mark.line + 1 if mark else 1
             context = f" ({error.context})" if error.context and not error.problem else ""
-            message = f"not YAML: {error.problem or error.context}{context}"
+            message = f"not YAML: {shorten(error.problem or error.context or '', 200)}{context}"
             raise InputError([*self.tree.problems, Problem(message, where=self.place(line))]) from error
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, ValueError, OverflowError) as error:
+            # Of numbers in a directive or an escape PyYAML takes any, and fails on some.
             line = text[: getattr(error, "position", 0)].count("\n") + 1
             reason = getattr(error, "reason", None) or str(error)
-            raise InputError(Problem(f"not YAML: {reason}", where=self.place(line))) from error
+            raise InputError(Problem(f"not YAML: {shorten(reason, 200)}", where=self.place(line))) from error
 
     def build(self, node: yaml.Node, path: Path_) -> Any:
         # An alias is built again at each use: counting here is what stops a bomb of aliases.
         self.built += 1
-        if self.built > MAX_NODES or len(path) > MAX_DEPTH:
+        if self.built > MAX_VALUES or len(path) > MAX_DEPTH:
             raise yaml.MarkedYAMLError(
                 problem="aliases that grow too large: this is no recipe", problem_mark=node.start_mark
             )
         self.tree.places.setdefault(path, self.place(node.start_mark.line + 1))
+        if isinstance(node, yaml.ScalarNode):
+            return self.scalar(node, path)
+        if node.tag != f"{_TAG}{'map' if isinstance(node, yaml.MappingNode) else 'seq'}":
+            return self.unreadable(node, path, _meaningless(node.tag))
         if isinstance(node, yaml.MappingNode):
             return self.mapping(node, path)
-        if isinstance(node, yaml.SequenceNode):
-            return [self.build(item, (*path, index)) for index, item in enumerate(node.value)]
-        return self.scalar(node, path)
+        return [self.build(item, (*path, index)) for index, item in enumerate(node.value)]
 
     def mapping(self, node: yaml.MappingNode, path: Path_) -> dict[str, Any]:
         lines: dict[str, int] = {}
@@ -156,33 +148,46 @@ class _Builder:
 
     def pairs(self, node: yaml.MappingNode, path: Path_) -> Iterator[tuple[yaml.ScalarNode, yaml.Node]]:
         for key, value in node.value:
+            fault = "a key must be text"
             if isinstance(key, yaml.ScalarNode):
+                fault = fault_of(key.value)
+            if fault is None:
                 yield key, value
             else:
                 where = self.place(key.start_mark.line + 1)
-                self.tree.problems.append(
-                    Problem("a key must be text", key=dotted(path) or None, where=where)
-                )
+                self.tree.problems.append(Problem(fault, key=dotted(path) or None, where=where))
 
     def scalar(self, node: yaml.ScalarNode, path: Path_) -> Any:
         text = node.value
         try:
-            match node.tag.removeprefix("tag:yaml.org,2002:"):
+            match node.tag.removeprefix(_TAG):
                 case "null":
                     return None
                 case "bool":
                     return {"true": True, "false": False}[text.lower()]
                 case "int":
                     plain = text.replace("_", "")
-                    return int(plain, 0) if plain[:2] in ("0o", "0x") else int(plain)
+                    value = int(plain, 0) if plain[:2] in ("0o", "0x") else int(plain)
+                    return self.sound(node, path, value)
                 case "float":
                     return float(text.replace("_", "").replace(".inf", "inf").replace(".nan", "nan"))
                 case "str":
-                    return text
-            message = f"the tag {node.tag} means nothing in a recipe"
+                    return self.sound(node, path, text)
+            message = _meaningless(node.tag)
         except (ValueError, KeyError):
             message = f"{shorten(text)!r} cannot be read as {node.tag.rpartition(':')[2]}"
+        return self.unreadable(node, path, message)
+
+    def sound(self, node: yaml.Node, path: Path_, value: Any) -> Any:
+        fault = fault_of(value)
+        return value if fault is None else self.unreadable(node, path, fault)
+
+    def unreadable(self, node: yaml.Node, path: Path_, message: str) -> None:
+        """Note a value that could not be read; it is null instead."""
         where = self.place(node.start_mark.line + 1)
         self.tree.problems.append(Problem(message, key=dotted(path) or None, where=where))
         self.tree.unread.add(path)
-        return None
+
+
+def _meaningless(tag: str) -> str:
+    return f"the tag {shorten(tag)} means nothing in a recipe"

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from zoo.data.source import DataSource
 from zoo.encodings.base import Encoding
 from zoo.files import write_whole
 from zoo.recipe import Recipe
@@ -52,6 +53,21 @@ def make_card(
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in LIBRARIES}},
         "git_commit": _git_commit(),
     }
+
+
+def changed_data(card: Any, source: DataSource) -> list[str]:
+    """What a model was trained on, by its checkpoint's card, and is another now: a sentence on each."""
+    then = card.get("fingerprint", {}) if isinstance(card, dict) else {}
+    name = source.recipe.data.name
+    words = {
+        "tokenizer": "the training text gives another tokenizer",
+        "corpus": f"the text of {name!r} has changed" if source.kind == "text" else f"{name!r} is made anew",
+    }
+    return [
+        f"{word} ({then[key][:12]} then, {source.fingerprint[key][:12]} now)"
+        for key, word in words.items()
+        if key in then and then[key] != source.fingerprint[key]
+    ]
 
 
 def write_card(folder: Path, card: dict[str, Any]) -> None:

@@ -1,8 +1,7 @@
-"""Reading checkpoints, without running what is in them."""
+"""From a checkpoint to the trained task, without running what a file says."""
 
 from __future__ import annotations
 
-import pickle
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ import torch
 from zoo.errors import InputError, Problem
 from zoo.recipe import resolve
 from zoo.recipe.after_training import encoding_changes, may_change
+from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.runs.encoding_source import (
     Source,
     changed_code,
@@ -22,7 +22,7 @@ from zoo.runs.encoding_source import (
     what_is_missing,
 )
 from zoo.runs.folder import LAST, RECIPE, changed_keys, is_among, is_first_process
-from zoo.tasks import task_class
+from zoo.runs.weights import built_around
 from zoo.tasks.task import Task
 
 MANY_RUNS = 12
@@ -64,28 +64,6 @@ def run_folder_of(checkpoint: Path) -> Path | None:
     return folder if (folder / RECIPE).is_file() else None
 
 
-def read_checkpoint(path: Path) -> dict[str, Any]:
-    """The content of a checkpoint, on the CPU.
-
-    Raises:
-        InputError: damaged, not a checkpoint of the zoo, or holding more than data.
-    """
-    try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise InputError(
-            f"{path}: not read, since it holds more than weights and plain data, or is damaged"
-        ) from error
-    except Exception as error:  # torch raises anything on a damaged file
-        cause = f"{type(error).__name__}: {_first_line(error)}"
-        raise InputError(f"{path}: cannot be read as a checkpoint ({cause})") from error
-    settings = content.get("hyper_parameters") if isinstance(content, dict) else None
-    whole = isinstance(settings, dict) and "state_dict" in content
-    if not whole or not {"recipe", "vocab_size"} <= settings.keys():
-        raise InputError(f"{path}: not a checkpoint of the zoo: it holds no recipe, or no weights")
-    return content
-
-
 def load_task(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path] = ()) -> Task:
     """The trained task in a checkpoint, on the CPU, in evaluation mode.
 
@@ -101,10 +79,10 @@ def load_task(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path
     content = read_checkpoint(find_checkpoint(path))
     settings = content["hyper_parameters"]
     sources = recorded_sources(content.get("zoo_card"))
-    recipe = _with_named_plugins(settings["recipe"], path, sets, plugins, sources)
-    changed = _changes_of_encoding(settings["recipe"], recipe, path, sets)
     try:
-        task = task_class(recipe["task"]["name"])(recipe, settings["vocab_size"])
+        recipe = _with_named_plugins(settings["recipe"], path, sets, plugins, sources)
+        changed = _changes_of_encoding(settings["recipe"], recipe, path, sets)
+        task = built_around(content["state_dict"], recipe, settings["vocab_size"])
     except InputError as error:
         raise InputError(
             [replace(problem, where=problem.where or str(path)) for problem in error.problems]
@@ -112,13 +90,7 @@ def load_task(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path
     # What other code gives is no result of the code that was trained.
     task.changed = changed | changed_code(sources)
     task.card = content.get("zoo_card", {})
-    try:
-        task.load_state_dict(content["state_dict"])
-    except RuntimeError as error:
-        # torch's first line names the class, and only the next one the cause.
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        cause = " ".join(lines[1:2] or lines)[:200]
-        raise InputError(f"{path}: its weights do not fit its recipe: {cause}") from error
+    task.load_state_dict(content["state_dict"])
     return task.eval()
 
 

@@ -8,16 +8,18 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from zoo.errors import InputError, Problem
 from zoo.files import write_whole
 from zoo.recipe import Recipe, dump
+from zoo.recipe.tree import shorten
+from zoo.recipe.yaml_file import read_file
 
 RUNS = Path("runs")
 RECIPE = "recipe.yaml"
@@ -37,6 +39,9 @@ MAY_CHANGE_ON_RESUME = (
 )  # fmt: skip
 BUT_NOT = ("trainer.precision", "trainer.gradient_clip_val", "trainer.gradient_clip_algorithm")
 
+# What `whole_file` writes before it has its name.
+_LEFTOVER = re.compile(r"\..+(\.\d+)+")
+
 
 def is_first_process() -> bool:
     """Whether this is the one process of its launch that writes, as far as the environment tells.
@@ -50,7 +55,7 @@ def is_first_process() -> bool:
 def must_be_free(folder: Path) -> None:
     """Raises InputError where a run cannot begin: something is in the folder, or it cannot be written."""
     try:
-        taken = folder.is_dir() and any(folder.iterdir())
+        taken = folder.is_dir() and _is_taken(folder)
     except OSError as error:
         raise _unwritable(folder, error) from error
     if taken:
@@ -136,6 +141,14 @@ def hold(folder: Path, must: bool = False) -> int | None:
     return descriptor
 
 
+def remove_leftovers(folder: Path) -> None:
+    """Remove what killed processes were writing in a run folder that is held: files that never had a name."""
+    for inside in (folder, folder / CHECKPOINTS):
+        for path in inside.glob(".*"):
+            if _LEFTOVER.fullmatch(path.name) and not path.is_dir():
+                path.unlink(missing_ok=True)
+
+
 def let_go(held: int | None) -> None:
     """Let others train in a run folder again. `held` is what `hold` gave."""
     if held is None:
@@ -147,27 +160,31 @@ def let_go(held: int | None) -> None:
     os.close(held)
 
 
+def find_run(recipe: Recipe, out: Path | None) -> Path | None:
+    """The folder of the run in `out`, or of the newest of this recipe's name; None where there is none."""
+    if out is not None:
+        return out if (out / RECIPE).is_file() else None
+    # NAME-2 is the second run of NAME, or the first of a recipe called NAME-2.
+    own_name = re.compile(re.escape(recipe.name) + r"(-\d+)?")
+    runs = [file.parent for file in RUNS.glob(f"*/{RECIPE}") if own_name.fullmatch(file.parent.name)]
+    runs = [run for run in runs if stored_recipe(run).get("name") == recipe.name]
+    return max(runs, key=lambda run: (run / RECIPE).stat().st_mtime, default=None)
+
+
 def old_run(recipe: Recipe, out: Path | None) -> Path:
     """The folder of the run to resume: `out`, or the newest of this recipe's name.
 
     Raises:
         InputError: there is none, or it was made from another recipe.
     """
-    if out is not None:
-        folder = out
-    else:
-        # NAME-2 is the second run of NAME, or the first of a recipe called NAME-2.
-        own_name = re.compile(re.escape(recipe.name) + r"(-\d+)?")
-        runs = [file.parent for file in RUNS.glob(f"*/{RECIPE}") if own_name.fullmatch(file.parent.name)]
-        runs = [run for run in runs if stored_recipe(run).get("name") == recipe.name]
-        folder = max(runs, key=lambda run: (run / RECIPE).stat().st_mtime, default=RUNS / recipe.name)
-    if not (folder / RECIPE).is_file():
-        raise InputError(f"nothing to resume: there is no run in {folder}")
+    folder = find_run(recipe, out)
+    if folder is None:
+        raise InputError(f"nothing to resume: there is no run in {out or RUNS / recipe.name}")
     problems = [
-        Problem(f"the run has {old!r}, the recipe now {new!r}; a resumed run keeps its recipe", key=key,
-                where=str(folder / RECIPE))
+        Problem(f"the run has {shorten(repr(old))}, the recipe now {shorten(repr(new))}; a resumed run keeps "
+                "its recipe", key=key, where=str(folder / RECIPE))
         for key, old, new in changed_keys(stored_recipe(folder), recipe.as_dict())
-        if not _may_change(key)
+        if not may_change_on_resume(key)
     ]  # fmt: skip
     if problems:
         raise InputError(problems)
@@ -176,14 +193,10 @@ def old_run(recipe: Recipe, out: Path | None) -> Path:
 
 def stored_recipe(folder: Path) -> dict[str, Any]:
     """The resolved recipe in a run folder, as plain data. Raises InputError where it cannot be read."""
-    file = folder / RECIPE
-    try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise InputError(f"{file}: the run's recipe cannot be read: {str(error).splitlines()[0]}") from error
-    if not isinstance(content, dict):
-        raise InputError(f"{file}: not the recipe of a run")
-    return content
+    tree = read_file(folder / RECIPE)
+    if tree.problems:
+        raise InputError(tree.problems)
+    return tree.values
 
 
 def changed_keys(old: object, new: object, key: str = "") -> list[tuple[str, object, object]]:
@@ -196,7 +209,8 @@ def changed_keys(old: object, new: object, key: str = "") -> list[tuple[str, obj
     return [] if old == new else [(key, old, new)]
 
 
-def _may_change(key: str) -> bool:
+def may_change_on_resume(key: str) -> bool:
+    """Whether a resumed run may have another value of a recipe key than it began with."""
     return is_among(key, MAY_CHANGE_ON_RESUME) and key not in BUT_NOT
 
 
@@ -211,21 +225,47 @@ def write_recipe(folder: Path, recipe: Recipe) -> None:
 
 def _claim(folder: Path, recipe: Recipe) -> Claim | None:
     """The folder, now this run's; None where it was not free."""
+    made = False
     try:
         made = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
+        if _is_taken(folder):
             return None
-        # Exclusive creation lets exactly one launch win, however many start at once.
-        with (folder / RECIPE).open("x", encoding="utf-8") as file:
-            file.write(dump(recipe))
+        _write_first(folder / RECIPE, dump(recipe))
         return Claim(folder, made)
     except FileExistsError:
         if not folder.is_dir():
             raise InputError(f"{folder} is a file; a run needs a folder") from None
         return None
     except OSError as error:
+        with suppress(OSError):
+            if made:
+                folder.rmdir()  # empty, unless another launch was quicker
         raise _unwritable(folder, error) from error
+
+
+def _write_first(file: Path, content: str) -> None:
+    """Make a file that is not there yet, whole: of several processes that try, one does.
+
+    Raises FileExistsError for the others.
+    """
+    beside = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        write_whole(beside, content)
+        try:
+            os.link(beside, file)  # unlike a rename it never takes the place of another
+        except FileExistsError:
+            raise
+        except (OSError, AttributeError):
+            with file.open("x", encoding="utf-8") as made:  # a file system without links
+                made.write(content)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _is_taken(folder: Path) -> bool:
+    """Whether anything is in a folder but what a launch left there that was killed before it had it."""
+    return any(not _LEFTOVER.fullmatch(path.name) for path in folder.iterdir())
 
 
 def _taken(folder: Path) -> InputError:

@@ -11,14 +11,16 @@ from torch import Tensor
 
 from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem
-from zoo.runs.checkpoint import find_checkpoint, read_checkpoint
+from zoo.runs.checkpoint import find_checkpoint
+from zoo.runs.checkpoint_file import read_checkpoint
+from zoo.runs.weights import must_fit
 from zoo.tasks.task import Task
 
 KEY = "init_from"
 ENCODING = "model.encoding."
 """What the names of an encoding's parameters and buffers begin with."""
-SHAPING = ("kind", "d_model", "num_layers", "num_heads", "num_kv_heads", "d_ff", "norm", "activation", "qk_norm",
-           "tie_embeddings")  # fmt: skip
+SHAPING = ("kind", "d_model", "num_layers", "num_heads", "num_kv_heads", "d_ff", "norm", "activation",
+           "qk_norm", "tie_embeddings")  # fmt: skip
 """Keys of `model` that decide which weights there are, and what they mean."""
 
 
@@ -79,7 +81,12 @@ def start_from(origin: Origin, task: Task) -> None:
     problems = _differences(origin, task, there, here)
     if problems:
         raise InputError([Problem(f"{origin.path} holds another model: {'; '.join(problems)}", key=KEY)])
-    task.load_state_dict({**own, **there, **_same_encodings(origin, task, own)})
+    weights = {**own, **there, **_same_encodings(origin, task, own)}
+    try:
+        must_fit(weights, task)
+    except InputError as error:
+        raise InputError([Problem(f"{origin.path}: {p.message}", key=KEY) for p in error.problems]) from error
+    task.load_state_dict(weights)
 
 
 def must_have_same_tokens(origin: Origin, source: DataSource) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from zoo.files import full_disk_told
 from zoo.sweep.command import as_text, with_this_python
 from zoo.sweep.matrix import Run
 
@@ -55,8 +56,9 @@ class Pool:
 
     def start(self, run: Run, command: list[str], log: IO[bytes]) -> Job:
         """Start a command; what it prints goes to the log. There must be a free place."""
-        log.write(f"$ {as_text(command)}\n".encode())
-        log.flush()
+        with full_disk_told(Path(log.name)):
+            log.write(f"$ {as_text(command)}\n".encode())
+            log.flush()
         begins = log.tell()
         place = self.free.pop(0)
         process = subprocess.Popen(

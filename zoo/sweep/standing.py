@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import os
 import shutil
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
 from zoo.errors import InputError, Problem
+from zoo.evaluation.stored import Row, read_rows
 from zoo.recipe import Recipe
 from zoo.runs.folder import (
     CARD,
@@ -24,6 +24,7 @@ from zoo.runs.folder import (
     old_run,
     stored_recipe,
 )
+from zoo.runs.stored_card import stored_card
 
 # What a run has written when it stops before its first checkpoint, and no more.
 BEGINNINGS = (RECIPE, CARD, METRICS, "tensorboard", TOKENIZER, str(CHECKPOINTS))
@@ -123,7 +124,8 @@ def _same_recipe(folder: Path, recipe: Recipe) -> None:
         old_run(recipe, folder)
     except InputError as error:
         problems = list(error.problems)
-    old = (stored_recipe(folder).get("trainer") or {}).get("max_steps")
+    trainer = stored_recipe(folder).get("trainer")
+    old = trainer.get("max_steps") if isinstance(trainer, dict) else None
     new = recipe.trainer.max_steps
     # A schedule that fell to its end in `old` steps is not the beginning of one over `new` steps.
     if old != new and recipe.optimizer.schedule != "constant":
@@ -137,25 +139,14 @@ def _same_recipe(folder: Path, recipe: Recipe) -> None:
 
 
 def _card_steps(folder: Path) -> int:
-    try:
-        steps = json.loads((folder / CARD).read_text(encoding="utf-8"))["steps"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0
-    return steps if isinstance(steps, int) else 0
+    # The card is written when the first checkpoint is.
+    return stored_card(folder)["steps"] if os.path.lexists(folder / CARD) else 0
 
 
-def _rows(folder: Path) -> list[dict[str, Any]]:
+def _rows(folder: Path) -> list[Row]:
     """What was measured of the last checkpoint, as it was trained."""
-    file = folder / RESULTS
-    if not file.exists():
-        return []
-    try:
-        rows = json.loads(file.read_text(encoding="utf-8"))
-        return [
-            row for row in rows
-            if Path(str(row.get("checkpoint"))) == LAST and not row.get("changed")
-        ]  # fmt: skip
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise InputError(
-            Problem(f"not the results of an evaluation ({error}); move it away", where=str(file))
-        ) from error
+    return [
+        row
+        for row in read_rows(folder / RESULTS)
+        if Path(row["checkpoint"]) == LAST and not row.get("changed")
+    ]

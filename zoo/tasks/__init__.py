@@ -11,6 +11,7 @@ from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe, read_recipe, resolve
 
 if TYPE_CHECKING:
+    from zoo.encodings.stack import EncodingStack
     from zoo.models.transformer import Transformer
     from zoo.tasks.task import Task
 
@@ -50,17 +51,34 @@ def build(
 
 
 def must_build(recipe: Recipe) -> None:
-    """Raises InputError for option values that an encoding refuses, which only its own code can tell."""
+    """Raises InputError for what only an encoding's own code can tell: option values that it refuses, tables
+    that no memory holds, a trained length beyond its end, a kernel that cannot compute it."""
     from zoo.encodings.base import Size
     from zoo.encodings.stack import EncodingStack
+    from zoo.memory import allocations_bounded
 
-    model = recipe.model
-    size = Size(
-        model.d_model, model.num_heads, model.num_layers, recipe.data.sequence_length, model.kind == "decoder"
-    )
+    model, length = recipe.model, recipe.data.sequence_length
+    size = Size(model.d_model, model.num_heads, model.num_layers, length, model.kind == "decoder")
     try:
-        EncodingStack(recipe.as_dict()["model"]["encoding"], size, recipe.seed)
+        with allocations_bounded():
+            stack = EncodingStack(recipe.as_dict()["model"]["encoding"], size, recipe.seed)
     except InputError as error:
         raise InputError(
             [Problem(p.message, p.key or "model.encoding", p.where) for p in error.problems]
         ) from error
+    if stack.max_length is not None and stack.max_length < length:
+        fault = f"{length} tokens, but the encoding ends at {stack.max_length}"
+        raise InputError(Problem(fault, key="data.sequence_length"))
+    if model.kernel not in ("auto", "reference"):
+        _must_compute(model.kernel, stack, model.num_layers)
+
+
+def _must_compute(kernel: str, stack: EncodingStack, num_layers: int) -> None:
+    from zoo.models.kernels import cannot_compute
+    from zoo.models.scores import Scores
+
+    for layer in range(num_layers):
+        view = stack.view(layer)
+        fault = cannot_compute(kernel, Scores(view, [None] * len(view.encodings)))
+        if fault:
+            raise InputError(Problem(fault, key="model.kernel"))

@@ -8,6 +8,8 @@ from typing import Any, ClassVar, Literal
 import lightning.pytorch as pl
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
+from torch.optim import Optimizer
 
 from zoo.models.transformer import Decoder, Encoder, Transformer
 from zoo.recipe import resolve, schema
@@ -31,6 +33,7 @@ class Task(pl.LightningModule):
     Attributes:
         card: what is known of the run that it was trained in; empty before training.
         changed: what of its encoding was set anew after training, by dotted key; empty where nothing was.
+        gradient_norm: of the step in hand, over all weights and before clipping: a number, on its device.
     """
 
     head: ClassVar[Literal["vocabulary", "pointer"]] = "vocabulary"
@@ -42,6 +45,7 @@ class Task(pl.LightningModule):
         self.model = build_model(self.recipe, vocab_size, self.head)
         self.card: dict[str, Any] = {}
         self.changed: dict[str, Any] = {}
+        self.gradient_norm = torch.tensor(math.nan)
 
     def forward(self, tokens: Tensor) -> Tensor:
         return self.model(tokens)
@@ -60,6 +64,21 @@ class Task(pl.LightningModule):
 
     def training_step(self, batch: dict[str, Tensor], batch_index: int) -> Tensor:
         return self.loss(batch)
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clip as Lightning does, and keep the norm."""
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        if gradient_clip_val and gradient_clip_algorithm in (None, "norm"):
+            norm = torch.nn.utils.clip_grad_norm_(parameters, gradient_clip_val)
+        else:
+            norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+            self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+        self.gradient_norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
 
     def configure_optimizers(self) -> dict[str, Any]:
         config = self.recipe.optimizer

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import deque
 from typing import Any
@@ -13,11 +12,9 @@ from lightning.pytorch.callbacks import Callback, ProgressBar
 from torch import Tensor
 from tqdm import tqdm
 
-from zoo.errors import RunError
 from zoo.memory import peak_memory_mb
 from zoo.progress import progress_bar
 from zoo.seeds import seed_of
-from zoo.training.checkpoints import LastCheckpoint
 
 
 class SeededSteps(Callback):
@@ -34,13 +31,14 @@ class SeededSteps(Callback):
         torch.manual_seed(seed_of(module.recipe.seed, "step", done, trainer.global_rank))
 
 
+LOSSES = "zoo_losses"
+"""Where a checkpoint has the losses since the last row of the log."""
+
+
 class StepLog(Callback):
-    """Logs loss, learning rate, tokens per second and memory every so many steps, and every validation.
+    """Logs loss, gradient norm, learning rate, speed and memory every so many steps, and every validation.
 
-    Reading a loss off a device waits for it, so it is read only when it is logged or a checkpoint is written.
-
-    Raises:
-        RunError: the loss was NaN or infinite. No checkpoint is written after that.
+    Reading a loss off a device waits for it, so it is read only when it is logged.
     """
 
     def __init__(self, tokens_per_step: int):
@@ -50,7 +48,26 @@ class StepLog(Callback):
         self.began_at = 0
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        self.began, self.began_at, self.losses = time.perf_counter(), trainer.global_step, []
+        self.began, self.began_at = time.perf_counter(), trainer.global_step
+
+    def on_save_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict) -> None:
+        # Between two rows of the log: the next one is the mean over these too, in a resumed run as well.
+        if self.losses:
+            everybodys = trainer.strategy.all_gather(torch.stack(self.losses))
+            losses = everybodys.reshape(trainer.world_size, -1).cpu()
+            checkpoint[LOSSES] = {"losses": losses, "accumulate": trainer.accumulate_grad_batches}
+
+    def on_load_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict) -> None:
+        state = checkpoint.get(LOSSES)
+        losses = state.get("losses") if isinstance(state, dict) else None
+        # On other devices or in other parts they are no longer like those that follow.
+        if (
+            isinstance(losses, Tensor)
+            and losses.dim() == 2
+            and len(losses) == trainer.world_size
+            and state.get("accumulate") == trainer.accumulate_grad_batches
+        ):
+            self.losses = [*losses[trainer.global_rank].to(module.device)]
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, index: int
@@ -66,6 +83,7 @@ class StepLog(Callback):
         now = time.perf_counter()
         values = {
             "train/loss": loss,
+            "train/gradient_norm": module.gradient_norm.item(),
             "train/lr": trainer.optimizers[0].param_groups[0]["lr"],
             "train/tokens_per_second": (step - self.began_at) * self.tokens_per_step / (now - self.began),
             "train/peak_memory_mb": peak_memory_mb(module.device),
@@ -74,11 +92,6 @@ class StepLog(Callback):
         self.began, self.began_at, self.losses = now, step, []
         for logger in trainer.loggers:
             logger.log_metrics(values, step=step)
-        _must_be_finite(loss, trainer)
-
-    def on_save_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict) -> None:
-        if self.losses:
-            _must_be_finite(self._mean_loss().item(), trainer)
 
     def on_validation_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.paused = time.perf_counter()
@@ -96,17 +109,6 @@ class StepLog(Callback):
 
     def _mean_loss(self) -> Tensor:
         return torch.stack(self.losses).mean()
-
-
-def _must_be_finite(loss: float, trainer: pl.Trainer) -> None:
-    if math.isfinite(loss):
-        return
-    saved_at = max((c.saved_at for c in trainer.callbacks if isinstance(c, LastCheckpoint)), default=0)
-    saved = f"the last checkpoint is of step {saved_at}" if saved_at else "no checkpoint was written"
-    raise RunError(
-        f"the loss is {loss} at step {trainer.global_step}: training has failed, and {saved}. A lower "
-        f"optimizer.lr, a longer optimizer.warmup_steps or a wider trainer.precision may help"
-    )
 
 
 class StepBar(ProgressBar):

@@ -2,19 +2,71 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
-from lightning.pytorch.callbacks import Checkpoint
+import torch
+from lightning.pytorch.callbacks import Checkpoint, ModelCheckpoint
 
 from zoo.runs.card import write_card
-from zoo.runs.folder import LAST
+from zoo.runs.folder import BEST, LAST
 from zoo.training.interruption import Interruption
+from zoo.training.resume import how_to_continue
+
+
+class BestCheckpoint(ModelCheckpoint):
+    """Keeps checkpoints/best.ckpt, the one of the lowest validation loss.
+
+    Of its state in a checkpoint only the score is taken: the path is always this run's, whatever folder the
+    checkpoint was written in, so that no checkpoint can name a file to be overwritten or removed.
+    """
+
+    def __init__(self, folder: Path):
+        super().__init__(
+            folder / BEST.parent, BEST.stem, monitor="val/loss", mode="min", enable_version_counter=False
+        )
+        self.present = False
+
+    @property
+    def state_key(self) -> str:
+        return "best"
+
+    def setup(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
+        super().setup(trainer, module, stage)  # broadcasts the folder
+        self.present = self.file_exists(self.path, trainer)
+
+    @property
+    def path(self) -> str:
+        return self.format_checkpoint_name({})
+
+    def check_monitor_top_k(self, trainer: pl.Trainer, current: torch.Tensor | None = None) -> bool:
+        # Lightning would take NaN for an infinite loss, and that for better than none.
+        return (
+            current is not None and bool(current.isfinite()) and super().check_monitor_top_k(trainer, current)
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best_model_score": self.best_model_score}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        score = state_dict.get("best_model_score")
+        if isinstance(score, torch.Tensor):
+            score = score.item() if score.numel() == 1 else None
+        # Without its file a score would keep the next best one from being written.
+        if not self.present or not isinstance(score, int | float) or math.isnan(score):
+            return
+        self.best_model_score = self.kth_value = torch.tensor(score)
+        self.best_model_path = self.kth_best_model_path = self.path
+        self.best_k_models = {self.path: self.best_model_score}
 
 
 class LastCheckpoint(Checkpoint):
     """Keeps checkpoints/last.ckpt, every so many steps, when stopped and at the end; card.json goes with it.
+
+    Where a step is validated, its checkpoint is written once that is done: Lightning never repeats the
+    validation of a step that it resumes from, and one that was killed would be lost.
 
     `saved_at` is the step of the checkpoint; 0 before the first.
     """
@@ -40,17 +92,33 @@ class LastCheckpoint(Checkpoint):
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, index: int
     ) -> None:
-        step = trainer.global_step
-        ends = step == trainer.max_steps or trainer.should_stop or self.interruption.due
-        if step != self.saved_at and (step % self.every == 0 or ends):
-            # Saved here and not after the last step: Lightning would then take the epoch for finished.
-            trainer.save_checkpoint(self.folder / LAST, weights_only=False)
-            self.saved_at = step
-            self._write_card(trainer)
+        # Saved here and not after the last step: Lightning would then take the epoch for finished.
+        if self._wanted(trainer) and not _is_validated_next(trainer):
+            self._save(trainer)
+
+    def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        if not trainer.sanity_checking and self._wanted(trainer):
+            self._save(trainer)
 
     def on_save_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict) -> None:
         self._count(trainer)
         checkpoint["zoo_card"] = dict(self.card)
+
+    def how_to_continue(self, step: int | None = None) -> str:
+        """Where a run that stands at `step` can go on, and by which command."""
+        saved = "" if self.saved_at == step else f"the last checkpoint is of step {self.saved_at}; "
+        how = how_to_continue(self.folder, self.saved_at)
+        return f"{saved if self.saved_at else 'nothing was saved; '}{how}"
+
+    def _wanted(self, trainer: pl.Trainer) -> bool:
+        step = trainer.global_step
+        ends = step == trainer.max_steps or trainer.should_stop or self.interruption.due
+        return step != self.saved_at and (step % self.every == 0 or ends)
+
+    def _save(self, trainer: pl.Trainer) -> None:
+        trainer.save_checkpoint(self.folder / LAST, weights_only=False)
+        self.saved_at = trainer.global_step
+        self._write_card(trainer)
 
     def _count(self, trainer: pl.Trainer) -> None:
         steps = trainer.global_step
@@ -62,3 +130,12 @@ class LastCheckpoint(Checkpoint):
         self._count(trainer)
         if trainer.is_global_zero:
             write_card(self.folder, self.card)
+
+
+def _is_validated_next(trainer: pl.Trainer) -> bool:
+    """Whether Lightning will validate once the hooks of this batch are done: what it will ask itself then."""
+    loop = trainer.fit_loop.epoch_loop
+    if not loop._should_check_val_fx(trainer.fit_loop._data_fetcher):
+        return False
+    loop.val_loop.setup_data()  # what is there is kept; before that it does not know whether it has batches
+    return not loop.val_loop.skip

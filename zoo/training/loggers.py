@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import importlib.util
 import io
+import threading
 from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +16,17 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
 
 from zoo.errors import InputError, Problem
-from zoo.files import write_whole
+from zoo.files import full_disk_told, is_disk_full, write_whole
 from zoo.recipe import Recipe
 from zoo.runs.folder import METRICS
+from zoo.runs.metrics import read_metrics
 
 
 class CsvLog(Logger):
     """metrics.csv in the run folder, a row for each logged step.
 
     Lightning's own CSV logger deletes the file of an earlier start; this one keeps it, up to the step that a
-    resumed run starts from.
+    resumed run starts from. Raises InputError for a file that no run has written.
     """
 
     def __init__(self, folder: Path, keep_to_step: int = 0):
@@ -31,13 +35,10 @@ class CsvLog(Logger):
         self.columns = ["step"]
         self.rows: list[dict[str, Any]] = []
         self.in_file = False
-        if keep_to_step and self.path.is_file():
-            with self.path.open(newline="", encoding="utf-8") as file:
-                reader = csv.DictReader(file)
-                # A row that was cut off when the run was killed lacks its last columns.
-                rows = [row for row in reader if None not in row.values()]
-                self.rows = [row for row in rows if int(row["step"]) <= keep_to_step]
-                self.columns = list(reader.fieldnames or self.columns)
+        if keep_to_step:
+            columns, rows = read_metrics(self.path)
+            self.columns = columns or self.columns
+            self.rows = [row for row in rows if int(row["step"]) <= keep_to_step]
 
     @property
     def name(self) -> str:
@@ -64,7 +65,7 @@ class CsvLog(Logger):
             self.rows.append(row)
         # Written at once: a run that is killed keeps what it has logged.
         if fits and not again:
-            with self.path.open("a", newline="", encoding="utf-8") as file:
+            with full_disk_told(self.path), self.path.open("a", newline="", encoding="utf-8") as file:
                 csv.DictWriter(file, self.columns, restval="").writerow(row)
         else:
             self.save()
@@ -99,7 +100,8 @@ def make_loggers(recipe: Recipe, folder: Path, keep_to_step: int) -> list[Logger
         if name == "csv":
             loggers.append(CsvLog(folder, keep_to_step))
         elif name == "tensorboard":
-            more = {"purge_step": keep_to_step + 1} if keep_to_step else {}
+            # What lies there is of this run, killed after that step or before its first checkpoint.
+            more = {"purge_step": keep_to_step + 1} if (folder / "tensorboard").exists() else {}
             loggers.append(
                 TensorBoardLogger(folder, name="tensorboard", version="", default_hp_metric=False, **more)
             )
@@ -108,3 +110,22 @@ def make_loggers(recipe: Recipe, folder: Path, keep_to_step: int) -> list[Logger
 
             loggers.append(WandbLogger(name=recipe.name, save_dir=folder, project="positional-encoding-zoo"))
     return loggers
+
+
+@contextmanager
+def quiet_writers() -> Iterator[None]:
+    """TensorBoard writes in a thread, and hands an error to the main one with the next number that it gets.
+
+    That a disk is full is told there, once; the thread's own traceback is not shown.
+    """
+    shown = threading.excepthook
+
+    def show(what: Any) -> None:
+        if what.exc_value is None or not is_disk_full(what.exc_value):
+            shown(what)
+
+    threading.excepthook = show
+    try:
+        yield
+    finally:
+        threading.excepthook = shown

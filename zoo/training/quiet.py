@@ -37,6 +37,8 @@ HIDDEN_WARNINGS = (
     r".*Found \d+ module\(s\) in eval mode at the start of training",
     r".*you may want to consider using a DistributedSampler",
     r"`isinstance\(treespec, LeafSpec\)`",
+    # The login node of a cluster has it too, and a run there may be meant to be one process.
+    r".*The `srun` command is available on your system but is not used",
 )
 
 

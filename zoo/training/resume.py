@@ -2,24 +2,46 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
+from typing import Literal
 
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
-from zoo.runs.checkpoint import read_checkpoint, warn_of_changes
+from zoo.runs.checkpoint import warn_of_changes
+from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.runs.encoding_source import recorded_sources
-from zoo.runs.folder import LAST, RECIPE
+from zoo.runs.folder import CARD, LAST, RECIPE, find_run, old_run
+from zoo.runs.stored_card import read_card
+from zoo.training.continuing import must_be_of_the_run
+
+Resume = bool | Literal["auto"]
 
 
-def resume_point(folder: Path, recipe: Recipe) -> Path:
+def run_to_resume(recipe: Recipe, out: Path | None, resume: Resume) -> Path | None:
+    """The folder of the run to go on with; None where a new one is to begin.
+
+    Raises:
+        InputError: `resume` is True and there is none, or it was made from another recipe.
+    """
+    if not resume or (resume == "auto" and find_run(recipe, out) is None):
+        return None
+    return old_run(recipe, out)
+
+
+def resume_point(folder: Path, recipe: Recipe) -> Path | None:
+    """The checkpoint to go on from; None where the run stopped before its first and begins again.
+
+    Raises:
+        InputError: there was one and it is gone, it cannot be read, or it is beyond the recipe's steps.
+    """
     checkpoint = folder / LAST
     if not checkpoint.is_file():
-        raise InputError(
-            f"{folder}: the run stopped before its first checkpoint; there is nothing to continue. "
-            f"Start it anew, without --resume, in another folder"
-        )
+        _must_not_have_been_saved(folder)
+        return None
     content = read_checkpoint(checkpoint)
+    must_be_of_the_run(folder, checkpoint, content, recipe)
     warn_of_changes(folder, recorded_sources(content.get("zoo_card")))
     done = content["global_step"]
     if done > recipe.trainer.max_steps:
@@ -36,3 +58,21 @@ def resume_point(folder: Path, recipe: Recipe) -> Path:
 def resume_command(folder: Path) -> str:
     command = ["python", "-m", "zoo", "fit", "--recipe", str(folder / RECIPE), "--out", str(folder)]
     return shlex.join([*command, "--resume"])
+
+
+def how_to_continue(folder: Path, saved_at: int) -> str:
+    """The command that goes on with a run; `saved_at` is the step of its last checkpoint, 0 for none."""
+    return f"{'continue' if saved_at else 'begin again'}: {resume_command(folder)}"
+
+
+def _must_not_have_been_saved(folder: Path) -> None:
+    """To begin again would overwrite what a run has come to, and only its checkpoint be missing."""
+    if not os.path.lexists(folder / CARD):
+        return
+    # One that cannot be read is told: it may be all that is left of a long run.
+    steps = read_card(folder / CARD).get("steps")
+    if steps:
+        raise InputError(
+            f"{folder / LAST}: missing, and {CARD} says that the run had saved {steps} steps: put it back, "
+            f"or start anew in another folder"
+        )

@@ -6,20 +6,25 @@ from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
-from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
 from zoo.runs.card import make_card
-from zoo.runs.checkpoint import read_checkpoint
-from zoo.runs.folder import BEST
+from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.tasks.task import Task
 from zoo.training.callbacks import SeededSteps, StepBar, StepLog
-from zoo.training.checkpoints import LastCheckpoint
+from zoo.training.checkpoint_io import WholeCheckpointIO
+from zoo.training.checkpoints import BestCheckpoint, LastCheckpoint
+from zoo.training.continuing import must_be_restorable, must_have_same_data
+from zoo.training.failure import Failure
+from zoo.training.finite import MustBeFinite
 from zoo.training.interruption import Interruption
 from zoo.training.loggers import make_loggers
+from zoo.training.room import Room
+from zoo.training.strategy import make_strategy
 
 
 def make_trainer(
@@ -29,44 +34,52 @@ def make_trainer(
     folder: Path,
     checkpoint: Path | None = None,
     origin: dict[str, Any] | None = None,
+    interruption: Interruption | None = None,
 ) -> tuple[pl.Trainer, LastCheckpoint]:
     """A Trainer that writes into `folder`, and the callback that keeps its last checkpoint.
 
-    `checkpoint` is that of a resumed run; `origin` says for the card where a new one took its weights from.
+    `checkpoint` is that of a resumed run; `origin` says for the card where a new one took its weights from;
+    `interruption` hears the signals.
 
     Raises:
-        InputError: flags that Lightning refuses.
+        InputError: flags that Lightning refuses, or a checkpoint of other data, or that cannot be restored.
     """
     every = recipe.checkpoint.every_n_steps
     tokens_per_step = recipe.data.batch_size * recipe.data.sequence_length
     flags = recipe.trainer.flags()
+    flags["strategy"] = make_strategy(flags["strategy"], task.model)
     if flags["val_check_interval"] is None:
         # A run shorter than that is validated once, at its end.
         steps = min(every, recipe.trainer.max_steps)
         flags["val_check_interval"] = steps * flags["accumulate_grad_batches"]
+    if flags["limit_val_batches"]:
+        # Taken off the data: of batches Lightning would count each device's own.
+        flags["limit_val_batches"] = None
     if isinstance(flags["val_check_interval"], int):
         # Counted from the beginning of the run, over the ends of epochs.
         flags["check_val_every_n_epoch"] = None
-    before = {} if checkpoint is None else read_checkpoint(checkpoint)
+    before = {}
+    if checkpoint is not None:
+        before = read_checkpoint(checkpoint)
+        must_have_same_data(checkpoint, before, source)
     done = before.get("global_step", 0)
     # The origin may be gone, or hold another model, by the time that a run is resumed.
     origin = origin or before.get("zoo_card", {}).get("init_from")
-    interruption = Interruption()
+    interruption = interruption or Interruption()
     card = make_card(recipe, task.model, source.fingerprint, origin)
     last = LastCheckpoint(folder, every, card, tokens_per_step, interruption)
     last.saved_at = done
+    room = Room(recipe)
     callbacks: list[Callback] = [
+        room,
+        Failure(room, last),
         interruption,
         SeededSteps(),
         StepLog(tokens_per_step),
+        MustBeFinite(),
+        # The last one after the best one, whose score it holds.
+        BestCheckpoint(folder),
         last,
-        ModelCheckpoint(
-            folder / BEST.parent,
-            BEST.stem,
-            monitor="val/loss",
-            mode="min",
-            enable_version_counter=False,
-        ),
     ]
     if flags.get("enable_progress_bar") is not False:
         callbacks.append(StepBar(tokens_per_step))
@@ -74,11 +87,23 @@ def make_trainer(
         trainer = pl.Trainer(
             **{"enable_model_summary": False, "num_sanity_val_steps": 0, **flags},
             max_epochs=-1,
-            default_root_dir=folder,
+            # Never made: Lightning would go on from any hpc_ckpt_1.ckpt that lies there.
+            default_root_dir=folder / "lightning",
+            plugins=WholeCheckpointIO(),
             use_distributed_sampler=False,
             logger=make_loggers(recipe, folder, done),
             callbacks=callbacks,
         )
     except (MisconfigurationException, ImportError, ValueError, TypeError) as error:
         raise InputError(Problem(str(error).strip(), key="trainer")) from error
+    if checkpoint is not None:
+        must_be_restorable(checkpoint, before, task, trainer)
+    _leave_signals_to_us(trainer)
     return trainer, last
+
+
+def _leave_signals_to_us(trainer: pl.Trainer) -> None:
+    """Lightning's handlers send to other processes from within a signal, write checkpoints of their own under
+    SLURM, and have its loop wait in every step for the first process to say that it heard none."""
+    trainer._signal_connector.register_signal_handlers = lambda: None
+    trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None

@@ -9,6 +9,8 @@ from zoo.encodings.base import Size
 from zoo.encodings.bias.by_distance import ByDistance
 from zoo.encodings.registry import register
 
+MOST_LAYERS = 100  # of a network for a single number; built one by one, more would not come to an end
+
 
 @register("dpb")
 class DynamicPositionBias(ByDistance):
@@ -48,6 +50,8 @@ class DynamicPositionBias(ByDistance):
         for name, value in (("depth", depth), ("width", width)):
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
+        if depth > MOST_LAYERS:
+            raise ValueError(f"depth must be at most {MOST_LAYERS}, not {depth}")
         self.log_distance = log_distance
         widths = [1] + depth * [width]
         self.hidden = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))

@@ -53,8 +53,9 @@ class FIRE(Encoding):
                 raise ValueError(f"{name} must be above 0, not {value}")
         self.per_layer = not shared
         self.threshold = threshold
-        self.c = nn.Parameter(torch.tensor(float(c)))
-        self.multiple = nn.Parameter(torch.tensor(1.0))
+        # Of one element each: what has no dimension cannot be shared out over devices.
+        self.c = nn.Parameter(torch.tensor([float(c)]))
+        self.multiple = nn.Parameter(torch.ones(1))
         self.hidden = nn.Linear(1, width)
         self.out = nn.Linear(width, size.num_heads, bias=False)
 

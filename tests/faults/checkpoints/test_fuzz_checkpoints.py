@@ -1,0 +1,181 @@
+"""2,000 broken checkpoints: each is told, or is what it was; none hangs, crashes or fills the memory."""
+
+import math
+import random
+import resource
+import shutil
+import signal
+from collections import Counter
+from contextlib import contextmanager
+
+import checkpoint_mutations
+import pytest
+import torch
+
+from zoo.errors import InputError, RunError
+from zoo.runs.checkpoint import load_task
+from zoo.runs.checkpoint_file import read_checkpoint
+from zoo.training.fit import fit
+
+SEED = 5
+LOADED, RESUMED = 2000, 150
+PATIENCE = 10
+"""Seconds for each."""
+MOST_MEMORY = 1 << 30
+"""Bytes, beyond what the process held before."""
+
+pytestmark = pytest.mark.slow
+
+
+class Hang(BaseException):
+    """Nothing catches it on its way."""
+
+
+@contextmanager
+def patience():
+    def give_up(number, frame):
+        raise Hang
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def same(one, two):
+    """Whether two contents are bitwise the same, in values and in types."""
+    if type(one) is not type(two):
+        return False
+    if isinstance(one, torch.Tensor):
+        return (
+            one.dtype == two.dtype
+            and one.shape == two.shape
+            and one.numpy().tobytes() == two.numpy().tobytes()
+        )
+    if isinstance(one, dict):
+        return list(one) == list(two) and all(same(one[key], two[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(two) and all(map(same, one, two))
+    return one == two or (isinstance(one, float) and math.isnan(one) and math.isnan(two))
+
+
+def peak_bytes():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+@pytest.fixture
+def run(here, recipe):
+    """A run of a model with weights of several shapes, at step 4 of 6."""
+    made = recipe("max_index", "model.encoding=kerple", "evaluate.lengths=[8]", "trainer.max_steps=4",
+                  "optimizer.schedule=constant")  # fmt: skip
+    return fit(made, out=here / "run")
+
+
+def told_well(error, path):
+    """A message that names the file, and is one: no traceback, no endless line."""
+    text = str(error)
+    assert str(path) in text, text
+    assert "Traceback" not in text and len(text) < 20_000 and len(text.splitlines()) < 60, text[:2000]
+
+
+def test_a_broken_checkpoint_is_told_or_is_what_it_was(run, capsys, tmp_path):
+    raw = (run / "checkpoints" / "last.ckpt").read_bytes()
+    whole = read_checkpoint(run / "checkpoints" / "last.ckpt")
+    path = tmp_path / "broken.ckpt"
+    tokens = torch.ones(1, 8, dtype=torch.long)
+    outcomes, failures, before = Counter(), [], peak_bytes()
+    for number in range(LOADED):
+        broken, kind, change = checkpoint_mutations.mutated(raw, f"{SEED} {number}")
+        path.write_bytes(broken)
+        where = f"seed {SEED} {number}: {kind}, {change}"
+        try:
+            with patience():
+                task = load_task(path)
+                logits = task.model(tokens)
+        except InputError as error:
+            told_well(error, path)
+            outcomes[kind, "told"] += 1
+            continue
+        except BaseException as error:
+            failures.append(f"{where}: {type(error).__name__}: {error}")
+            continue
+        if logits.shape != (1, 8) or not logits.isfinite().all():
+            failures.append(f"{where}: computes {logits}")
+        if kind == "bytes" and not same(read_checkpoint(path), whole):
+            failures.append(f"{where}: loaded, and is another")
+        outcomes[kind, "loaded"] += 1
+    grown = (peak_bytes() - before) / 2**20
+    with capsys.disabled():
+        print(f"\nseed {SEED}: {dict(sorted(outcomes.items()))}; peak memory grew by {grown:.0f} MiB")
+    assert not failures, "\n".join(failures[:30])
+    assert grown * 2**20 < MOST_MEMORY
+    assert outcomes["bytes", "told"] > 400 and outcomes["content", "loaded"] > 50, "the mutations do nothing"
+
+
+def test_a_run_goes_on_from_a_broken_checkpoint_or_says_why_not(run, recipe, capsys, tmp_path, monkeypatch):
+    longer = recipe("max_index", "model.encoding=kerple", "evaluate.lengths=[8]", "trainer.max_steps=6",
+                    "optimizer.schedule=constant")  # fmt: skip
+    raw = (run / "checkpoints" / "last.ckpt").read_bytes()
+    # What is trained is looked at here, and the evaluation takes as long.
+    monkeypatch.setattr("zoo.training.fit._measure", lambda *given: None)
+    folder = tmp_path / "copy"
+
+    def resumed(content):
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(run, folder)
+        (folder / "checkpoints" / "last.ckpt").write_bytes(content)
+        torch.manual_seed(0)
+        with patience():
+            fit(longer, out=folder, resume=True)
+        return torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
+
+    whole, outcomes, failures = resumed(raw), Counter(), []
+    assert whole["global_step"] == 6
+    for number in range(RESUMED):
+        broken, kind, change = checkpoint_mutations.mutated(raw, f"resume {SEED} {number}", (2, 1, 7))
+        where = f"seed resume {SEED} {number}: {kind}, {change}"
+        try:
+            end = resumed(broken)
+        except (InputError, RunError) as error:
+            told_well(error, folder)
+            outcomes[kind, "told"] += 1
+            continue
+        except BaseException as error:
+            failures.append(f"{where}: {type(error).__name__}: {error}")
+            continue
+        if end["global_step"] != 6:
+            failures.append(f"{where}: ended at step {end['global_step']}")
+        if kind == "bytes" and not same(end["state_dict"], whole["state_dict"]):
+            failures.append(f"{where}: went on as another")
+        outcomes[kind, "went on"] += 1
+    with capsys.disabled():
+        print(f"\nseed {SEED}: {dict(sorted(outcomes.items()))}")
+    assert not failures, "\n".join(failures[:30])
+    assert outcomes["content", "told"] and outcomes["bytes", "told"]
+
+
+@pytest.mark.parametrize("change, verb", [
+    (checkpoint_mutations.cut_short, "evaluate"), (checkpoint_mutations.deep_value, "evaluate"),
+    (checkpoint_mutations.larger_storage, "fit"), (checkpoint_mutations.missing_key, "fit"),
+])  # fmt: skip
+def test_the_command_line_says_it_in_one_message(run, zoo_command, change, verb):
+    file = run / "checkpoints" / "last.ckpt"
+    drawn = random.Random(SEED)
+    if change in checkpoint_mutations.OF_CONTENT:
+        content = checkpoint_mutations.content_of(file.read_bytes())
+        change({"state_dict": content["state_dict"]}, drawn)
+        file.write_bytes(checkpoint_mutations.file_of(content))
+    else:
+        file.write_bytes(change(file.read_bytes(), drawn))
+    given = (
+        ["evaluate", run]
+        if verb == "evaluate"
+        else ["fit", "--recipe", run / "recipe.yaml", "--out", run, "--resume"]
+    )
+    done = zoo_command(*given)
+    assert done.returncode == 2, done.stderr
+    assert "last.ckpt" in done.stderr and "Traceback" not in done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr

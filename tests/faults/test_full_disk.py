@@ -1,0 +1,232 @@
+"""A full disk ends whatever writes with one message; what was there before is whole, and the run goes on."""
+
+import functools
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+
+import pytest
+import torch
+import yaml
+
+from zoo import cli
+from zoo.data.cache import open_cache
+from zoo.data.corpora import open_corpus
+from zoo.errors import InputError
+from zoo.tasks.task import Task
+from zoo.training import loggers
+
+pytestmark = pytest.mark.slow
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+BIG = 4 << 20
+LOGGING = "logging=[csv,tensorboard]"
+STEPS = "trainer.max_steps=8"
+
+
+class Disk:
+    """A file system in memory, of a size that can be changed."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def resize(self, size):
+        subprocess.run(["mount", "-o", f"remount,size={size}", self.folder], check=True)
+
+    def fill(self):
+        """Take all the room there is."""
+        with (self.folder / "filler").open("ab") as file, pytest.raises(OSError, match="No space"):
+            while True:
+                os.write(file.fileno(), bytes(PAGE))
+
+    def empty(self):
+        for path in self.folder.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+@pytest.fixture
+def disk(tmp_path):
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={BIG}", "tmpfs", folder], capture_output=True, text=True
+    )
+    if made.returncode:
+        pytest.skip(f"a disk of its own cannot be mounted here, which needs root: {made.stderr.strip()}")
+    yield Disk(folder)
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@pytest.fixture
+def zoo(here, mapping, capfd):
+    """Run a command in this process: its exit code, and the lines that it said of what went wrong."""
+    (here / "tiny.yaml").write_text(yaml.safe_dump(mapping()))
+
+    def zoo(*arguments):
+        capfd.readouterr()
+        code = cli.main([str(one) for one in arguments])
+        lines = capfd.readouterr().err.splitlines()
+        return code, [line for line in lines if line.strip() and not re.search(r"\d+/\d+ \[|it/s", line)]
+
+    return zoo
+
+
+def fit(zoo, folder, *more):
+    sets = [word for text in ("model.dropout=0.1", STEPS, LOGGING) for word in ("--set", text)]
+    return zoo(
+        "fit", "--recipe", "tiny.yaml", *sets, "--set", "checkpoint.every_n_steps=2", "--out", folder, *more
+    )
+
+
+def weights(folder):
+    return torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
+
+
+def assert_same(one, two):
+    assert one["global_step"] == two["global_step"]
+    assert one["state_dict"].keys() == two["state_dict"].keys()
+    for name, value in one["state_dict"].items():
+        assert torch.equal(value, two["state_dict"][name]), name
+
+
+def drafts(folder):
+    """What is left of files that were being written: they are made beside, under names of their own."""
+    return [path for path in folder.rglob("*") if re.search(r"^\.[^/]*\.\d+$|\.part-", path.name)]
+
+
+def test_wherever_a_run_meets_the_end_of_its_disk_it_can_go_on(disk, zoo, here):
+    assert fit(zoo, here / "whole")[0] == 0
+    whole, unwritten, resumed = weights(here / "whole"), set(), 0
+    for pages in [*range(5), *range(6, 24, 4), *range(25, 70, 3)]:
+        disk.resize(BIG)
+        disk.empty()
+        disk.resize(PAGE * max(1, pages))
+        if not pages:
+            disk.fill()
+        folder = disk.folder / "run"
+        code, said = fit(zoo, folder)
+        if code == 0:
+            break
+        assert len(said) == 1 and "o space left on device" in said[0], said
+        assert "Traceback" not in said[0] and not drafts(disk.folder)
+        unwritten.update(re.findall(r"([\w.]+)(?: of [\d.]+ \w+)? could not be written", said[0]))
+        command = said[0].rpartition(": ")[2]
+        if not folder.exists():
+            assert "make room and start it again" in said[0] or "cannot be written there" in said[0]
+            continue
+        disk.resize(BIG)
+        done = re.search(r"last good checkpoint is of step (\d+)", said[0])
+        if done is None:
+            assert "The run is trained and saved" in said[0]
+        else:
+            assert weights(folder)["global_step"] == int(done[1])
+            resumed += 1
+        assert zoo(*shlex.split(command)[3:])[0] == 0, command
+        assert_same(whole, weights(folder))
+        assert json.loads((folder / "evaluation" / "lengths.json").read_text())
+        assert not drafts(folder)
+    else:
+        pytest.fail("the run was never whole")
+    print(
+        f"up to {pages} pages; resumed {resumed} times; could not be written: {', '.join(sorted(unwritten))}"
+    )
+    assert resumed >= 5
+    assert unwritten >= {"recipe.yaml", "metrics.csv", "last.ckpt", "best.ckpt"}
+    assert unwritten & {"lengths.png", "lengths.svg"}
+
+
+def full_at(monkeypatch, disk, step):
+    """Let the disk be full from a step on."""
+    real = Task.training_step
+
+    def fills(self, batch, index):
+        if self.global_step == step:
+            disk.fill()
+        return real(self, batch, index)
+
+    monkeypatch.setattr(Task, "training_step", fills)
+
+
+@pytest.mark.filterwarnings("error")  # pytest makes a warning of what a thread ends with
+@pytest.mark.parametrize("seconds", [0, 120])  # written in the midst of the run, and at its end
+def test_a_full_disk_is_no_traceback_of_tensorboards_thread(disk, zoo, monkeypatch, seconds):
+    often = functools.partial(loggers.TensorBoardLogger, flush_secs=seconds)
+    monkeypatch.setattr(loggers, "TensorBoardLogger", often)
+    # So many numbers that they need another page.
+    more = ["--set", "logging=[tensorboard]", "--set", "trainer.log_every_n_steps=1",
+            "--set", "trainer.max_steps=60", "--set", "checkpoint.every_n_steps=100"]  # fmt: skip
+    with monkeypatch.context() as patch:
+        full_at(patch, disk, 3)
+        code, said = fit(zoo, disk.folder / "run", *more, "--set", "trainer.limit_val_batches=0")
+    assert code == 1 and len(said) == 1 and "no space left on device" in said[0]
+
+
+def test_the_log_of_a_sweep_that_does_not_fit_is_told(disk, zoo):
+    disk.fill()
+    code, said = zoo("sweep", "tiny.yaml", "--encodings", "alibi,none", "--out", disk.folder / "runs")
+    assert code == 1 and len(said) == 2 and said[0].startswith("sweep of tiny")
+    assert said[1].endswith("tiny_s0.log could not be written; make room and try again")
+
+
+def test_a_real_process_says_one_line(disk, zoo_command):
+    disk.resize(PAGE * 30)
+    done = zoo_command("fit", "--recipe", "max_index.yaml", "--set", LOGGING, "--out", disk.folder / "run")
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    lines = [line for line in done.stderr.splitlines() if "space" in line]
+    assert len(lines) == 1 and "ckpt of " in lines[0] and " could not be written" in lines[0]
+
+
+def test_a_token_cache_that_does_not_fit_leaves_nothing(disk, recipe):
+    corpus = open_corpus(recipe("text").data)
+    for pages in range(1, 100):
+        disk.resize(BIG)
+        disk.empty()
+        disk.resize(PAGE * pages)
+        try:
+            open_cache(corpus, 300, disk.folder)
+            break
+        except InputError as error:
+            assert len(error.problems) == 1
+            assert "no space left on device" in str(error) and "make room, or name a folder" in str(error)
+            left = [path for path in disk.folder.rglob("*") if path.is_file() and path.stat().st_size]
+            assert {path.parent.name for path in left} <= {"surveys"} and not drafts(disk.folder)
+    assert 10 < pages < 99
+    disk.empty()
+    disk.fill()
+    with pytest.raises(InputError, match="no space left on device"):
+        open_cache(corpus, 300, disk.folder)
+    disk.empty()
+    assert open_cache(corpus, 300, disk.folder).folder.exists()
+
+
+def content(folder):
+    return {
+        path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".lock"
+    }
+
+
+@pytest.mark.parametrize("pages", [0, 2, 12])
+def test_results_that_do_not_fit_leave_the_earlier_ones(disk, zoo, pages):
+    run, out = disk.folder / "run", disk.folder / "comparison"
+    assert fit(zoo, run)[0] == 0
+    assert zoo("compare", run, "--out", out)[0] == 0
+    compared, measured = content(out), content(run / "evaluation")
+    disk.fill()
+    with (disk.folder / "filler").open("r+b") as file:
+        file.truncate((disk.folder / "filler").stat().st_size - pages * PAGE)
+    code, said = zoo("evaluate", run, "--lengths", "8,16,24")
+    if code:  # the rows may fit where the pictures do not
+        assert code == 1 and len(said) == 1 and "could not be written; make room and try again" in said[0], (
+            said
+        )
+    rows = json.loads((run / "evaluation" / "lengths.json").read_text())
+    assert len(rows) >= len(json.loads(measured["lengths.json"]))
+    code, said = zoo("compare", run, "--out", out)
+    assert code == 2 and len(said) == 1 and "no space left on device" in said[0], said
+    assert content(out) == compared and not drafts(disk.folder)
+    (disk.folder / "filler").unlink()
+    assert zoo("evaluate", run, "--lengths", "8,16,24")[0] == 0
+    assert zoo("compare", run, "--out", out)[0] == 0

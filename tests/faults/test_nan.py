@@ -1,0 +1,281 @@
+"""A run that goes wrong ends at once, says where it stands, and leaves a sound checkpoint."""
+
+import csv
+import json
+import os
+import signal
+
+import pytest
+import torch
+from lightning.pytorch import LightningModule
+
+from zoo.data import open_data
+from zoo.errors import RunError
+from zoo.tasks import task_class
+from zoo.tasks.task import Task
+from zoo.training.callbacks import StepLog
+from zoo.training.fit import fit
+
+EVERY_TWO = ["trainer.max_steps=8", "checkpoint.every_n_steps=2", "trainer.log_every_n_steps=100"]
+
+
+def saved(folder, name="last"):
+    return torch.load(folder / "checkpoints" / f"{name}.ckpt", weights_only=True)
+
+
+def must_be_sound(content):
+    tensors = [*content["state_dict"].values()]
+    tensors += [v for state in content["optimizer_states"][0]["state"].values() for v in state.values()]
+    assert len(tensors) > 10 and all(tensor.isfinite().all() for tensor in tensors)
+
+
+@pytest.fixture
+def loss_becomes(monkeypatch):
+    """From the step after `step` on, what the task's loss gives is changed."""
+    real = Task.training_step
+
+    def loss_becomes(step, change):
+        def changed(self, batch, index):
+            loss = real(self, batch, index)
+            return change(loss) if self.global_step >= step else loss
+
+        monkeypatch.setattr(Task, "training_step", changed)
+
+    return loss_becomes
+
+
+@pytest.fixture
+def after_step(monkeypatch):
+    """Do something to the run once a step is done, before anybody else has seen it."""
+    real = StepLog.on_train_batch_end
+
+    def after_step(step, do):
+        def done(self, trainer, module, *given):
+            real(self, trainer, module, *given)
+            if trainer.global_step == step:
+                do(trainer, module)
+
+        monkeypatch.setattr(StepLog, "on_train_batch_end", done)
+
+    return after_step
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+def test_the_step_is_told_though_it_is_not_logged(here, recipe, loss_becomes, value):
+    loss_becomes(4, lambda loss: loss * float(value))
+    recipe = recipe("max_index", *EVERY_TWO)
+    with pytest.raises(RunError) as caught:
+        fit(recipe)
+    told = str(caught.value)
+    assert f"the loss is {value} at step 5 (learning rate 0.00" in told and "gradient norm nan" in told
+    assert "last checkpoint is of step 4" in told and "init_from=runs/tiny" in told
+    folder = here / "runs" / "tiny"
+    assert saved(folder)["global_step"] == 4
+    for name in ("last", "best"):
+        must_be_sound(saved(folder, name))
+    assert json.loads((folder / "card.json").read_text())["steps"] == 4
+    # It goes on from there, to the same end.
+    with pytest.raises(RunError, match=f"the loss is {value} at step 5 .*of step 4"):
+        fit(recipe, out=folder, resume=True)
+    must_be_sound(saved(folder))
+
+
+def test_what_came_before_the_first_checkpoint_says_so(here, recipe, loss_becomes):
+    loss_becomes(0, lambda loss: loss * float("nan"))
+    with pytest.raises(RunError, match=r"at step 1 .*No checkpoint was written.*lower optimizer\.lr"):
+        fit(recipe("max_index", *EVERY_TWO))
+    assert not [*(here / "runs").glob("*/checkpoints/*")]
+
+
+def test_the_message_tells_the_first_step_where_values_are_read_rarely(
+    here, recipe, loss_becomes, monkeypatch
+):
+    """As on a GPU, which only logs and checkpoints wait for."""
+    loss_becomes(4, lambda loss: loss * float("nan"))
+    monkeypatch.setattr(Task, "device", torch.device("meta"), raising=False)
+    monkeypatch.setattr("zoo.training.callbacks.peak_memory_mb", lambda device: 0.0)
+    sets = ["trainer.max_steps=8", "checkpoint.every_n_steps=4", "trainer.log_every_n_steps=7"]
+    with pytest.raises(RunError, match=r"is nan at step 7 .*not finite was the loss of step 5\."):
+        fit(recipe("max_index", *sets))
+    assert saved(here / "runs" / "tiny")["global_step"] == 4
+
+
+def test_an_infinite_gradient_of_a_finite_loss_ends_it_too(here, recipe, loss_becomes):
+    def steep(loss):
+        loss.register_hook(lambda gradient: gradient * float("inf"))
+        return loss
+
+    loss_becomes(2, steep)
+    with pytest.raises(RunError, match=r"gradient is not finite at step 3 \(loss \d.*of step 2"):
+        fit(recipe("max_index", *EVERY_TWO, "trainer.accumulate_grad_batches=2"))
+    must_be_sound(saved(here / "runs" / "tiny"))
+
+
+@pytest.mark.parametrize("what", ["weights", "moments"])
+@pytest.mark.parametrize("asked", [False, True], ids=["when due", "after Ctrl-C"])
+def test_what_is_not_finite_is_never_saved(here, recipe, after_step, monkeypatch, what, asked):
+    def poison(trainer, module):
+        weight = module.model.tokens.weight
+        spoilt = weight if what == "weights" else trainer.optimizers[0].state[weight]["exp_avg_sq"]
+        spoilt.data[0, 0] = float("inf")
+        if asked:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    # The signal is heard in step 5, and answered after the next.
+    after_step(5 if asked else 4, poison)
+    step = 6 if asked else 4
+    pattern = r"the weights model\.tokens\.weight are" if what == "weights" else "optimizer's moments are"
+    with pytest.raises(RunError, match=rf"{pattern} not finite after step {step} \(loss \d"):
+        # Not validated, or Ctrl-C would have to wait for it.
+        fit(recipe("max_index", *EVERY_TWO, "trainer.limit_val_batches=0"))
+    content = saved(here / "runs" / "tiny")
+    assert content["global_step"] == step - 2
+    must_be_sound(content)
+
+
+def test_a_validation_that_is_not_finite_is_told_and_is_not_the_best(here, recipe, monkeypatch, capsys):
+    kind = task_class("max_index")
+    real = kind.validation_step
+
+    def invalid(self, batch, index):
+        real(self, batch, index)
+        if self.global_step in (2, 6):
+            self.val_loss.update(torch.tensor([float("nan")]))
+
+    monkeypatch.setattr(kind, "validation_step", invalid)
+    folder = fit(recipe("max_index", *EVERY_TWO))
+    lines = [line for line in capsys.readouterr().out.splitlines() if "validation loss" in line]
+    assert [line.split(";")[0] for line in lines] == [
+        f"the validation loss is nan at step {step}" for step in (2, 6)
+    ]
+    assert saved(folder)["global_step"] == 8
+    assert saved(folder, "best")["global_step"] in (4, 8)
+    only = fit(recipe("max_index", *EVERY_TWO, "trainer.max_steps=2"))
+    assert [file.name for file in (only / "checkpoints").iterdir()] == ["last.ckpt"]
+
+
+def metrics(folder):
+    with (folder / "metrics.csv").open(newline="") as file:
+        return {int(row["step"]): row for row in csv.DictReader(file)}
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        ["trainer.gradient_clip_val=0.1", "trainer.accumulate_grad_batches=2"],
+        ["trainer.gradient_clip_val=0.001", "trainer.gradient_clip_algorithm=value"],
+        pytest.param(["trainer.gradient_clip_val=null"], marks=pytest.mark.slow),
+        pytest.param(["trainer.gradient_clip_val=0"], marks=pytest.mark.slow),
+    ],
+    ids=["norm", "value", "none", "zero"],
+)
+def test_weights_are_bitwise_those_of_lightnings_clipping(here, recipe, monkeypatch, sets):
+    def lightnings(self, *given, **named):
+        LightningModule.configure_gradient_clipping(self, *given, **named)
+        self.gradient_norm = torch.tensor(1.0)
+
+    recipe = recipe("text", "trainer.log_every_n_steps=1", *sets)
+    ours = fit(recipe, out=here / "ours")
+    with monkeypatch.context() as patch:
+        patch.setattr(Task, "configure_gradient_clipping", lightnings)
+        theirs = fit(recipe, out=here / "theirs")
+    one, two = saved(ours)["state_dict"], saved(theirs)["state_dict"]
+    assert one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
+    norms = [float(row["train/gradient_norm"]) for row in metrics(ours).values()]
+    assert len(norms) == 6 and all(0.1 < norm < 10 for norm in norms)
+
+
+def test_the_norm_is_that_of_the_whole_batch_before_clipping(here, recipe):
+    sets = ["trainer.log_every_n_steps=1", "trainer.gradient_clip_val=0.01"]
+    once, parts = recipe("text", *sets), recipe("text", *sets, "trainer.accumulate_grad_batches=4")
+    source = open_data(once)
+    task = task_class(once.task.name)(once.as_dict(), source.vocab_size)
+    task.loss(next(iter(source.train_loader()))).backward()
+    squares = sum(float(p.grad.double().square().sum()) for p in task.parameters())
+    for one in (once, parts):
+        row = metrics(fit(one))[1]
+        assert float(row["train/gradient_norm"]) == pytest.approx(squares**0.5, rel=1e-5)
+
+
+class Scaler:
+    def __init__(self, scale):
+        self.scale = scale
+
+    def get_scale(self):
+        return self.scale
+
+
+@pytest.mark.parametrize("scale, ends", [(65536.0, False), (1e-5, True)])
+def test_a_step_that_a_gradient_scaler_skips_is_no_failure(
+    here, recipe, loss_becomes, monkeypatch, scale, ends
+):
+    """float16 needs a GPU: here a scaler stands beside arithmetic in float32, and has skipped the step."""
+    from lightning.pytorch.plugins.precision import Precision
+
+    monkeypatch.setattr(Precision, "scaler", Scaler(scale), raising=False)
+    real = Task.configure_gradient_clipping
+
+    def overflown(self, *given, **named):
+        real(self, *given, **named)
+        if self.global_step == 2:
+            self.gradient_norm = torch.tensor(float("inf"))
+
+    monkeypatch.setattr(Task, "configure_gradient_clipping", overflown)
+    if ends:
+        with pytest.raises(RunError, match="no gradient is finite"):
+            fit(recipe("max_index", *EVERY_TWO))
+    else:
+        assert saved(fit(recipe("max_index", *EVERY_TWO)))["global_step"] == 8
+        # The loss has to be finite nevertheless.
+        loss_becomes(4, lambda loss: loss * float("nan"))
+        with pytest.raises(RunError, match="the loss is nan at step 5"):
+            fit(recipe("max_index", *EVERY_TWO, "name=lost"))
+
+
+def test_anomaly_detection_names_the_operation(here, recipe, loss_becomes):
+    loss_becomes(4, lambda loss: (loss * 0).sqrt() + loss)
+    with (
+        pytest.warns(UserWarning, match=r"Error detected in \w+Backward"),
+        pytest.raises(
+            RunError, match=r"detect_anomaly: .*after step 4: Function '\w+' returned nan.*--resume"
+        ),
+    ):
+        fit(recipe("max_index", *EVERY_TWO, "trainer.detect_anomaly=true"))
+
+
+# A command as a user gives it, where the loss of the last process alone goes wrong in the fifth step.
+WRONG = """
+import os
+import sys
+from zoo.tasks.task import Task
+real = Task.training_step
+def wrong(self, batch, index):
+    loss = real(self, batch, index)
+    if self.global_step < 4 or os.environ.get("LOCAL_RANK") != "1":
+        return loss
+    return loss {change}
+Task.training_step = wrong
+from zoo.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "change, step, gradient",
+    # Added, it leaves the gradient finite: the other process learns of it where both must meet.
+    [("* float('nan')", 5, "nan"), ("+ float('nan')", 6, "")],
+)
+def test_both_processes_end_where_one_goes_wrong(zoo_command, here, change, step, gradient):
+    script = here / "wrong.py"
+    script.write_text(WRONG.format(change=change))
+    sets = [*EVERY_TWO, "trainer.devices=2", "trainer.strategy=ddp", "plugins=[]"]
+    arguments = ["fit", "--recipe", "max_index.yaml", *[part for text in sets for part in ("--set", text)]]
+    done = zoo_command(*arguments, launcher=(script,))
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.count(f"the loss is nan at step {step} ") == 1, done.stderr
+    assert f"gradient norm {gradient}" in done.stderr
+    assert "Traceback" not in done.stderr
+    content = saved(here / "runs" / "max_index")
+    assert content["global_step"] == 4
+    must_be_sound(content)

@@ -1,0 +1,82 @@
+"""SLURM's warning saves and requeues; emulated by its variables and an `scontrol` that takes notes."""
+
+import os
+import signal
+
+import pytest
+import torch
+from killed_runs import assert_saved, endless, is_training, saved_step, texts, wait_for
+
+pytestmark = pytest.mark.slow
+
+TWO = ["trainer.devices=2", "trainer.strategy=ddp"]
+
+
+@pytest.fixture
+def cluster(here):
+    """The variables of a job, with an `scontrol` on the path that notes its arguments and exits as told."""
+
+    def cluster(code=0):
+        tools = here / "tools"
+        tools.mkdir(exist_ok=True)
+        noted = f'echo "$@" >> {here}/noted\n[ {code} = 0 ] || {{ echo "Access denied" >&2; exit {code}; }}\n'
+        (tools / "scontrol").write_text(f"#!/bin/sh\n{noted}")
+        (tools / "scontrol").chmod(0o755)
+        return {"SLURM_JOB_ID": "4711", "SLURM_JOB_NAME": "train", "PATH": f"{tools}:{os.environ['PATH']}"}
+
+    return cluster
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_the_warning_saves_requeues_and_the_job_goes_on(forks, here, mapping, cluster, world_size):
+    sets = TWO if world_size == 2 else []
+    job = [*endless(mapping, here, *sets), "--resume", "auto"]
+    steps = []
+    for start in range(2):
+        log = here / f"log{start}"
+        before = (here / "run" / "metrics.csv").stat().st_size if start else 0
+        pids = forks.start(job, here, log, world_size, **cluster())
+        assert wait_for(is_training(here, before)), texts(log)
+        for pid in pids:
+            os.kill(pid, signal.SIGUSR1)
+        assert forks.wait(pids) == [130] * world_size
+        text = (here / f"log{start}.0").read_text()
+        assert text.strip().endswith("\njob 4711 is requeued")
+        assert_saved(here, text.strip().removesuffix("job 4711 is requeued"))
+        assert ("continuing" in text) == bool(start)
+        steps.append(saved_step(here / "run"))
+    assert steps[0] < steps[1]
+    assert (here / "noted").read_text() == "requeue 4711\n" * 2  # once a start, however many processes
+    assert not [*here.rglob("hpc_ckpt*")]
+
+
+def test_a_failing_scontrol_is_told(forks, here, mapping, cluster):
+    pids = forks.start(endless(mapping, here), here, here / "log", **cluster(code=1))
+    assert wait_for(is_training(here)), texts(here / "log")
+    os.kill(pids[0], signal.SIGUSR1)
+    assert forks.wait(pids) == [130]
+    saved, said = texts(here / "log").strip().splitlines()[-2:]
+    assert saved.startswith("interrupted at step ") and "; saved; continue: python -m zoo fit " in saved
+    assert said == "job 4711 could not be requeued (Access denied); continue by hand, with the command above"
+
+
+def test_sigterm_saves_and_requeues_nothing(forks, here, mapping, cluster):
+    pids = forks.start(endless(mapping, here), here, here / "log", **cluster())
+    assert wait_for(is_training(here)), texts(here / "log")
+    os.kill(pids[0], signal.SIGTERM)
+    assert forks.wait(pids) == [130]
+    assert_saved(here, texts(here / "log"))
+    assert not (here / "noted").exists()
+
+
+def test_lightnings_own_checkpoint_is_not_taken_up(forks, here, mapping, cluster):
+    """One may lie in a run folder that begins again."""
+    few = endless(mapping, here, "trainer.max_steps=3")
+    pids = forks.start(few, here, here / "log", halt=("step", 1))
+    assert wait_for((here / "log.0.halted").exists), texts(here / "log")
+    os.kill(pids[0], signal.SIGKILL)
+    forks.wait(pids)
+    torch.save({"state_dict": {}, "global_step": 2}, here / "run" / "hpc_ckpt_1.ckpt")
+    pids = forks.start([*few, "--resume"], here, here / "log", **cluster())
+    assert forks.wait(pids) == [0], texts(here / "log")
+    assert saved_step(here / "run") == 3

@@ -1,0 +1,142 @@
+"""Sequences longer than an encoding, or than the data, are told before training and not after it."""
+
+import pytest
+
+from zoo.contract.subject import HEADS, LAYERS, LENGTH, WIDTH
+from zoo.encodings import registry
+from zoo.encodings.base import Size
+from zoo.encodings.stack import EncodingStack
+from zoo.errors import InputError
+from zoo.tasks import must_build
+from zoo.training.fit import fit
+
+# Ends where it says, and checks nothing itself.
+ENDING = """
+import zoo
+
+
+@zoo.register("ending")
+class Ending(zoo.Encoding):
+    \"\"\"Takes as many tokens as it is told.
+
+    Options:
+        end: in tokens.
+    \"\"\"
+
+    def __init__(self, size: zoo.Size, *, end: int = 5):
+        super().__init__(size)
+        self.end = end
+
+    @property
+    def max_length(self):
+        return self.end
+"""
+WAYS = {
+    "alone": "{name: ending}",
+    "in a list": "[alibi, ending]",
+    "beside a rotation": "[{name: rope}, {name: ending}]",
+    "in a wrapper": "{name: randomized, of: ending, max_position: 64}",
+    "in some layers": "{name: interleave, pattern: [alibi, ending]}",
+}
+"""Over sequences of 8 tokens."""
+
+
+@pytest.fixture
+def ending(here, forgetful_registry):
+    (here / "ending.py").write_text(ENDING)
+    return "plugins=[ending.py]"
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_every_encoding_takes_the_length_that_it_is_trained_for(spec_of, name):
+    causal = registry.describe(name).decoder
+    stack = EncodingStack(spec_of(name), Size(WIDTH, HEADS, LAYERS, LENGTH, causal))
+    assert stack.max_length is None or stack.max_length >= LENGTH
+    stack.eval()
+    assert stack.max_length is None or stack.max_length >= LENGTH
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_trained_length_beyond_the_end_is_refused_at_once(here, recipe, ending, way):
+    sets = [ending, f"model.encoding={WAYS[way]}", "model.num_layers=2"]
+    with pytest.raises(InputError, match=r"data\.sequence_length: 8 tokens, but the encoding ends at 5"):
+        fit(recipe("max_index", *sets))
+    assert not (here / "runs").exists()
+    must_build(recipe("max_index", *sets, "data.sequence_length=5"))
+
+
+@pytest.mark.parametrize(
+    "encoding, said",
+    [
+        ("{name: learned, table_length: 7}", "table_length 7 is shorter than the trained length 8"),
+        ("{name: randomized, of: rope, max_position: 7}", "max_position"),
+        ("{name: shape, of: {name: learned, table_length: 20}, max_offset: 14}", "table_length: 21"),
+    ],
+)
+def test_an_end_below_the_trained_length_is_refused_by_the_encoding(here, recipe, encoding, said):
+    with pytest.raises(InputError) as caught:
+        fit(recipe("max_index", f"model.encoding={encoding}"))
+    assert "model.encoding" in str(caught.value) and said in str(caught.value)
+    assert not (here / "runs").exists()
+
+
+def said_at_the_start(capsys, folder):
+    """What is printed before training, less the opening line; and all of it."""
+    lines = capsys.readouterr().out.splitlines()
+    return [line for line in lines[1:] if line.startswith("will not be measured")], lines
+
+
+def test_lengths_beyond_the_end_are_told_before_training(here, recipe, capsys):
+    folder = fit(recipe("max_index", "model.encoding=learned", "evaluate.lengths=[8, 16, 12]"))
+    said, lines = said_at_the_start(capsys, folder)
+    assert (
+        said
+        == [lines[1]]
+        == ["will not be measured at the end: length 12, 16 (the encoding ends at 8 tokens)"]
+    )
+    # And are noted in the results, as before.
+    assert "not at 12, 16: the encoding ends at 8 tokens" in lines[-1]
+
+
+def test_an_end_that_training_alone_has_is_none(here, recipe, capsys):
+    """Positions are drawn from a range while it is trained, and counted when it is evaluated."""
+    spec = "{name: randomized, of: sinusoidal, max_position: 8, evaluation: plain}"
+    fit(recipe("max_index", f"model.encoding={spec}", "evaluate.lengths=[8, 16]"))
+    assert said_at_the_start(capsys, here)[0] == []
+
+
+def test_lengths_that_the_text_cannot_fill_are_told_before_training(here, recipe, capsys):
+    sets = [
+        "evaluate.lengths=[16, 5000]",
+        "evaluate.max_tokens=5000",
+        "evaluate.protocols=[nonoverlapping, sliding]",
+    ]
+    fit(recipe("text", *sets))
+    said, _ = said_at_the_start(capsys, here)
+    assert len(said) == 1
+    assert said[0].startswith("will not be measured at the end: length 5000 (the validation text has only ")
+
+
+def test_training_goes_on_as_if_nobody_had_asked(here, recipe):
+    """Asking where the encoding ends turns the model to evaluation, and back."""
+    from zoo.data import open_data
+    from zoo.evaluation.foreseen import left_out
+    from zoo.tasks import task_class
+
+    one = recipe("text", "evaluate.lengths=[16, 64]")
+    source = open_data(one)
+    task = task_class(one.task.name)(one.as_dict(), source.vocab_size)
+    assert left_out(task, source) == []
+    assert all(module.training for module in task.modules())
+
+
+@pytest.mark.slow
+def test_evaluating_only_lengths_beyond_the_end_reads_nothing(zoo_command, here):
+    sets = ["model.encoding=learned", "evaluate.lengths=[8]"]
+    done = zoo_command(
+        "fit", "--recipe", "max_index.yaml", *[part for text in sets for part in ("--set", text)]
+    )
+    assert done.returncode == 0, done.stderr
+    done = zoo_command("evaluate", "runs/max_index", "--lengths", "16,1000000")
+    assert done.returncode == 1
+    assert done.stderr == "nothing could be measured: the encoding ends at 8 tokens\n"

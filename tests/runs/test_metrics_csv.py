@@ -1,0 +1,71 @@
+"""metrics.csv grows by a line at a time: cut off anywhere, its whole lines are read, and no others."""
+
+import pytest
+
+from zoo.comparison.run import _speed
+from zoo.errors import InputError
+from zoo.runs.metrics import read_metrics
+from zoo.training.loggers import CsvLog
+
+LOGGED = [
+    {"step": step, "train/loss": 5.25 / step, "train/tokens_per_second": 100.5 + step, "größe": step * 11}
+    for step in (2, 4, 6, 8)
+]
+
+
+def write(folder, rows, keep_to_step=0):
+    folder.mkdir(exist_ok=True)
+    log = CsvLog(folder, keep_to_step)
+    for row in rows:
+        log.log_metrics({key: value for key, value in row.items() if key != "step"}, row["step"])
+    return (folder / "metrics.csv").read_bytes()
+
+
+def test_a_file_cut_at_any_byte_has_its_whole_lines(tmp_path):
+    raw = write(tmp_path / "whole", LOGGED)
+    columns, rows = read_metrics(tmp_path / "whole/metrics.csv")
+    assert columns == list(LOGGED[0])
+    assert rows == [{key: str(value) for key, value in row.items()} for row in LOGGED]
+    file = tmp_path / "cut.csv"
+    for length in range(len(raw) + 1):
+        file.write_bytes(raw[:length])
+        whole = max(0, raw[:length].count(b"\n") - 1)
+        assert read_metrics(file) == (columns if b"\n" in raw[:length] else [], rows[:whole])
+        assert _speed(file) in (None, 102.5, 103.5, 104.5, 105.5)
+        assert (_speed(file) is None) == (not whole)
+
+
+def test_a_run_that_goes_on_from_a_cut_file_has_the_whole_one(tmp_path):
+    raw = write(tmp_path / "whole", LOGGED)
+    folder = tmp_path / "cut"
+    folder.mkdir()
+    # The checkpoint is of step 4: what was logged by then is in the file, or the process had not come so far.
+    begin = raw.index(b"\r\n6,") + 2
+    for length in range(begin, len(raw) + 1):
+        (folder / "metrics.csv").write_bytes(raw[:length])
+        assert write(folder, LOGGED[2:], keep_to_step=4) == raw
+
+
+def test_no_file_is_no_row(tmp_path):
+    assert read_metrics(tmp_path / "metrics.csv") == ([], [])
+
+
+@pytest.mark.parametrize(
+    "raw, said",
+    [
+        (b"step,a\r\n1,2\r\n3\r\n5,6\r\n", "line 3 has 1 values for 2 columns"),
+        (b"step,a\r\nx,2\r\n", "line 2 has no step"),
+        (b"a,b\r\n1,2\r\n", "line 2 has no step"),
+        (b"step,a\r\n1,\xff\r\n", "can't decode byte 0xff"),
+        (b'step,a\r\n1,"2\r\n', "unexpected end of data"),
+        (b"PK\x03\x04\x00\n\x00\n", "line 2 has no step"),
+    ],
+)
+def test_what_no_run_has_written_is_told(tmp_path, raw, said):
+    (tmp_path / "metrics.csv").write_bytes(raw)
+    with pytest.raises(InputError) as caught:
+        CsvLog(tmp_path, keep_to_step=4)
+    assert str(caught.value).startswith(f"{tmp_path}/metrics.csv: cannot be read (") and said in str(
+        caught.value
+    )
+    assert str(caught.value).endswith("; move it away")

@@ -1,0 +1,26 @@
+"""What an evaluation will leave out, known before the model is trained."""
+
+from __future__ import annotations
+
+from zoo.data.source import DataSource
+from zoo.evaluation.protocols import PROTOCOLS
+from zoo.tasks.task import Task
+
+
+def left_out(task: Task, source: DataSource) -> list[str]:
+    """A line for each reason why lengths of the recipe cannot be measured: beyond the encoding's end, or more
+    than the data has. The evaluation will note the same of these lengths."""
+    training = task.training
+    task.eval()  # the end of some encodings is another while they are trained
+    try:
+        reasons: dict[str, set[int]] = {}
+        for protocol in task.recipe.evaluate.protocols:
+            for one in PROTOCOLS[protocol](task, source, sorted(set(task.recipe.evaluate.lengths))):
+                if one.note is not None and one.instead is None:
+                    reasons.setdefault(one.note, set()).add(one.length)
+    finally:
+        task.train(training)
+    return [
+        f"will not be measured at the end: length {', '.join(map(str, sorted(lengths)))} ({reason})"
+        for reason, lengths in reasons.items()
+    ]

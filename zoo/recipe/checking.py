@@ -1,0 +1,151 @@
+"""What must hold of a recipe's tree, whatever it was read from: all that does not is told with its place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from zoo.encodings import registry
+from zoo.errors import InputError, Problem
+from zoo.recipe.catalogue import DATASETS, LENGTH_FACTORS, TASKS, section_class, usual_task
+from zoo.recipe.explain import explain, nearest, one_of
+from zoo.recipe.fields import Section
+from zoo.recipe.options import OWNED, Faults, check_encoding, check_trainer
+from zoo.recipe.rules import RULES, Rule, Values, broken_rules
+from zoo.recipe.schema import Recipe, TrainerConfig
+from zoo.recipe.tree import Path_, Tree, is_set
+
+ENCODING = ("model", "encoding")
+
+
+def check_tree(tree: Tree, problems: list[Problem], rules: Sequence[Rule] = RULES) -> Recipe:
+    """The recipe of a tree; every problem, and those found before, if there are any."""
+    plugin_problems = _read_plugins(tree)
+    problems = [*problems, *plugin_problems]
+    values = tree.values
+    short_task = isinstance(values.get("task"), str)
+    guessed = _fill_in(tree)
+    faults: Faults = {}
+
+    encoding = tree.get(ENCODING, default=...)
+    if encoding is not ...:
+        values["model"]["encoding"], found = check_encoding(encoding, ENCODING)
+        # Where a plugin cannot be read nobody knows which encodings there are.
+        faults.update({} if plugin_problems else found)
+    faults.update(_take_nearest_dataset(values.get("data")))
+    trainer = values.get("trainer")
+    if isinstance(trainer, dict):
+        flags, found = check_trainer(trainer, ("trainer",))
+        own = {key: value for key, value in trainer.items() if key in TrainerConfig.model_fields}
+        values["trainer"] = {**own, **flags}
+        faults.update(found)
+
+    recipe = None
+    unsure = [*guessed, *tree.unread, *([ENCODING] if plugin_problems else [])]
+    try:
+        recipe = Recipe.model_validate(values)
+    except ValidationError as error:
+        explained = explain(error, values, _valid_keys(values))
+        # Of a section without a right name nothing else has been looked at.
+        unsure += [path[:1] for path in explained if path[1:] == ("name",)]
+        faults.update(explained)
+    broken = broken_rules(Values(values, [*faults, *unsure]), rules)
+    if short_task and ("task", "name") in faults:
+        faults[("task",)] = faults.pop(("task", "name"))
+
+    # A value that could not be read has its problem; that it is null is none.
+    problems += [tree.problem(path, told) for path, told in faults.items() if path not in tree.unread]
+    problems += [
+        tree.problem(path, rule.message, rule.involved) for path, rule in broken.items() if path not in faults
+    ]
+    if problems or recipe is None:
+        raise InputError(sorted(problems, key=_order))
+    return recipe
+
+
+def _take_nearest_dataset(data: Any) -> Faults:
+    """Tell the right name of a misspelt dataset, and go on with it: it decides what the other keys mean."""
+    name = data.get("name") if isinstance(data, dict) else None
+    near = nearest(name, DATASETS) if isinstance(name, str) and name not in DATASETS else None
+    if near is None:
+        return {}
+    data["name"] = near
+    return {("data", "name"): one_of(name, DATASETS, "dataset")}
+
+
+def _read_plugins(tree: Tree) -> list[Problem]:
+    problems = []
+    plugins = tree.values.get("plugins")
+    for index, plugin in enumerate(plugins if isinstance(plugins, list) else ()):
+        if not isinstance(plugin, str):
+            continue  # the schema tells
+        try:
+            registry.read_plugin(plugin)
+        except InputError as error:
+            for problem in error.problems:
+                message = ": ".join(part for part in (problem.where, problem.message) if part)
+                problems.append(tree.problem(("plugins", index), message))
+    return problems
+
+
+def _fill_in(tree: Tree) -> list[Path_]:
+    """Make explicit what follows from other keys; the key paths where that could only be guessed."""
+    values = tree.values
+    guessed: list[Path_] = []
+
+    def section(name: str) -> dict[str, Any]:
+        found = values.get(name)
+        return found if isinstance(found, dict) else {}
+
+    for name, value in list(values.items()):
+        # `checkpoint:` with nothing under it says nothing.
+        if value is None and name in Recipe.model_fields:
+            del values[name]
+    if isinstance(values.get("task"), str):
+        values["task"] = {"name": values["task"]}
+    if "task" not in values:
+        usual = usual_task(section("data").get("name"), section("model").get("kind"))
+        # Where data or kind are wrong there is a problem already; any task will do to find the others.
+        values["task"] = {"name": usual or next(iter(TASKS))}
+        guessed += [] if usual else [("task",)]
+    evaluate = values.setdefault("evaluate", {})
+    if not isinstance(evaluate, dict):
+        return guessed
+    length, task = section("data").get("sequence_length"), section("task").get("name")
+    if (
+        evaluate.get("lengths") is None
+        and isinstance(length, int)
+        and not isinstance(length, bool)
+        and length > 0
+    ):
+        evaluate["lengths"] = [factor * length for factor in LENGTH_FACTORS]
+        place = tree.where(("data", "sequence_length"))
+        if place is not None:
+            tree.places["evaluate", "lengths"] = place
+    if evaluate.get("protocols") is None and task in [*TASKS]:
+        evaluate["protocols"] = [TASKS[task].protocols[0]]
+    return guessed
+
+
+def _valid_keys(values: dict[str, Any]) -> dict[Path_, list[str]]:
+    keys: dict[Path_, list[str]] = {(): [*Recipe.model_fields, "base"]}
+    for name in Recipe.model_fields:
+        value = values.get(name)
+        owner: type[Section] | None = section_class(
+            name, value.get("name") if isinstance(value, dict) else None
+        )
+        if owner is not None:
+            keys[(name,)] = [key for key in owner.model_fields if key not in OWNED]
+    return keys
+
+
+def _order(problem: Problem) -> tuple[Any, ...]:
+    """By file and line; what was set on the command line comes last."""
+    where = problem.where or ""
+    match = re.fullmatch(r"(.*):(\d+)", where)
+    if match and not is_set(where):
+        return 0, match[1], int(match[2]), problem.key or ""
+    return (1 if is_set(where) else 0), where, 0, problem.key or ""

@@ -1,0 +1,83 @@
+"""What is said of a run when it begins and when it is trained, and its first evaluation."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from zoo.data.source import DataSource
+from zoo.errors import RunError
+from zoo.evaluation.evaluate import evaluate_task
+from zoo.evaluation.protocols import Row
+from zoo.evaluation.results import store_rows
+from zoo.evaluation.tables import rows_as_text, summary_line
+from zoo.files import full_disk_message, is_disk_full
+from zoo.recipe import Recipe
+from zoo.recipe.options import encoding_label
+from zoo.runs.checkpoint import read_checkpoint
+from zoo.runs.folder import LAST
+from zoo.tasks import task_class
+from zoo.tasks.task import Task
+
+
+def opening_line(recipe: Recipe, task: Task, folder: Path, checkpoint: Path | None) -> str:
+    parameters = sum(p.numel() for p in task.model.parameters())
+    verb = "continuing" if checkpoint else "training"
+    start = f", from {recipe.init_from}" if recipe.init_from and not checkpoint else ""
+    article = "an" if recipe.model.kind == "encoder" else "a"
+    return (
+        f"{verb} {recipe.name}: {encoding_label(recipe.model.encoding)} in {article} {recipe.model.kind} of "
+        f"{parameters / 1e6:.2f} M parameters on {recipe.data.name}, length {recipe.data.sequence_length}, "
+        f"{recipe.trainer.max_steps} steps{start}; run folder {folder}"
+    )
+
+
+def finish(recipe: Recipe, source: DataSource, folder: Path) -> None:
+    """Evaluate what was saved, which is what everybody else will evaluate, and say what came out.
+
+    Raises:
+        RunError: the disk is full.
+    """
+    try:
+        _finish(recipe, source, folder)
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
+        command = shlex.join(["python", "-m", "zoo", "evaluate", str(folder)])
+        said = f"{full_disk_message(error, folder)}. The run is trained and saved"
+        raise RunError(f"{said}; make room, then measure it: {command}") from error
+
+
+def _finish(recipe: Recipe, source: DataSource, folder: Path) -> None:
+    checkpoint = folder / LAST
+    content = read_checkpoint(checkpoint)
+    task = task_class(recipe.task.name)(recipe.as_dict(), source.vocab_size)
+    task.load_state_dict(content["state_dict"])
+    task.card = content["zoo_card"]
+    rows: list[Row] = []
+
+    def keep(measured: list[Row]) -> None:
+        rows.extend(measured)
+        store_rows(folder, measured)
+
+    try:
+        evaluate_task(task, source, folder, checkpoint, keep=keep)
+    finally:
+        if rows:
+            print(rows_as_text(rows), flush=True)
+    trained, limit = recipe.data.sequence_length, task.model.encoding.max_length
+    lengths = [str(trained * 2**i) for i in range(5) if limit is None or trained * 2**i <= limit]
+    command = ["python", "-m", "zoo", "evaluate", str(folder), "--lengths", ",".join(lengths)]
+    if recipe.plugins:
+        # A plugin is code: it runs only where the user names it.
+        command += ["--set", f"plugins=[{', '.join(recipe.plugins)}]"]
+    steps, wanted = content["global_step"], recipe.trainer.max_steps
+    if steps < wanted:
+        # The time of the runs before counts too.
+        more = " and a longer trainer.max_time" if recipe.trainer.flags().get("max_time") else ""
+        print(f"\nstopped at step {steps} of {wanted}; continue with --resume{more}; it is in {folder}")
+    else:
+        print(f"\ndone: {recipe.name} is in {folder}")
+    print(summary_line(rows), flush=True)
+    if len(lengths) > 1:
+        print(f"look further: {shlex.join(command)}", flush=True)

@@ -1,0 +1,182 @@
+"""NaN and infinity end a run at once, and are in no checkpoint."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Iterable
+
+import lightning.pytorch as pl
+import torch
+from lightning.pytorch.callbacks import Callback
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+
+from zoo.errors import RunError
+from zoo.runs.folder import RECIPE
+from zoo.training.checkpoints import LastCheckpoint
+
+LEAST_SCALE = 1e-4
+"""A gradient scaler that has come down to this finds no gradient finite: fairseq stops there too."""
+
+
+class MustBeFinite(Callback):
+    """Ends a run whose loss or gradient is NaN or infinite, and keeps from checkpoints what is not finite.
+
+    On a CPU every step is looked at. Reading a value off another device waits for it: there it is done where
+    a step is logged or saved. The processes of a run end at the same step, each with the same error.
+
+    Raises:
+        RunError: a loss, a gradient norm, a weight or a moment of the optimizer is not finite.
+    """
+
+    def __init__(self) -> None:
+        self.step = self.looked_at = 0
+        self.losses: list[Tensor] = []
+        self.norms: list[Tensor] = []
+        self.lr = math.nan
+        self.begins = self.told = False
+
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        self.step = self.looked_at = trainer.global_step
+        self.losses, self.norms = [], []
+
+    def on_before_optimizer_step(
+        self, trainer: pl.Trainer, module: pl.LightningModule, optimizer: torch.optim.Optimizer
+    ) -> None:
+        # After the step the schedule has moved on.
+        self.lr = float(optimizer.param_groups[0]["lr"])
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, module: pl.LightningModule, outputs: dict, batch: object, index: int
+    ) -> None:
+        if self.begins:
+            self.looked_at, self.losses, self.norms, self.begins = self.step, [], [], False
+        self.losses.append(outputs["loss"].detach())
+        step = trainer.global_step
+        if step == self.step:
+            return  # within an accumulated batch
+        self.step = step
+        self.norms.append(module.gradient_norm)
+        if step % trainer.log_every_n_steps == 0 or step == trainer.max_steps:
+            self._all_must_be_finite(trainer, module)
+            self.begins = True
+        elif module.device.type == "cpu":
+            # The norm is that of all processes, which see the same of it without asking each other.
+            own = self.losses[-trainer.accumulate_grad_batches :] if trainer.world_size == 1 else []
+            if _are_wrong(trainer, own, self.norms[-1:]):
+                self._fail(trainer, module)
+
+    def on_save_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict) -> None:
+        if not self.told:
+            self._all_must_be_finite(trainer, module, saved=True)
+
+    def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        loss = trainer.callback_metrics.get("val/loss")
+        if loss is None or trainer.sanity_checking or not trainer.is_global_zero or math.isfinite(loss):
+            return
+        # The weights and the training loss are finite: whether to go on is for the user to say.
+        print(
+            f"the validation loss is {float(loss)} at step {trainer.global_step}; no best.ckpt is kept of it",
+            flush=True,
+        )
+
+    def _all_must_be_finite(
+        self, trainer: pl.Trainer, module: pl.LightningModule, saved: bool = False
+    ) -> None:
+        """Every process calls it at the same step, so that none waits for another that has left."""
+        wrong = _are_wrong(trainer, self.losses, self.norms)
+        wrong = wrong or (saved and not _is_finite(_state(trainer, module)))
+        if trainer.strategy.reduce_boolean_decision(wrong, all=False):
+            self._fail(trainer, module)
+
+    def _fail(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Every process comes here at the same step."""
+        self.told = True
+        parts = trainer.accumulate_grad_batches
+        # A run that was just resumed has no step behind it.
+        last = torch.stack(self.losses[-parts:] or [torch.tensor(math.nan)]).mean() * parts
+        loss = trainer.strategy.reduce(last, reduce_op="mean").item()
+        norm = self.norms[-1].item() if self.norms else math.nan
+        what = f"learning rate {self.lr:.3g}, gradient norm {norm:.4g}"
+        if not math.isfinite(loss):
+            subject = f"the loss is {loss} at step {self.step} ({what})"
+        elif self._first(self.losses, parts) or (self._first(self.norms) and not _scaler(trainer)):
+            subject = f"the gradient is not finite at step {self.step} (loss {loss:.4g}, {what})"
+        else:
+            subject = f"{self._where(trainer, module)} after step {self.step} (loss {loss:.4g}, {what})"
+        raise RunError(f"{subject}: training has failed{self._since(parts)}. {_advice(trainer)}")
+
+    def _where(self, trainer: pl.Trainer, module: pl.LightningModule) -> str:
+        scaler = _scaler(trainer)
+        if scaler is not None and scaler.get_scale() < LEAST_SCALE:
+            return f"no gradient is finite, though the loss is scaled by {scaler.get_scale():.1g} only,"
+        names = [name for name, p in module.named_parameters() if not _is_finite([p.detach()])]
+        if not names:
+            return "the optimizer's moments are not finite"
+        more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+        return f"the weights {', '.join(names[:2])}{more} are not finite"
+
+    def _since(self, parts: int) -> str:
+        """The first step that showed it, where that is an earlier one."""
+        firsts = {"loss": self._first(self.losses, parts), "gradient": self._first(self.norms)}
+        found = {name: step for name, step in firsts.items() if step}
+        if min(found.values(), default=self.step) == self.step:
+            return ""
+        name = min(found, key=found.get)
+        return f"; the first that was not finite was the {name} of step {found[name]}"
+
+    def _first(self, values: list[Tensor], parts: int = 1) -> int | None:
+        for index, value in enumerate(values):
+            if not _is_finite([value]):
+                return self.looked_at + index // parts + 1
+        return None
+
+
+def _advice(trainer: pl.Trainer) -> str:
+    last = next((c for c in trainer.callbacks if isinstance(c, LastCheckpoint)), None)
+    helps = "a lower optimizer.lr, a longer optimizer.warmup_steps or a wider trainer.precision may help"
+    anomaly = "trainer.detect_anomaly=true names the operation, slowly"
+    if last is None or not last.saved_at:
+        return f"No checkpoint was written. Start anew: {helps}; {anomaly}"
+    again = ["python", "-m", "zoo", "fit", "--recipe", str(last.folder / RECIPE)]
+    again += ["--set", f"init_from={last.folder}", "--set", "optimizer.lr=..."]
+    return (
+        f"The last checkpoint is of step {last.saved_at} and is sound. With --resume it comes to the same "
+        f"step again ({anomaly}); start another run from its weights ({shlex.join(again)}) or anew: {helps}"
+    )
+
+
+def _state(trainer: pl.Trainer, module: pl.LightningModule) -> list[Tensor]:
+    """What a checkpoint holds and training changes: the weights, and the moments of the optimizer."""
+    moments = [
+        value
+        for optimizer in trainer.optimizers
+        for state in optimizer.state.values()
+        for value in state.values()
+        if isinstance(value, Tensor)
+    ]
+    return [*(parameter.detach() for parameter in module.parameters()), *moments]
+
+
+def _is_finite(tensors: Iterable[Tensor]) -> bool:
+    """Whether every element is; waits for the device once."""
+    # Of what is in shards each process looks at its own.
+    own = [one.to_local() if isinstance(one, DTensor) else one for one in tensors]
+    # Of two passes over the weights the quicker one; what is too large to be squared is lost as well.
+    return bool(torch.nn.utils.get_total_norm(own).isfinite())
+
+
+def _are_wrong(trainer: pl.Trainer, losses: list[Tensor], norms: list[Tensor]) -> bool:
+    scaler = _scaler(trainer)
+    if scaler is None:
+        numbers = [*losses, *norms]
+    elif scaler.get_scale() < LEAST_SCALE:
+        return True
+    else:
+        numbers = losses  # it skips a step whose gradient is not finite, and scales less from then on
+    return bool(numbers and not torch.stack(numbers).isfinite().all())
+
+
+def _scaler(trainer: pl.Trainer) -> torch.amp.GradScaler | None:
+    return getattr(trainer.precision_plugin, "scaler", None)

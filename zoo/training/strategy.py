@@ -1,0 +1,100 @@
+"""How several processes share the work: Lightning's strategies by name, and FSDP on any device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from lightning.pytorch.core.optimizer import LightningOptimizer
+from lightning.pytorch.strategies import ModelParallelStrategy, Strategy
+from lightning.pytorch.trainer.states import TrainerFn
+from torch.optim import Optimizer
+
+from zoo.models.shards import must_divide, shard, share_of, whole
+from zoo.models.transformer import Transformer
+
+
+def make_strategy(name: str, model: Transformer) -> str | Strategy:
+    """What Lightning's Trainer takes for the recipe's `trainer.strategy`.
+
+    Raises:
+        InputError: a model that cannot be trained so.
+    """
+    if name != "fsdp":
+        return name
+    must_divide(model)
+    return FullyShardedStrategy()
+
+
+class FullyShardedStrategy(ModelParallelStrategy):
+    """Weights, gradients and the optimizer's moments in shards over all processes, on GPUs and on the CPU.
+
+    Lightning's own FSDPStrategy is torch's older FSDP: it refuses the CPU and does not clip by norm. A
+    checkpoint here is the same single file that one process writes, and either continues from the other's.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(tensor_parallel_size=1, save_distributed_checkpoint=False)
+
+    def setup_environment(self) -> None:
+        # By default Lightning would take the devices of a node for tensor parallelism.
+        self._data_parallel_size = self.num_nodes * self.num_processes
+        super().setup_environment()
+
+    def setup(self, trainer: pl.Trainer) -> None:
+        self.accelerator.setup(trainer)
+        self.model = self.precision_plugin.convert_module(self.lightning_module)
+        self.model_to_device()
+        shard(self.lightning_module.model, self.device_mesh["data_parallel"])
+        self.barrier()
+        if trainer.state.fn == TrainerFn.FITTING:
+            self.setup_optimizers(trainer)
+        self.setup_precision_plugin()
+
+    def on_validation_start(self) -> None:
+        # Every forward gathers from all processes, and this one may have fewer batches than another.
+        trainer = self.lightning_module.trainer
+        batches = trainer.num_sanity_val_batches if trainer.sanity_checking else trainer.num_val_batches
+        own = sum(batches)
+        most = self.reduce(torch.tensor(own, device=self.root_device), reduce_op="max").item()
+        token = torch.zeros(1, 1, dtype=torch.long, device=self.root_device)
+        for _ in range(most - own):
+            self.lightning_module(token)
+
+    def lightning_module_state_dict(self) -> dict[str, Any]:
+        return whole(self.lightning_module.state_dict(), keep=self.is_global_zero)
+
+    def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
+        if isinstance(optimizer, LightningOptimizer):
+            optimizer = optimizer.optimizer
+        return whole(optimizer.state_dict(), keep=self.is_global_zero)
+
+    @property
+    def lightning_restore_optimizer(self) -> bool:
+        # ModelParallelStrategy restores it itself, and takes its parameters to be in the model's order; an
+        # optimizer with groups has an order of its own.
+        return True
+
+    def load_checkpoint(
+        self, checkpoint_path: str | Path, weights_only: bool | None = None
+    ) -> dict[str, Any]:
+        return Strategy.load_checkpoint(self, checkpoint_path, weights_only)
+
+    def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
+        own, given = self.lightning_module.state_dict(), checkpoint["state_dict"]
+        mine = {name: share_of(value, own.get(name)) for name, value in given.items()}
+        self.lightning_module.load_state_dict(mine, strict=strict)
+
+    def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
+        for optimizer, given in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
+            parameters = [p for group in optimizer.param_groups for p in group["params"]]
+            numbers = [number for group in given["param_groups"] for number in group["params"]]
+            mine = {
+                number: {key: share_of(value, parameter) for key, value in given["state"][number].items()}
+                for number, parameter in zip(numbers, parameters, strict=True)
+                if number in given["state"]
+            }
+            optimizer.load_state_dict({**given, "state": mine})

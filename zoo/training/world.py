@@ -1,0 +1,84 @@
+"""How many processes train together, and whether the recipe says so too, before anything is prepared."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+import torch
+import torch.distributed as dist
+
+from zoo.errors import InputError, Problem
+from zoo.evaluation.team import launch
+from zoo.recipe import Recipe
+from zoo.recipe.rules import batch_fault, number_of_devices
+from zoo.runs.folder import is_first_process
+
+
+def must_be_shared_out(recipe: Recipe) -> None:
+    """Compare a recipe with the devices that are there, and with the processes that a launcher has started.
+
+    Raises:
+        InputError: in the first process, a batch that they cannot share equally, or another number of them
+            than the recipe has. Left alone, processes would wait for others that never come.
+        SystemExit: the same, in all others.
+    """
+    problems = list(_unlike_the_launch(recipe))
+    trainer, devices = recipe.trainer, devices_of(recipe)
+    fault = batch_fault(recipe.data.batch_size, devices, trainer.num_nodes, trainer.accumulate_grad_batches)
+    if fault and not problems:
+        problems.append(Problem(fault, key="data.batch_size"))
+    if not problems:
+        return
+    if is_first_process():
+        raise InputError(problems)
+    # All find the same, and torchrun stops everybody once one has left: by then the first has told it.
+    time.sleep(1.0)
+    raise SystemExit(2)
+
+
+def devices_of(recipe: Recipe) -> int:
+    """Devices that a recipe has on each machine; where it leaves that open, those that are there."""
+    number = number_of_devices(recipe.trainer.devices)
+    if number is not None:
+        return number
+    on_cpu = recipe.trainer.accelerator == "cpu" or not torch.cuda.is_available()
+    return 1 if on_cpu else torch.cuda.device_count()
+
+
+def _unlike_the_launch(recipe: Recipe) -> Iterator[Problem]:
+    started = _started()
+    if started is None:
+        return
+    name, here, nodes = started
+    if name == "slurm" and here * nodes > 1 and "SLURM_NTASKS_PER_NODE" not in os.environ:
+        yield Problem(
+            f"slurm has started {here * nodes} processes without --ntasks-per-node, by which Lightning goes: "
+            f"give srun, or the job, --ntasks-per-node={here}",
+            key="trainer.devices",
+        )
+    for key, has, there, on in (
+        ("devices", devices_of(recipe), here, "on each machine"),
+        ("num_nodes", recipe.trainer.num_nodes, nodes, "machines"),
+    ):
+        if has == there:
+            continue
+        processes = "1 process" if here == 1 else f"{here} processes"
+        what = f"{processes} {on}" if key == "devices" else f"processes on {nodes} {on}"
+        hint = f"give --set trainer.{key}={there}, or start {has}"
+        if name == "slurm" and here == 1:
+            hint += f" (`srun` starts them, of a job with --ntasks-per-node={has})"
+        yield Problem(f"{has}, but {name} has started {what}: {hint}", key=f"trainer.{key}")
+
+
+def _started() -> tuple[str, int, int] | None:
+    """Which launcher Lightning will go by: its name, processes on each machine, machines. None: its own."""
+    several = launch()
+    if several is not None:
+        return None if several[0] == "lightning" else several
+    if dist.is_available() and dist.is_torchelastic_launched():
+        return "torchrun", 1, 1
+    # Lightning goes by SLURM in a batch script too, where no more than this process was started.
+    slurm = "SLURM_NTASKS" in os.environ and os.environ.get("SLURM_JOB_NAME") not in ("bash", "interactive")
+    return ("slurm", 1, 1) if slurm else None
