@@ -42,9 +42,9 @@ def enlarge(cache: Path, tokens: int) -> None:
     import numpy as np
     import pyarrow as pa
 
-    from zoo.data.checksums import checksums
-    from zoo.data.tokenising import META, write_meta
-    from zoo.data.tokens import data_files
+    from zoo.data.text.checksums import checksums
+    from zoo.data.text.tokenising import META, write_meta
+    from zoo.data.text.tokens import data_files
 
     (file,) = data_files(cache / "train")
     with pa.memory_map(str(file)) as source, pa.ipc.open_stream(source) as reader:

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from zoo.data import open_data
-from zoo.data.tokenizer import TextTokenizer
+from zoo.data.text.tokenizer import TextTokenizer
 from zoo.errors import InputError
 from zoo.recipe import resolve
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from zoo.data.tokenizer import END
+from zoo.data.text.tokenizer import END
 from zoo.errors import InputError
 from zoo.evaluation.interval import interval, resampled_sums
 from zoo.evaluation.protocols import PROTOCOLS, Place, nonoverlapping, text

@@ -13,8 +13,8 @@ import torch
 import yaml
 
 from zoo import cli
-from zoo.data.cache import open_cache
-from zoo.data.corpora import open_corpus
+from zoo.data.text.cache import open_cache
+from zoo.data.text.corpora import open_corpus
 from zoo.errors import InputError
 from zoo.tasks.task import Task
 from zoo.training import loggers

@@ -13,9 +13,9 @@ from zoo.data.max_index import MaxIndex
 from zoo.errors import RunError
 from zoo.tasks import task_class
 from zoo.tasks.task import Task
-from zoo.training import room
 from zoo.training.fit import fit
-from zoo.training.room import Room, need_of
+from zoo.training.stops import room
+from zoo.training.stops.room import Room, need_of
 
 MIB = 2**20
 # Logits of 8 x 256 tokens over 1,500 or so: 12 MiB, and as much again for each of what is made of them.

@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from zoo import cli
-from zoo.data import checksums
-from zoo.data.cache import open_cache
-from zoo.data.corpora import open_corpus
+from zoo.data.text import checksums
+from zoo.data.text.cache import open_cache
+from zoo.data.text.corpora import open_corpus
 from zoo.errors import InputError
 
 ROOT = Path(__file__).parents[2]
@@ -120,7 +120,7 @@ def start(here, mapping):
 LEARNS = """
 import sys, time
 from zoo import cli
-from zoo.data import tokenising
+from zoo.data.text import tokenising
 
 learn = tokenising.train_tokenizer
 
@@ -217,7 +217,7 @@ def test_readers_at_once_compare_a_file_once(tmp_path, corpus, monkeypatch):
     folder.with_suffix(".verified.json").unlink()
     reader = (
         "import sys, time; from pathlib import Path; from types import SimpleNamespace\n"
-        "from zoo.data import checksums; from zoo.data.cache import read\n"
+        "from zoo.data.text import checksums; from zoo.data.text.cache import read\n"
         "checksums.SETTLED, real = 0, checksums.crc32\n"
         "def slow(path, *more):\n"
         "    time.sleep(0.05); print(path.name, flush=True); return real(path, *more)\n"

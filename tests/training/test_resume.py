@@ -15,7 +15,7 @@ from zoo import cli
 from zoo.errors import InputError
 from zoo.runs.folder import hold, let_go, old_run, write_recipe
 from zoo.tasks.task import Task
-from zoo.training.checkpoints import BestCheckpoint
+from zoo.training.checkpoints.kept import BestCheckpoint
 from zoo.training.fit import fit
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from zoo.data.batched import Batched
-from zoo.data.tokens import TokenStream
+from zoo.data.text.tokens import TokenStream
 
 
 class Blocks(Batched):

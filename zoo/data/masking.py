@@ -9,8 +9,8 @@ import torch
 
 from zoo.data.batched import Batched
 from zoo.data.draws import Draws, below, unit
-from zoo.data.tokenizer import SPECIAL
-from zoo.data.tokens import TokenStream
+from zoo.data.text.tokenizer import SPECIAL
+from zoo.data.text.tokens import TokenStream
 
 NOT_SCORED = -100
 WORDS_PER_TOKEN = 4  # one Philox counter a token: is it chosen, what becomes of it, which random token

@@ -12,8 +12,8 @@ from zoo.data.algorithmic.answers import Answers
 from zoo.data.draws import Chance
 from zoo.data.masking import NOT_SCORED
 from zoo.data.source import GENERATED_SIZE, TextSource
-from zoo.data.tokenizer import WHITESPACE, TextTokenizer
-from zoo.data.tokens import TokenStream
+from zoo.data.text.tokenizer import WHITESPACE, TextTokenizer
+from zoo.data.text.tokens import TokenStream
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
 

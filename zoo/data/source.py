@@ -20,7 +20,7 @@ from zoo.recipe.fields import DataConfig
 from zoo.recipe.schema import MaxIndexDataConfig, TextDataConfig
 
 if TYPE_CHECKING:
-    from zoo.data.cache import TokenCache
+    from zoo.data.text.cache import TokenCache
 
 GENERATED_SIZE = {"train": 1 << 20, "valid": 1024, "test": 4096}
 
@@ -151,8 +151,8 @@ class TextSource(DataSource):
 
 
 def _tokens(data: TextDataConfig, write_cache: bool) -> TokenCache:
-    from zoo.data.cache import open_cache, open_unwritten
-    from zoo.data.corpora import default_cache, open_corpus
+    from zoo.data.text.cache import open_cache, open_unwritten
+    from zoo.data.text.corpora import default_cache, open_corpus
 
     corpus, own = open_corpus(data), default_cache()
     named = Path(data.cache) if data.cache else own

@@ -33,18 +33,18 @@ from zoo.runs.folder import (
 from zoo.runs.origin import must_have_same_tokens, read_origin, start_from
 from zoo.tasks import must_build, task_class
 from zoo.tasks.task import Task
-from zoo.training.checkpoints import LastCheckpoint
-from zoo.training.continuing import restoring
+from zoo.training.checkpoints.kept import LastCheckpoint
+from zoo.training.checkpoints.matching import restoring
+from zoo.training.checkpoints.resume import Resume, resume_command, resume_point, run_to_resume
 from zoo.training.data_module import DataModule
-from zoo.training.failure import failure_of
 from zoo.training.finish import finish, opening_line
-from zoo.training.interruption import REQUEUE, Interruption, Stopped
 from zoo.training.loggers import must_be_installed, quiet_writers
 from zoo.training.quiet import quieten
-from zoo.training.resume import Resume, resume_command, resume_point, run_to_resume
-from zoo.training.slurm import requeue
+from zoo.training.stops.failure import failure_of
+from zoo.training.stops.interruption import REQUEUE, Interruption, Stopped
+from zoo.training.stops.slurm import requeue
+from zoo.training.stops.watch import Watch
 from zoo.training.trainer import make_trainer
-from zoo.training.watch import Watch
 from zoo.training.world import must_be_shared_out
 
 
@@ -159,44 +159,55 @@ def _train(recipe: Recipe, start: _Start, interruption: Interruption) -> tuple[P
         watch.start()
         with freed_memory_kept(), quiet_writers(), restoring(start.checkpoint):
             trainer.fit(task, DataModule(source), ckpt_path=start.checkpoint, weights_only=True)
-        interrupted = interruption.asked
     except BaseException as error:
         if watch is not None:
             watch.stop()
-        lost = watch.lost(error) if watch is not None else None
-        # Who stops at once leaves the others, which were told to stop too.
-        interrupted = _is_interruption(error) or (lost is not None and interruption.asked)
-        saved = last.saved_at if last else 0
-        full = _disk_full(error, folder, saved) if is_disk_full(error) else None
-        # What came to nothing goes, and what only takes room on a full disk.
-        if start.claim is not None and (_steps(trainer) == 0 or (full and not saved)):
-            give_up(start.claim)
-        if full and not interrupted:
-            raise RunError(full) from error
-        if trainer is None and not interrupted:
+        end = _end_of(error, start, trainer, last, watch, interruption)
+        if end is error:
             raise
-        if not interrupted and lost is not None:
-            # The first process is the one that is looked at; the others end with it.
-            tells = is_first_process() and failure_of(trainer).is_told_here()
-            raise RunError(lost) if tells else SystemExit(1) from error
-        if not interrupted:
-            told = failure_of(trainer).of(error, trainer.global_step)
-            if told is error:
-                raise
-            raise told from error
+        raise end from error
     finally:
         if trainer is not None:
             failure_of(trainer).room.lift()
         if watch is not None:
             watch.stop()
         let_go(held)
-    if interrupted:
+    if interruption.asked:
         raise KeyboardInterrupt(_interrupted_at(_steps(trainer), last))
     if not last.saved_at:
         raise RunError(
             "training stopped before its first step: is trainer.max_time too short, or limit_train_batches 0?"
         )
     return last.folder, trainer.is_global_zero
+
+
+def _end_of(
+    error: BaseException,
+    start: _Start,
+    trainer: pl.Trainer | None,
+    last: LastCheckpoint | None,
+    watch: Watch | None,
+    interruption: Interruption,
+) -> BaseException:
+    """What a run ends with that ended by an error: the error itself where nothing better can be said."""
+    lost = watch.lost(error) if watch is not None else None
+    saved = last.saved_at if last else 0
+    full = _disk_full(error, start.folder, saved) if is_disk_full(error) else None
+    # What came to nothing goes, and what only takes room on a full disk.
+    if start.claim is not None and (_steps(trainer) == 0 or (full and not saved)):
+        give_up(start.claim)
+    # Who stops at once leaves the others, which were told to stop too.
+    if _is_interruption(error) or (lost is not None and interruption.asked):
+        return KeyboardInterrupt(_interrupted_at(_steps(trainer), last))
+    if full:
+        return RunError(full)
+    if trainer is None:
+        return error
+    failure = failure_of(trainer)
+    if lost is not None:
+        # The first process is the one that is looked at; the others end with it.
+        return RunError(lost) if is_first_process() and failure.is_told_here() else SystemExit(1)
+    return failure.of(error, trainer.global_step)
 
 
 def _measure(recipe: Recipe, source: DataSource, folder: Path) -> None:

@@ -16,14 +16,14 @@ from zoo.runs.card import make_card
 from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.tasks.task import Task
 from zoo.training.callbacks import SeededSteps, StepBar, StepLog
-from zoo.training.checkpoint_io import WholeCheckpointIO
-from zoo.training.checkpoints import BestCheckpoint, LastCheckpoint
-from zoo.training.continuing import must_be_restorable, must_have_same_data
-from zoo.training.failure import Failure
-from zoo.training.finite import MustBeFinite
-from zoo.training.interruption import Interruption
+from zoo.training.checkpoints.kept import BestCheckpoint, LastCheckpoint
+from zoo.training.checkpoints.matching import must_be_restorable, must_have_same_data
+from zoo.training.checkpoints.writing import WholeCheckpointIO
 from zoo.training.loggers import make_loggers
-from zoo.training.room import Room
+from zoo.training.stops.failure import Failure
+from zoo.training.stops.finite import MustBeFinite
+from zoo.training.stops.interruption import Interruption
+from zoo.training.stops.room import Room
 from zoo.training.strategy import make_strategy
 
 
@@ -67,7 +67,7 @@ def make_trainer(
     origin = origin or before.get("zoo_card", {}).get("init_from")
     interruption = interruption or Interruption()
     card = make_card(recipe, task.model, source.fingerprint, origin)
-    last = LastCheckpoint(folder, every, card, tokens_per_step, interruption)
+    last = LastCheckpoint(folder, every, card, tokens_per_step, lambda: interruption.due)
     last.saved_at = done
     room = Room(recipe)
     callbacks: list[Callback] = [

@@ -35,7 +35,8 @@ def test_what_cannot_be_restored_is_told_before_it_is_tried(run, last, spoil, sa
 
 
 def test_what_lightning_stumbles_over_is_told_with_its_version(run, last, monkeypatch):
-    from zoo.training import continuing, trainer
+    from zoo.training import trainer
+    from zoo.training.checkpoints import matching
 
     def spoil(content):
         content["optimizer_states"] = "none"
@@ -46,7 +47,7 @@ def test_what_lightning_stumbles_over_is_told_with_its_version(run, last, monkey
     # What the checks before it do not know.
     monkeypatch.setattr(trainer, "must_be_restorable", lambda *given: None)
     refused(lambda: resume(run), str(last), "cannot be continued: ", "written by Lightning 3.1.0, here is ")
-    assert continuing.RESTORES in sys.modules
+    assert matching.RESTORES in sys.modules
 
 
 @pytest.mark.slow

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from zoo.data.corpus import Corpus
-from zoo.data.plain_text import open_text
-from zoo.data.sample import open_sample
-from zoo.data.wikitext import open_wikitext
+from zoo.data.text.corpus import Corpus
+from zoo.data.text.plain_text import open_text
+from zoo.data.text.sample import open_sample
+from zoo.data.text.wikitext import open_wikitext
 from zoo.errors import InputError, Problem
 
 

@@ -14,7 +14,7 @@ from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.runs.encoding_source import recorded_sources
 from zoo.runs.folder import CARD, LAST, RECIPE, find_run, old_run
 from zoo.runs.stored_card import read_card
-from zoo.training.continuing import must_be_of_the_run
+from zoo.training.checkpoints.matching import must_be_of_the_run
 
 Resume = bool | Literal["auto"]
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import tokenizers
 
-from zoo.data.checksums import checksums
-from zoo.data.corpus import SPLITS, Contents, Corpus, Digest, TextChanged
-from zoo.data.tokenizer import TextTokenizer, TextUnits, train_tokenizer
+from zoo.data.text.checksums import checksums
+from zoo.data.text.corpus import SPLITS, Contents, Corpus, Digest, TextChanged
+from zoo.data.text.tokenizer import TextTokenizer, TextUnits, train_tokenizer
 from zoo.errors import InputError
 from zoo.files import full_disk_told, write_whole
 from zoo.progress import progress_bar

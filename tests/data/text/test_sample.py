@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from zoo.data.corpus import SPLITS
-from zoo.data.sample import chronicle, open_sample
+from zoo.data.text.corpus import SPLITS
+from zoo.data.text.sample import chronicle, open_sample
 from zoo.errors import InputError
 
 

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from zoo.data.corpus import Corpus, TextChanged, read_lines, stamp
+from zoo.data.text.corpus import Corpus, TextChanged, read_lines, stamp
 from zoo.errors import InputError, Problem
 
 SEPARATOR = "<|endoftext|>"

@@ -23,11 +23,11 @@ from typing import Any
 
 import tokenizers
 
-from zoo.data.checksums import Damaged, compare, must_have_sizes, unread
-from zoo.data.corpus import SPLITS, Contents, Corpus, TextChanged, survey
-from zoo.data.tokenising import FORMAT, META, META_CRC, TOKENIZER, build, meta_crc, progress
-from zoo.data.tokenizer import TextTokenizer, TextUnits
-from zoo.data.tokens import TokenStream
+from zoo.data.text.checksums import Damaged, compare, must_have_sizes, unread
+from zoo.data.text.corpus import SPLITS, Contents, Corpus, TextChanged, survey
+from zoo.data.text.tokenising import FORMAT, META, META_CRC, TOKENIZER, build, meta_crc, progress
+from zoo.data.text.tokenizer import TextTokenizer, TextUnits
+from zoo.data.text.tokens import TokenStream
 from zoo.errors import InputError, Problem
 from zoo.files import full_disk_message, is_disk_full, sync_folder, sync_tree, write_whole
 

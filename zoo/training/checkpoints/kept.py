@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,7 @@ from lightning.pytorch.callbacks import Checkpoint, ModelCheckpoint
 
 from zoo.runs.card import write_card
 from zoo.runs.folder import BEST, LAST
-from zoo.training.interruption import Interruption
-from zoo.training.resume import how_to_continue
+from zoo.training.checkpoints.resume import how_to_continue
 
 
 class BestCheckpoint(ModelCheckpoint):
@@ -68,17 +68,18 @@ class LastCheckpoint(Checkpoint):
     Where a step is validated, its checkpoint is written once that is done: Lightning never repeats the
     validation of a step that it resumes from, and one that was killed would be lost.
 
-    `saved_at` is the step of the checkpoint; 0 before the first.
+    `saved_at` is the step of the checkpoint, 0 before the first; `stops` tells whether the run ends with the
+    step in hand.
     """
 
     def __init__(
-        self, folder: Path, every: int, card: dict[str, Any], tokens_per_step: int, interruption: Interruption
+        self, folder: Path, every: int, card: dict[str, Any], tokens_per_step: int, stops: Callable[[], bool]
     ):
         self.folder = folder
         self.every = every
         self.card = card
         self.tokens_per_step = tokens_per_step
-        self.interruption = interruption
+        self.stops = stops
         self.saved_at = 0
 
     def setup(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
@@ -112,7 +113,7 @@ class LastCheckpoint(Checkpoint):
 
     def _wanted(self, trainer: pl.Trainer) -> bool:
         step = trainer.global_step
-        ends = step == trainer.max_steps or trainer.should_stop or self.interruption.due
+        ends = step == trainer.max_steps or trainer.should_stop or self.stops()
         return step != self.saved_at and (step % self.every == 0 or ends)
 
     def _save(self, trainer: pl.Trainer) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from zoo.data import hub
-from zoo.data.corpus import SPLITS, Corpus, read_lines, stamp
+from zoo.data.text import hub
+from zoo.data.text.corpus import SPLITS, Corpus, read_lines, stamp
 from zoo.errors import InputError, Problem
 
 FILES = {split: f"wiki.{split}.tokens" for split in SPLITS}

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from zoo.data import checksums, plain_text, tokenising
-from zoo.data.cache import open_cache
-from zoo.data.corpora import open_corpus
-from zoo.data.corpus import SPLITS, Corpus
-from zoo.data.tokens import TokenStream
+from zoo.data.text import checksums, plain_text, tokenising
+from zoo.data.text.cache import open_cache
+from zoo.data.text.corpora import open_corpus
+from zoo.data.text.corpus import SPLITS, Corpus
+from zoo.data.text.tokens import TokenStream
 from zoo.errors import InputError
 
 TEXTS = {

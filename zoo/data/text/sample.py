@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from zoo.data.corpus import Corpus
+from zoo.data.text.corpus import Corpus
 from zoo.data.draws import Chance, Draws
-from zoo.data.sample_words import (
+from zoo.data.text.sample_words import (
     ANIMALS,
     BUILDINGS,
     COLOURS,

@@ -13,9 +13,9 @@ from lightning.pytorch.callbacks import Callback
 
 from zoo.errors import InputError, RunError
 from zoo.memory import is_out_of_memory
-from zoo.training.checkpoints import LastCheckpoint
-from zoo.training.resume import how_to_continue
-from zoo.training.room import Room
+from zoo.training.checkpoints.kept import LastCheckpoint
+from zoo.training.checkpoints.resume import how_to_continue
+from zoo.training.stops.room import Room
 
 
 class Failure(Callback):

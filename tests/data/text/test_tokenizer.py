@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from zoo.data import tokenizer as tokenizer_module
-from zoo.data.tokenizer import END, MASK, TextTokenizer, TextUnits, train_tokenizer
+from zoo.data.text import tokenizer as tokenizer_module
+from zoo.data.text.tokenizer import END, MASK, TextTokenizer, TextUnits, train_tokenizer
 from zoo.errors import InputError
 
 TEXTS = [

@@ -1,4 +1,4 @@
-"""The words and sentences from which `zoo.data.sample` writes its chronicles.
+"""The words and sentences from which `zoo.data.text.sample` writes its chronicles.
 
 In braces stands what the document has drawn for one of its people: `name`, `street`, `colour`, ... A kind of
 FACTS has two lists: how it is told first, and how it is told again.

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from zoo.data import hub
-from zoo.data.corpora import open_corpus
-from zoo.data.corpus import SPLITS, survey
-from zoo.data.wikitext import HUB_SPLITS, articles
+from zoo.data.text import hub
+from zoo.data.text.corpora import open_corpus
+from zoo.data.text.corpus import SPLITS, survey
+from zoo.data.text.wikitext import HUB_SPLITS, articles
 from zoo.errors import InputError
 
 REAL = Path(__file__).parents[3] / "shared/data"
