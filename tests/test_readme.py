@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ports import free_port
 
 from zoo.cli import main
 from zoo.encodings import registry
@@ -123,6 +124,84 @@ def test_every_other_command_runs(home: Path, monkeypatch: pytest.MonkeyPatch, c
         assert (home / folder / "index.html").is_file(), folder
     for run in ("alibi_sample", "rope_wikitext2", "novels", "two", "root_sample"):
         assert (home / "runs" / run / "evaluation" / "lengths.json").is_file(), run
+
+
+@pytest.fixture
+def shell(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Start shell commands in the reader's folder, with this python and a stand-in for srun; wait."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    start = f'export PYTHONPATH={ROOT} OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES=""\nexec {sys.executable}'
+    # Two tasks on one node, as srun starts them.
+    two = (
+        'for task in 0 1; do SLURM_PROCID=$task SLURM_LOCALID=$task "$@" & pids="$pids $!"; done\n'
+        "code=0; for pid in $pids; do wait $pid || code=$?; done; exit $code"
+    )
+    for name, does in (
+        ("python", f'{start} "$@"'),
+        ("torchrun", f'{start} -m torch.distributed.run "$@"'),
+        ("srun", two),
+    ):
+        (tools / name).write_text(f"#!/bin/sh\n{does}\n")
+        (tools / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+
+    def shell(*commands: str, **environment: str) -> str:
+        started = [
+            subprocess.Popen(
+                ["sh", "-c", command], cwd=home, env={**os.environ, **environment},
+                text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            )
+            for command in commands
+        ]  # fmt: skip
+        told = [one.communicate(timeout=240)[0] for one in started]
+        assert [one.returncode for one in started] == [0] * len(started), told
+        return "".join(told)
+
+    return shell
+
+
+def small_line(line: str) -> str:
+    """A line of a shell with a `fit` command in it, made small."""
+    launcher, zoo, fit = line.partition("-m zoo ")
+    return launcher + zoo + shlex.join(small(shlex.split(fit)))
+
+
+@pytest.mark.slow
+def test_the_launchers_shown_run(shell, home: Path):
+    alone, *nodes = (small_line(line) for line in blocks("sh")[0].splitlines())
+    assert shell(alone).count("done: ") == 1
+    assert [f"--node_rank {rank} " in node for rank, node in enumerate(nodes)] == [True, True]
+    port = f"--master_port {free_port()} -m zoo"
+    assert shell(*(node.replace("-m zoo", port) for node in nodes), HOST="127.0.0.1").count("done: ") == 1
+    for run in ("alibi_wikitext2", "alibi_wikitext2-2"):
+        assert (home / "runs" / run / "evaluation" / "lengths.json").is_file(), run
+
+
+@pytest.mark.slow
+def test_the_job_shown_runs(shell, home: Path, tmp_path: Path):
+    lines = blocks("sh")[1].splitlines()
+    assert "--ntasks-per-node=2" in lines[1] and "--signal=SIGUSR1@" in lines[1] and "--requeue" in lines[1]
+    job = tmp_path / "job.sh"
+    job.write_text("\n".join([*lines[:2], *map(small_line, lines[2:])]), encoding="utf-8")
+    slurm = {
+        "JOB_ID": "1", "JOB_NAME": "job.sh", "NTASKS": "2", "NTASKS_PER_NODE": "2", "NNODES": "1",
+        "STEP_NUM_TASKS": "2", "NODEID": "0", "NODELIST": "localhost", "JOB_NODELIST": "localhost",
+    }  # fmt: skip
+    variables = {f"SLURM_{key}": value for key, value in slurm.items()}
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    for verb in ("training", "continuing"):  # a job that is run again goes on
+        told = shell(f"sh {job}", **variables, **place)
+        assert told.count("done: ") == told.count(f"{verb} alibi_wikitext2") == 1, told
+
+
+def test_the_tests_shown_are_there():
+    shown = re.findall(r"`pytest -m slow ([^`]+)`", README)
+    assert len(shown) >= 8
+    for path in " ".join(shown).split():
+        files = [ROOT / path] if path.endswith(".py") else [*(ROOT / path).glob("test_*.py")]
+        assert files and any("mark.slow" in file.read_text(encoding="utf-8") for file in files), path
+    assert "pytest -m slow" in CI
 
 
 def test_the_python_shown_runs(home: Path, monkeypatch: pytest.MonkeyPatch):

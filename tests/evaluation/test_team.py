@@ -181,7 +181,7 @@ def test_an_interruption_leaves_no_process(start, tmp_path, how):
 @pytest.mark.slow
 @pytest.mark.parametrize("what, code", [("gather", 0), ("input everywhere", 1), ("killed", 1)])
 def test_under_torchrun(run, what, code):
-    launcher = ("-m", "torch.distributed.run", "--nproc-per-node", "2")
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     got, out, err = run(what, launcher=launcher, devices=1)
     assert got == code
     if what == "gather":
@@ -286,5 +286,5 @@ def test_more_processes_than_batches_and_torchrun(trained, zoo_command):
     how = ("--lengths", "16,240")
     one = evaluated(zoo_command, folder, *how)
     assert_same(one, evaluated(zoo_command, folder, *how, "--devices", "3"))
-    launcher = ("-m", "torch.distributed.run", "--nproc_per_node", "2", "-m", "zoo")
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "zoo")
     assert_same(one, evaluated(zoo_command, folder, *how, launcher=launcher))

@@ -4,7 +4,6 @@ import csv
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import torch
 import yaml
+from ports import free_port
 
 ROOT = Path(__file__).parent.parent.parent
 TIMED = ("train/tokens_per_second", "train/peak_memory_mb", "tokens_per_second", "peak_memory_mb")
@@ -65,12 +65,6 @@ class Forks:
             kill_group(group)
         self.server.kill()
         self.server.communicate()
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 def wait_for(condition, seconds=60.0):

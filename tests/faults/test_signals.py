@@ -13,7 +13,6 @@ from killed_runs import (
     alive_in_group,
     assert_saved,
     endless,
-    free_port,
     is_training,
     kill_group,
     last_line,
@@ -121,7 +120,7 @@ def test_under_lightnings_launcher(launched, here, mapping, to_all):
 
 
 def test_under_torchrun(launched, here, mapping):
-    launcher = ["-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", str(free_port())]
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     process = launched(*launcher, "-m", "zoo", *endless(mapping, here, *TWO))
     assert wait_for(is_training(here), 120), texts(here / "log")
     os.kill(process.pid, signal.SIGTERM)

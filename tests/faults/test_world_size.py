@@ -4,13 +4,13 @@ import csv
 import functools
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from ports import free_port
 
 ROOT = Path(__file__).parents[2]
 EQUAL = 1e-5
@@ -144,12 +144,6 @@ def test_accumulation_and_devices_divide_one_batch(trained, record_property):
     ):  # fmt: skip
         sets = f"trainer.accumulate_grad_batches={parts}", f"trainer.strategy={strategy}"
         assert_same_run(one, trained(name, "text", f"trainer.devices={devices}", *sets), record_property)
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 @pytest.fixture

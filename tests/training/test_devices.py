@@ -62,7 +62,7 @@ def test_two_processes_resume(zoo_command, here):
 
 @pytest.mark.slow
 def test_torchrun_gives_every_launch_one_folder(zoo_command, here):
-    launcher = ("-m", "torch.distributed.run", "--nproc_per_node", "2", "-m", "zoo")
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "zoo")
     for _ in range(2):
         done = zoo_command("fit", "--recipe", "max_index.yaml", *settings(*DDP), launcher=launcher)
         assert done.returncode == 0, done.stderr
