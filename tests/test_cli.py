@@ -248,7 +248,7 @@ def test_every_verb_has_examples(verb, capsys):
         cli.main([verb, "--help"])
     assert caught.value.code == 0
     examples = capsys.readouterr().out.partition("examples:\n")[2].splitlines()
-    assert 2 <= len(examples) <= 5
+    assert 2 <= len(examples) <= 4
     assert all(line.startswith(f"  zoo {verb} ") for line in examples)
 
 

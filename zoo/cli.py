@@ -241,7 +241,6 @@ def _parser() -> argparse.ArgumentParser:
         zoo fit --recipe recipes/alibi_wikitext2.yaml --set data.root=data --set trainer.max_steps=200
         zoo fit --recipe recipes/alibi_wikitext2.yaml --set model.encoding.slopes=geometric
         zoo fit --recipe recipes/alibi_wikitext2.yaml --out runs/mine --resume
-        srun zoo fit --recipe recipes/alibi_wikitext2.yaml --out runs/mine --resume auto
         """,
     )
     fit.add_argument("--recipe", type=Path, required=True, metavar="FILE", help="the recipe, a YAML file")

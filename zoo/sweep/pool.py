@@ -40,11 +40,17 @@ class Job:
         return time.monotonic() - self.started
 
     def last_line(self) -> str:
-        """The last line that the process has written, if it has written one."""
+        """What the process said at its end: of a traceback the error, else its last line."""
         with Path(self.log.name).open("rb") as file:
             file.seek(self.begins)
-            lines = [line.strip() for line in file.read().decode(errors="replace").splitlines()]
-        return next((line for line in reversed(lines) if line), "")
+            lines = [line.rstrip() for line in file.read().decode(errors="replace").splitlines()]
+        lines = [line for line in lines if line]
+        begins = [number for number, line in enumerate(lines) if line.startswith("Traceback (most recent")]
+        if begins:
+            # Notes on the error stand behind it.
+            errors = [line for line in lines[begins[-1] + 1 :] if not line.startswith(" ")]
+            lines = errors[:1] or lines
+        return lines[-1].strip() if lines else ""
 
 
 class Pool:
