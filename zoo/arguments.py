@@ -1,0 +1,243 @@
+"""What the command line takes: verbs, their options, and the help on them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+LISTS = ("encodings", "recipes", "datasets", "tasks", "runs")
+
+
+def _lengths(text: str) -> list[int]:
+    try:
+        lengths = [int(part) for part in text.split(",")]
+    except ValueError:
+        lengths = []
+    if not lengths or min(lengths) < 1:
+        raise argparse.ArgumentTypeError(f"lengths are whole numbers above 0, as in 64,128,256; got {text!r}")
+    return lengths
+
+
+def _seeds(text: str) -> list[int]:
+    seeds = [int(part) for part in text.split(",") if part.isdecimal()]
+    if len(seeds) != text.count(",") + 1:
+        raise argparse.ArgumentTypeError(f"seeds are whole numbers, as in 0,1,2; got {text!r}")
+    return seeds
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a whole number above 0 is needed; got {text!r}")
+    return int(text)
+
+
+def _words(text: str) -> list[str]:
+    words = [word for word in text.split(",") if word]
+    if not words:
+        raise argparse.ArgumentTypeError(f"names are separated by commas, as in a,b; got {text!r}")
+    return words
+
+
+def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argparse.ArgumentParser:
+    """The parser of the command line. `run` has what does each verb; it becomes `verb` in what is parsed."""
+    parser = argparse.ArgumentParser(
+        prog="zoo",
+        description="A zoo of positional encodings: train transformers that differ in nothing else, and see "
+        "how each behaves on sequences longer than it was trained on.",
+        epilog="`zoo VERB --help` has the options and examples. `python -m zoo` is the same command.",
+        allow_abbrev=False,
+    )
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+
+    fit = _verb(
+        verbs,
+        "fit",
+        run["fit"],
+        "Train the model of a recipe.",
+        """
+        zoo fit --recipe recipes/alibi_maxindex.yaml
+        zoo fit --recipe recipes/alibi_wikitext2.yaml --set data.root=data --set trainer.max_steps=200
+        zoo fit --recipe recipes/alibi_wikitext2.yaml --set model.encoding.slopes=geometric
+        zoo fit --recipe recipes/alibi_wikitext2.yaml --out runs/mine --resume
+        """,
+    )
+    fit.add_argument("--recipe", type=Path, required=True, metavar="FILE", help="the recipe, a YAML file")
+    _add_set(fit, "change a key of the recipe")
+    fit.add_argument(
+        "--out", type=Path, metavar="DIR", help="the run folder (default: runs/, named by the recipe)"
+    )
+    fit.add_argument(
+        "--resume",
+        nargs="?",
+        const=True,
+        default=False,
+        choices=("auto",),
+        help="go on from the run folder's last checkpoint; `--resume auto`: if there is a run, else begin "
+        "one (for a job script that is run again from its top)",
+    )
+
+    evaluate = _verb(
+        verbs,
+        "evaluate",
+        run["evaluate"],
+        "Score trained models at several sequence lengths.",
+        """
+        zoo evaluate runs/alibi_maxindex
+        zoo evaluate runs/alibi_wikitext2 runs/rope_wikitext2 --lengths 256,512,1024 --devices 2
+        zoo evaluate runs/rope_wikitext2 --protocol nonoverlapping,sliding --set evaluate.stride=64
+        zoo evaluate runs/rope_wikitext2 --set model.encoding.scaling=yarn --set model.encoding.factor=4
+        """,
+    )
+    evaluate.add_argument("paths", type=Path, nargs="+", metavar="PATH", help="run folders or checkpoints")
+    evaluate.add_argument(
+        "--lengths", type=_lengths, metavar="N,N", help="lengths in tokens (default: the recipe's)"
+    )
+    evaluate.add_argument(
+        "--protocol", type=_words, metavar="NAME,NAME", help="protocols (default: the recipe's)"
+    )
+    evaluate.add_argument(
+        "--devices", type=_count, default=1, metavar="N", help="GPUs or processes to share it (default: 1)"
+    )
+    _add_set(evaluate, "change a key of the run's recipe: where its data lies, or what of its encoding may")
+
+    compare = _verb(
+        verbs,
+        "compare",
+        run["compare"],
+        "Put evaluated runs beside each other: tables, plots and a page to look at.",
+        """
+        zoo compare runs/alibi_wikitext2 runs/rope_wikitext2
+        zoo compare runs/*_wikitext2 --protocol nonoverlapping,sliding --lengths 256,512,1024
+        zoo compare runs/*_wikitext2 --out comparisons/wikitext2
+        zoo compare --diff runs/alibi_wikitext2 runs/rope_wikitext2
+        """,
+    )
+    compare.add_argument("paths", type=Path, nargs="*", metavar="RUN", help="run folders")
+    compare.add_argument(
+        "--protocol", type=_words, metavar="NAME,NAME", help="protocols (default: all that were measured)"
+    )
+    compare.add_argument(
+        "--lengths", type=_lengths, metavar="N,N", help="lengths in tokens (default: all that were measured)"
+    )
+    compare.add_argument("--out", type=Path, metavar="DIR", help="where it is written (default: comparison/)")
+    compare.add_argument(
+        "--force", action="store_true", help="compare what is not comparable, and mark it on every output"
+    )
+    compare.add_argument(
+        "--diff", type=Path, nargs=2, metavar=("A", "B"), help="print only what differs between two runs"
+    )
+
+    sweep = _verb(
+        verbs,
+        "sweep",
+        run["sweep"],
+        "Train one recipe with several encodings and seeds, and compare them.",
+        """
+        zoo sweep recipes/base/copy.yaml --encodings alibi,rope,none --seeds 0,1,2
+        zoo sweep recipes/base/wikitext2.yaml --encodings 'rope,{name: rope, partial: 0.25},[rope, fox]'
+        zoo sweep recipes/base/copy.yaml --encodings alibi,rope --set trainer.max_steps=200 --out runs/short
+        zoo sweep recipes/base/copy.yaml --encodings alibi,rope --seeds 0,1,2 --print-commands | parallel -j 4
+        """,
+    )
+    sweep.add_argument(
+        "recipe", type=Path, metavar="RECIPE", help="a recipe file, with or without an encoding"
+    )
+    sweep.add_argument(
+        "--encodings",
+        required=True,
+        metavar="A,B",
+        help="encodings as a recipe has them: the items of a YAML list",
+    )
+    sweep.add_argument("--seeds", type=_seeds, default=[0], metavar="N,N", help="seeds (default: 0)")
+    _add_set(sweep, "change a key of the recipe, for all runs")
+    sweep.add_argument(
+        "--out",
+        type=Path,
+        default=Path("runs"),
+        metavar="DIR",
+        help="the folder of the run folders (default: runs)",
+    )
+    sweep.add_argument(
+        "--jobs",
+        type=_count,
+        metavar="N",
+        help="runs at the same time (default: one for each visible GPU; on a CPU one)",
+    )
+    sweep.add_argument(
+        "--print-commands",
+        action="store_true",
+        help="print the command of each run that is not finished, one a line, and run nothing",
+    )
+
+    lists = _verb(
+        verbs,
+        "list",
+        run["list"],
+        "List what there is: encodings, recipes, datasets, tasks or runs.",
+        """
+        zoo list encodings
+        zoo list 'rope*'
+        zoo list recipes '*wikitext2*'
+        zoo list runs
+        """,
+    )
+    lists.add_argument(
+        "what", nargs="?", default="encodings", metavar="|".join(LISTS), help="default: encodings"
+    )
+    lists.add_argument("pattern", nargs="?", metavar="PATTERN", help="names to list; * and ? as in a shell")
+
+    show = _verb(
+        verbs,
+        "show",
+        run["show"],
+        "Print a recipe with every key resolved, or the schema of recipes.",
+        """
+        zoo show recipes/alibi_wikitext2.yaml
+        zoo show recipes/alibi_wikitext2.yaml --set model.encoding=rope > rope.yaml
+        zoo show --schema > recipe.schema.json
+        """,
+    )
+    show.add_argument("recipe", type=Path, nargs="?", metavar="RECIPE", help="a recipe file")
+    _add_set(show, "change a key of the recipe")
+    show.add_argument("--schema", action="store_true", help="print the JSON Schema of a recipe, for editors")
+
+    check = _verb(
+        verbs,
+        "check",
+        run["check"],
+        "Try on an encoding every law that encodings keep, and print what holds.",
+        """
+        zoo check rope
+        zoo check my_encoding.py
+        zoo check rope --set base=500000 --set layout=interleaved
+        zoo check '[alibi, {name: shaw, values: false}]'
+        """,
+    )
+    check.add_argument(
+        "what",
+        metavar="NAME|FILE|ENCODING",
+        help="an encoding's name, a Python file that registers some, or one as a recipe has it",
+    )
+    _add_set(check, "give an option; only the encoding with the options given is tried then")
+    return parser
+
+
+def _verb(verbs, name: str, run, summary: str, examples: str) -> argparse.ArgumentParser:
+    lines = [line.strip() for line in examples.strip().splitlines()]
+    verb = verbs.add_parser(
+        name,
+        help=summary,
+        description=summary,
+        epilog="examples:\n" + "\n".join(f"  {line}" for line in lines),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    verb.set_defaults(verb=run)
+    return verb
+
+
+def _add_set(verb: argparse.ArgumentParser, about: str) -> None:
+    verb.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help=f"{about}; may be given several times"
+    )
