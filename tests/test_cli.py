@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 import types
 from pathlib import Path
 
@@ -46,7 +48,7 @@ def verbs(monkeypatch):
     monkeypatch.setitem(sys.modules, "zoo.training.fit", training)
     monkeypatch.setitem(sys.modules, "zoo.evaluation", types.ModuleType("zoo.evaluation"))
     monkeypatch.setitem(sys.modules, "zoo.evaluation.evaluate", evaluation)
-    return types.SimpleNamespace(calls=calls, training=training)
+    return types.SimpleNamespace(calls=calls, training=training, evaluation=evaluation)
 
 
 def test_show_prints_what_reads_back_to_itself(workplace, capsys):
@@ -100,7 +102,7 @@ def test_fit_hands_on_what_it_is_given(workplace, verbs):
     assert cli.main(command.split()) == 0
     (((recipe,), named),) = verbs.calls
     assert recipe.seed == 3 and recipe.data.batch_size == 4 and recipe.name == "small"
-    assert named == {"out": Path("o"), "resume": True}
+    assert named == {"out": Path("o"), "resume": True, "stay_deaf": True}
 
 
 def test_evaluate_hands_on_what_it_is_given(workplace, verbs):
@@ -126,6 +128,22 @@ def test_interrupted_is_130_and_one_line(workplace, verbs, capsys):
     for verbs.training.fit in (interrupted, as_lightning_does):
         assert cli.main(["fit", "--recipe", "recipes/small.yaml"]) == 130
         assert capsys.readouterr().err == "interrupted\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("verb", ["fit", "evaluate"])
+def test_sigterm_is_ctrl_c_and_handlers_are_given_back(workplace, verbs, capsys, verb, number):
+    def interrupted(*given, **named):
+        os.kill(os.getpid(), number)
+        time.sleep(5)
+
+    verbs.training.fit = verbs.evaluation.evaluate = interrupted
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    (workplace / "run").mkdir()
+    arguments = {"fit": ["fit", "--recipe", "recipes/small.yaml"], "evaluate": ["evaluate", "run"]}
+    assert cli.main(arguments[verb]) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
 def test_what_an_interruption_says_is_told_instead(workplace, verbs, capsys):

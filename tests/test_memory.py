@@ -96,6 +96,30 @@ def test_a_bound_makes_an_error_and_is_lifted_again(monkeypatch):
 
 
 @linux
+@pytest.mark.parametrize(
+    "arguments, bound",
+    [({}, 100), ({"processes": 4}, 25), ({"most": 30}, 30), ({"processes": 4, "most": 30}, 25)],
+)
+def test_a_bound_says_how_large_it_is(monkeypatch, arguments, bound):
+    import resource
+
+    monkeypatch.setattr(memory, "free_memory", lambda device: 100)
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    with allocations_bounded(**arguments) as told:
+        assert told == bound
+    monkeypatch.setattr(memory, "free_memory", lambda device: 100 * MIB)
+    with allocations_bounded(most=3 * MIB), allocations_bounded() as told:
+        assert told <= 3 * MIB  # within a bound there is no more than that leaves
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before
+
+
+def test_where_no_bound_is_kept_none_is_told(monkeypatch):
+    monkeypatch.setattr(memory.sys, "platform", "darwin")
+    with allocations_bounded() as told:
+        assert told is None
+
+
+@linux
 def test_files_that_are_mapped_and_threads_go_on_under_it(tmp_path, monkeypatch):
     import mmap
     from concurrent.futures import ThreadPoolExecutor

@@ -132,8 +132,9 @@ def shell(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     tools = tmp_path / "tools"
     tools.mkdir()
     start = f'export PYTHONPATH={ROOT} OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES=""\nexec {sys.executable}'
-    # Two tasks on one node, as srun starts them.
+    # Two tasks on one node, as srun starts them; of its options none changes what they do.
     two = (
+        'while case "$1" in -*) ;; *) false;; esac; do shift; done\n'
         'for task in 0 1; do SLURM_PROCID=$task SLURM_LOCALID=$task "$@" & pids="$pids $!"; done\n'
         "code=0; for pid in $pids; do wait $pid || code=$?; done; exit $code"
     )
@@ -181,6 +182,8 @@ def test_the_launchers_shown_run(shell, home: Path):
 @pytest.mark.slow
 def test_the_job_shown_runs(shell, home: Path, tmp_path: Path):
     lines = blocks("sh")[1].splitlines()
+    # Without it, processes that wait on a GPU for one that has failed wait for ever.
+    assert lines[2].startswith("srun --kill-on-bad-exit=1 python -m zoo fit ")
     assert "--ntasks-per-node=2" in lines[1] and "--signal=SIGUSR1@" in lines[1] and "--requeue" in lines[1]
     job = tmp_path / "job.sh"
     job.write_text("\n".join([*lines[:2], *map(small_line, lines[2:])]), encoding="utf-8")

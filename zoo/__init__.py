@@ -15,9 +15,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from zoo import encodings
-
 if TYPE_CHECKING:
+    from zoo import encodings as encodings
     from zoo.encodings.base import Encoding as Encoding
     from zoo.encodings.base import Size as Size
     from zoo.encodings.base import Span as Span
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from zoo.runs.checkpoint import load as load
     from zoo.tasks import build as build
 
-# Imported when first asked for: `zoo --help` must not wait for torch.
+# Imported when first asked for: `zoo --help` must not wait for torch, and nothing for what it does not need.
 _WHERE = {
     "Encoding": ("zoo.encodings.base", "Encoding"),
     "InputError": ("zoo.errors", "InputError"),
@@ -43,6 +42,8 @@ __all__ = ["Encoding", "InputError", "Size", "Span", "Wrapper", "build", "encodi
 
 
 def __getattr__(name: str) -> Any:
+    if name == "encodings":
+        return import_module("zoo.encodings")
     if name not in _WHERE:
         raise AttributeError(f"module 'zoo' has no attribute {name!r}")
     module, attribute = _WHERE[name]

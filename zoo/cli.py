@@ -1,4 +1,7 @@
-"""The command line: verbs, and nothing else. What a verb needs is imported when the verb is called."""
+"""The command line: verbs, and nothing else. What a verb needs is imported when the verb is called.
+
+Each says when signals may raise: those that only read and print never do.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,19 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from zoo.arguments import LISTS, make_parser
 from zoo.errors import InputError, Problem, RunError
+from zoo.processes import among_others, is_first_process
+from zoo.signals import raise_from_now_on
+
+if TYPE_CHECKING:
+    from zoo.recipe import Recipe
 
 DONE, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+DRAWING = ("matplotlib.figure", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,6 +34,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     An exception that nobody foresaw keeps its traceback.
     """
     options = _parser().parse_args(arguments)
+    with _signals_given_back():
+        return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
     try:
         options.verb(options)
         sys.stdout.flush()
@@ -58,39 +74,58 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _interrupted(error: KeyboardInterrupt) -> int:
     # Of processes started together the first tells it.
-    if str(error) or not any(int(os.environ.get(rank) or 0) for rank in ("LOCAL_RANK", "SLURM_PROCID")):
+    if str(error) or is_first_process():
         print(str(error) or "interrupted", file=sys.stderr)
     return INTERRUPTED
 
 
 @contextmanager
-def _sigterm_as_interrupt() -> Iterator[None]:
-    """SIGTERM is Ctrl-C: a job that is ended while it still imports says so."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # Python lets no other thread have handlers
+def _signals_given_back() -> Iterator[None]:
+    """Whatever a verb does with the signals holds until its end is told, and no longer."""
+    if not _may_have_handlers():
+        yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _may_have_handlers() -> bool:
+    """Python lets no other thread have any."""
+    return threading.current_thread() is threading.main_thread()
 
 
 def _fit(options: argparse.Namespace) -> None:
-    with _sigterm_as_interrupt():
-        _fit_recipe(options)
+    from zoo.parent import leave_with_parent
 
-
-def _fit_recipe(options: argparse.Namespace) -> None:
+    leave_with_parent()
     from zoo.recipe import read_recipe
 
     recipe = read_recipe(options.recipe, options.set)
     from zoo.training.fit import fit
 
+    raise_from_now_on(*_used_by(recipe))
     try:
-        fit(recipe, out=options.out, resume=options.resume)
+        fit(recipe, out=options.out, resume=options.resume, stay_deaf=True)
     except InputError as error:
         raise InputError([_placed(problem, options) for problem in error.problems]) from error
+
+
+def _used_by(recipe: Recipe) -> list[str]:
+    """What a training imports in its midst."""
+    from zoo.recipe.catalogue import DATASETS
+
+    used = [*DRAWING]
+    if DATASETS[recipe.data.name].gives == "text":
+        used.append("datasets")
+    if "tensorboard" in recipe.logging:
+        used.append("torch.utils.tensorboard")
+    if recipe.compile:
+        used.append("torch._dynamo")
+    return used
 
 
 def _placed(problem: Problem, options: argparse.Namespace) -> Problem:
@@ -103,12 +138,16 @@ def _placed(problem: Problem, options: argparse.Namespace) -> Problem:
 
 
 def _evaluate(options: argparse.Namespace) -> None:
+    from zoo.parent import leave_with_parent
+
+    leave_with_parent()
     missing = [str(path) for path in options.paths if not path.exists()]
     # Of processes started together the first tells it, once they have met.
-    if missing and "LOCAL_RANK" not in os.environ:
+    if missing and not among_others():
         raise InputError("\n".join(f"{path}: no such run folder or checkpoint" for path in missing))
     from zoo.evaluation.evaluate import evaluate
 
+    raise_from_now_on("datasets", *DRAWING)
     evaluate(options.paths, options.lengths, options.protocol, options.set, options.devices)
 
 
@@ -117,6 +156,7 @@ def _sweep(options: argparse.Namespace) -> None:
     from zoo.sweep.sweep import sweep
 
     encodings = read_encodings(options.encodings)
+    raise_from_now_on("torch", "zoo.comparison.compare", *DRAWING)
     sweep(
         options.recipe,
         encodings,
@@ -140,6 +180,7 @@ def _compare(options: argparse.Namespace) -> None:
         raise InputError("compare which runs? zoo compare runs/a runs/b, or --diff runs/a runs/b")
     from zoo.comparison.compare import OUT, compare
 
+    raise_from_now_on(*DRAWING)
     compare(options.paths, options.out or OUT, options.protocol, options.lengths, options.force)
 
 
@@ -186,6 +227,7 @@ def _show(options: argparse.Namespace) -> None:
 def _check(options: argparse.Namespace) -> None:
     from zoo.contract.check import check
 
+    raise_from_now_on("torch._dynamo")
     check(options.what, options.set)
 
 

@@ -116,7 +116,7 @@ def _left(group: Path, limit: str, usage: str, cached: str) -> int:
 
 
 @contextmanager
-def allocations_bounded(processes: int = 1, most: int | None = None) -> Iterator[None]:
+def allocations_bounded(processes: int = 1, most: int | None = None) -> Iterator[int | None]:
     """Lets an allocation beyond what is free fail with an error, where Linux would later kill the process.
 
     The bound is on private memory that can be written; files that are mapped to be read do not count. It is
@@ -125,21 +125,24 @@ def allocations_bounded(processes: int = 1, most: int | None = None) -> Iterator
     Args:
         processes: how many on this machine do the same at the same time, each with its share.
         most: bytes that suffice for what is done; no more is given even where there is more.
+
+    Yields: bytes that may be allocated, where that is kept to; None where it is not.
     """
     free = free_memory(torch.device("cpu"))
     # macOS has the limit and does not keep it.
     if free is None or resource is None or not sys.platform.startswith("linux"):
-        yield
+        yield None
         return
     # OpenMP ends the process where it cannot start its threads: they are started before.
     torch.ones(torch.get_num_threads() * 2**16).sin_()
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     share = free // processes
-    bounds = [_data_size() + (share if most is None else min(share, most))]
+    held = _data_size()
+    bounds = [held + (share if most is None else min(share, most))]
     bounds += [bound for bound in (soft, hard) if bound != resource.RLIM_INFINITY]
     resource.setrlimit(resource.RLIMIT_DATA, (min(bounds), hard))
     try:
-        yield
+        yield max(0, min(bounds) - held)
     finally:
         resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 

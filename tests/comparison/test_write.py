@@ -2,7 +2,7 @@
 
 import os
 import re
-import tempfile
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,8 @@ from zoo.comparison import write
 from zoo.comparison.assemble import assemble
 from zoo.comparison.write import FILES, must_be_ours, write_comparison
 from zoo.errors import InputError
+from zoo.runs import folder as run_folder
+from zoo.runs.folder import hold, let_go
 
 
 @pytest.fixture
@@ -90,7 +92,7 @@ def test_a_place_that_is_read_only_is_refused_before_anything_is_made(tmp_path, 
     must_be_ours(Path("other/new"))
 
 
-@pytest.mark.parametrize("forbidden", ["iterdir", "mkdir", "mkdtemp", "replace"])
+@pytest.mark.parametrize("forbidden", ["iterdir", "mkdir", "replace"])
 def test_a_place_without_permission_is_refused(made, tmp_path, monkeypatch, forbidden):
     """Whichever step the file system forbids; who runs this as root is forbidden nothing by it."""
 
@@ -98,7 +100,7 @@ def test_a_place_without_permission_is_refused(made, tmp_path, monkeypatch, forb
         raise PermissionError(13, "Permission denied")
 
     (tmp_path / "there").mkdir()
-    owner = {"mkdtemp": tempfile, "replace": os}.get(forbidden, Path)
+    owner = {"replace": os}.get(forbidden, Path)
     monkeypatch.setattr(owner, forbidden, forbid)
     with pytest.raises(InputError, match="there: a comparison cannot be written there: Permission denied"):
         write_comparison(*made, tmp_path / "there")
@@ -120,3 +122,31 @@ def test_what_fails_half_way_leaves_the_last_comparison_whole(made, write_run, t
         write_comparison(*assemble([write_run("c", "t5"), write_run("d", "none")]), folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def hidden(folder):
+    return [path for path in folder.iterdir() if path.name.startswith(".")]
+
+
+def test_what_a_killed_comparison_left_is_removed_by_the_next(made, tmp_path, monkeypatch):
+    child = os.fork()
+    if not child:
+        monkeypatch.setattr(write, "page", lambda comparison: os.kill(os.getpid(), signal.SIGKILL))
+        write_comparison(*made, tmp_path / "comparison")
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    assert [path.name for path in hidden(tmp_path)] == [f".comparison.{child}"]
+    (tmp_path / ".comparison.notes").mkdir()
+    write_comparison(*made, tmp_path / "comparison")
+    assert [path.name for path in hidden(tmp_path)] == [".comparison.notes"]
+
+
+def test_what_another_comparison_is_writing_is_left(made, tmp_path, monkeypatch):
+    monkeypatch.setattr(run_folder, "PATIENCE", 0.0)
+    others = tmp_path / ".comparison.1"
+    others.mkdir()
+    held = hold(others)
+    write_comparison(*made, tmp_path / "comparison")
+    assert hidden(tmp_path) == [others]
+    let_go(held)
+    write_comparison(*made, tmp_path / "comparison")
+    assert hidden(tmp_path) == []

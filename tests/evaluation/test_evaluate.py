@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -173,8 +174,16 @@ def test_what_was_measured_before_the_end_is_kept_and_told(run, spoilt, capsys, 
 
     spoilt("sliding", breaks)
     capsys.readouterr()
-    with pytest.raises(type(end)):
+    with pytest.raises(type(end)) as caught:
         evaluate(folders, lengths=[16, 32, 64], protocols=["nonoverlapping", "sliding"])
+    if isinstance(end, KeyboardInterrupt):
+        places = [folder / "evaluation" for folder in folders]
+        kept_in = ", ".join(min(str(place), os.path.relpath(place), key=len) for place in places)
+        # The first run is done with, the second is not.
+        again = f"python -m zoo evaluate {folders[1]} --lengths 16,32,64 --protocol nonoverlapping,sliding"
+        assert str(caught.value) == (
+            f"interrupted; what was measured is kept in {kept_in}; measure the rest: {again}"
+        )
     kept = [[(row["protocol"], row["length"]) for row in stored(folder)] for folder in folders]
     assert kept[0] == [(p, length) for p in ("nonoverlapping", "sliding") for length in (16, 32, 64)]
     assert kept[1] == [*kept[0][:3], ("sliding", 16)]

@@ -15,7 +15,8 @@ import torch
 from zoo.cli import main
 from zoo.errors import InputError
 from zoo.evaluation import team
-from zoo.evaluation.team import Team, alone, among_others, device_for, join
+from zoo.evaluation.team import Team, alone, device_for, join
+from zoo.processes import among_others
 
 LAUNCH_VARIABLES = (
     "RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR",

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from killed_runs import alive_in_group, assert_same_run, kill_group, wait_for
+from killed_runs import alive_in_group, assert_same_run, kill_group, saved_step, wait_for
 
 pytestmark = pytest.mark.slow
 
 SEED = 5
 CHANCE = random.Random(SEED)
 STEPS, EVERY = 28, 4
+LAST = Path("killed/checkpoints/last.ckpt")
 # kind, processes, settings, where it is killed one time after the other. An epoch of the text has 19 steps.
 CHAINS = {
     "text": ("text", 1, ["data.workers=0"], [
@@ -26,6 +27,10 @@ CHAINS = {
         ("fsync last.ckpt", 0), ("step", CHANCE.randrange(4, 8)), ("validation", 12),
         ("replace best.ckpt", 16),
     ]),
+    # Validated after 2.5, 5, 7.5 ... steps.
+    "parts": ("text", 1, ["trainer.accumulate_grad_batches=4", "trainer.val_check_interval=10"], [
+        ("validation", 2), ("validation", 7), ("fsync last.ckpt", 8), ("validation", 10), ("step", 17),
+    ]),
     "max_index": ("max_index", 1, ["data.workers=2"], [
         ("update", 1), ("validation", 4), ("fsync last.ckpt", STEPS), ("validation", STEPS),
     ]),
@@ -33,6 +38,8 @@ CHAINS = {
         ("step", 1), ("validation", 4), ("step", CHANCE.randrange(9, 16)), ("update", 18),
     ]),
 }  # fmt: skip
+# The loader's processes notice by themselves, some seconds later; it is resumed at once.
+KILLED_ALONE = ("workers",)
 
 
 @pytest.fixture
@@ -69,29 +76,62 @@ def test_a_run_killed_again_and_again_is_the_whole_run(forks, here, command, nam
         halted = Path(f"{log}.{world_size - 1}.halted")
         wait_for(lambda halted=halted, group=pids[0]: halted.exists() or not alive_in_group(group))
         assert halted.exists(), (where, step, Path(f"{log}.0").read_text())
-        kill_group(pids[0])
+        if name in KILLED_ALONE:
+            assert len(alive_in_group(pids[0])) > 2, "there are no processes of a loader that outlive it"
+            os.kill(pids[0], signal.SIGKILL)
+        else:
+            kill_group(pids[0])
         assert forks.wait(pids) == [-signal.SIGKILL] * world_size
-        assert wait_for(lambda group=pids[0]: not alive_in_group(group))
+        assert name in KILLED_ALONE or wait_for(lambda group=pids[0]: not alive_in_group(group))
     ended_well(forks, whole, here / "whole.log")
     pids = forks.start([*command(kind, "killed", *sets), "--resume"], here, here / "last.log", world_size)
     ended_well(forks, pids, here / "last.log")
     assert_same_run(here / "whole", here / "killed")
 
 
+def time_of(forks, arguments, here):
+    """Seconds until a run, which nobody kills, has a checkpoint, and until it has ended."""
+    begun = time.monotonic()
+    pids = forks.start(arguments, here, here / "whole.log")
+    checkpoint = here / "whole" / "checkpoints" / "last.ckpt"
+    wait_for(lambda: checkpoint.exists() or not alive_in_group(pids[0]))
+    first = time.monotonic() - begun
+    ended_well(forks, pids, here / "whole.log")
+    return first, time.monotonic() - begun
+
+
+def time_written(file):
+    return file.stat().st_mtime_ns if file.exists() else 0
+
+
 def test_kills_at_any_time(forks, here, command):
-    """Nobody knows where these find the run: the delays are drawn, and so is how fast the machine is."""
-    delays = [round(random.Random(SEED).uniform(0.05, 2.5), 2) for _ in range(8)]
-    print(f"seed {SEED}: seconds {delays}")
-    sets = ["data.workers=2", "checkpoint.every_n_steps=1", "trainer.val_check_interval=2"]
-    whole = forks.start(command("text", "whole", *sets), here, here / "whole.log")
-    for number, delay in enumerate(delays):
-        again = ["--resume", "auto"]
-        pids = forks.start([*command("text", "killed", *sets), *again], here, here / f"killed{number}.log")
-        time.sleep(delay)
+    """Nobody knows where these find the run: the delays are drawn, in the time that things take here.
+
+    It is resumed at once, while the processes of its loader are still there.
+    """
+    steps = 2 * STEPS
+    sets = ["data.workers=2", "checkpoint.every_n_steps=1", "trainer.val_check_interval=2",
+            f"trainer.max_steps={steps}"]  # fmt: skip
+    first, last = time_of(forks, command("text", "whole", *sets), here)
+    chance, groups, amid = random.Random(SEED), [], []
+    checkpoint = here / LAST
+    arguments = [*command("text", "killed", *sets), "--resume", "auto"]
+    for number, kind in enumerate(("early", "amid", "amid", "early", "amid", "amid", "early", "amid")):
+        before = time_written(checkpoint)
+        pids = forks.start(arguments, here, here / f"killed{number}.log")
+        # Little past the first new checkpoint: however the machine's speed changes, the run does not end.
+        patience = chance.uniform(0.2, 1.0) * first if kind == "early" else 60
+        wait_for(lambda before=before: time_written(checkpoint) != before, patience)
+        if kind == "amid":
+            time.sleep(min(0.15, chance.uniform(0.0, 4.0) * (last - first) / steps))
         os.kill(pids[0], signal.SIGKILL)  # it alone: its loader's processes must notice by themselves
-        forks.wait(pids)
-        assert wait_for(lambda group=pids[0]: not alive_in_group(group), 15)
-    ended_well(forks, whole, here / "whole.log")
-    pids = forks.start([*command("text", "killed", *sets), "--resume", "auto"], here, here / "last.log")
+        assert forks.wait(pids) == [-signal.SIGKILL], (here / f"killed{number}.log.0").read_text()
+        groups += pids
+        if kind == "amid":
+            amid.append(saved_step(here / "killed"))
+    print(f"seed {SEED}: a checkpoint after {first:.2f} s, the end after {last:.2f} s; killed at {amid}")
+    assert amid == sorted({*amid}) and amid[0] > 0 and amid[-1] < steps, amid
+    pids = forks.start(arguments, here, here / "last.log")
     ended_well(forks, pids, here / "last.log")
     assert_same_run(here / "whole", here / "killed")
+    assert wait_for(lambda: not any(map(alive_in_group, groups)), 15)

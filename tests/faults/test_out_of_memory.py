@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -86,6 +87,23 @@ def test_what_cannot_fit_is_told_before_the_first_step(here, recipe, free):
     assert not (here / "runs" / "tiny_text").exists()
     # What it asks for helps.
     fit(recipe("text", *LARGE, "trainer.accumulate_grad_batches=8", "trainer.max_steps=1", "name=small"))
+
+
+@linux
+def test_what_is_told_to_be_there_is_what_is_allowed(recipe, monkeypatch):
+    """While others take and give back memory no two measurements are alike."""
+    left = iter(range(400 * MIB, 0, -100 * MIB))
+    for module in (memory, room):
+        monkeypatch.setattr(module, "free_memory", lambda device: next(left))
+    text = recipe("text")
+    task = task_class(text.task.name)(text.as_dict(), 300)
+    strategy = SimpleNamespace(root_device=torch.device("cpu"), barrier=lambda: None)
+    own = Room(text)
+    with own.bound:
+        own.setup(SimpleNamespace(world_size=2, num_devices=2, strategy=strategy), task, "fit")
+        torch.empty(own.free - 20 * MIB, dtype=torch.uint8)
+        with pytest.raises(RuntimeError, match="DefaultCPUAllocator"):
+            torch.empty(own.free + 20 * MIB, dtype=torch.uint8)
 
 
 def test_weights_that_cannot_fit_are_not_helped_by_smaller_parts(here, recipe, free):
@@ -194,6 +212,66 @@ def test_what_a_gpu_has_left_is_asked_when_the_model_is_on_it(recipe, monkeypatc
         own.on_fit_start(Trainer(), task)
     free[torch.device("cuda", 0)] = 100 * MIB
     own.on_fit_start(Trainer(), task)
+
+
+@pytest.mark.parametrize(
+    "encoding", ["none", "rope", "alibi", "t5", "shaw", "cope", "[rope, cope]", "transformer_xl"]
+)
+@pytest.mark.parametrize("sets", [[], ["model.kernel=reference"], ["trainer.precision=bf16-mixed"]])
+def test_tables_that_are_called_certain_are_held(recipe, encoding, sets):
+    """Between the forward and the backward pass, in bytes of what has a number for each pair."""
+    text = recipe("text", f"model.encoding={encoding}", "model.num_layers=3", *sets)
+    task = task_class(text.task.name)(text.as_dict(), 300)
+    held = {}
+
+    def keep(saved):
+        if saved.ndim == 4 and saved.shape[0] == 4 and saved.shape[-2:] == (16, 16):
+            held[saved.untyped_storage().data_ptr()] = saved
+        return saved
+
+    mixed = torch.autocast("cpu", torch.bfloat16, enabled="bf16-mixed" in "".join(sets))
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda saved: saved), mixed:
+        task.model(torch.randint(300, (4, 16)))
+    certain = need(text).certain_tables
+    assert certain <= sum(one.numel() * one.element_size() for one in held.values())
+    written = encoding in ("shaw", "cope", "[rope, cope]", "transformer_xl")
+    assert bool(certain) == (written or "model.kernel=reference" in sets)
+
+
+def test_what_not_even_one_sequence_fits_into_is_helped_by_a_shorter_one(recipe, free):
+    def advice(size, *sets):
+        text = recipe(
+            "text", "data.batch_size=64", "data.sequence_length=4096", "evaluate.lengths=[16]", *sets
+        )
+        own = Room(text)
+        own.need, own.free = need_of(text, task_class(text.task.name)(text.as_dict(), 300)), size
+        return own.accumulate, own.told("here")
+
+    # A sequence has logits of 5 MiB, and their gradient as much; in the tables of CoPE 128 MiB.
+    accumulate, told = advice(100 * MIB)
+    assert accumulate == 8 and "first: set trainer.accumulate_grad_batches=8 " in told
+    accumulate, told = advice(100 * MIB, "model.encoding=cope")
+    assert accumulate is None and "accumulate" not in told
+    assert "What helps most first: lower data.sequence_length: not even one sequence of it fits" in told
+    accumulate, told = advice(5 * MIB)
+    assert accumulate is None and "data.batch_size" not in told
+    assert "first: lower data.sequence_length" in told
+    # Where nobody knows what is free, smaller parts may help.
+    assert advice(None)[0] == 2
+
+
+def test_tables_that_cannot_fit_are_told_before_the_first_step(here, recipe, free):
+    free(200 * MIB)
+    sets = [
+        "data.sequence_length=4096",
+        "model.encoding=cope",
+        "data.documents=2000",
+        "evaluate.lengths=[16]",
+    ]
+    with pytest.raises(
+        RunError, match=r"before the first step.* the tables of this encoding's scores 512 MiB"
+    ):
+        fit(recipe("text", *sets))
 
 
 # A command as a user gives it, where the fifth step of one process asks for more than any machine has.

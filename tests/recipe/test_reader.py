@@ -1,6 +1,7 @@
 """Reading a recipe: what is said in it counts, and what is wrong is told with its place."""
 
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -197,6 +198,18 @@ def test_files_that_cannot_be_read(write, problems, tmp_path):
     (tmp_path / "large.yaml").write_bytes(b"# " + b"x" * (1 << 20))
     (line,) = problems(read_recipe, "large.yaml")
     assert "larger than 256 KiB" in line
+
+
+def test_what_is_no_ordinary_file_is_not_called_missing(problems, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo(tmp_path / "fifo.yaml")
+    (line,) = problems(read_recipe, "fifo.yaml")
+    assert line.startswith("fifo.yaml: is no ordinary file but a pipe or a device")
+    assert "did you mean" not in line
+    (tmp_path / "link.yaml").symlink_to("gone.yaml")
+    (line,) = problems(read_recipe, "link.yaml")
+    assert line.startswith("link.yaml: no such recipe file: it is a link to gone.yaml, which is not there")
+    assert "did you mean" not in line
 
 
 # Bases

@@ -12,6 +12,10 @@ BROKEN = {
         ["trainer.devices=2", "trainer.num_nodes=2", "data.batch_size=6"],
         "data.batch_size",
     ),
+    "an_epoch_ends_with_a_step": (
+        ["trainer.accumulate_grad_batches=2", "trainer.limit_train_batches=5"],
+        "trainer.limit_train_batches",
+    ),
     "precision_can_be_sharded": (
         ["trainer.strategy=fsdp", "trainer.precision=16"],
         "trainer.precision",
@@ -79,3 +83,18 @@ def test_sliding_windows_and_grouped_heads_are_fine(good):
 def test_one_token_is_singular(good, problems):
     (line,) = problems(resolve, good, ["data.name=copy", "evaluate.lengths=[1]"])
     assert "1 token is too few for copy" in line
+
+
+@pytest.mark.parametrize(
+    "limit, fine", [("1", False), ("0.5", False), ("1.0", True), ("4", True), ("null", True)]
+)
+def test_an_epoch_that_is_cut_short_ends_with_a_step(good, problems, limit, fine):
+    settings = ["trainer.accumulate_grad_batches=2", f"trainer.limit_train_batches={limit}"]
+    if fine:
+        resolve(good, settings)
+    else:
+        assert (
+            f"trainer.limit_train_batches: {limit} may end an epoch amid a step"
+            in problems(resolve, good, settings)[0]
+        )
+    resolve(good, settings[1:])

@@ -2,13 +2,15 @@
 
 import csv
 import os
+import signal
 import threading
+import time
 
 import pytest
 
 from zoo.errors import InputError
 from zoo.runs import folder as run_folder
-from zoo.runs.folder import changed_keys, is_first_process, must_be_free, new_run
+from zoo.runs.folder import changed_keys, hold, let_go, must_be_free, new_run
 from zoo.training.loggers import CsvLog
 
 
@@ -40,23 +42,6 @@ def test_a_folder_that_cannot_be_made(here, recipe, monkeypatch):
     monkeypatch.setattr(run_folder.Path, "mkdir", denied)
     with pytest.raises(InputError, match="cannot be written there: Permission denied"):
         new_run(recipe(), here / "a")
-
-
-@pytest.mark.parametrize("environment, first", [
-    ({}, True),
-    ({"LOCAL_RANK": "0"}, True),
-    ({"LOCAL_RANK": "1"}, False),
-    ({"RANK": "2", "LOCAL_RANK": "0", "GROUP_RANK": "1"}, False),
-    ({"SLURM_PROCID": "0", "LOCAL_RANK": "1"}, False),
-    ({"SLURM_PROCID": "3"}, False),
-    ({"NODE_RANK": "1"}, False),
-])  # fmt: skip
-def test_the_first_process_of_a_launch(monkeypatch, environment, first):
-    for key in [key for key in os.environ if key in run_folder.RANKS]:
-        monkeypatch.delenv(key)
-    for key, value in environment.items():
-        monkeypatch.setenv(key, value)
-    assert is_first_process() is first
 
 
 def test_changed_keys():
@@ -99,3 +84,33 @@ def test_a_resumed_log_keeps_what_came_before_it(tmp_path):
         ("2", "2.0"),
         ("3", "9.0"),
     ]
+
+
+def test_what_a_process_holds_its_forked_processes_do_not(here):
+    """A loader's processes outlive a kill of the run: it can be resumed at once all the same."""
+    held = hold(here)
+    asked, answer = os.pipe()
+    child = os.fork()
+    if not child:
+        let_go(held)  # it is not the child's to free
+        os.write(answer, b"has begun")
+        time.sleep(600)
+        os._exit(0)
+    try:
+        os.read(asked, 9)
+        with pytest.raises(InputError, match="another process is at work"):
+            hold(here)
+        os.close(held)  # as the kernel does it for one that was killed
+        run_folder._HELD.discard(held)
+        let_go(hold(here))
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(asked)
+        os.close(answer)
+
+
+def test_who_was_killed_a_moment_ago_is_waited_for(here):
+    held = hold(here)
+    threading.Timer(0.3, let_go, [held]).start()
+    let_go(hold(here))

@@ -59,6 +59,9 @@ def test_no_file_is_no_row(tmp_path):
         (b"step,a\r\n1,\xff\r\n", "can't decode byte 0xff"),
         (b'step,a\r\n1,"2\r\n', "unexpected end of data"),
         (b"PK\x03\x04\x00\n\x00\n", "line 2 has no step"),
+        (b"PK\x03\x04", "it does not begin with step"),
+        (b"\x00\xff\x80", "it does not begin with step"),
+        (b"a,b\r\n", "it does not begin with step"),
     ],
 )
 def test_what_no_run_has_written_is_told(tmp_path, raw, said):

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from zoo.errors import InputError
+from zoo.training.fit import fit
 from zoo.training.world import must_be_shared_out
 
 DDP = ["trainer.devices=2", "trainer.strategy=ddp"]
@@ -68,6 +69,27 @@ def test_torchrun_gives_every_launch_one_folder(zoo_command, here):
         assert done.returncode == 0, done.stderr
         assert done.stdout.count("done: ") == 1
     assert sorted(path.name for path in (here / "runs").iterdir()) == ["max_index", "max_index-2"]
+
+
+@pytest.mark.slow
+def test_what_all_processes_find_is_told_once(zoo_command, here):
+    fit = ["fit", "--recipe", "max_index.yaml", "--out", "run", *settings("trainer.max_steps=2")]
+    assert zoo_command(*fit).returncode == 0
+    last = here / "run" / "checkpoints" / "last.ckpt"
+    last.write_bytes(last.read_bytes()[:-500])
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "zoo")
+    done = zoo_command(*fit, *settings(*DDP), "--resume", launcher=launcher)
+    assert done.returncode != 0
+    assert done.stderr.count("last.ckpt: damaged: ") == 1, done.stderr
+
+
+@pytest.mark.parametrize("rank, error", [("0", InputError), ("1", SystemExit)])
+def test_the_first_process_tells(recipe, launch, here, monkeypatch, rank, error):
+    monkeypatch.setattr("zoo.training.fit.leave_with_parent", lambda: None)
+    launch({**TORCHRUN, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "RANK": rank, "LOCAL_RANK": rank})
+    with pytest.raises(error) as caught:
+        fit(recipe("max_index", *DDP), out=here / "none", resume=True)
+    assert rank == "0" or caught.value.code == 2
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,17 @@ import json
 import os
 import shlex
 import signal
+import weakref
 from pathlib import Path
 
+import lightning.pytorch as pl
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from zoo import cli
 from zoo.errors import InputError
+from zoo.runs import checkpoint_file
 from zoo.runs.folder import hold, let_go, old_run, write_recipe
 from zoo.tasks.task import Task
 from zoo.training.checkpoints.kept import BestCheckpoint
@@ -340,3 +343,24 @@ def test_a_run_is_trained_by_one_process_at_a_time(here, recipe):
     assert_same(before, weights(folder))
     let_go(held)
     fit(recipe(), resume=True)
+
+
+def test_a_checkpoint_is_read_once_before_lightning_reads_it(here, recipe, monkeypatch):
+    folder = fit(recipe("max_index", "trainer.max_steps=4"))
+    weights, seen = [], []
+    read, train = checkpoint_file._loaded, pl.Trainer.fit
+
+    def reading(file):
+        content = read(file)
+        weights.append(weakref.ref(content["optimizer_states"][0]["state"][0]["exp_avg"]))
+        return content
+
+    def training(*given, **named):
+        seen.append([weight() is None for weight in weights])
+        return train(*given, **named)
+
+    monkeypatch.setattr(checkpoint_file, "_loaded", reading)
+    monkeypatch.setattr(pl.Trainer, "fit", training)
+    fit(recipe("max_index", "trainer.max_steps=6"), out=folder, resume=True)
+    # And it is gone by then: it is three times the model.
+    assert seen == [[True]]

@@ -4,9 +4,12 @@ import shutil
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
 
 from zoo.errors import InputError
-from zoo.models.shards import must_divide
+from zoo.models.shards import must_divide, whole
 from zoo.runs.checkpoint import load
 
 FSDP = ["trainer.devices=2", "trainer.strategy=fsdp"]
@@ -118,6 +121,18 @@ def test_no_validation_sequence_is_lost_where_processes_have_unequal_numbers(zoo
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert "the validation data holds 1 sequence, too few for 2 devices" in done.stderr
     assert not (here / "three").exists()
+
+
+def test_only_the_process_that_writes_copies_a_whole_tensor_to_the_cpu(monkeypatch):
+    copied, real = [], torch.Tensor.cpu
+    monkeypatch.setattr(torch.Tensor, "cpu", lambda tensor: copied.append(tensor.shape) or real(tensor))
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        state = {"weight": distribute_tensor(torch.arange(6.0), init_device_mesh("cpu", (1,)), [Shard(0)])}
+        assert whole(state, keep=False) == {"weight": None} and copied == []
+        assert whole(state)["weight"].tolist() == [0, 1, 2, 3, 4, 5] and copied == [(6,)]
+    finally:
+        dist.destroy_process_group()
 
 
 def test_a_parameter_without_a_dimension_is_told(model_of):

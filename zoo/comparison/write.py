@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from zoo.comparison.comparison import Comparison
 from zoo.comparison.exports import COLUMNS, as_csv
 from zoo.comparison.page import page
 from zoo.comparison.text import NOT_COMPARABLE, markdown
-from zoo.errors import InputError
+from zoo.errors import InputError, RunError
 from zoo.evaluation import curves
 from zoo.evaluation.plot import draw
-from zoo.files import full_disk_message, is_disk_full, sync_folder, write_whole
+from zoo.files import disk_full_at, full_disk_message, is_disk_full, sync_folder, write_whole
+from zoo.runs.folder import hold, let_go
 
 TABLE, DATA, PAGE = "compare.md", "compare.csv", "index.html"
 PICTURES = ("compare.png", "compare.svg")
@@ -66,38 +68,77 @@ def write_comparison(comparison: Comparison, panels: Sequence[curves.Panel], fol
 
     Raises:
         InputError: the folder holds something else, or cannot be written.
+        RunError: the disk is full.
     """
     must_be_ours(folder)
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        with _beside(folder) as beside:
+            _write_into(beside, comparison, panels)
+            _take_the_place(folder, beside)
     except OSError as error:
         raise _unwritable(folder, error) from error
-    try:
-        title = comparison.title
-        if comparison.differences:
-            title = f"{NOT_COMPARABLE} (--force): {title}"
-        # Of a comparison of nothing but infinities there is no picture.
-        draw(panels, *(beside / name for name in PICTURES), title=title)
-        drawn = [name for name in PICTURES if (beside / name).exists()]
-        write_whole(beside / TABLE, markdown(comparison, drawn[:1]))
-        write_whole(beside / DATA, as_csv(comparison))
-        write_whole(beside / PAGE, page(comparison))
-        folder.mkdir(exist_ok=True)
-        # The data first: by it the folder is known as ours.
-        for name in sorted(FILES, key=lambda name: name != DATA):
-            if (beside / name).exists():
-                os.replace(beside / name, folder / name)
-            else:
-                (folder / name).unlink(missing_ok=True)
-        sync_folder(folder)
-    except OSError as error:
-        raise _unwritable(folder, error) from error
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
     return [folder / name for name in FILES if (folder / name).exists()]
 
 
-def _unwritable(folder: Path, error: OSError) -> InputError:
-    cause = full_disk_message(error, folder) if is_disk_full(error) else error.strerror or error
-    return InputError(f"{folder}: a comparison cannot be written there: {cause}")
+@contextmanager
+def _beside(folder: Path) -> Iterator[Path]:
+    """A folder to write into, on the same disk, that is gone after the block.
+
+    What a killed process has left of its own is removed before: nobody holds it any more.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(folder)
+    beside = folder.with_name(f".{folder.name}.{os.getpid()}")
+    beside.mkdir(exist_ok=True)
+    held = hold(beside)
+    try:
+        yield beside
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+        let_go(held)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    named = re.compile(rf"\.{re.escape(folder.name)}\.\d+")
+    there = []
+    with suppress(PermissionError):  # to read; it may be written all the same
+        there = [path for path in folder.parent.iterdir() if named.fullmatch(path.name)]
+    for left in there:
+        try:
+            held = hold(left, must=True)
+        except InputError:
+            continue  # another comparison writes there, or that cannot be told
+        shutil.rmtree(left, ignore_errors=True)
+        let_go(held)
+
+
+def _write_into(beside: Path, comparison: Comparison, panels: Sequence[curves.Panel]) -> None:
+    title = comparison.title
+    if comparison.differences:
+        title = f"{NOT_COMPARABLE} (--force): {title}"
+    # Of a comparison of nothing but infinities there is no picture.
+    draw(panels, *(beside / name for name in PICTURES), title=title)
+    drawn = [name for name in PICTURES if (beside / name).exists()]
+    write_whole(beside / TABLE, markdown(comparison, drawn[:1]))
+    write_whole(beside / DATA, as_csv(comparison))
+    write_whole(beside / PAGE, page(comparison))
+
+
+def _take_the_place(folder: Path, beside: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    # The data first: by it the folder is known as ours.
+    for name in sorted(FILES, key=lambda name: name != DATA):
+        if (beside / name).exists():
+            os.replace(beside / name, folder / name)
+        else:
+            (folder / name).unlink(missing_ok=True)
+    sync_folder(folder)
+
+
+def _unwritable(folder: Path, error: OSError) -> InputError | RunError:
+    if not is_disk_full(error):
+        return InputError(f"{folder}: a comparison cannot be written there: {error.strerror or error}")
+    # What it was written into, beside, is gone.
+    name = Path(error.filename or folder).name
+    full = disk_full_at(folder / name if name in FILES else folder, error)
+    return RunError(f"{full_disk_message(full)}; make room and try again")

@@ -17,7 +17,8 @@ from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
 from zoo.recipe.algorithmic import options_of
 from zoo.recipe.fields import DataConfig
-from zoo.recipe.schema import MaxIndexDataConfig, TextDataConfig
+from zoo.recipe.schema import MaxIndexDataConfig
+from zoo.recipe.texts import TextDataConfig
 
 if TYPE_CHECKING:
     from zoo.data.text.cache import TokenCache

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from zoo.evaluation.protocols import PROTOCOLS, Measurement, Place, Row
 from zoo.evaluation.results import PassingNote, store_rows
 from zoo.evaluation.subject import Subject, open_subjects
 from zoo.evaluation.tables import rows_as_text
-from zoo.evaluation.team import Team, alone, among_others, device_for, join
+from zoo.evaluation.team import Team, alone, device_for, join
 from zoo.memory import (
     allocations_bounded,
     is_out_of_memory,
@@ -26,6 +28,7 @@ from zoo.memory import (
     restart_peak_memory,
     shortage,
 )
+from zoo.processes import among_others
 from zoo.progress import progress_bar
 from zoo.recipe.after_training import changed_label
 from zoo.runs.folder import RESULTS
@@ -57,7 +60,54 @@ def evaluate(
         InputError: a path, a protocol or a change that cannot be used, data of another tokenizer, or a folder
             that takes no results.
         RunError: a process that shared the work has ended, or nothing at all could be measured.
+        KeyboardInterrupt: stopped on demand; its text says what is kept, and how to go on.
     """
+    progress = _Progress()
+    try:
+        return _evaluate_all(paths, lengths, protocols, sets, devices, progress)
+    except KeyboardInterrupt:
+        rest = [path for path in paths if path not in progress.done]
+        again = _command(rest or paths, lengths, protocols, sets, devices)
+        raise KeyboardInterrupt(f"interrupted; {progress.told()}; measure the rest: {again}") from None
+
+
+@dataclass
+class _Progress:
+    """What an evaluation has come to: the paths of runs that are done, the folders with results of it."""
+
+    done: list[Path] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+
+    def told(self) -> str:
+        folders = ", ".join(dict.fromkeys(self.kept))
+        return f"what was measured is kept in {folders}" if folders else "nothing was written"
+
+
+def _command(
+    paths: Sequence[Path],
+    lengths: Sequence[int] | None,
+    protocols: Sequence[str] | None,
+    sets: Sequence[str],
+    devices: int,
+) -> str:
+    """What evaluates these paths in the same way, for a shell."""
+    words = ["python", "-m", "zoo", "evaluate", *map(str, paths)]
+    if lengths:
+        words += ["--lengths", ",".join(map(str, lengths))]
+    if protocols:
+        words += ["--protocol", ",".join(protocols)]
+    words += [word for text in sets for word in ("--set", text)]
+    return shlex.join([*words, *(["--devices", str(devices)] if devices > 1 else [])])
+
+
+def _evaluate_all(
+    paths: Sequence[Path],
+    lengths: Sequence[int] | None,
+    protocols: Sequence[str] | None,
+    sets: Sequence[str],
+    devices: int,
+    progress: _Progress,
+) -> list[Row]:
     # Processes that were started together meet first, so that one of them tells what is wrong.
     runs = None if among_others() else open_subjects(paths, lengths, protocols, sets)
     with join(devices, runs[0].task.recipe.trainer.accelerator if runs else "auto") as team:
@@ -74,6 +124,7 @@ def evaluate(
             told.extend(row | {"run": run.name} if several else row for row in measured)
             if team.rank == 0:
                 store_rows(run.folder, measured)
+                progress.kept.append(_shown((run.folder / RESULTS).parent))
 
         try:
             for run in runs:
@@ -84,6 +135,7 @@ def evaluate(
                 )  # fmt: skip
                 # The memory of the next one is measured without this one.
                 run.task.cpu()
+                progress.done.append(run.path)
                 if not all(isinstance(row.get("note"), PassingNote) for row in measured):
                     results.append(_shown((run.folder / RESULTS).parent))
         finally:

@@ -7,9 +7,6 @@ there from the beginning. Lightning Fabric knows which it is, and lets them meet
 from __future__ import annotations
 
 import os
-import signal
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,7 +18,10 @@ import torch
 import torch.distributed as dist
 
 from zoo.errors import InputError, RunError
-from zoo.runs.folder import is_first_process
+from zoo.evaluation.meeting import meeting
+from zoo.processes import launch
+from zoo.signals import handled
+from zoo.telling import silent, told_once
 
 PATIENCE = timedelta(days=7)
 """How long one process may be ahead of another. That the other is gone shows at once, not by waiting."""
@@ -130,13 +130,10 @@ class Team:
 
     @contextmanager
     def _held_interruption(self) -> Iterator[None]:
-        """Ctrl-C waits for the end of an exchange: the others could not follow if one left amid it.
+        """A signal waits for the end of an exchange: the others could not follow if one left amid it.
 
-        Pressed a second time it does not wait.
+        A second one does not wait.
         """
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
 
         def hold(*given: Any) -> None:
             if self._interrupted:
@@ -144,19 +141,14 @@ class Team:
                 raise KeyboardInterrupt
             self._interrupted = True
 
-        before = signal.signal(signal.SIGINT, hold)
-        try:
+        with handled(hold):
             yield
-        finally:
-            signal.signal(signal.SIGINT, before)
 
     def _leave(self, fault: Fault) -> BaseException:
         """What this process ends with."""
         if self.rank == 0:
             return fault.error()
-        # torchrun stops everybody once one has left; by then the first must have told the reason.
-        time.sleep(1.0)
-        return SystemExit(fault.code)
+        return silent(fault.code)
 
     def _close(self) -> None:
         dist.destroy_process_group()
@@ -183,11 +175,6 @@ def device_for(accelerator: str, local_rank: int = 0) -> torch.device:
     return torch.device("cuda", local_rank % torch.cuda.device_count())
 
 
-def among_others() -> bool:
-    """Whether this process was started together with others, by torchrun, SLURM or the first of them."""
-    return launch() is not None
-
-
 def join(devices: int = 1, accelerator: str = "auto") -> Team:
     """Meet the other processes; start them if nobody has.
 
@@ -206,29 +193,10 @@ def join(devices: int = 1, accelerator: str = "auto") -> Team:
     started = launch()
     if started is None and devices == 1:
         return alone(device_for(accelerator))
-    try:
+    with told_once():
         _must_fit(devices, accelerator, started)
-    except InputError:
-        if is_first_process():
-            raise
-        raise SystemExit(2) from None
     name, per_node, num_nodes = started or ("lightning", devices, 1)
     return _meet(name, per_node, num_nodes, accelerator)
-
-
-def launch() -> tuple[str, int, int] | None:
-    """Who started several processes, how many on each machine, and on how many machines."""
-    numbers = {name: int(text) for name, text in os.environ.items() if text.isdecimal()}
-    size = numbers.get("WORLD_SIZE", 1)
-    if dist.is_available() and dist.is_torchelastic_launched():
-        here = numbers.get("LOCAL_WORLD_SIZE", size)
-        return ("torchrun", here, size // here) if size > 1 else None
-    # Set for what srun starts; a batch script by itself is one process, however many tasks it has asked for.
-    tasks = numbers.get("SLURM_STEP_NUM_TASKS", 1)
-    if tasks > 1 and os.environ.get("SLURM_JOB_NAME") not in ("bash", "interactive"):
-        nodes = numbers.get("SLURM_NNODES", 1)
-        return "slurm", tasks // nodes, nodes
-    return ("lightning", size, 1) if size > 1 and "LOCAL_RANK" in os.environ else None
 
 
 def _must_fit(devices: int, accelerator: str, started: tuple[str, int, int] | None) -> None:
@@ -271,16 +239,15 @@ def _meet(name: str, per_node: int, num_nodes: int, accelerator: str) -> Team:
             num_nodes=num_nodes,
             plugins=[environments[name]()],
         )
-        fabric.launch()
+        children = getattr(fabric.strategy.launcher, "procs", [])
+        with meeting(lambda: [*children], LOST):
+            fabric.launch()
+            group = dist.new_group(backend="gloo", timeout=PATIENCE)
     except ValueError as error:
         raise InputError(f"the processes of this evaluation do not fit together: {error}") from error
     local_rank = fabric.local_rank
     team = Team(
         fabric.global_rank, fabric.world_size, device_for(accelerator, local_rank), local_rank, per_node
     )
-    team._group = dist.new_group(backend="gloo", timeout=PATIENCE)
-    launcher = fabric.strategy.launcher
-    # Lightning would kill this process when another one fails; from here on a failure is told and handled.
-    team._started = list(getattr(launcher, "procs", ()))
-    getattr(launcher, "procs", []).clear()
+    team._group, team._started = group, children
     return team

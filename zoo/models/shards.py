@@ -43,11 +43,11 @@ def whole(state: Any, keep: bool = True) -> Any:
     """A state (dicts and lists of tensors and plain data) with every shard made whole, on the CPU.
 
     All processes must call it. One after the other, so that no device holds all at once; a process that does
-    not `keep` gets None in place of each.
+    not `keep` gets None in place of each, and copies none.
     """
     if isinstance(state, DTensor):
-        full = state.full_tensor().cpu()
-        return full if keep else None
+        full = state.full_tensor()
+        return full.cpu() if keep else None
     if isinstance(state, Tensor):
         return state.cpu()
     if isinstance(state, dict):

@@ -159,7 +159,14 @@ def _is_file(path: Path) -> bool:
 def _must_exist(path: Path) -> None:
     if _is_file(path):
         return
-    what = "is a folder, not a recipe file" if os.path.isdir(path) else "no such recipe file"
+    what = "no such recipe file"
+    if os.path.isdir(path):
+        what = "is a folder, not a recipe file"
+    elif os.path.exists(path):
+        what = "is no ordinary file but a pipe or a device: write the recipe to a file"
+        raise InputError(Problem(what, where=_shown(path)))
+    elif os.path.islink(path):
+        what = f"no such recipe file: it is a link to {os.readlink(path)}, which is not there"
     hint = _near_file(path) or "; `zoo list recipes` has those there are"
     raise InputError(Problem(what + hint, where=_shown(path)))
 
@@ -169,7 +176,7 @@ def _near_file(path: Path) -> str:
     known: dict[str, Path] = {}
     for folder in (Path("recipes"), Path("recipes/base"), path if os.path.isdir(path) else path.parent):
         if os.path.isdir(folder):
-            known.update({file.stem: file for file in sorted(folder.glob("*.yaml"))})
+            known.update({file.stem: file for file in sorted(folder.glob("*.yaml")) if _is_file(file)})
     near = difflib.get_close_matches(path.stem, known, n=1) if len(path.stem) <= LONGEST_WORD else []
     return f"; did you mean {_shown(known[near[0]])}?" if near else ""
 

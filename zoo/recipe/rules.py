@@ -126,6 +126,18 @@ def batch_fault(batch: int, devices: int, nodes: int, accumulate: int) -> str | 
     )
 
 
+def an_epoch_ends_with_a_step(recipe: Values) -> Iterator[Fault]:
+    accumulate, limit = recipe["trainer.accumulate_grad_batches"], recipe["trainer.limit_train_batches"]
+    # As it was given: 1 is one batch, and 1.0 all of them.
+    given = recipe.values["trainer"].get("limit_train_batches")
+    all_of_them = isinstance(given, float) and given == 1
+    if accumulate > 1 and limit is not None and not all_of_them and limit % accumulate:
+        yield (
+            "trainer.limit_train_batches",
+            f"{limit} may end an epoch amid a step: take a multiple of accumulate_grad_batches {accumulate}",
+        )
+
+
 def precision_can_be_sharded(recipe: Values) -> Iterator[Fault]:
     precision = recipe["trainer.precision"]
     precision = PRECISION_ALIASES.get(precision, precision)
@@ -255,6 +267,7 @@ RULES: tuple[Rule, ...] = (
     heads_divide_width,
     groups_divide_heads,
     batch_is_shared_out,
+    an_epoch_ends_with_a_step,
     precision_can_be_sharded,
     devices_are_some,
     encoding_fits_kind,

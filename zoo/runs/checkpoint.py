@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from zoo.errors import InputError, Problem
+from zoo.processes import is_first_process
 from zoo.recipe import resolve
 from zoo.recipe.after_training import encoding_changes, may_change
 from zoo.runs.checkpoint_file import read_checkpoint
@@ -21,7 +22,7 @@ from zoo.runs.encoding_source import (
     what_has_changed,
     what_is_missing,
 )
-from zoo.runs.folder import LAST, RECIPE, changed_keys, is_among, is_first_process
+from zoo.runs.folder import LAST, RECIPE, changed_keys, is_among
 from zoo.runs.weights import built_around
 from zoo.tasks.task import Task
 

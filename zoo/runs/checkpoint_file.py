@@ -131,7 +131,7 @@ def _must_be_whole(file: IO[bytes]) -> None:
         archive = zipfile.ZipFile(file)
     except Exception as error:  # zipfile raises many kinds on a damaged directory
         raise _Damaged(
-            "its directory, the last part of the file, is missing or broken; was it cut short?"
+            "its directory, the last part of the file, is missing or broken, as when it was cut short"
         ) from error
     with archive:
         sizes = _records(archive, file.seek(0, 2))

@@ -9,14 +9,15 @@ import os
 import re
 import shutil
 import threading
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zoo.errors import InputError, Problem
-from zoo.files import write_whole
+from zoo.errors import InputError, Problem, RunError
+from zoo.files import disk_full_at, full_disk_message, is_disk_full, write_whole
 from zoo.recipe import Recipe, dump
 from zoo.recipe.tree import shorten
 from zoo.recipe.yaml_file import read_file
@@ -30,8 +31,6 @@ CHECKPOINTS = Path("checkpoints")
 LAST = CHECKPOINTS / "last.ckpt"
 BEST = CHECKPOINTS / "best.ckpt"
 RESULTS = Path("evaluation") / "lengths.json"
-# Where a launcher tells a process which one it is.
-RANKS = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_PROCID")
 # What decides where and how a run is computed, and not what.
 MAY_CHANGE_ON_RESUME = (
     "trainer", "evaluate", "checkpoint", "logging", "compile", "plugins", "data.root", "data.cache",
@@ -39,17 +38,12 @@ MAY_CHANGE_ON_RESUME = (
 )  # fmt: skip
 BUT_NOT = ("trainer.precision", "trainer.gradient_clip_val", "trainer.gradient_clip_algorithm")
 
+# A process that was killed a moment ago keeps what it held until its memory is given back.
+PATIENCE = 2.0  # seconds
+_HELD: set[int] = set()
+
 # What `whole_file` writes before it has its name.
 _LEFTOVER = re.compile(r"\..+(\.\d+)+")
-
-
-def is_first_process() -> bool:
-    """Whether this is the one process of its launch that writes, as far as the environment tells.
-
-    Lightning starts the processes of further devices by running the same command again, torchrun and SLURM
-    start all at once; each numbers them by variables of its own.
-    """
-    return all(int(os.environ.get(rank) or 0) == 0 for rank in RANKS)
 
 
 def must_be_free(folder: Path) -> None:
@@ -84,6 +78,7 @@ def new_run(recipe: Recipe, out: Path | None) -> Claim:
 
     Raises:
         InputError: `out` holds something already, or cannot be written.
+        RunError: the disk is full.
     """
     if out is not None:
         claim = _claim(out, recipe)
@@ -119,14 +114,12 @@ def hold(folder: Path, must: bool = False) -> int | None:
             too; otherwise nothing is held then.
 
     Raises:
-        InputError: another process has it.
+        InputError: another process has it, and still has it after some seconds.
     """
     descriptor = None
     try:
-        import fcntl
-
         descriptor = os.open(folder, os.O_RDONLY)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock(descriptor)
     except BlockingIOError:
         os.close(descriptor)
         raise InputError(f"{folder}: another process is at work on this run") from None
@@ -138,7 +131,34 @@ def hold(folder: Path, must: bool = False) -> int | None:
                 f"{folder}: whether another process is at work on this run cannot be told ({error})"
             ) from error
         return None
+    _HELD.add(descriptor)
     return descriptor
+
+
+def _lock(descriptor: int) -> None:
+    """Raises BlockingIOError where another process has it for longer than one takes that was killed."""
+    import fcntl
+
+    limit = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > limit:
+                raise
+        time.sleep(0.05)
+
+
+def _leave_to_parent() -> None:
+    """A forked process shares what its parent holds: a loader's, which outlives a kill of it for seconds."""
+    for descriptor in _HELD:
+        with suppress(OSError):
+            os.close(descriptor)
+    _HELD.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -151,11 +171,12 @@ def remove_leftovers(folder: Path) -> None:
 
 def let_go(held: int | None) -> None:
     """Let others train in a run folder again. `held` is what `hold` gave."""
-    if held is None:
-        return
+    if held not in _HELD:
+        return  # a forked process has nothing to free: it is its parent's
     import fcntl
 
-    # A loader's processes may still share it: closing it here would not free it.
+    _HELD.remove(held)
+    # Processes that were started by other means than a fork of Python's may still share it.
     fcntl.flock(held, fcntl.LOCK_UN)
     os.close(held)
 
@@ -191,12 +212,38 @@ def old_run(recipe: Recipe, out: Path | None) -> Path:
     return folder
 
 
+def must_not_lack_its_recipe(folder: Path) -> None:
+    """Raises InputError for the folder of a run whose recipe is gone."""
+    if os.path.lexists(folder / RECIPE):
+        return
+    if any(os.path.lexists(folder / part) for part in (CARD, LAST, BEST)):
+        raise InputError(
+            Problem(
+                f"missing from this run: put it back, or start anew in another folder{_recipe_is_in(folder)}",
+                where=str(folder / RECIPE),
+            )
+        )
+
+
 def stored_recipe(folder: Path) -> dict[str, Any]:
     """The resolved recipe in a run folder, as plain data. Raises InputError where it cannot be read."""
-    tree = read_file(folder / RECIPE)
-    if tree.problems:
-        raise InputError(tree.problems)
+    try:
+        tree = read_file(folder / RECIPE)
+        problems = tree.problems
+    except InputError as error:
+        problems = error.problems
+    if problems:
+        advice = f"put the run's own {RECIPE} back{_recipe_is_in(folder)}"
+        *others, final = problems
+        raise InputError([*others, Problem(f"{final.message}; {advice}", final.key, final.where)])
     return tree.values
+
+
+def _recipe_is_in(folder: Path) -> str:
+    """Where else a run's recipe is: a checkpoint of the zoo holds it, and `fit` writes it anew from there."""
+    if (folder / LAST).is_file():
+        return f"; {LAST} holds it too: without {RECIPE} there, fit --resume writes it anew"
+    return ""
 
 
 def changed_keys(old: object, new: object, key: str = "") -> list[tuple[str, object, object]]:
@@ -277,5 +324,8 @@ def _taken(folder: Path) -> InputError:
     return InputError(f"{folder} is not empty; a run needs a folder of its own")
 
 
-def _unwritable(folder: Path, error: OSError) -> InputError:
+def _unwritable(folder: Path, error: OSError) -> InputError | RunError:
+    if is_disk_full(error):
+        full = full_disk_message(disk_full_at(folder / RECIPE, error))
+        return RunError(f"{full}. Nothing was saved; make room and start it again")
     return InputError(f"{folder}: a run cannot be written there: {error.strerror}")

@@ -10,6 +10,8 @@ from zoo.errors import InputError, Problem
 from zoo.reading import read_bytes
 
 MAX_BYTES = 256 << 20
+FIRST = b"step"
+"""The first column: how each file begins, however early it was cut off."""
 
 
 def read_metrics(file: Path) -> tuple[list[str], list[dict[str, str]]]:
@@ -35,6 +37,8 @@ def read_metrics(file: Path) -> tuple[list[str], list[dict[str, str]]]:
             rows.append(dict(zip(columns, cells, strict=True)))
             if not rows[-1].get("step", "").isdecimal():
                 raise ValueError(f"line {reader.line_num} has no step")
+        if not raw.startswith(FIRST) and not FIRST.startswith(raw):
+            raise ValueError(f"it does not begin with {FIRST.decode()}")
     except InputError:
         raise
     except (OSError, ValueError, csv.Error) as error:

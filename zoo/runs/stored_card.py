@@ -45,15 +45,15 @@ def stored_card(folder: Path) -> dict[str, Any]:
     return card
 
 
-def read_card(file: Path) -> dict[str, Any]:
-    """What a card holds, whatever that is.
+def read_card(file: Path, advice: str = ADVICE) -> dict[str, Any]:
+    """What a card holds, whatever that is; `advice` is what to do about one that is none.
 
     Raises:
         InputError: it is missing, cannot be read, or is no JSON object.
     """
     if not os.path.lexists(file):
         raise InputError(Problem("the run's card is missing", where=str(file)))
-    card = read_json(file, MAX_BYTES, ADVICE)
+    card = read_json(file, MAX_BYTES, advice)
     if not isinstance(card, dict):
-        raise InputError(Problem(f"not the card of a run{ADVICE}", where=str(file)))
+        raise InputError(Problem(f"not the card of a run{advice}", where=str(file)))
     return card

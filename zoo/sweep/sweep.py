@@ -113,7 +113,7 @@ def _print_commands(runs: Sequence[Run], found: dict[str, Standing], into: Path)
     print(f"# then: {as_text(compare_command(list(runs), into))}", file=sys.stderr)
 
 
-def _compare(finished: Sequence[Run], into: Path) -> InputError | None:
+def _compare(finished: Sequence[Run], into: Path) -> InputError | RunError | None:
     """Compare; what is in the way of it."""
     if not finished:
         return None
@@ -121,7 +121,7 @@ def _compare(finished: Sequence[Run], into: Path) -> InputError | None:
 
     try:
         compare([run.folder for run in finished], out=into)
-    except InputError as error:
+    except (InputError, RunError) as error:
         return error
     return None
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import lightning.pytorch as pl
 import torch
+import torch.distributed as dist
 from lightning.pytorch.callbacks import Callback, ProgressBar
 from torch import Tensor
 from tqdm import tqdm
@@ -53,8 +54,7 @@ class StepLog(Callback):
     def on_save_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict) -> None:
         # Between two rows of the log: the next one is the mean over these too, in a resumed run as well.
         if self.losses:
-            everybodys = trainer.strategy.all_gather(torch.stack(self.losses))
-            losses = everybodys.reshape(trainer.world_size, -1).cpu()
+            losses = _of_all_processes(torch.stack(self.losses), trainer.world_size).cpu()
             checkpoint[LOSSES] = {"losses": losses, "accumulate": trainer.accumulate_grad_batches}
 
     def on_load_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict) -> None:
@@ -67,7 +67,8 @@ class StepLog(Callback):
             and len(losses) == trainer.world_size
             and state.get("accumulate") == trainer.accumulate_grad_batches
         ):
-            self.losses = [*losses[trainer.global_rank].to(module.device)]
+            # The model, and `module.device` with it, is moved later.
+            self.losses = [*losses[trainer.global_rank].to(trainer.strategy.root_device)]
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, index: int
@@ -109,6 +110,15 @@ class StepLog(Callback):
 
     def _mean_loss(self) -> Tensor:
         return torch.stack(self.losses).mean()
+
+
+def _of_all_processes(values: Tensor, world_size: int) -> Tensor:
+    """[world_size, ...]: the values of every process, on the device that they are on."""
+    if world_size == 1:
+        return values[None]
+    everybodys = [torch.empty_like(values) for _ in range(world_size)]
+    dist.all_gather(everybodys, values)
+    return torch.stack(everybodys)
 
 
 class StepBar(ProgressBar):

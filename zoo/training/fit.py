@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import gc
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import lightning.pytorch as pl
 
 from zoo.data import open_data
 from zoo.data.source import DataSource
 from zoo.errors import RunError
 from zoo.evaluation.foreseen import left_out
 from zoo.evaluation.results import must_take_results
-from zoo.files import full_disk_message, is_disk_full
 from zoo.memory import freed_memory_kept
+from zoo.parent import children_told, leave_with_parent
+from zoo.processes import is_first_process
 from zoo.recipe import Recipe, must_train
 from zoo.runs.folder import (
-    RECIPE,
     Claim,
-    give_up,
     hold,
-    is_first_process,
     let_go,
     must_be_free,
     new_run,
@@ -33,22 +28,20 @@ from zoo.runs.folder import (
 from zoo.runs.origin import must_have_same_tokens, read_origin, start_from
 from zoo.tasks import must_build, task_class
 from zoo.tasks.task import Task
-from zoo.training.checkpoints.kept import LastCheckpoint
+from zoo.telling import silent, told_once
 from zoo.training.checkpoints.matching import restoring
 from zoo.training.checkpoints.resume import Resume, resume_command, resume_point, run_to_resume
 from zoo.training.data_module import DataModule
 from zoo.training.finish import finish, opening_line
 from zoo.training.loggers import must_be_installed, quiet_writers
 from zoo.training.quiet import quieten
-from zoo.training.stops.failure import failure_of
-from zoo.training.stops.interruption import REQUEUE, Interruption, Stopped
-from zoo.training.stops.slurm import requeue
-from zoo.training.stops.watch import Watch
+from zoo.training.stops.ending import Ending
+from zoo.training.stops.interruption import Interruption
 from zoo.training.trainer import make_trainer
 from zoo.training.world import must_be_shared_out
 
 
-def fit(recipe: Recipe, out: Path | None = None, resume: Resume = False) -> Path:
+def fit(recipe: Recipe, out: Path | None = None, resume: Resume = False, stay_deaf: bool = False) -> Path:
     """Train, evaluate at the recipe's lengths, and say where everything is.
 
     Args:
@@ -56,6 +49,8 @@ def fit(recipe: Recipe, out: Path | None = None, resume: Resume = False) -> Path
         out: the run folder; by default runs/NAME, or the next free number after it.
         resume: continue the run in `out`, or the newest of this name, from its last checkpoint, or from the
             beginning where there is none yet; "auto": if there is such a run, else begin one.
+        stay_deaf: after an error leave SIGINT, SIGTERM and SIGUSR1 ignored, so that nothing keeps the caller
+            from telling it; the caller gives them back.
 
     Returns: the run folder.
 
@@ -65,35 +60,39 @@ def fit(recipe: Recipe, out: Path | None = None, resume: Resume = False) -> Path
         KeyboardInterrupt: Ctrl-C, SIGTERM or SLURM's warning; its text says where the run stands and how to
             continue it.
     """
+    leave_with_parent()
     quieten()
     interruption = Interruption()
-    with interruption.handling():
+    ending = Ending(interruption)
+    with interruption.handling(stay_deaf):
         try:
-            start = _prepare(recipe, out, resume)
-            folder, first = _train(recipe, start, interruption)
+            with told_once():
+                start = _prepare(recipe, out, resume)
+            folder, first = _train(recipe, start, ending)
             if first:
                 _measure(recipe, start.source, folder)
             return folder
         except KeyboardInterrupt as error:
-            text = str(error) or "interrupted before training began; nothing was written"
+            ending.decide()
+            text = str(error) or ending.interrupted()
+        except BaseException:
+            ending.decide()
+            raise
         if not is_first_process():
-            raise SystemExit(130)
-        interruption.deafen()
-        if interruption.wish == REQUEUE:
-            # Told before: SLURM may end this process as soon as it has heard.
-            print(text, file=sys.stderr, flush=True)
-            text = requeue()
-        raise KeyboardInterrupt(text)
+            raise silent(130)
+        raise KeyboardInterrupt(ending.requeued(text))
 
 
 @dataclass
 class _Start:
-    """All that is known before a model is trained; `claim` is that of a new run's folder."""
+    """All that is known before a model is trained; `content` is the checkpoint's, `claim` that of a new
+    run's folder."""
 
     task: Task
     source: DataSource
     folder: Path
     checkpoint: Path | None
+    content: dict[str, Any] | None
     claim: Claim | None
     origin: dict[str, Any] | None
 
@@ -105,9 +104,9 @@ def _prepare(recipe: Recipe, out: Path | None, resume: Resume) -> _Start:
     must_be_installed(recipe)
     must_build(recipe)
     folder = run_to_resume(recipe, out, resume)
-    checkpoint = claim = origin = None
+    checkpoint = content = claim = origin = None
     if folder is not None:
-        checkpoint = resume_point(folder, recipe)
+        checkpoint, content = resume_point(folder, recipe)
         must_take_results(folder)
     elif out is not None and is_first_process():
         must_be_free(out)
@@ -127,23 +126,24 @@ def _prepare(recipe: Recipe, out: Path | None, resume: Resume) -> _Start:
         # Only the first process claims a folder; the others learn of it once they have met.
         claim = new_run(recipe, out) if is_first_process() else None
         folder = claim.folder if claim else Path()
-    return _Start(task, source, folder, checkpoint, claim, origin and origin.facts)
+    return _Start(task, source, folder, checkpoint, content, claim, origin and origin.facts)
 
 
-def _train(recipe: Recipe, start: _Start, interruption: Interruption) -> tuple[Path, bool]:
+def _train(recipe: Recipe, start: _Start, ending: Ending) -> tuple[Path, bool]:
     """Train to the end. Returns the run folder, and whether this is the first process."""
-    source, folder, task = start.source, start.folder, start.task
+    source, folder, task, content = start.source, start.folder, start.task, start.content
     # The weights, the gradients and the optimizer's moments are four times the model that is evaluated next:
     # nobody else may keep them.
-    del start.task
+    del start.task, start.content
     held = hold(folder) if is_first_process() else None
-    trainer = last = watch = None
+    ending.claim = start.claim
     try:
         if held is not None:
             remove_leftovers(folder)
         trainer, last = make_trainer(
-            recipe, task, source, folder, start.checkpoint, start.origin, interruption
+            recipe, task, source, folder, start.checkpoint, start.origin, ending.interruption, content
         )
+        del content  # Lightning reads it once more, and two of them are too many
         source.train_loader(trainer.global_rank, trainer.world_size)
         if recipe.trainer.limit_val_batches != 0:
             source.valid_loader(trainer.global_rank, trainer.world_size)
@@ -155,25 +155,18 @@ def _train(recipe: Recipe, start: _Start, interruption: Interruption) -> tuple[P
         if recipe.compile:
             # The inner module, in place: its parameter names stay clean, and Lightning's log outside.
             task.model.compile()
-        watch = Watch(trainer, last.how_to_continue)
-        watch.start()
-        with freed_memory_kept(), quiet_writers(), restoring(start.checkpoint):
+        ending.follow(trainer, last)
+        with freed_memory_kept(), quiet_writers(), children_told(), restoring(start.checkpoint):
             trainer.fit(task, DataModule(source), ckpt_path=start.checkpoint, weights_only=True)
     except BaseException as error:
-        if watch is not None:
-            watch.stop()
-        end = _end_of(error, start, trainer, last, watch, interruption)
+        end = ending.of(error, folder)
         if end is error:
             raise
         raise end from error
     finally:
-        if trainer is not None:
-            failure_of(trainer).room.lift()
-        if watch is not None:
-            watch.stop()
         let_go(held)
-    if interruption.asked:
-        raise KeyboardInterrupt(_interrupted_at(_steps(trainer), last))
+    if ending.interruption.asked:
+        raise KeyboardInterrupt(ending.interrupted())
     if not last.saved_at:
         raise RunError(
             "training stopped before its first step: is trainer.max_time too short, or limit_train_batches 0?"
@@ -181,72 +174,14 @@ def _train(recipe: Recipe, start: _Start, interruption: Interruption) -> tuple[P
     return last.folder, trainer.is_global_zero
 
 
-def _end_of(
-    error: BaseException,
-    start: _Start,
-    trainer: pl.Trainer | None,
-    last: LastCheckpoint | None,
-    watch: Watch | None,
-    interruption: Interruption,
-) -> BaseException:
-    """What a run ends with that ended by an error: the error itself where nothing better can be said."""
-    lost = watch.lost(error) if watch is not None else None
-    saved = last.saved_at if last else 0
-    full = _disk_full(error, start.folder, saved) if is_disk_full(error) else None
-    # What came to nothing goes, and what only takes room on a full disk.
-    if start.claim is not None and (_steps(trainer) == 0 or (full and not saved)):
-        give_up(start.claim)
-    # Who stops at once leaves the others, which were told to stop too.
-    if _is_interruption(error) or (lost is not None and interruption.asked):
-        return KeyboardInterrupt(_interrupted_at(_steps(trainer), last))
-    if full:
-        return RunError(full)
-    if trainer is None:
-        return error
-    failure = failure_of(trainer)
-    if lost is not None:
-        # The first process is the one that is looked at; the others end with it.
-        return RunError(lost) if is_first_process() and failure.is_told_here() else SystemExit(1)
-    return failure.of(error, trainer.global_step)
-
-
 def _measure(recipe: Recipe, source: DataSource, folder: Path) -> None:
-    gc.collect()  # the trainer, the model and the optimizer know each other
     try:
+        gc.collect()  # the trainer, the model and the optimizer know each other
         finish(recipe, source, folder)
     except KeyboardInterrupt:
         again = resume_command(folder)
         raise KeyboardInterrupt(f"interrupted while it was evaluated; saved; continue: {again}") from None
 
 
-def _is_interruption(error: BaseException) -> bool:
-    """Whether an error is one, or came of one: Lightning turns Ctrl-C into an exit of its own, and torch's
-    writer stumbles over what is missing in the file."""
-    if isinstance(error, Stopped | KeyboardInterrupt):
-        return True
-    return error.__context__ is not None and _is_interruption(error.__context__)
-
-
-def _interrupted_at(step: int, last: LastCheckpoint | None) -> str:
-    # Before Lightning has taken up a resumed run it counts from 0.
-    step = max(step, last.saved_at if last else 0)
-    text = f"interrupted at step {step}"
-    if last is None or not (last.saved_at or (last.folder / RECIPE).is_file()):
-        return f"{text}; nothing was saved"
-    return f"{text}; {'saved; ' if last.saved_at == step else ''}{last.how_to_continue(step)}"
-
-
-def _steps(trainer: pl.Trainer | None) -> int:
-    return 0 if trainer is None else trainer.global_step
-
-
 def _task(recipe: Recipe, vocab_size: int) -> Task:
     return task_class(recipe.task.name)(recipe.as_dict(), vocab_size)
-
-
-def _disk_full(error: BaseException, folder: Path, saved: int) -> str:
-    said = full_disk_message(error, folder)
-    if not saved:
-        return f"{said}. No checkpoint was saved; make room and start it again"
-    command = resume_command(folder)
-    return f"{said}. The last good checkpoint is of step {saved}; make room, then continue: {command}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import io
+import sys
 import threading
 from argparse import Namespace
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from lightning.pytorch.utilities import rank_zero_only
 
 from zoo.errors import InputError, Problem
 from zoo.files import full_disk_told, is_disk_full, write_whole
+from zoo.processes import is_first_process
 from zoo.recipe import Recipe
 from zoo.runs.folder import METRICS
 from zoo.runs.metrics import read_metrics
@@ -99,6 +101,8 @@ def make_loggers(recipe: Recipe, folder: Path, keep_to_step: int) -> list[Logger
     for name in recipe.logging:
         if name == "csv":
             loggers.append(CsvLog(folder, keep_to_step))
+            if keep_to_step >= recipe.trainer.log_every_n_steps:
+                _tell_of_lost_rows(loggers[-1], keep_to_step)
         elif name == "tensorboard":
             # What lies there is of this run, killed after that step or before its first checkpoint.
             more = {"purge_step": keep_to_step + 1} if (folder / "tensorboard").exists() else {}
@@ -110,6 +114,15 @@ def make_loggers(recipe: Recipe, folder: Path, keep_to_step: int) -> list[Logger
 
             loggers.append(WandbLogger(name=recipe.name, save_dir=folder, project="positional-encoding-zoo"))
     return loggers
+
+
+def _tell_of_lost_rows(log: CsvLog, keep_to_step: int) -> None:
+    if not log.rows and is_first_process():
+        print(
+            f"warning: {log.path}: no rows up to step {keep_to_step}, from which the run goes on: "
+            f"the curve begins there",
+            file=sys.stderr,
+        )
 
 
 @contextmanager

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
+from typing import Any
 
 HIDDEN_LINES = (
     "GPU available:",
@@ -54,3 +56,20 @@ def quieten() -> None:
             logging.getLogger(name).addFilter(_worth_saying)
     for message in HIDDEN_WARNINGS:
         warnings.filterwarnings("ignore", message=message)
+    _keep_dead_workers_from_speaking_twice()
+
+
+def _keep_dead_workers_from_speaking_twice() -> None:
+    """That a data worker has died is raised where its batch is missed, and told. Torch raises it from its
+    handler of SIGCHLD too, wherever that comes: within a `__del__` or a hook of a fork Python shows it."""
+    shown = sys.unraisablehook
+    if getattr(shown, "hides_dead_workers", False):
+        return
+
+    def show(what: Any) -> None:
+        error = what.exc_value
+        if not isinstance(error, RuntimeError) or not str(error).startswith("DataLoader worker"):
+            shown(what)
+
+    show.hides_dead_workers = True
+    sys.unraisablehook = show

@@ -13,8 +13,8 @@ from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
 from zoo.runs.card import make_card
-from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.tasks.task import Task
+from zoo.training.boundary import StepTimer
 from zoo.training.callbacks import SeededSteps, StepBar, StepLog
 from zoo.training.checkpoints.kept import BestCheckpoint, LastCheckpoint
 from zoo.training.checkpoints.matching import must_be_restorable, must_have_same_data
@@ -35,11 +35,12 @@ def make_trainer(
     checkpoint: Path | None = None,
     origin: dict[str, Any] | None = None,
     interruption: Interruption | None = None,
+    content: dict[str, Any] | None = None,
 ) -> tuple[pl.Trainer, LastCheckpoint]:
     """A Trainer that writes into `folder`, and the callback that keeps its last checkpoint.
 
-    `checkpoint` is that of a resumed run; `origin` says for the card where a new one took its weights from;
-    `interruption` hears the signals.
+    `checkpoint` is that of a resumed run, with its `content`; `origin` says for the card where a new one took
+    its weights from; `interruption` hears the signals.
 
     Raises:
         InputError: flags that Lightning refuses, or a checkpoint of other data, or that cannot be restored.
@@ -58,9 +59,8 @@ def make_trainer(
     if isinstance(flags["val_check_interval"], int):
         # Counted from the beginning of the run, over the ends of epochs.
         flags["check_val_every_n_epoch"] = None
-    before = {}
+    before = content or {}
     if checkpoint is not None:
-        before = read_checkpoint(checkpoint)
         must_have_same_data(checkpoint, before, source)
     done = before.get("global_step", 0)
     # The origin may be gone, or hold another model, by the time that a run is resumed.
@@ -84,6 +84,8 @@ def make_trainer(
     if flags.get("enable_progress_bar") is not False:
         callbacks.append(StepBar(tokens_per_step))
     try:
+        if flags.get("max_time") is not None:
+            callbacks.append(StepTimer(flags.pop("max_time")))
         trainer = pl.Trainer(
             **{"enable_model_summary": False, "num_sanity_val_steps": 0, **flags},
             max_epochs=-1,
@@ -94,6 +96,8 @@ def make_trainer(
             logger=make_loggers(recipe, folder, done),
             callbacks=callbacks,
         )
+    except InputError:
+        raise  # a ValueError too, that says itself where it is from
     except (MisconfigurationException, ImportError, ValueError, TypeError) as error:
         raise InputError(Problem(str(error).strip(), key="trainer")) from error
     if checkpoint is not None:

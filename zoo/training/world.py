@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 
 import torch
 import torch.distributed as dist
 
 from zoo.errors import InputError, Problem
-from zoo.evaluation.team import launch
+from zoo.processes import launch
 from zoo.recipe import Recipe
 from zoo.recipe.rules import batch_fault, number_of_devices
-from zoo.runs.folder import is_first_process
+from zoo.telling import told_once
 
 
 def must_be_shared_out(recipe: Recipe) -> None:
@@ -31,11 +30,8 @@ def must_be_shared_out(recipe: Recipe) -> None:
         problems.append(Problem(fault, key="data.batch_size"))
     if not problems:
         return
-    if is_first_process():
+    with told_once():
         raise InputError(problems)
-    # All find the same, and torchrun stops everybody once one has left: by then the first has told it.
-    time.sleep(1.0)
-    raise SystemExit(2)
 
 
 def devices_of(recipe: Recipe) -> int:

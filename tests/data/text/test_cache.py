@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import shutil
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from zoo.data.text import checksums, plain_text, tokenising
-from zoo.data.text.cache import open_cache
+from zoo.data.text.cache import open_cache, remembered
 from zoo.data.text.corpora import open_corpus
 from zoo.data.text.corpus import SPLITS, Corpus
 from zoo.data.text.tokens import TokenStream
@@ -253,16 +254,37 @@ def test_a_damaged_note_of_what_was_compared_is_none(tmp_path, read_files, note)
     assert len(read_files) == 9  # the tokenizer, and three files of each split, two of the empty one
 
 
+def survey_slowly(root, seen):
+    def documents(split):
+        seen.put(split)
+        time.sleep(0.2)
+        return iter(TEXTS[split])
+
+    remembered(Corpus("told", ["told", "a"], documents), root / "surveys" / "note.json")
+
+
+def test_processes_that_begin_at_once_read_a_corpus_once(tmp_path):
+    seen = multiprocessing.get_context("fork").SimpleQueue()
+    begun = [multiprocessing.get_context("fork").Process(target=survey_slowly, args=(tmp_path, seen))
+             for _ in range(3)]  # fmt: skip
+    for process in begun:
+        process.start()
+    for process in begun:
+        process.join()
+    assert [process.exitcode for process in begun] == [0, 0, 0]
+    assert [seen.get() for _ in SPLITS] == [*SPLITS] and seen.empty()
+
+
 def test_a_damaged_survey_is_made_again(tmp_path):
     first = open_cache(corpus(), 300, tmp_path)
-    for note in (tmp_path / "surveys").iterdir():
+    for note in (tmp_path / "surveys").glob("*.json"):
         note.write_text('{"fingerprint": 1}')
     assert open_cache(corpus(), 300, tmp_path).folder == first.folder
 
 
 def test_a_flipped_byte_in_a_survey_makes_no_other_corpus(tmp_path):
     first = open_cache(corpus(), 300, tmp_path)
-    note = next((tmp_path / "surveys").iterdir())
+    (note,) = (tmp_path / "surveys").glob("*.json")
     for place in range(0, note.stat().st_size, 3):
         flip(note, place)
         again = open_cache(corpus(), 300, tmp_path)

@@ -61,7 +61,7 @@ def old_torch(raw):
 @pytest.mark.parametrize("broken, said", [
     (lambda raw: b"", "damaged: it is empty"),
     (lambda raw: raw[: len(raw) // 2], "damaged: its directory, the last part of the file, is missing"),
-    (lambda raw: raw[:-1], "was it cut short?"),
+    (lambda raw: raw[:-1], "is missing or broken, as when it was cut short. "),
     (lambda raw: bytes(len(raw)), "damaged: it begins with zeros"),
     (flipped_in("archive/data/0"), "damaged: what is in archive/data/0 is not what was written there"),
     (flipped_in("archive/data.pkl"), "damaged: what is in archive/data.pkl is not what was written there"),

@@ -114,20 +114,33 @@ def remembered(corpus: Corpus, note: Path) -> Contents:
 
     A note that is not what was written is none: the corpus is read again.
     """
+    contents = _noted(note)
+    if contents is not None:
+        return contents
+    note.parent.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        # One process of a launch reads, the others then find its note; each where files cannot be locked.
+        with suppress(NotImplementedError):
+            stack.enter_context(alone(note, f"reads {corpus.name}"))
+        contents = _noted(note)
+        if contents is None:
+            with progress(f"reading {corpus.name}", None) as advance:
+                contents = survey(corpus, advance)
+            told = {"fingerprint": contents.fingerprint, "bytes": contents.bytes, "crc32": _crc_of(contents)}
+            write_whole(note, json.dumps(told) + "\n")
+    return contents
+
+
+def _noted(note: Path) -> Contents | None:
+    """What a note of an earlier survey says; None where there is none, or not what was written."""
     try:
         known = json.loads(note.read_text(encoding="utf-8"))
         contents = Contents(
             str(known["fingerprint"]), {split: int(known["bytes"][split]) for split in SPLITS}
         )
-        if known["crc32"] == _crc_of(contents):
-            return contents
+        return contents if known["crc32"] == _crc_of(contents) else None
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        pass
-    with progress(f"reading {corpus.name}", None) as advance:
-        contents = survey(corpus, advance)
-    told = {"fingerprint": contents.fingerprint, "bytes": contents.bytes, "crc32": _crc_of(contents)}
-    write_whole(note, json.dumps(told) + "\n")
-    return contents
+        return None
 
 
 def _crc_of(contents: Contents) -> int:

@@ -13,6 +13,7 @@ from lightning.pytorch.callbacks import Checkpoint, ModelCheckpoint
 
 from zoo.runs.card import write_card
 from zoo.runs.folder import BEST, LAST
+from zoo.training.boundary import is_between_steps, recount
 from zoo.training.checkpoints.resume import how_to_continue
 
 
@@ -105,6 +106,9 @@ class LastCheckpoint(Checkpoint):
         self._count(trainer)
         checkpoint["zoo_card"] = dict(self.card)
 
+    def on_load_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict) -> None:
+        recount(checkpoint["loops"]["fit_loop"], trainer.accumulate_grad_batches)
+
     def how_to_continue(self, step: int | None = None) -> str:
         """Where a run that stands at `step` can go on, and by which command."""
         saved = "" if self.saved_at == step else f"the last checkpoint is of step {self.saved_at}; "
@@ -114,7 +118,8 @@ class LastCheckpoint(Checkpoint):
     def _wanted(self, trainer: pl.Trainer) -> bool:
         step = trainer.global_step
         ends = step == trainer.max_steps or trainer.should_stop or self.stops()
-        return step != self.saved_at and (step % self.every == 0 or ends)
+        # Half of an accumulated batch is in no checkpoint: the next step would be made of the other half.
+        return step != self.saved_at and is_between_steps(trainer) and (step % self.every == 0 or ends)
 
     def _save(self, trainer: pl.Trainer) -> None:
         trainer.save_checkpoint(self.folder / LAST, weights_only=False)

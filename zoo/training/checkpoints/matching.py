@@ -42,10 +42,10 @@ def must_be_of_the_run(folder: Path, checkpoint: Path, content: dict[str, Any], 
         InputError: they are of different runs, or the card cannot be read.
     """
     stored = content["hyper_parameters"]["recipe"]
+    where = RECIPE if (folder / RECIPE).is_file() else "the recipe given"
     problems = [
         Problem(
-            f"{shorten(repr(old))} in this checkpoint, and {shorten(repr(new))} in {RECIPE}: it is of "
-            f"another run. Put this run's own checkpoint back, or continue the other run",
+            f"{shorten(repr(old))} in this checkpoint, and {shorten(repr(new))} in {where}",
             key=key,
             where=str(checkpoint),
         )
@@ -53,7 +53,8 @@ def must_be_of_the_run(folder: Path, checkpoint: Path, content: dict[str, Any], 
         if not may_change_on_resume(key)
     ]
     if problems:
-        raise InputError(problems)
+        what = "it is of another run. Put this run's own checkpoint back, or continue the other run"
+        raise InputError([*problems, Problem(what, where=str(checkpoint))])
     file, own = folder / CARD, content.get("zoo_card")
     if own is None:
         raise InputError(
@@ -64,7 +65,7 @@ def must_be_of_the_run(folder: Path, checkpoint: Path, content: dict[str, Any], 
         return
     remedy = f"remove {CARD}: it is written anew from the checkpoint"
     try:
-        card = read_card(file)
+        card = read_card(file, advice="")
     except InputError as error:
         raise InputError(
             [Problem(f"{p.message}; {remedy}", p.key, p.where) for p in error.problems]
@@ -169,6 +170,8 @@ def _wrong_place(state: Any) -> Iterator[str]:
         yield "the place in the data is no epoch and batch"
     elif not places[0]["accumulate"]:
         yield "the place in the data is of batches of no parts"
+    elif places[0]["batches"] % places[0]["accumulate"]:
+        yield "the place in the data is within an accumulated batch"
 
 
 def _unlike(template: Any, given: Any, place: str) -> Iterator[str]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
 from zoo.runs.checkpoint import warn_of_changes
 from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.runs.encoding_source import recorded_sources
-from zoo.runs.folder import CARD, LAST, RECIPE, find_run, old_run
+from zoo.runs.folder import BEST, CARD, LAST, RECIPE, RUNS, find_run, must_not_lack_its_recipe, old_run
 from zoo.runs.stored_card import read_card
 from zoo.training.checkpoints.matching import must_be_of_the_run
 
@@ -25,21 +25,29 @@ def run_to_resume(recipe: Recipe, out: Path | None, resume: Resume) -> Path | No
     Raises:
         InputError: `resume` is True and there is none, or it was made from another recipe.
     """
-    if not resume or (resume == "auto" and find_run(recipe, out) is None):
+    if not resume:
         return None
+    if find_run(recipe, out) is None:
+        lost = out or RUNS / recipe.name
+        if (lost / LAST).is_file():
+            return lost  # its recipe is in the checkpoint too, and is compared there; it is written anew
+        must_not_lack_its_recipe(lost)
+        if resume == "auto":
+            return None
     return old_run(recipe, out)
 
 
-def resume_point(folder: Path, recipe: Recipe) -> Path | None:
-    """The checkpoint to go on from; None where the run stopped before its first and begins again.
+def resume_point(folder: Path, recipe: Recipe) -> tuple[Path | None, dict[str, Any] | None]:
+    """The checkpoint to go on from and its content; None where the run stopped before its first and begins
+    again.
 
     Raises:
         InputError: there was one and it is gone, it cannot be read, or it is beyond the recipe's steps.
     """
     checkpoint = folder / LAST
-    if not checkpoint.is_file():
+    if not os.path.lexists(checkpoint):
         _must_not_have_been_saved(folder)
-        return None
+        return None, None
     content = read_checkpoint(checkpoint)
     must_be_of_the_run(folder, checkpoint, content, recipe)
     warn_of_changes(folder, recorded_sources(content.get("zoo_card")))
@@ -52,7 +60,7 @@ def resume_point(folder: Path, recipe: Recipe) -> Path | None:
                 where=str(folder),
             )
         )
-    return checkpoint
+    return checkpoint, content
 
 
 def resume_command(folder: Path) -> str:
@@ -67,12 +75,26 @@ def how_to_continue(folder: Path, saved_at: int) -> str:
 
 def _must_not_have_been_saved(folder: Path) -> None:
     """To begin again would overwrite what a run has come to, and only its checkpoint be missing."""
-    if not os.path.lexists(folder / CARD):
-        return
-    # One that cannot be read is told: it may be all that is left of a long run.
-    steps = read_card(folder / CARD).get("steps")
-    if steps:
+    saved = None
+    if os.path.lexists(folder / CARD):
+        # One that cannot be read is told: it may be all that is left of a long run.
+        steps = read_card(folder / CARD).get("steps")
+        saved = f"{CARD} says that the run had saved {steps} steps" if steps else None
+    if saved is None and os.path.lexists(folder / BEST):
+        saved = _saved_best(folder)
+    if saved:
+        best = os.path.lexists(folder / BEST)
+        instead = f", or copy {BEST.name} to {LAST.name} and continue from there" if best else ""
         raise InputError(
-            f"{folder / LAST}: missing, and {CARD} says that the run had saved {steps} steps: put it back, "
-            f"or start anew in another folder"
+            f"{folder / LAST}: missing, and {saved}: put it back{instead}, or start anew in another folder"
         )
+
+
+def _saved_best(folder: Path) -> str | None:
+    """That the best checkpoint was not the first thing saved, in words. A kill between the first best one and
+    the first last one leaves it with a card of no steps, which is written before the first step."""
+    content = read_checkpoint(folder / BEST)
+    step, stored = content["global_step"], content["hyper_parameters"]["recipe"].get("checkpoint")
+    every = stored.get("every_n_steps") if isinstance(stored, dict) else None
+    first = os.path.lexists(folder / CARD) and isinstance(every, int) and step <= every
+    return None if first else f"{BEST.name} beside it is of step {step}"

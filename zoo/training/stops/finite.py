@@ -95,42 +95,47 @@ class MustBeFinite(Callback):
         self.told = True
         parts = trainer.accumulate_grad_batches
         # A run that was just resumed has no step behind it.
-        last = torch.stack(self.losses[-parts:] or [torch.tensor(math.nan)]).mean() * parts
+        none = torch.tensor(math.nan, device=trainer.strategy.root_device)
+        last = torch.stack(self.losses[-parts:] or [none]).mean() * parts
         loss = trainer.strategy.reduce(last, reduce_op="mean").item()
+        # Asked of all before anything is told of it: what each process has seen itself may differ.
+        names, weights = zip(*module.named_parameters(), strict=True)
+        wrong = _which_are_wrong(trainer, [weight.detach() for weight in weights])
+        weights = [name for name, is_wrong in zip(names, wrong, strict=True) if is_wrong]
+        firsts = {
+            "loss": self._first(_which_are_wrong(trainer, self.losses), parts),
+            "gradient": self._first(_which_are_wrong(trainer, self.norms)),
+        }
         norm = self.norms[-1].item() if self.norms else math.nan
         what = f"learning rate {self.lr:.3g}, gradient norm {norm:.4g}"
         if not math.isfinite(loss):
             subject = f"the loss is {loss} at step {self.step} ({what})"
-        elif self._first(self.losses, parts) or (self._first(self.norms) and not _scaler(trainer)):
+        elif firsts["loss"] or (firsts["gradient"] and not _scaler(trainer)):
             subject = f"the gradient is not finite at step {self.step} (loss {loss:.4g}, {what})"
         else:
-            subject = f"{self._where(trainer, module)} after step {self.step} (loss {loss:.4g}, {what})"
-        raise RunError(f"{subject}: training has failed{self._since(parts)}. {_advice(trainer)}")
+            subject = f"{_where(trainer, weights)} after step {self.step} (loss {loss:.4g}, {what})"
+        raise RunError(f"{subject}: training has failed{self._since(firsts)}. {_advice(trainer)}")
 
-    def _where(self, trainer: pl.Trainer, module: pl.LightningModule) -> str:
-        scaler = _scaler(trainer)
-        if scaler is not None and scaler.get_scale() < LEAST_SCALE:
-            return f"no gradient is finite, though the loss is scaled by {scaler.get_scale():.1g} only,"
-        names = [name for name, p in module.named_parameters() if not _is_finite([p.detach()])]
-        if not names:
-            return "the optimizer's moments are not finite"
-        more = f" and {len(names) - 2} more" if len(names) > 2 else ""
-        return f"the weights {', '.join(names[:2])}{more} are not finite"
-
-    def _since(self, parts: int) -> str:
+    def _since(self, firsts: dict[str, int | None]) -> str:
         """The first step that showed it, where that is an earlier one."""
-        firsts = {"loss": self._first(self.losses, parts), "gradient": self._first(self.norms)}
         found = {name: step for name, step in firsts.items() if step}
         if min(found.values(), default=self.step) == self.step:
             return ""
         name = min(found, key=found.get)
         return f"; the first that was not finite was the {name} of step {found[name]}"
 
-    def _first(self, values: list[Tensor], parts: int = 1) -> int | None:
-        for index, value in enumerate(values):
-            if not _is_finite([value]):
-                return self.looked_at + index // parts + 1
-        return None
+    def _first(self, wrong: list[bool], parts: int = 1) -> int | None:
+        return self.looked_at + wrong.index(True) // parts + 1 if True in wrong else None
+
+
+def _where(trainer: pl.Trainer, wrong_weights: list[str]) -> str:
+    scaler = _scaler(trainer)
+    if scaler is not None and scaler.get_scale() < LEAST_SCALE:
+        return f"no gradient is finite, though the loss is scaled by {scaler.get_scale():.1g} only,"
+    if not wrong_weights:
+        return "the optimizer's moments are not finite"
+    more = f" and {len(wrong_weights) - 2} more" if len(wrong_weights) > 2 else ""
+    return f"the weights {', '.join(wrong_weights[:2])}{more} are not finite"
 
 
 def _advice(trainer: pl.Trainer) -> str:
@@ -165,6 +170,13 @@ def _is_finite(tensors: Iterable[Tensor]) -> bool:
     own = [one.to_local() if isinstance(one, DTensor) else one for one in tensors]
     # Of two passes over the weights the quicker one; what is too large to be squared is lost as well.
     return bool(torch.nn.utils.get_total_norm(own).isfinite())
+
+
+def _which_are_wrong(trainer: pl.Trainer, tensors: list[Tensor]) -> list[bool]:
+    """Which of them are not finite in some process, or in the share of one. Every process calls it."""
+    own = [float(not _is_finite([tensor])) for tensor in tensors]
+    bits = torch.tensor(own, device=trainer.strategy.root_device)
+    return trainer.strategy.reduce(bits, reduce_op="max").bool().tolist()
 
 
 def _are_wrong(trainer: pl.Trainer, losses: list[Tensor], norms: list[Tensor]) -> bool:

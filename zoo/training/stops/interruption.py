@@ -16,7 +16,8 @@ import torch
 import torch.distributed as dist
 from lightning.pytorch.callbacks import Callback
 
-from zoo.runs.folder import is_first_process
+from zoo.processes import is_first_process
+from zoo.training.boundary import is_between_steps
 
 # What a process wishes; of several processes the largest holds.
 GO_ON, STOP, REQUEUE = 0, 1, 2
@@ -32,12 +33,13 @@ class Interruption(Callback):
     So does SIGUSR1 under SLURM (`#SBATCH --signal=SIGUSR1@90`), which asks to be requeued as well. `wish` is
     GO_ON, STOP or REQUEUE; `due` says that the checkpoint of this step is wanted, now
     that all processes know; the next batch is then not begun. A second signal stops at once, and so does one
-    that comes while there is nothing to finish: before the first step, or after the last.
+    that comes while there is nothing to finish: before the first step, or after the last. `by_hand` tells
+    whether one was a Ctrl-C.
     """
 
     def __init__(self) -> None:
         self.wish = GO_ON
-        self.signalled = False
+        self.signalled = self.by_hand = self.deaf = False
         self.due = False
         self.step = 0
         self.training = False
@@ -49,8 +51,11 @@ class Interruption(Callback):
         return self.wish > GO_ON
 
     @contextmanager
-    def handling(self) -> Iterator[None]:
-        """Have the signals until the block ends; then they are again whose they were."""
+    def handling(self, stay_deaf: bool = False) -> Iterator[None]:
+        """Have the signals until the block ends; then they are again whose they were.
+
+        With `stay_deaf` they are not where this process was deafened: its caller has an end to tell.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield  # Python lets no other thread have handlers
             return
@@ -61,11 +66,13 @@ class Interruption(Callback):
         try:
             yield
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            if not (stay_deaf and self.deaf):
+                for number, handler in before.items():
+                    signal.signal(number, handler)
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
         again, self.signalled = self.signalled, True
+        self.by_hand |= number == signal.SIGINT
         requeue = "SLURM_JOB_ID" in os.environ and number == signal.SIGUSR1
         self.wish = max(self.wish, REQUEUE if requeue else STOP)
         if again and requeue:
@@ -78,14 +85,18 @@ class Interruption(Callback):
             os.write(sys.__stderr__.fileno(), text.encode())
 
     def deafen(self) -> None:
-        """Take no more signals: what is left is to tell where the run stands. SIGINT still stops at once.
+        """Take no more signals: what is left is to tell how the run ended. A second Ctrl-C ends it untold.
 
-        torchrun and SLURM end a process once another has left.
+        torchrun and SLURM end a process once another has left, and torchrun hands on each Ctrl-C.
         """
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            if "SLURM_JOB_ID" in os.environ:
-                signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        if self.deaf or threading.current_thread() is not threading.main_thread():
+            return
+        self.deaf = True
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if "SLURM_JOB_ID" in os.environ:
+            signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        # Last: it can be ended by hand at any time.
+        signal.signal(signal.SIGINT, _Impatience())
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.step = trainer.global_step
@@ -111,7 +122,7 @@ class Interruption(Callback):
             self._ask_the_others()
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        if trainer.sanity_checking or not self.training:
+        if trainer.sanity_checking or not self.training or not is_between_steps(trainer):
             return
         if self.group is None:
             self.due = self.asked
@@ -150,3 +161,15 @@ class Interruption(Callback):
             self.asking = None
             self.wish = max(self.wish, int(wishes))
             self.due = int(wishes) > GO_ON
+
+
+class _Impatience:
+    """Hears of Ctrl-C: the first changes nothing, with the second the process is gone."""
+
+    def __init__(self) -> None:
+        self.heard = 0
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.heard += 1
+        if self.heard > 1:
+            os._exit(130)

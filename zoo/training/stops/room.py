@@ -28,6 +28,7 @@ class Need:
         weights, moments: of the model, and of its optimizer; gradients are as large as the weights.
         logits: of a micro-batch; their gradient is as large. 0 where only some positions have any.
         tables: scores or biases of all pairs that are written out, kept for the backward pass.
+        certain_tables: those of them that every device and precision keeps.
     """
 
     rows: int
@@ -37,11 +38,17 @@ class Need:
     moments: int
     logits: int
     tables: int
+    certain_tables: int
 
     @property
     def least(self) -> int:
         """What a step allocates besides the weights, at the least."""
-        return self.moments + max(self.weights, 2 * self.logits)
+        return self.least_of(self.rows)
+
+    def least_of(self, rows: int) -> int:
+        """The same, where so many of its rows go through the model at once."""
+        of_pairs_and_logits = (2 * self.logits + self.certain_tables) // self.rows * rows
+        return self.moments + max(self.weights, of_pairs_and_logits)
 
 
 def need_of(recipe: Recipe, task: Task, world_size: int = 1) -> Need:
@@ -59,6 +66,7 @@ def need_of(recipe: Recipe, task: Task, world_size: int = 1) -> Need:
         moments=2 * weights,
         logits=4 * rows * length * vocabulary,
         tables=_tables(recipe, task, rows, length),
+        certain_tables=_certain_tables(recipe, task, rows, length),
     )
 
 
@@ -76,6 +84,18 @@ def _tables(recipe: Recipe, task: Task, rows: int, length: int) -> int:
         elif biases:
             shared = pairs
     return written + shared
+
+
+def _certain_tables(recipe: Recipe, task: Task, rows: int, length: int) -> int:
+    """Bytes of one [batch, heads, length, length] in each layer whose weights the backward pass takes from
+    where they were written. What a compiler or a fused kernel makes of a bias is not known here."""
+    if recipe.compile or recipe.model.kernel == "flex":
+        return 0
+    views = [task.model.encoding.view(layer) for layer in range(recipe.model.num_layers)]
+    plain = recipe.model.kernel == "reference"
+    written = sum(bool(plain or view.reshaped or view.valued or view.scored) for view in views)
+    size = 4 if recipe.trainer.precision.startswith(("32", "64")) else 2
+    return written * size * rows * recipe.model.num_heads * length**2
 
 
 class Room(Callback):
@@ -98,11 +118,8 @@ class Room(Callback):
         self.need = need_of(self.recipe, module, trainer.world_size)
         device = trainer.strategy.root_device
         if device.type == "cpu":
-            processes = trainer.num_devices
-            free = free_memory(device)
-            self.free = None if free is None else free // processes
             trainer.strategy.barrier()
-            self.bound.enter_context(allocations_bounded(processes))
+            self.free = self.bound.enter_context(allocations_bounded(trainer.num_devices))
 
     def on_fit_start(self, trainer: pl.Trainer, module: Task) -> None:
         # In shards a process has only its own share of the weights, known from here on.
@@ -114,8 +131,10 @@ class Room(Callback):
         if trainer.strategy.reduce_boolean_decision(short, all=False):
             raise RunError(self.told("before the first step"))
 
-    def lift(self) -> None:
-        """Allow what was allowed before."""
+    def teardown(self, trainer: pl.Trainer, module: Task, stage: str) -> None:
+        self.bound.close()  # what was allowed before is allowed again
+
+    def on_exception(self, trainer: pl.Trainer, module: Task, exception: BaseException) -> None:
         self.bound.close()
 
     def told(self, when: str) -> str:
@@ -140,10 +159,15 @@ class Room(Callback):
     @property
     def accumulate(self) -> int | None:
         """What to raise accumulate_grad_batches to; None where smaller parts of a batch do not help."""
-        more = next((k for k in range(2, self.need.rows + 1) if self.need.rows % k == 0), None)
-        if more is None or self._is_too_large():
-            return None
-        return self.recipe.trainer.accumulate_grad_batches * more
+        rows = self.need.rows
+        for parts in range(2, rows + 1):
+            if rows % parts == 0 and self._fits(rows // parts):
+                return self.recipe.trainer.accumulate_grad_batches * parts
+        return None
+
+    def _fits(self, rows: int) -> bool:
+        """Whether what is certain of a step of so many rows does; it does where nobody knows."""
+        return self.free is None or self.need.least_of(rows) <= self.free
 
     def _is_too_large(self) -> bool:
         """Whether gradients and moments alone do not fit."""
@@ -159,13 +183,17 @@ class Room(Callback):
                 "lower model.d_model or model.num_layers, or share the weights with trainer.strategy=fsdp"
             )
         smaller = ["data.sequence_length"] + ["data.batch_size"] * (need.rows > 1)
+        if not self._fits(1) and not self._is_too_large():
+            ways.append("lower data.sequence_length: not even one sequence of it fits")
+            smaller = []
         if need.logits and hasattr(config.data, "vocab_size"):
             smaller.append("data.vocab_size")
         if config.trainer.precision.startswith("32"):
             ways.append("train with trainer.precision=bf16-mixed")
-        ways.append(f"lower {' or '.join(smaller)}")
+        if smaller:
+            ways.append(f"lower {' or '.join(smaller)}")
         return "What helps most first: " + "; ".join(ways)
 
 
 def _size(count: int) -> str:
-    return f"{count / 2**30:.1f} GiB" if count >= 0.95 * 2**30 else f"{max(1, round(count / 2**20)):,} MiB"
+    return f"{count / 2**30:,.1f} GiB" if count >= 0.95 * 2**30 else f"{max(1, round(count / 2**20)):,} MiB"

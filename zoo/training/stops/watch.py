@@ -10,12 +10,12 @@ import threading
 import time
 from collections.abc import Callable
 
-import lightning.pytorch as pl
 import torch.distributed as dist
 from lightning.fabric.strategies.launchers.subprocess_script import _ChildProcessObserver
 
 PAUSE = 0.2  # seconds between two looks
 PATIENCE = 5.0  # seconds that this process has to notice by itself that another is gone, and to tell it
+INTERRUPTED = 130  # the exit code of a process that was stopped by a signal
 
 LOSSES = (dist.DistBackendError, dist.DistNetworkError)
 
@@ -23,18 +23,14 @@ LOSSES = (dist.DistBackendError, dist.DistNetworkError)
 class Watch(threading.Thread):
     """Ends this process where it would wait for one that is gone, and says so once.
 
-    The first process looks at the children that Lightning's launcher has started (torchrun and SLURM look at
-    theirs), a child at its parent. A process in the midst of a long step, or of a collective that never ends,
-    cannot tell anything itself; this thread can.
+    The first process looks at the children that Lightning's launcher has started; torchrun and SLURM look at
+    theirs. A process in the midst of a long step, or of a collective that never ends, cannot tell anything
+    itself; this thread can. It asks `tells` whether another process has told already.
     """
 
-    def __init__(self, trainer: pl.Trainer, how_to_continue: Callable[[], str]):
+    def __init__(self, launcher: object, how_to_continue: Callable[[], str], tells: Callable[[], bool]):
         super().__init__(daemon=True, name="watch")
-        self.launcher = trainer.strategy.launcher
-        # Lightning starts children in the place of their parent; nobody else ends them with it.
-        self.has_parent = trainer.local_rank > 0 or "TORCHELASTIC_RUN_ID" in os.environ
-        self.how_to_continue = how_to_continue
-        self.parent = os.getppid()
+        self.launcher, self.how_to_continue, self.tells = launcher, how_to_continue, tells
         self.over = threading.Event()
 
     @property
@@ -43,8 +39,6 @@ class Watch(threading.Thread):
 
     def run(self) -> None:
         while not self.over.wait(PAUSE):
-            if self.has_parent and os.getppid() != self.parent:
-                os._exit(1)
             self._be_the_only_watch()
             if self._ended() and not self.over.wait(PATIENCE):
                 self._end()
@@ -67,19 +61,24 @@ class Watch(threading.Thread):
         if not ended:
             return f"another process of this run is gone; {self.how_to_continue()}"
         code = ended[0].returncode
+        if code == INTERRUPTED:
+            return f"interrupted; {self.how_to_continue()}"
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         return f"process {self.children.index(ended[0]) + 1} of this run {how}; {self.how_to_continue()}"
 
     def _ended(self) -> list[subprocess.Popen]:
-        """The children that did not end well, those first that were killed."""
+        """The children that did not end well, those first that were killed, those last that were stopped."""
         return sorted((child for child in self.children if child.poll()), key=lambda child: child.returncode)
 
     def _end(self) -> None:
-        text = self._told()
+        text, code = self._told(), self._ended()[0].returncode
+        tells = self.tells()
         for child in self.children:
             child.kill()
-        os.write(sys.__stderr__.fileno(), f"\n{text}\n".encode())
-        os._exit(1)
+        if tells:
+            os.write(sys.__stderr__.fileno(), f"\n{text}\n".encode())
+        # Who was stopped at once was not lost, and the others were told to stop too.
+        os._exit(INTERRUPTED if code == INTERRUPTED else 1)
 
     @staticmethod
     def _be_the_only_watch() -> None:

@@ -1,0 +1,92 @@
+"""A step that is accumulated from several batches is saved whole or not at all."""
+
+import os
+import shlex
+import signal
+
+import pytest
+import torch
+from killed_runs import assert_same_checkpoint, rows_of, saved_step
+from lightning.pytorch.callbacks import Timer
+
+from zoo import cli
+from zoo.errors import InputError
+from zoo.tasks import task_class
+from zoo.tasks.task import Task
+from zoo.training.fit import fit
+
+LAST = "checkpoints/last.ckpt"
+PARTS = ["trainer.accumulate_grad_batches=4", "model.dropout=0.1", "trainer.max_steps=7",
+         "checkpoint.every_n_steps=100", "trainer.log_every_n_steps=1"]  # fmt: skip
+
+
+def trained(folder):
+    return [{key: value for key, value in row.items() if key != "val/loss"} for row in rows_of(folder)]
+
+
+def test_a_run_whose_time_is_up_within_a_step_finishes_it(here, recipe, monkeypatch):
+    begun = []
+    real = Task.training_step
+
+    def counted(self, batch, index):
+        begun.append(index)
+        return real(self, batch, index)
+
+    whole = fit(recipe("text", *PARTS), out=here / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(Task, "training_step", counted)
+        patch.setattr(Timer, "time_elapsed", lambda *given: 100.0 if len(begun) >= 10 else 0.0)
+        fit(recipe("text", *PARTS, "trainer.max_time=00:00:01:00"), out=here / "cut")
+    assert len(begun) == 12 and saved_step(here / "cut") == 3
+    resumed = fit(recipe("text", *PARTS), out=here / "cut", resume=True)
+    assert_same_checkpoint(whole / LAST, resumed / LAST)
+    # But for the validation at the end of its time.
+    assert trained(whole) == trained(resumed) and len(trained(whole)) == 7
+
+
+def test_a_run_that_is_interrupted_in_a_validation_within_a_step_finishes_it(here, recipe, monkeypatch):
+    kind = task_class("language_modelling")
+    real, sent = kind.validation_step, []
+
+    def interrupted(self, batch, index):
+        if not sent and self.global_step == 2:
+            sent.append(index)
+            os.kill(os.getpid(), signal.SIGINT)
+        return real(self, batch, index)
+
+    parts = recipe("text", *PARTS, "trainer.val_check_interval=10")
+    whole = fit(parts, out=here / "whole")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt) as caught:
+        patch.setattr(kind, "validation_step", interrupted)
+        fit(parts, out=here / "cut")
+    assert str(caught.value).startswith("interrupted at step 3; saved; continue: ")
+    assert sent and saved_step(here / "cut") == 3
+    assert cli.main(shlex.split(str(caught.value).partition("continue: ")[2])[3:]) == 0
+    assert_same_checkpoint(whole / LAST, here / "cut" / LAST)
+    assert rows_of(whole) == rows_of(here / "cut")
+
+
+def test_a_place_within_a_step_is_refused(here, recipe):
+    folder = fit(recipe("text", *PARTS, "trainer.max_steps=3"))
+    content = torch.load(folder / LAST, weights_only=True)
+    content["loops"]["fit_loop"]["state_dict"]["combined_loader"][0]["batches"] += 2
+    torch.save(content, folder / LAST)
+    with pytest.raises(InputError, match="the place in the data is within an accumulated batch"):
+        fit(recipe("text", *PARTS, "trainer.max_steps=3"), out=folder, resume=True)
+
+
+@pytest.mark.parametrize("before, after", [(1, 4), (2, 4), (4, 1)])
+def test_another_number_of_parts_begins_with_a_whole_step(here, recipe, before, after):
+    """The batches that the checkpoint has counted were of another size."""
+    sets = ["trainer.max_steps=7", "optimizer.schedule=constant", "trainer.log_every_n_steps=1"]
+    whole = fit(recipe("text", *sets), out=here / "whole")
+    parts = "trainer.accumulate_grad_batches="
+    fit(recipe("text", *sets, f"{parts}{before}", "trainer.max_steps=3"), out=here / "cut")
+    resumed = fit(recipe("text", *sets, f"{parts}{after}"), out=here / "cut", resume=True)
+    expected, got = (
+        torch.load(folder / LAST, weights_only=True)["state_dict"] for folder in (whole, resumed)
+    )
+    for name in expected:
+        assert torch.allclose(expected[name], got[name], atol=1e-5), name
+    place = torch.load(resumed / LAST, weights_only=True)["loops"]["fit_loop"]["state_dict"]
+    assert place["combined_loader"][0]["batches"] == 7 * after

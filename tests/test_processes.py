@@ -1,0 +1,80 @@
+"""Which process of a launch this is."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from zoo import cli
+from zoo.processes import RANKS, is_first_process, launch
+
+SRUN = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_NNODES": "1", "SLURM_JOB_NAME": "job.sh"}
+TORCHRUN = {"TORCHELASTIC_RUN_ID": "none", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}
+
+
+@pytest.fixture
+def only(monkeypatch):
+    """Have these variables of launchers, and no others."""
+    for name in list(os.environ):
+        if name in RANKS or name.startswith(("SLURM_", "TORCHELASTIC_")) or "WORLD_SIZE" in name:
+            monkeypatch.delenv(name)
+
+    def only(environment):
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+
+    return only
+
+
+@pytest.mark.parametrize("environment, first", [
+    ({}, True),
+    ({"LOCAL_RANK": "0"}, True),
+    ({"LOCAL_RANK": "1"}, False),
+    ({"RANK": "2", "LOCAL_RANK": "0", "GROUP_RANK": "1"}, False),
+    ({"SLURM_PROCID": "0", "LOCAL_RANK": "1"}, False),
+    ({"SLURM_PROCID": "3"}, False),
+    ({"NODE_RANK": "1"}, False),
+])  # fmt: skip
+def test_the_first_process_of_a_launch(only, environment, first):
+    only(environment)
+    assert is_first_process() is first
+
+
+@pytest.mark.parametrize("environment, who", [
+    ({}, None),
+    (TORCHRUN, ("torchrun", 2, 2)),
+    (TORCHRUN | {"WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}, None),
+    (SRUN, ("slurm", 2, 1)),
+    (SRUN | {"SLURM_JOB_NAME": "interactive"}, None),
+    ({"WORLD_SIZE": "2", "LOCAL_RANK": "1"}, ("lightning", 2, 1)),
+])  # fmt: skip
+def test_who_started_it(only, environment, who):
+    only(environment)
+    assert launch() == who
+
+
+@pytest.mark.parametrize("environment, told", [
+    (TORCHRUN | {"RANK": "0", "LOCAL_RANK": "0", "GROUP_RANK": "0"}, "interrupted\n"),
+    # The first of the second machine.
+    (TORCHRUN | {"RANK": "2", "LOCAL_RANK": "0", "GROUP_RANK": "1"}, ""),
+    (SRUN | {"SLURM_PROCID": "1"}, ""),
+])  # fmt: skip
+def test_one_process_of_a_launch_tells_of_ctrl_c(only, capsys, environment, told):
+    only(environment)
+    assert cli._interrupted(KeyboardInterrupt()) == 130
+    assert capsys.readouterr().err == told
+
+
+@pytest.mark.parametrize("environment", [SRUN | {"SLURM_PROCID": "1"}, TORCHRUN | {"RANK": "1"}])
+def test_processes_that_have_not_met_do_not_tell_of_a_missing_run(only, monkeypatch, capsys, environment):
+    only(environment)
+    met = []
+    monkeypatch.setattr("zoo.evaluation.evaluate.evaluate", lambda *given: met.append(given))
+    assert cli.main(["evaluate", "none"]) == 0
+    assert met and not capsys.readouterr().err
+
+
+def test_who_asks_needs_no_torch():
+    asked = "import sys, zoo.processes; assert not {'torch', 'lightning'} & {*sys.modules}"
+    subprocess.run([sys.executable, "-c", asked], check=True)

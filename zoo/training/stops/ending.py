@@ -1,0 +1,116 @@
+"""What a run is said to have ended with, and what it leaves."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import lightning.pytorch as pl
+from lightning.pytorch.callbacks import Callback
+
+from zoo.errors import RunError
+from zoo.files import full_disk_message, is_disk_full
+from zoo.runs.folder import RECIPE, Claim, give_up
+from zoo.telling import silent
+from zoo.training.checkpoints.kept import LastCheckpoint
+from zoo.training.checkpoints.resume import resume_command
+from zoo.training.stops.failure import Failure, failure_of
+from zoo.training.stops.interruption import REQUEUE, Interruption, Stopped
+from zoo.training.stops.slurm import requeue
+from zoo.training.stops.watch import Watch
+
+
+class Ending(Callback):
+    """Knows how far a run has come, and so what an error means that ends it.
+
+    Once there is one, signals cannot change what is told any more, and this process watches no others: they
+    end too. `claim` is that of a new run's folder.
+    """
+
+    def __init__(self, interruption: Interruption):
+        self.interruption = interruption
+        self.claim: Claim | None = None
+        self.trainer: pl.Trainer | None = None
+        self.last: LastCheckpoint | None = None
+        self.failure: Failure | None = None
+        self.watch: Watch | None = None
+
+    def follow(self, trainer: pl.Trainer, last: LastCheckpoint) -> None:
+        """Be told of what ends this trainer's run, and end it where another process is gone."""
+        self.trainer, self.last, self.failure = trainer, last, failure_of(trainer)
+        trainer.callbacks.insert(0, self)
+        self.watch = Watch(trainer.strategy.launcher, last.how_to_continue, self.failure.is_told_here)
+        self.watch.start()
+
+    def on_exception(self, trainer: pl.Trainer, module: pl.LightningModule, exception: BaseException) -> None:
+        self.decide()
+
+    def teardown(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
+        self.watch.stop()
+
+    def decide(self) -> None:
+        """From here on this process takes no more signals, and watches no others."""
+        self.interruption.deafen()
+        if self.watch is not None:
+            self.watch.stop()
+
+    def of(self, error: BaseException, folder: Path) -> BaseException:
+        """What the run in `folder` ends with: the error itself where nothing better can be said."""
+        self.decide()
+        lost = self.watch.lost(error) if self.watch is not None else None
+        saved = self.last.saved_at if self.last else 0
+        full = _disk_full(error, folder, saved) if is_disk_full(error) else None
+        # What came to nothing goes, and what only takes room on a full disk.
+        if self.claim is not None and (self.steps == 0 or (full and not saved)):
+            give_up(self.claim)
+        # Whoever stops at once, by Ctrl-C, leaves the others, which were told to stop too. But a launcher
+        # that has lost a process sends SIGTERM to the rest.
+        if _is_interruption(error) or (lost is not None and self.interruption.by_hand):
+            return KeyboardInterrupt(self.interrupted())
+        if full:
+            return RunError(full)
+        if self.failure is None:
+            return error
+        if lost is not None:
+            return RunError(lost) if self.failure.is_told_here() else silent(1)
+        return self.failure.of(error, self.steps)
+
+    def interrupted(self) -> str:
+        """Where a run stands that was interrupted, and how to go on with it."""
+        last = self.last
+        if last is None:
+            return "interrupted before training began; nothing was written"
+        # Before Lightning has taken up a resumed run it counts from 0.
+        step = max(self.steps, last.saved_at)
+        text = f"interrupted at step {step}"
+        if not (last.saved_at or (last.folder / RECIPE).is_file()):
+            return f"{text}; nothing was saved"
+        return f"{text}; {'saved; ' if last.saved_at == step else ''}{last.how_to_continue(step)}"
+
+    def requeued(self, text: str) -> str:
+        """The text of an interruption; where SLURM has warned, of what came of the wish to begin again."""
+        if self.interruption.wish < REQUEUE:
+            return text
+        # Told before: SLURM may end this process as soon as it has heard.
+        print(text, file=sys.stderr, flush=True)
+        return requeue()
+
+    @property
+    def steps(self) -> int:
+        return 0 if self.trainer is None else self.trainer.global_step
+
+
+def _is_interruption(error: BaseException) -> bool:
+    """Whether an error is one, or came of one: Lightning turns Ctrl-C into an exit of its own, and torch's
+    writer stumbles over what is missing in the file."""
+    if isinstance(error, Stopped | KeyboardInterrupt):
+        return True
+    return error.__context__ is not None and _is_interruption(error.__context__)
+
+
+def _disk_full(error: BaseException, folder: Path, saved: int) -> str:
+    said = full_disk_message(error, folder)
+    if not saved:
+        return f"{said}. No checkpoint was saved; make room and start it again"
+    command = resume_command(folder)
+    return f"{said}. The last good checkpoint is of step {saved}; make room, then continue: {command}"
