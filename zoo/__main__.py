@@ -2,7 +2,7 @@
 
 import sys
 
-from zoo.signals import leave_at_once, leave_with
+from zoo.processes.signals import leave_at_once, leave_with
 
 
 def run() -> int:

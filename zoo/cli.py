@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from zoo.arguments import LISTS, make_parser
 from zoo.errors import InputError, Problem, RunError
-from zoo.processes import among_others, is_first_process
-from zoo.signals import raise_from_now_on
+from zoo.processes.launch import among_others, is_first_process
+from zoo.processes.signals import raise_from_now_on
 
 if TYPE_CHECKING:
     from zoo.recipe import Recipe
@@ -99,7 +99,7 @@ def _may_have_handlers() -> bool:
 
 
 def _fit(options: argparse.Namespace) -> None:
-    from zoo.parent import leave_with_parent
+    from zoo.processes.parent import leave_with_parent
 
     leave_with_parent()
     from zoo.recipe import read_recipe
@@ -138,7 +138,7 @@ def _placed(problem: Problem, options: argparse.Namespace) -> Problem:
 
 
 def _evaluate(options: argparse.Namespace) -> None:
-    from zoo.parent import leave_with_parent
+    from zoo.processes.parent import leave_with_parent
 
     leave_with_parent()
     missing = [str(path) for path in options.paths if not path.exists()]

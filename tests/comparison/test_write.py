@@ -11,8 +11,8 @@ from zoo.comparison import write
 from zoo.comparison.assemble import assemble
 from zoo.comparison.write import FILES, must_be_ours, write_comparison
 from zoo.errors import InputError
-from zoo.runs import folder as run_folder
-from zoo.runs.folder import hold, let_go
+from zoo.runs import holding
+from zoo.runs.holding import hold, let_go
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_what_a_killed_comparison_left_is_removed_by_the_next(made, tmp_path, mo
 
 
 def test_what_another_comparison_is_writing_is_left(made, tmp_path, monkeypatch):
-    monkeypatch.setattr(run_folder, "PATIENCE", 0.0)
+    monkeypatch.setattr(holding, "PATIENCE", 0.0)
     others = tmp_path / ".comparison.1"
     others.mkdir()
     held = hold(others)

@@ -16,7 +16,7 @@ from zoo.cli import main
 from zoo.errors import InputError
 from zoo.evaluation import team
 from zoo.evaluation.team import Team, alone, device_for, join
-from zoo.processes import among_others
+from zoo.processes.launch import among_others
 
 LAUNCH_VARIABLES = (
     "RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR",

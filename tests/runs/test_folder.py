@@ -10,7 +10,9 @@ import pytest
 
 from zoo.errors import InputError
 from zoo.runs import folder as run_folder
-from zoo.runs.folder import changed_keys, hold, let_go, must_be_free, new_run
+from zoo.runs import holding
+from zoo.runs.folder import changed_keys, must_be_free, new_run
+from zoo.runs.holding import hold, let_go
 from zoo.training.loggers import CsvLog
 
 
@@ -101,7 +103,7 @@ def test_what_a_process_holds_its_forked_processes_do_not(here):
         with pytest.raises(InputError, match="another process is at work"):
             hold(here)
         os.close(held)  # as the kernel does it for one that was killed
-        run_folder._HELD.discard(held)
+        holding._HELD.discard(held)
         let_go(hold(here))
     finally:
         os.kill(child, signal.SIGKILL)

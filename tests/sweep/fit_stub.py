@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 
 from zoo.recipe import read_recipe
-from zoo.runs.folder import hold, new_run, old_run, write_recipe
+from zoo.runs.folder import new_run, old_run, write_recipe
+from zoo.runs.holding import hold
 
 CARD = {"task": "max_index", "fingerprint": {}, "tokens_seen": 0, "parameters": {}}
 ROW = {"encoding": "alibi", "checkpoint": "checkpoints/last.ckpt", "train_length": 8}

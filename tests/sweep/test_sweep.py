@@ -10,7 +10,8 @@ import pytest
 
 from zoo import cli
 from zoo.errors import InputError, RunError
-from zoo.runs.folder import hold, let_go, stored_recipe
+from zoo.runs.folder import stored_recipe
+from zoo.runs.holding import hold, let_go
 from zoo.sweep.places import cores
 from zoo.sweep.pool import claim_log
 from zoo.sweep.sweep import sweep

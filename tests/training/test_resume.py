@@ -16,7 +16,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from zoo import cli
 from zoo.errors import InputError
 from zoo.runs import checkpoint_file
-from zoo.runs.folder import hold, let_go, old_run, write_recipe
+from zoo.runs.folder import old_run, write_recipe
+from zoo.runs.holding import hold, let_go
 from zoo.tasks.task import Task
 from zoo.training.checkpoints.kept import BestCheckpoint
 from zoo.training.fit import fit

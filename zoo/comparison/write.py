@@ -17,7 +17,7 @@ from zoo.errors import InputError, RunError
 from zoo.evaluation import curves
 from zoo.evaluation.plot import draw
 from zoo.files import disk_full_at, full_disk_message, is_disk_full, sync_folder, write_whole
-from zoo.runs.folder import hold, let_go
+from zoo.runs.holding import hold, let_go
 
 TABLE, DATA, PAGE = "compare.md", "compare.csv", "index.html"
 PICTURES = ("compare.png", "compare.svg")

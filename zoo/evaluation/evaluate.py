@@ -28,7 +28,7 @@ from zoo.memory import (
     restart_peak_memory,
     shortage,
 )
-from zoo.processes import among_others
+from zoo.processes.launch import among_others
 from zoo.progress import progress_bar
 from zoo.recipe.after_training import changed_label
 from zoo.runs.folder import RESULTS

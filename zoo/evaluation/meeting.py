@@ -12,7 +12,7 @@ from subprocess import Popen
 
 from lightning.fabric.strategies.launchers import subprocess_script
 
-from zoo.signals import INTERRUPTED, NUMBERS, handled, leave_interrupted
+from zoo.processes.signals import INTERRUPTED, NUMBERS, handled, leave_interrupted
 
 PAUSE = 0.1  # seconds between two looks
 

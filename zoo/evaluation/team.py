@@ -19,9 +19,9 @@ import torch.distributed as dist
 
 from zoo.errors import InputError, RunError
 from zoo.evaluation.meeting import meeting
-from zoo.processes import launch
-from zoo.signals import handled
-from zoo.telling import silent, told_once
+from zoo.processes.launch import launch
+from zoo.processes.signals import handled
+from zoo.processes.telling import silent, told_once
 
 PATIENCE = timedelta(days=7)
 """How long one process may be ahead of another. That the other is gone shows at once, not by waiting."""

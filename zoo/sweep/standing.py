@@ -19,11 +19,10 @@ from zoo.runs.folder import (
     RECIPE,
     RESULTS,
     TOKENIZER,
-    hold,
-    let_go,
     old_run,
     stored_recipe,
 )
+from zoo.runs.holding import hold, let_go
 from zoo.runs.stored_card import stored_card
 
 # What a run has written when it stops before its first checkpoint, and no more.

@@ -13,22 +13,15 @@ from zoo.errors import RunError
 from zoo.evaluation.foreseen import left_out
 from zoo.evaluation.results import must_take_results
 from zoo.memory import freed_memory_kept
-from zoo.parent import children_told, leave_with_parent
-from zoo.processes import is_first_process
+from zoo.processes.launch import is_first_process
+from zoo.processes.parent import children_told, leave_with_parent
+from zoo.processes.telling import silent, told_once
 from zoo.recipe import Recipe, must_train
-from zoo.runs.folder import (
-    Claim,
-    hold,
-    let_go,
-    must_be_free,
-    new_run,
-    remove_leftovers,
-    write_recipe,
-)
+from zoo.runs.folder import Claim, must_be_free, new_run, remove_leftovers, write_recipe
+from zoo.runs.holding import hold, let_go
 from zoo.runs.origin import must_have_same_tokens, read_origin, start_from
 from zoo.tasks import must_build, task_class
 from zoo.tasks.task import Task
-from zoo.telling import silent, told_once
 from zoo.training.checkpoints.matching import restoring
 from zoo.training.checkpoints.resume import Resume, resume_command, resume_point, run_to_resume
 from zoo.training.data_module import DataModule

@@ -18,7 +18,7 @@ from lightning.pytorch.utilities import rank_zero_only
 
 from zoo.errors import InputError, Problem
 from zoo.files import full_disk_told, is_disk_full, write_whole
-from zoo.processes import is_first_process
+from zoo.processes.launch import is_first_process
 from zoo.recipe import Recipe
 from zoo.runs.folder import METRICS
 from zoo.runs.metrics import read_metrics

@@ -9,10 +9,10 @@ import torch
 import torch.distributed as dist
 
 from zoo.errors import InputError, Problem
-from zoo.processes import launch
+from zoo.processes.launch import launch
+from zoo.processes.telling import told_once
 from zoo.recipe import Recipe
 from zoo.recipe.rules import batch_fault, number_of_devices
-from zoo.telling import told_once
 
 
 def must_be_shared_out(recipe: Recipe) -> None:

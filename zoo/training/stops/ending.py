@@ -10,8 +10,8 @@ from lightning.pytorch.callbacks import Callback
 
 from zoo.errors import RunError
 from zoo.files import full_disk_message, is_disk_full
+from zoo.processes.telling import silent
 from zoo.runs.folder import RECIPE, Claim, give_up
-from zoo.telling import silent
 from zoo.training.checkpoints.kept import LastCheckpoint
 from zoo.training.checkpoints.resume import resume_command
 from zoo.training.stops.failure import Failure, failure_of

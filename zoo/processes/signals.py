@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib import import_module
 
-from zoo.processes import is_first_process
+from zoo.processes.launch import is_first_process
 
 NUMBERS = (signal.SIGINT, signal.SIGTERM)
 INTERRUPTED = 130

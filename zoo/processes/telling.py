@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from zoo.errors import InputError, RunError
-from zoo.processes import is_first_process, launch
+from zoo.processes.launch import is_first_process, launch
 
 SECONDS = 1.0
 """How long the others stay: torchrun and SLURM end all once one has left, and by then it must be told."""
