@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 from zoo.arguments import LISTS, make_parser
 from zoo.errors import InputError, Problem, RunError
 from zoo.processes.launch import among_others, is_first_process
-from zoo.processes.signals import raise_from_now_on
+from zoo.processes.signals import INTERRUPTED, raise_from_now_on
 
 if TYPE_CHECKING:
     from zoo.recipe import Recipe
 
-DONE, FAILED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
+DONE, FAILED, WRONG_INPUT = 0, 1, 2
 
 DRAWING = ("matplotlib.figure", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg")
 

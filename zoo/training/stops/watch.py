@@ -13,9 +13,10 @@ from collections.abc import Callable
 import torch.distributed as dist
 from lightning.fabric.strategies.launchers.subprocess_script import _ChildProcessObserver
 
+from zoo.processes.signals import INTERRUPTED
+
 PAUSE = 0.2  # seconds between two looks
 PATIENCE = 5.0  # seconds that this process has to notice by itself that another is gone, and to tell it
-INTERRUPTED = 130  # the exit code of a process that was stopped by a signal
 
 LOSSES = (dist.DistBackendError, dist.DistNetworkError)
 
