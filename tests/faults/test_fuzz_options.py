@@ -3,8 +3,8 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from limits import at_most
 from option_mutations import small_recipe
-from test_fuzz_recipes import at_most
 
 from zoo.errors import InputError
 from zoo.recipe import must_train, resolve

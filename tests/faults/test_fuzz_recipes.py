@@ -2,11 +2,10 @@
 
 import re
 import shutil
-import signal
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from limits import at_most
 from recipe_mutations import case
 
 from zoo.errors import InputError
@@ -28,20 +27,6 @@ def folder(tmp_path, monkeypatch):
     shutil.copytree(RECIPES, tmp_path / "recipes")
     monkeypatch.chdir(tmp_path)
     return Path("recipes")
-
-
-@contextmanager
-def at_most(seconds):
-    def late(*_):
-        raise TimeoutError(f"not done in {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def must_be_told_well(error):

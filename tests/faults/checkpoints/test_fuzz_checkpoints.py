@@ -4,13 +4,12 @@ import math
 import random
 import resource
 import shutil
-import signal
 from collections import Counter
-from contextlib import contextmanager
 
 import checkpoint_mutations
 import pytest
 import torch
+from limits import at_most
 
 from zoo.errors import InputError, RunError
 from zoo.runs.checkpoint import load_task
@@ -25,24 +24,6 @@ MOST_MEMORY = 1 << 30
 """Bytes, beyond what the process held before."""
 
 pytestmark = pytest.mark.slow
-
-
-class Hang(BaseException):
-    """Nothing catches it on its way."""
-
-
-@contextmanager
-def patience():
-    def give_up(number, frame):
-        raise Hang
-
-    before = signal.signal(signal.SIGALRM, give_up)
-    signal.setitimer(signal.ITIMER_REAL, PATIENCE)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def same(one, two):
@@ -92,7 +73,7 @@ def test_a_broken_checkpoint_is_told_or_is_what_it_was(run, capsys, tmp_path):
         path.write_bytes(broken)
         where = f"seed {SEED} {number}: {kind}, {change}"
         try:
-            with patience():
+            with at_most(PATIENCE):
                 task = load_task(path)
                 logits = task.model(tokens)
         except InputError as error:
@@ -128,7 +109,7 @@ def test_a_run_goes_on_from_a_broken_checkpoint_or_says_why_not(run, recipe, cap
         shutil.copytree(run, folder)
         (folder / "checkpoints" / "last.ckpt").write_bytes(content)
         torch.manual_seed(0)
-        with patience():
+        with at_most(PATIENCE):
             fit(longer, out=folder, resume=True)
         return torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
 
