@@ -2,6 +2,7 @@
 
 import functools
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,10 @@ ROOT = Path(__file__).parent.parent
 
 # The tests run in as many processes as there are cores, on models too small to share one's work.
 torch.set_num_threads(1)
+
+# What a script starts in its background ignores Ctrl-C, and so would all that is started by these tests.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PLUGINS = sorted((Path(__file__).parent / "encodings" / "plugins").glob("*.py"))
 

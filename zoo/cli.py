@@ -156,7 +156,8 @@ def _sweep(options: argparse.Namespace) -> None:
     from zoo.sweep.sweep import sweep
 
     encodings = read_encodings(options.encodings)
-    raise_from_now_on("torch", "zoo.comparison.compare", *DRAWING)
+    if not options.print_commands:
+        raise_from_now_on("torch", "zoo.comparison.compare", *DRAWING)
     sweep(
         options.recipe,
         encodings,
