@@ -13,7 +13,7 @@ from zoo.data.text.corpus import SPLITS, survey
 from zoo.data.text.wikitext import HUB_SPLITS, articles
 from zoo.errors import InputError
 
-REAL = Path(__file__).parents[3] / "shared/data"
+REAL = Path(__file__).parents[4] / "shared/data"
 
 WIKI = {
     "train": (
