@@ -32,19 +32,18 @@ def lively(encoding):
     ("buckets", "far"), [(256, 512), (32, 128), (4, 9), (64, 1000), (16, 40), (256, 1024), (6, 5)]
 )
 def test_buckets_are_those_of_deberta(buckets, far, published):
-    distance = torch.arange(far + 1)
+    distance = torch.arange(far)
     expected = published.make_log_bucket_position(distance, buckets, far).long()
     assert torch.equal(log_buckets(distance, buckets), expected)
     assert expected[: buckets // 2 + 1].tolist() == list(range(buckets // 2 + 1))
-    # All that lies beyond is one row of the table, as is their bucket once it is clipped to the table.
-    beyond = published.make_log_bucket_position(torch.arange(far, 5 * far), buckets, far)
-    assert (beyond >= buckets).all() and expected[far - 1] == buckets - 1
+    assert expected[-1] == buckets - 1
 
 
 @pytest.mark.parametrize("causal", [True, False], ids=["decoder", "encoder"])
 @pytest.mark.parametrize("terms", ["both", "c2p", "p2c"])
-@pytest.mark.parametrize(("buckets", "far"), [(8, 20), (256, 512), (None, 11)])
+@pytest.mark.parametrize(("buckets", "far"), [(8, 20), (8, T), (256, 512), (None, 11)])
 def test_attention_is_that_of_deberta(causal, terms, buckets, far, size_of, published, agree):
+    """That of `transformers`; with buckets, and beyond the farthest, at the distances of Microsoft's code."""
     options = {"position_buckets": buckets, "max_distance": far, "terms": terms}
     ours = lively(DeBERTa(size_of(causal=causal), **options))
     theirs = attention(published, ours, terms, buckets, far)
@@ -59,8 +58,13 @@ def test_attention_is_that_of_deberta(causal, terms, buckets, far, size_of, publ
     turned = ours.rotate(q, k, span)
     got = attend(*turned, v, Scores(View([ours]), [span], content=(q, k)), D**-0.5)
     rows = F.layer_norm(table, (E,), eps=1e-7)
-    expected = theirs(x, span.allowed().expand(B, 1, -1, -1), rel_embeddings=rows)[0]
-    against = "transformers DebertaV2 DisentangledSelfAttention"
+    distance, against = None, "transformers DebertaV2 DisentangledSelfAttention"
+    if buckets is not None and far < T:
+        # Microsoft's make_log_bucket_position clamps first; the port does not.
+        distance = (pos[:, None] - pos).clamp(1 - far, far - 1)
+        distance = published.make_log_bucket_position(distance, buckets, far)[None]
+        against += ", distances clamped as in Microsoft's"
+    expected = theirs(x, span.allowed().expand(B, 1, -1, -1), relative_pos=distance, rel_embeddings=rows)[0]
     agree(got.transpose(1, 2).flatten(2), expected, encoding="deberta", against=against)
 
 
@@ -91,8 +95,8 @@ def test_score_is_two_products_with_rows_of_the_table(causal, size_of, agree):
     encoding = lively(DeBERTa(size_of(causal=causal), position_buckets=4, max_distance=6))
     length, pos = 9, torch.arange(9)
     q, k = torch.randn(B, H, length, D), torch.randn(B, H, length, D)
-    # Counted by hand: 0, 1, 2, then ceil(log(d/2) / log(5/2)) + 2, from 6 on the last.
-    bucket = {0: 0, 1: 1, 2: 2, 3: 3, 4: 3, 5: 3, 6: 4, 7: 4, 8: 4}
+    # Counted by hand: 0, 1, 2, then ceil(log(d/2) / log(5/2)) + 2, from 5 on the last.
+    bucket = {0: 0, 1: 1, 2: 2, 3: 3, 4: 3, 5: 3, 6: 3, 7: 3, 8: 3}
     rows = F.layer_norm(encoding.table, (E,), eps=1e-7)
     expected = torch.zeros(B, H, length, length)
     for h in range(H):
@@ -100,11 +104,29 @@ def test_score_is_two_products_with_rows_of_the_table(causal, size_of, agree):
         for i in range(length):
             for j in range(i + 1 if causal else length):
                 step = bucket[abs(i - j)]
-                row = min(step, 3) if causal else min(max(4 + (step if i >= j else -step), 0), 7)
+                row = step if causal else 4 + (step if i >= j else -step)
                 key, query = encoding.keys[part] @ rows[row], encoding.queries[part] @ rows[row]
                 expected[:, h, i, j] = (q[:, h, i] @ key + k[:, h, j] @ query) / math.sqrt(3 * D)
     got = encoding.score(q, k, Span(pos, pos, causal=causal))
     agree(got.tril() if causal else got, expected, encoding="deberta", against="formula: by a loop")
+
+
+@pytest.mark.parametrize("causal", [True, False], ids=["decoder", "encoder"])
+@pytest.mark.parametrize("buckets", [256, 32])
+def test_no_row_is_read_that_the_trained_length_never_trains(causal, buckets, size_of):
+    """What no pair of 512 tokens gives a gradient is its random start, and would be noise beyond."""
+    encoding = DeBERTa(size_of(d_model=8, num_heads=1, length=512, causal=causal), position_buckets=buckets)
+
+    def read(length):
+        pos, (q, k) = torch.arange(length), torch.randn(2, 1, 1, length, 8)
+        span = Span(pos, pos, causal=causal)
+        seen = encoding.score(q, k, span).masked_fill(~span.allowed(), 0.0).square().sum()
+        return torch.autograd.grad(seen, encoding.table)[0].any(-1)
+
+    trained = read(512)
+    assert trained.sum() >= len(trained) - 1
+    for length in (513, 1024, 2048):
+        assert not (read(length) & ~trained).any(), f"at {length} tokens"
 
 
 def test_a_few_queries_see_what_all_see(size_of):

@@ -16,13 +16,14 @@ class DeBERTa(Encoding):
 
     score = (q_i . k_j + q_i . K_r + k_j . Q_r) / sqrt(3 D) with K = P W_k, Q = P W_q and r the bucket of
     i - j. Distances below half of the buckets have one each; farther ones share buckets that grow
-    logarithmically up to max_distance, beyond which all are one. An encoder has as many for keys that come
-    after the query.
+    logarithmically. All from max_distance - 1 on are in the last, which that distance trains. An encoder has
+    as many for keys that come after the query.
 
     Options:
         position_buckets: buckets for each direction; None gives each distance below max_distance its own, as
-            in DeBERTa's first version.
-        max_distance: where the last bucket begins, in tokens.
+            in DeBERTa's first version. There, in an encoder, keys that come max_distance or more after the
+            query have a row of their own, which stays at its start in training on shorter sequences.
+        max_distance: (`max_relative_positions` there) distances count up to one less than this, in tokens.
         terms: (`pos_att_type` there) `both`, or one of `c2p`, q_i . K_r, and `p2c`, k_j . Q_r, over sqrt(2 D)
             then.
 
@@ -31,7 +32,9 @@ class DeBERTa(Encoding):
     without their gain and offset, and its own W_k and W_q; the authors' layers share P, and their released
     models take the content's W_k and W_q. For k_j . Q_r their code looks up the bucket of i - j where the
     paper writes that of j - i; this follows the code. All are drawn from N(0, 0.02). Checked against
-    `transformers` (DebertaV2: DisentangledSelfAttention, make_log_bucket_position).
+    `transformers` (DebertaV2: DisentangledSelfAttention, make_log_bucket_position), which differs for keys
+    far after the query: it does not limit the distance before it takes the bucket, as the authors' code
+    (github.com/microsoft/DeBERTa) does, and lets them fall into a row that nothing nearer ever trains.
     """
 
     paper = "He et al. 2020 (arXiv:2006.03654)"
@@ -63,8 +66,10 @@ class DeBERTa(Encoding):
         self.table = nn.Parameter(0.02 * torch.randn(self.middle + self.one_way, width))
         self.keys = nn.Parameter(0.02 * torch.randn(width, width)) if terms != "p2c" else None
         self.queries = nn.Parameter(0.02 * torch.randn(width, width)) if terms != "c2p" else None
-        distance = torch.arange(max_distance + 1)
-        bucket = distance if position_buckets is None else log_buckets(distance, position_buckets)
+        if position_buckets is None:
+            bucket = torch.arange(max_distance + 1)
+        else:
+            bucket = log_buckets(torch.arange(max_distance), position_buckets)
         self.register_buffer("bucket", bucket, persistent=False)
 
     def rotate(self, q: Tensor, k: Tensor, span: Span) -> tuple[Tensor, Tensor]:
@@ -98,8 +103,8 @@ class DeBERTa(Encoding):
 
 
 def log_buckets(distance: Tensor, buckets: int) -> Tensor:
-    """The buckets of distances 0 .. max_distance: themselves up to buckets / 2, then logarithmic."""
-    half, last = buckets // 2, distance[-1] - 1
+    """The buckets of distances 0 .. max_distance - 1: themselves up to buckets / 2, then logarithmic."""
+    half, last = buckets // 2, distance[-1]
     # In float32, and in this order, so that every distance falls where the published code has it.
     share = torch.log(distance.clamp(min=half) / half) / torch.log(last / half)
     return torch.where(distance <= half, distance, torch.ceil(share * (half - 1)).long() + half)
