@@ -5,8 +5,12 @@ import torch
 
 from zoo.encodings.base import Span
 from zoo.encodings.contextual import path
+from zoo.encodings.contextual.fox import FoX
 from zoo.encodings.contextual.path import PaTH, turned_products
+from zoo.encodings.stack import View
 from zoo.errors import InputError
+from zoo.models.kernels import attend
+from zoo.models.scores import Scores
 
 B, H, D = 2, 6, 8
 E = H * D
@@ -104,6 +108,38 @@ def test_the_layer_from_hidden_states_to_scores(options, padded, lively, agree):
     got = plain * D**-0.5 + encoding.score(q, k, span)
     expected = products(q, k, *reflections(encoding, x, keep)) * D**-0.5
     agree(got.tril(), expected.tril(), encoding="path", against="formula: layer and scores, by a loop")
+
+
+@pytest.mark.parametrize(
+    ("scaled", "against"),
+    [(True, "PaTH-FoX: a token at a time, by a loop"), (False, "both formulas in a loop")],
+    ids=["as PaTH-FoX", "as FoX"],
+)
+def test_beside_the_forget_gate(scaled, against, lively, size_of, agree):
+    """PaTH-FoX adds the gates to the products before both are divided by sqrt(D), FoX after."""
+    length = 40
+    fox = FoX(size_of(), scaled=scaled).requires_grad_(False)
+    for parameter in fox.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    encodings, pos = [lively(), fox], torch.arange(length)
+    x, v = torch.randn(B, length, E), torch.randn(B, H, length, D)
+    q, k, *_ = sizes(length)
+    spans = [Span(pos, pos, read=encoding.read(x)) for encoding in encodings]
+    got = attend(q, k, v, Scores(View(encodings), spans, content=(q, k)), D**-0.5)
+
+    w, beta = reflections(encodings[0], x, torch.ones(B, length, dtype=torch.bool))
+    forget = torch.log(1 / (1 + torch.exp(-(x @ fox.gate.weight.T + fox.gate.bias))))
+    expected = torch.zeros(B, H, length, D)
+    for i in range(length):
+        turned, gates, scores = q[:, :, i], torch.zeros(B, H), []
+        for j in range(i, -1, -1):
+            product = (turned * k[:, :, j]).sum(-1)
+            scores.append((product + gates) / D**0.5 if scaled else product / D**0.5 + gates)
+            turned = turned - (beta[:, :, j] * (turned * w[:, :, j]).sum(-1))[..., None] * w[:, :, j]
+            gates = gates + forget[:, j]
+        weights = torch.stack(scores[::-1], -1).softmax(-1)
+        expected[:, :, i] = (weights[..., None] * v[:, :, : i + 1]).sum(-2)
+    agree(got, expected, encoding="path+fox", against=against)
 
 
 def test_padding_in_between_is_no_step(lively):

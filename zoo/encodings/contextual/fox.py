@@ -18,11 +18,14 @@ class FoX(Encoding):
     Options:
         gate_bias: what b_h starts from. 0, as the authors start, halves a key's weight with every token;
             5, as x-transformers does, forgets next to nothing.
+        scaled: whether the sum is divided by sqrt(D) too, so that a gate weighs that much less. As published
+            it is not. The authors of PaTH do so in PaTH-FoX, which is `[path, {name: fox, scaled: true}]`;
+            `[path, fox]` adds the gates as they are.
 
     w is drawn from N(0, 0.02). The gates and their sums are computed in float32. Order is known from the
     gates alone: positions are not read. The paper's output gate, norms and shift of keys and values belong
     to its block and are not part of this. Checked against `x_transformers` (DataDependentAlibi), a loop over
-    the formula and, with constant gates, ALiBi.
+    the formula, with constant gates ALiBi and, `scaled` beside `path`, a loop over PaTH-FoX.
     """
 
     paper = "Lin et al. 2025 (arXiv:2503.02130)"
@@ -33,8 +36,9 @@ class FoX(Encoding):
     per_layer = True
     reads_positions = False
 
-    def __init__(self, size: Size, *, gate_bias: float = 0.0):
+    def __init__(self, size: Size, *, gate_bias: float = 0.0, scaled: bool = False):
         super().__init__(size)
+        self.scale = size.head_dim**-0.5 if scaled else 1.0
         self.gate = nn.Linear(size.d_model, size.num_heads)
         nn.init.normal_(self.gate.weight, std=0.02)
         nn.init.constant_(self.gate.bias, gate_bias)
@@ -49,6 +53,6 @@ class FoX(Encoding):
         log_gate = span.read
         if span.keep is not None:
             log_gate = log_gate * span.keep[..., None]
-        total = log_gate.cumsum(1).transpose(1, 2)
+        total = self.scale * log_gate.cumsum(1).transpose(1, 2)
         now = total[..., span.first : span.first + span.num_queries]
         return now[..., :, None] - total[..., None, :]

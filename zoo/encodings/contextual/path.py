@@ -25,11 +25,13 @@ class PaTH(Encoding):
         rank: width of the projection on its way to w.
         kernel: tokens that the convolution sees.
 
-    It completes the plain product, and so cannot be combined with an encoding that rotates. Projections are
-    drawn from N(0, 0.02), the convolution's taps from U(-1, 1)/sqrt(kernel), c starts at 0. All of it is
-    computed in float32. Padding reflects nothing, and a window hides keys but leaves the reflections in
-    place. Positions are not read. Cost grows with T S, by D + 32 products for each pair. Checked against a
-    loop that applies one H at a time; w and beta follow the authors' layer
+    It completes the plain product, and so cannot be combined with an encoding that rotates. PaTH-FoX as the
+    authors compute it is `[path, {name: fox, scaled: true}]`: they add the forget gates before the division
+    by sqrt(D); `[path, fox]` adds them after it, as FoX does. Projections are drawn from N(0, 0.02), the
+    convolution's taps from U(-1, 1)/sqrt(kernel), c starts at 0. All of it is computed in float32. Padding
+    reflects nothing, and a window hides keys but leaves the reflections in place. Positions are not read.
+    Cost grows with T S, by D + 32 products for each pair. Checked against a loop that applies one H at a
+    time, with forget gates and without; w and beta follow the authors' layer
     (github.com/fla-org/flash-linear-attention, PaTHAttention).
     """
 
