@@ -8,8 +8,13 @@ import torch
 from zoo.encodings.base import Span
 from zoo.encodings.bias.alibi import ALiBi
 from zoo.encodings.contextual.cable import CABLE
+from zoo.encodings.stack import View
+from zoo.errors import InputError
+from zoo.models.kernels import attend
+from zoo.models.scores import Scores
 
-B, H, T, E = 2, 6, 13, 48
+B, H, T, D = 2, 6, 13, 8
+E = H * D
 
 
 def softplus(value):
@@ -22,7 +27,7 @@ def relu(value):
 
 def score_of(encoding, x, **span):
     pos = torch.arange(x.shape[1])
-    q = torch.zeros(len(x), H, x.shape[1], E // H)
+    q = torch.zeros(len(x), H, x.shape[1], D)
     span = {"causal": encoding.size.causal, **span}
     return encoding.score(q, q, Span(pos, pos, read=encoding.read(x), **span)).detach()
 
@@ -55,6 +60,52 @@ def test_the_sum_of_steps_between_key_and_query(causal, weighted, step, positive
     got = score_of(cable, x)
     against = f"formula: -g |S_i - S_j|, by a loop ({'encoder' if not causal else 'decoder'})"
     agree(got.tril() if causal else got, expected, encoding="cable", against=against)
+
+
+@pytest.mark.parametrize(
+    ("scale", "divisor", "against"),
+    [
+        (None, 1.0, "attention of the authors' src/Cable.py, by a loop"),
+        ("none", 1.0, "attention of the authors' src/Cable.py, by a loop"),
+        ("model", math.sqrt(E), "attention of the authors' notebook, by a loop"),
+        ("head", math.sqrt(D), "attention over sqrt(D), by a loop"),
+    ],
+)
+def test_what_the_products_are_divided_by(scale, divisor, against, size_of, agree):
+    """Attention by the formula: softmax(q_i . k_j / divisor - (S_i - S_j)) v_j; by default as released."""
+    cable = lively(CABLE(size_of(), **({} if scale is None else {"scale": scale}))).requires_grad_(False)
+    x, pos, (q, k, v) = torch.randn(B, T, E), torch.arange(T), torch.randn(3, B, H, T, D)
+    span = Span(pos, pos, read=cable.read(x))
+    got = attend(*cable.rotate(q, k, span), v, Scores(View([cable]), [span], content=(q, k)), D**-0.5)
+    expected = torch.zeros(B, H, T, D)
+    for b in range(B):
+        for h in range(H):
+            steps = [softplus((cable.steps.weight[h] @ x[b, t] + cable.steps.bias[h]).item()) for t in pos]
+            for i in range(T):
+                scores = [
+                    (q[b, h, i] @ k[b, h, j]).item() / divisor - sum(steps[j + 1 : i + 1])
+                    for j in range(i + 1)
+                ]
+                expected[b, h, i] = torch.tensor(scores).softmax(-1) @ v[b, h, : i + 1]
+    agree(got, expected, encoding="cable", against=against)
+
+
+def test_it_starts_as_released(size_of):
+    """Steps from N(0, 0.02) and 0, and no gate of the query."""
+    cable = CABLE(size_of())
+    assert {name: tuple(p.shape) for name, p in cable.named_parameters()} == {
+        "steps.weight": (H, E),
+        "steps.bias": (H,),
+    }
+    assert 0.015 < cable.steps.weight.std() < 0.025
+    assert not cable.steps.bias.any()
+
+
+def test_beside_a_rotation_it_leaves_the_product_alone(model_of, tokens):
+    assert model_of(["rope", {"name": "cable", "scale": "head"}])(tokens(1, 5)).isfinite().all()
+    assert model_of(["cable", "alibi"])(tokens(1, 5)).isfinite().all()
+    with pytest.raises(InputError, match="'rope' and 'cable' cannot be combined"):
+        model_of(["rope", "cable"])
 
 
 @pytest.mark.parametrize("causal", [True, False], ids=["decoder", "encoder"])
@@ -101,6 +152,6 @@ def test_a_few_queries_see_what_all_see(causal, size_of):
     cable = lively(CABLE(size_of(causal=causal)))
     x, pos = torch.randn(B, T, E), torch.arange(T)
     span = Span(pos, pos, causal=causal, read=cable.read(x))
-    q = torch.zeros(B, H, T, E // H)
+    q = torch.zeros(B, H, T, D)
     rows = cable.score(q[:, :, 5:9], q, span.queries(5, 9))
     assert torch.equal(rows, cable.score(q, q, span)[:, :, 5:9, : 9 if causal else T])

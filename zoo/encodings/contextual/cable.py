@@ -14,21 +14,24 @@ from zoo.encodings.registry import register
 class CABLE(Encoding):
     """Distance is the sum of the steps between two tokens, each as long as its token says, in each head.
 
-    score = -g_i |S_i - S_j| with S_t = s_1 + ... + s_t, s_t = softplus(w_s . x_t + b_s) and
-    g_t = softplus(w_g . x_t + b_g), where x_t is the input of the attention layer; added after the scaling
-    by 1/sqrt(D). Each layer has its own weights.
+    score = -|S_i - S_j| with S_t = s_1 + ... + s_t and s_t = softplus(w_s . x_t + b_s), where x_t is the
+    input of the attention layer; added to the product of queries and keys, which is not divided. Each layer
+    has its own weights.
 
     Options:
-        weighted: whether each query scales its row by g_i. Without it, g = 1, the method is the paper's
-            CABLE_NW.
+        weighted: whether each query scales its row by g_i = softplus(w_g . x_i + b_g), as the paper's CABLE
+            does. Without it the method is the paper's CABLE_NW, the one that the authors released.
         step: what makes a step positive, `softplus` as in the authors' code or `relu`, under which a token
             may take up no room at all.
+        scale: what the products of queries and keys are divided by. `none`: by nothing, as in the authors'
+            model and training (src/Cable.py). `model`: by the root of the model's width, as in their notebook
+            of the evaluation. `head`: by sqrt(D), as with other encodings; only so may it stand beside one
+            that rotates.
 
     w is drawn from N(0, 0.02), b starts at 0. Steps, gates and sums are computed in float32. Order is known
     from the steps alone: positions are not read. An encoder takes the absolute difference, which tells no
-    direction. The authors' code (github.com/axiomlab/Cable) does not divide its products by sqrt(D); here
-    they are divided, as everywhere in the zoo. Checked against a loop over the formula and, with constant
-    steps, ALiBi.
+    direction. The authors' code is github.com/axiomlab/Cable. Checked against a loop over the formula, for
+    each of the scales and, with constant steps, ALiBi.
     """
 
     paper = "Veisi, Amirzadeh, Mansourian 2025 (arXiv:2503.08067)"
@@ -38,9 +41,18 @@ class CABLE(Encoding):
     per_layer = True
     reads_positions = False
 
-    def __init__(self, size: Size, *, weighted: bool = True, step: Literal["softplus", "relu"] = "softplus"):
+    def __init__(
+        self,
+        size: Size,
+        *,
+        weighted: bool = False,
+        step: Literal["softplus", "relu"] = "softplus",
+        scale: Literal["none", "model", "head"] = "none",
+    ):
         super().__init__(size)
-        self.weighted = weighted
+        divisor = {"none": 1, "model": size.d_model, "head": size.head_dim}[scale]
+        # Attention itself divides by sqrt(D).
+        self.factor = (size.head_dim / divisor) ** 0.5
         self.positive = F.softplus if step == "softplus" else F.relu
         self.steps = nn.Linear(size.d_model, size.num_heads)
         self.gates = nn.Linear(size.d_model, size.num_heads) if weighted else None
@@ -48,6 +60,9 @@ class CABLE(Encoding):
             if linear is not None:
                 nn.init.normal_(linear.weight, std=0.02)
                 nn.init.zeros_(linear.bias)
+
+    def uses(self, hook: str) -> bool:
+        return super().uses(hook) and (hook != "rotate" or self.factor != 1.0)
 
     def read(self, x: Tensor) -> Tensor:
         """The step of each token and head, and then its gate, [B,T,H] or [B,T,2H], in float32."""
@@ -59,6 +74,10 @@ class CABLE(Encoding):
                 return steps
             gates = F.softplus(F.linear(x, self.gates.weight.float(), self.gates.bias.float()))
             return torch.cat((steps, gates), -1)
+
+    def rotate(self, q: Tensor, k: Tensor, span: Span) -> tuple[Tensor, Tensor]:
+        """Scales q, so that the product is divided as `scale` says."""
+        return q * self.factor, k
 
     def score(self, q: Tensor, k: Tensor, span: Span) -> Tensor:
         read = span.read if span.keep is None else span.read * span.keep[..., None]
