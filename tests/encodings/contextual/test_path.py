@@ -190,6 +190,14 @@ def test_it_is_computed_in_float32(lively):
     assert torch.equal(low, exact)
 
 
+def test_it_starts_as_published(size_of):
+    """The authors' model draws every weight again after its layers are made, the taps' too."""
+    encoding = PaTH(size_of(d_model=192))
+    assert not encoding.strength.bias.any()
+    for weight in (encoding.down, encoding.up, encoding.taps, encoding.strength.weight):
+        assert weight.std().item() == pytest.approx(0.02, rel=0.2)
+
+
 def test_no_gradient_is_lost_at_padding(model_of, tokens):
     model = model_of("path").train()
     keep = torch.arange(9)[None] >= torch.tensor([[0], [8]])

@@ -27,8 +27,8 @@ class PaTH(Encoding):
 
     It completes the plain product, and so cannot be combined with an encoding that rotates. PaTH-FoX as the
     authors compute it is `[path, {name: fox, scaled: true}]`: they add the forget gates before the division
-    by sqrt(D); `[path, fox]` adds them after it, as FoX does. Projections are drawn from N(0, 0.02), the
-    convolution's taps from U(-1, 1)/sqrt(kernel), c starts at 0. All of it is computed in float32. Padding
+    by sqrt(D); `[path, fox]` adds them after it, as FoX does. All weights are drawn from N(0, 0.02), the
+    convolution's taps too, as in the authors' model; c starts at 0. All of it is computed in float32. Padding
     reflects nothing, and a window hides keys but leaves the reflections in place. Positions are not read.
     Cost grows with T S, by D + 32 products for each pair. Checked against a loop that applies one H at a
     time, with forget gates and without; w and beta follow the authors' layer
@@ -53,7 +53,7 @@ class PaTH(Encoding):
         self.rank = rank
         self.down = nn.Parameter(0.02 * torch.randn(rank, size.d_model))
         self.up = nn.Parameter(0.02 * torch.randn(size.d_model, rank))
-        self.taps = nn.Parameter((2 * torch.rand(size.d_model, 1, kernel) - 1) / kernel**0.5)
+        self.taps = nn.Parameter(0.02 * torch.randn(size.d_model, 1, kernel))
         self.strength = nn.Linear(size.d_model, size.num_heads)
         nn.init.normal_(self.strength.weight, std=0.02)
         nn.init.zeros_(self.strength.bias)
