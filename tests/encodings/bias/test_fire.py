@@ -13,7 +13,7 @@ from zoo.errors import InputError
 HEADS = 6
 
 
-def formula(encoding, q_pos, k_pos):
+def formula(encoding, q_pos, k_pos, slope=0.0):
     """f(psi(i - j) / psi(max(L, i))) for one sequence, in float64; 0 where j > i, which the mask hides."""
     c, limit = abs(encoding.c.item()), abs(encoding.multiple.item() * encoding.threshold)
     w1, b1 = encoding.hidden.weight[:, 0].tolist(), encoding.hidden.bias.tolist()
@@ -27,7 +27,8 @@ def formula(encoding, q_pos, k_pos):
         for column, j in enumerate(k_pos):
             if j <= i:
                 x = psi(i - j) / psi(max(limit, i))
-                hidden = [max(0.0, w * x + b) for w, b in zip(w1, b1, strict=True)]
+                hidden = [w * x + b for w, b in zip(w1, b1, strict=True)]
+                hidden = [u if u > 0 else slope * u for u in hidden]
                 for h in range(HEADS):
                     bias[h, row, column] = sum(w * u for w, u in zip(w2[h], hidden, strict=True))
     return bias
@@ -49,6 +50,16 @@ def test_the_formula_of_the_paper(threshold, learned, size_of, agree):
         agree(actual * past, expected, encoding="fire", against="loop over the formula of the paper")
 
 
+def test_leaky_relu_as_inside_dape(size_of, agree):
+    encoding, pos = FIRE(size_of(), threshold=5.0, activation="leaky_relu"), torch.arange(20)
+    with torch.no_grad():
+        encoding.hidden.bias.normal_()
+    actual = encoding.bias_table(Span(pos, pos), HEADS).tril()
+    expected = formula(encoding, pos.tolist(), pos.tolist(), slope=0.01)
+    agree(actual, expected, encoding="fire", against="loop over the formula, LeakyReLU in it")
+    assert (actual - formula(encoding, pos.tolist(), pos.tolist())).abs().max() > 1e-4
+
+
 def test_each_sequence_of_a_batch_has_its_own_places(size_of, agree):
     encoding = FIRE(size_of(), threshold=4.0)
     # Left padding of three tokens, and a sequence that begins far off.
@@ -61,11 +72,22 @@ def test_each_sequence_of_a_batch_has_its_own_places(size_of, agree):
 
 
 def test_it_starts_as_published(size_of):
-    encoding = FIRE(size_of())
+    encoding = FIRE(size_of(length=2048))
     assert encoding.c.item() == pytest.approx(0.1)
     assert encoding.multiple.item() * encoding.threshold == 512
     assert encoding.hidden.weight.shape == (32, 1)
     assert encoding.out.weight.shape == (HEADS, 32)
+
+
+@pytest.mark.parametrize("length", [4, 16, 256, 2048])
+def test_training_meets_both_sides_of_l_at_any_length(length, size_of):
+    """A quarter of the trained length is below L, where distance alone counts; the rest is beyond it."""
+    encoding = FIRE(size_of(length=length))
+    query = torch.arange(1, length)[:, None]
+    share = encoding.share(query, query - 1)[:, 0]
+    below = query[:, 0] <= length // 4
+    assert below.any() and (share[below] == share[0]).all()
+    assert (share[~below].diff() < 0).all() and (share[~below] < share[0]).all()
 
 
 def test_up_to_l_it_knows_distance_alone_and_beyond_it_does_not(size_of):
@@ -79,7 +101,7 @@ def test_up_to_l_it_knows_distance_alone_and_beyond_it_does_not(size_of):
 
 
 def test_what_enters_the_network_lies_between_0_and_1_at_any_length(size_of):
-    encoding = FIRE(size_of())
+    encoding = FIRE(size_of(), threshold=512.0)
     q = torch.tensor([0.0, 511.0, 513.0, 100_000.0])[:, None]
     share = encoding.share(q, torch.cat((torch.zeros_like(q), q), 1))
     assert (share[:, 1] == 0).all()

@@ -52,8 +52,27 @@ def mlp(encoding, numbers):
     ]
 
 
-def by_the_formula(encoding, q, k, v, keep, slopes):
-    """softmax(A + B + MLP([A; B])) v, query by query and key by key; B = -m_h (i - j), or nothing."""
+def alibi(_encoding, i, j):
+    return [-m * (i - j) for m in geometric_slopes(H)]
+
+
+def fire_with_leaky_relu(encoding, i, j):
+    """FIRE as it is inside the authors' FIRE_C."""
+    fire = encoding.of
+    c, limit = fire.c.item(), fire.multiple.item() * fire.threshold
+    x = math.log(c * (i - j) + 1) / (math.log(c * max(limit, i) + 1) + 1e-6)
+    hidden = [
+        w * x + b for w, b in zip(fire.hidden.weight[:, 0].tolist(), fire.hidden.bias.tolist(), strict=True)
+    ]
+    hidden = [u if u > 0 else 0.01 * u for u in hidden]
+    return [sum(w * u for w, u in zip(row, hidden, strict=True)) for row in fire.out.weight.tolist()]
+
+
+LEAKY_FIRE = {"name": "fire", "threshold": 3.0, "activation": "leaky_relu"}
+
+
+def by_the_formula(encoding, q, k, v, keep, bias_of):
+    """softmax(A + B + MLP([A; B])) v, query by query and key by key; B of a distance, or nothing."""
     z = torch.zeros(B, H, T, D)
     for b in range(B):
         for i in range(T):
@@ -61,7 +80,9 @@ def by_the_formula(encoding, q, k, v, keep, slopes):
             scores = torch.zeros(H, len(seen))
             for column, j in enumerate(seen):
                 a = [(q[b, h, i] @ k[b, h, j]).item() / math.sqrt(D) for h in range(H)]
-                bias = [-m * (i - j) for m in slopes]
+                # A sequence begins at its first token that is no padding.
+                before = (~keep[b, : j + 1]).sum().item()
+                bias = bias_of(encoding, i - before, j - before) if bias_of else []
                 adapted = mlp(encoding, a + bias)
                 for h in range(H):
                     scores[h, column] = a[h] + (bias[h] if bias else 0) + adapted[h]
@@ -71,23 +92,31 @@ def by_the_formula(encoding, q, k, v, keep, slopes):
     return z
 
 
-@pytest.mark.parametrize("of", ["alibi", "none"])
+@pytest.mark.parametrize(
+    ("of", "bias_of", "against"),
+    [
+        ("alibi", alibi, "a loop over A + B + MLP([A; B])"),
+        ("none", None, "a loop over A + B + MLP([A; B])"),
+        (LEAKY_FIRE, fire_with_leaky_relu, "a loop over A + B + MLP([A; B]), B of the authors' FIRE"),
+    ],
+    ids=["alibi", "none", "fire"],
+)
 @pytest.mark.parametrize("padded", [0, 4])
-def test_the_formula(of, padded, size_of, agree):
+def test_the_formula(of, bias_of, against, padded, size_of, agree):
     encoding = build_encoding(dape(of, hidden=HIDDEN), size_of(d_model=H * D, num_heads=H)).eval()
     with torch.no_grad():
-        for parameter in encoding.parameters():
-            parameter.normal_()
+        for name, parameter in encoding.named_parameters():
+            if name not in ("of.c", "of.multiple"):
+                parameter.normal_()
     q, k, v = torch.randn(3, B, H, T, D)
     keep = torch.arange(T)[None] >= torch.tensor([[0], [padded]])
     pos = (keep.long().cumsum(1) - 1).clamp(min=0)
     span = Span(pos, pos, keep=keep if padded else None)
     with torch.no_grad():
         got = attend(q, k, v, Scores(View([encoding]), [span]), D**-0.5)
-        slopes = geometric_slopes(H) if of == "alibi" else []
-        expected = by_the_formula(encoding, q, k, v, keep, slopes)
+        expected = by_the_formula(encoding, q, k, v, keep, bias_of)
     real = keep[:, None, :, None]
-    agree(got * real, expected * real, encoding="dape", against="a loop over A + B + MLP([A; B])")
+    agree(got * real, expected * real, encoding="dape", against=against)
 
 
 def test_with_an_mlp_of_zeros_it_is_the_bias(model_of, tokens, agree):

@@ -1,6 +1,9 @@
 """Functional interpolation for relative positions (FIRE)."""
 
+from typing import Literal
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size, Span, per_query_and_key
@@ -21,12 +24,16 @@ class FIRE(Encoding):
     Options:
         width: of the hidden layer.
         c: where c starts, per token; above 0.
-        threshold: where L starts, in tokens; above 0.
+        threshold: where L starts, in tokens; above 0. None: at a quarter of the trained length, which is the
+            paper's 512 where it trains, at 2048. Above the trained length training meets no query beyond L.
+        activation: of the hidden layer, `relu`, or `leaky_relu` (slope 0.01) as inside the authors' DAPE.
         shared: whether all layers share one instance (FIRE-S); otherwise each has its own.
 
-    The last layer has no offset, which softmax would not see. Weights start as torch draws them. For decoders
-    only: an encoder's query has no such farthest distance, and the paper defines none. Memory: `width`
-    numbers for each query and key. Checked against a loop over the paper's formula.
+    L is learned as a multiple of `threshold`: a run that goes on from the weights of one trained at another
+    length keeps its L only where it gives that run's number. The last layer has no offset, which softmax
+    would not see. Weights start as torch draws them. For decoders only: an encoder's query has no such
+    farthest distance, and the paper defines none. Memory: `width` numbers for each query and key. Checked
+    against a loop over the paper's formula.
     """
 
     paper = "Li et al. 2024 (arXiv:2310.04418)"
@@ -42,17 +49,20 @@ class FIRE(Encoding):
         *,
         width: int = 32,
         c: float = 0.1,
-        threshold: float = 512.0,
+        threshold: float | None = None,
+        activation: Literal["relu", "leaky_relu"] = "relu",
         shared: bool = False,
     ):
         super().__init__(size)
         if width < 1:
             raise ValueError(f"width must be at least 1, not {width}")
+        threshold = size.length / 4 if threshold is None else threshold
         for name, value in (("c", c), ("threshold", threshold)):
             if not value > 0:
                 raise ValueError(f"{name} must be above 0, not {value}")
         self.per_layer = not shared
         self.threshold = threshold
+        self.activate_ = torch.relu_ if activation == "relu" else F.leaky_relu_
         # Of one element each: what has no dimension cannot be shared out over devices.
         self.c = nn.Parameter(torch.tensor([float(c)]))
         self.multiple = nn.Parameter(torch.ones(1))
@@ -65,7 +75,7 @@ class FIRE(Encoding):
             x = self.share(q.float(), k.float())
             # Hidden units first, pairs last: the biases come out as attention takes them, heads first.
             weight, offset = self.hidden.weight.float(), self.hidden.bias.float()[:, None]
-            hidden = torch.addcmul(offset, weight, x.flatten()[None]).relu_()
+            hidden = self.activate_(torch.addcmul(offset, weight, x.flatten()[None]))
             table = (self.out.weight.float() @ hidden).unflatten(1, x.shape)
         # [H,T,S], or [H,B,1,T,S].
         return table if table.dim() == 3 else table.squeeze(2).transpose(0, 1)

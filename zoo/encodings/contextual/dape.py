@@ -22,6 +22,7 @@ class DAPE(Wrapper):
 
     Options:
         of: an encoding that adds a bias and does nothing else, or `none`: B is 0, and the MLP takes A alone.
+            The authors' FIRE in it is `{name: fire, activation: leaky_relu}`.
         hidden: the width of the MLP.
 
     Scores are computed in float32 and their table is written out, `hidden` times as large in between: slow,
