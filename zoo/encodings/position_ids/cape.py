@@ -29,9 +29,9 @@ class CAPE(Wrapper):
             sequence is, and there is no decoding with a cache. For a relative encoding it changes nothing,
             and is left out.
 
-    The defaults are those that github.com/gcambara/cape gives for text; there 1.0 as the local shift means
-    0.5 to either side, and text is not centred. Checked against a loop over the formula, and statistics of
-    the draws.
+    The defaults are those that github.com/gcambara/cape gives for text, which it does not centre; its local
+    shift of 0.5, too, is one of up to 0.5 to either side. Checked against a loop over the formula, and
+    statistics of the draws.
     """
 
     paper = "Likhomanenko et al. 2021 (arXiv:2106.03143)"

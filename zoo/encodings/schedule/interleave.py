@@ -10,11 +10,13 @@ class Interleave(Wrapper):
     """Layers take turns: layer l has the encoding pattern[l % len(pattern)], and nothing of the others.
 
     Options:
-        pattern: the encodings, the first layer's first; `[rope, rope, rope, none]` in recent models. One that
-            adds to the token vectors before the first layer belongs to no layer and is refused: combine it
-            with the others in a list, `encoding: [sinusoidal, {name: interleave, ...}]`. No more of them
+        pattern: the encodings, the first layer's first; `[rope, rope, rope, none]` in the paper's model. One
+            that adds to the token vectors before the first layer belongs to no layer and is refused: combine
+            it with the others in a list, `encoding: [sinusoidal, {name: interleave, ...}]`. No more of them
             than layers.
 
+    This is the encodings' part of the paper's model (RNoPE-SWA) and no more: its rotary layers see a sliding
+    window, and only the others the whole sequence, which is `model.window: [W, W, W, null]` beside it.
     What elsewhere is shared by all layers, such as the table of t5, each layer has of its own here.
     Checked against models in which every layer has the same encoding, layer by layer.
     """
