@@ -3,6 +3,7 @@ and on three plugins that use the hooks which the zoo's own leave alone."""
 
 import json
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,16 @@ BESIDE = [
     {"name": "randomized", "of": {"name": "learned", "table_length": 2048}},
     {"name": "dape", "of": "none"},
 ]
+# In models with scaled attention: an encoding for each hook, and none.
+SCALED = {
+    "scalable_softmax": [
+        *("none", "rope", "alibi", "t5", "fox", "transformer_xl", "counted", "cope", "shaw"),
+        ["rope", "alibi"],
+    ],
+    "log_n": ["rope", "t5", "cope"],
+}
+# The laws about what a model computes; the others are about the encoding by itself.
+OF_MODELS = {f"zoo.contract.{module}" for module in ("growth", "numerics", "order", "training", "ways")}
 
 
 @contextmanager
@@ -62,6 +73,9 @@ def _subjects():
         refused += of.refused
     for spec in [*TOGETHER, *BESIDE]:
         found += given(spec, _label(spec))
+    for scale, specs in SCALED.items():
+        for subject in (one for spec in specs for one in given(spec, f"{_label(spec)} in {scale}")):
+            found.append(replace(subject, is_default=False, config={"logit_scale": scale}))
     # What a law applies to is asked while the plugins are known.
     return found, refused, [(law, subject) for law in LAWS for subject in found if _applies(law, subject)]
 
@@ -77,6 +91,8 @@ def _label(spec):
 
 
 def _applies(law, subject):
+    if subject.config and law.trial.__module__ not in OF_MODELS:
+        return False
     try:
         return law.does_not_apply(subject) is None
     except Exception:

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 
 import pytest
 import torch
+from layouts import MASKS, B, D, H, gradients, heads, spanned
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import zoo
@@ -14,31 +15,6 @@ from zoo.encodings.stack import View, build_encoding
 from zoo.models import kernels
 from zoo.models.kernels import attend
 from zoo.models.scores import Scores
-
-B, H, D = 2, 4, 4
-
-MASKS = {
-    "open": {"causal": False},
-    "causal": {},
-    "causal window": {"window": 3},
-    "window": {"causal": False, "window": 3},
-    "left padding": {"padded": 4},
-    "left padding, open": {"padded": 4, "causal": False},
-    "all padding": {"padded": 9},
-    "cached": {"first": 5},
-    "cached, padded, window": {"first": 5, "padded": 3, "window": 4},
-    "one query": {"first": 8},
-}
-
-
-def spanned(keys=9, first=0, padded=0, causal=True, window=None):
-    """`keys` tokens of which those from `first` on are queries; the second sequence begins with padding."""
-    keep, pos = None, torch.arange(keys)
-    if padded:
-        keep = pos >= torch.tensor([[0], [padded]])
-        pos = (keep.long().cumsum(1) - 1).clamp(min=0)
-    consecutive = keep is None
-    return Span(pos[..., first:], pos, first, causal, window, keep, consecutive)
 
 
 def naive(q, k, v, encoding, span):
@@ -67,17 +43,6 @@ def naive(q, k, v, encoding, span):
                 weights = (logits - logits.max()).exp()
                 rows.append(weights @ torch.stack([v[b, h, j] for j in seen]) / weights.sum())
     return torch.stack(rows).view(B, H, span.num_queries, -1)
-
-
-def heads(queries, keys, dtype=torch.float64):
-    """Queries, keys and values; the width of the values is their own."""
-    shapes = (B, H, queries, D), (B, H, keys, D), (B, H, keys, D + 2)
-    return [torch.randn(shape, dtype=dtype, requires_grad=True) for shape in shapes]
-
-
-def gradients(out, inputs):
-    cotangent = torch.randn(out.shape, generator=torch.Generator().manual_seed(1), dtype=out.dtype)
-    return torch.autograd.grad((out * cotangent).sum(), inputs, allow_unused=True)
 
 
 def encoding_of(bias, size_of, causal):

@@ -43,7 +43,9 @@ def train_in_two(subjects: Sequence[Subject]) -> list[str | None]:
     with tempfile.TemporaryDirectory() as folder:
         write_whole(
             Path(folder) / "subjects.json",
-            json.dumps({"plugins": _plugins(), "subjects": [[one.spec, one.kind] for one in subjects]}),
+            json.dumps(
+                {"plugins": _plugins(), "subjects": [[one.spec, one.kind, one.config] for one in subjects]}
+            ),
         )
         fault = _run(Path(folder), START_SECONDS + SECONDS_EACH * len(subjects))
         answer = Path(folder) / "faults.json"
@@ -104,9 +106,9 @@ def main(rank: int, folder: Path) -> None:
         timeout=timedelta(seconds=START_SECONDS),
     )
     faults = []
-    for spec, kind in asked["subjects"]:
+    for spec, kind, config in asked["subjects"]:
         try:
-            fault = _train(Subject(spec, kind), rank)
+            fault = _train(Subject(spec, kind, config=config), rank)
         except (Exception, SystemExit) as error:  # whatever a stranger's code does
             fault = first_line(error)
         both: list[str | None] = [None] * PROCESSES

@@ -38,6 +38,8 @@ class Subject:
     """Held to what the zoo asks of its own: a paper, every option described."""
     kinds: tuple[Kind, ...] = field(default=KINDS)
     """What the encoding claims to be for."""
+    config: dict[str, Any] = field(default_factory=dict)
+    """What the `ModelConfig` of its models has besides, where a law does not set it."""
 
     def __str__(self) -> str:
         return f"{self.label} {self.kind}"
@@ -80,6 +82,7 @@ class Subject:
         **config: Any,
     ) -> Transformer:
         """A small model around the encoding, in evaluation mode; `config` is for its `ModelConfig`."""
+        config = {**self.config, **config}
         return small_model(self.spec, self.kind, seed=seed, length=length, lively=lively, head=head, **config)
 
     def tokens(self, batch: int, length: int) -> Tensor:

@@ -189,7 +189,7 @@ def after_training(subject: Subject) -> Finding:
         doubled = (2 * default,) if type(default) in (int, float) else ()
         for value in listed(options[name]) or doubled:
             try:
-                after = Subject({**own, name: value}, subject.kind).model(seed=1)
+                after = Subject({**own, name: value}, subject.kind, config=subject.config).model(seed=1)
             except InputError:
                 continue  # not without another option
             if _shapes(after) != _shapes(before):

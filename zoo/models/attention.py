@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import torch
 from torch import Tensor, nn
 
 from zoo.encodings.base import Span
 from zoo.encodings.stack import View
 from zoo.models.cache import LayerCache
 from zoo.models.kernels import attend
+from zoo.models.logit_scale import LogitScale
 from zoo.models.scores import Scores
 from zoo.recipe import schema
 
@@ -33,6 +35,8 @@ class Attention(nn.Module):
         self.out.into_residual = True
         self.q_norm = nn.RMSNorm(self.head_dim) if config.qk_norm else None
         self.k_norm = nn.RMSNorm(self.head_dim) if config.qk_norm else None
+        scale = config.logit_scale
+        self.logit_scale = None if scale == "none" else LogitScale(scale, self.num_heads)
 
     def forward(
         self, x: Tensor, view: View, spans: Sequence[Span], cache: LayerCache | None = None
@@ -50,7 +54,10 @@ class Attention(nn.Module):
             groups = self.num_heads // self.num_kv_heads
             k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
         spans = [span if r is None else replace(span, read=r) for span, r in zip(spans, read, strict=True)]
-        scores = Scores(view, spans, content=(q, k))
+        row_scale = None
+        if self.logit_scale is not None:
+            row_scale = self.logit_scale(spans[0], torch.promote_types(q.dtype, torch.float32))
+        scores = Scores(view, spans, content=(q, k), row_scale=row_scale)
         q, k = view.rotate(q, k, spans)
         out = attend(q, k, v, scores, self.head_dim**-0.5, self.kernel)
         return self.out(out.transpose(1, 2).flatten(2))

@@ -18,7 +18,8 @@ def draw_initial(model: nn.Module, seed: int, num_layers: int) -> None:
     """Set the parameters of a transformer (not those of its encodings) to their start, GPT-2's way.
 
     Weights are N(0, 0.02); a projection back into the residual stream is divided by sqrt(2 layers), so that
-    the stream's variance does not grow with depth. Gains start at one and offsets at zero.
+    the stream's variance does not grow with depth. Gains start at one and offsets at zero; a module whose
+    vectors start from something else says so by `starts_from`.
     """
     for module_name, module in model.named_modules():
         for name, parameter in module.named_parameters(module_name, recurse=False):
@@ -26,7 +27,8 @@ def draw_initial(model: nn.Module, seed: int, num_layers: int) -> None:
                 continue
             with torch.no_grad():
                 if parameter.dim() < 2:
-                    parameter.fill_(1.0 if name.endswith("weight") else 0.0)
+                    usual = 1.0 if name.endswith("weight") else 0.0
+                    parameter.fill_(getattr(module, "starts_from", usual))
                     continue
                 into_residual = getattr(module, "into_residual", False)
                 std = WEIGHT_STD / (2 * num_layers) ** 0.5 if into_residual else WEIGHT_STD

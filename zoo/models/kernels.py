@@ -27,7 +27,7 @@ GPU_BLOCKS = 16
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, scores: Scores, scale: float, kernel: str = "auto") -> Tensor:
-    """softmax(scale q k^T + what the encodings add, masked) v.
+    """softmax(scale q k^T + what the encodings add, masked) v, the logits of each query times its row scale.
 
     Args:
         q: queries [B,H,T,D]. k: keys [B,H,S,D]. v: values [B,H,S,D'].
@@ -44,9 +44,9 @@ def attend(q: Tensor, k: Tensor, v: Tensor, scores: Scores, scale: float, kernel
         return _flex(q, k, v, scores, scale)
     if kernel == "sdpa" and not scores.has_bias and not scores.has_content:
         if scores.span.is_open():
-            return _fused(q, k, v, scale=scale)
+            return _fused(scores.scaled_queries(q), k, v, scale=scale)
         if scores.span.is_plain_causal():
-            return _fused(q, k, v, is_causal=True, scale=scale)
+            return _fused(scores.scaled_queries(q), k, v, is_causal=True, scale=scale)
     path = _sdpa if kernel == "sdpa" else _reference
     elements = BLOCK_ELEMENTS * (GPU_BLOCKS if q.is_cuda else 1)
     block = max(16, elements // (q.shape[0] * q.shape[1] * k.shape[2]))
@@ -98,7 +98,7 @@ def _sdpa(q: Tensor, k: Tensor, v: Tensor, scores: Scores, scale: float) -> Tens
     # cuDNN, first choice on Hopper, has defects with a mask (pytorch#196678, #191612).
     no_cudnn = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
     with sdpa_kernel(no_cudnn) if q.is_cuda else nullcontext():
-        return _fused(q, k, v, attn_mask=mask, scale=scale)
+        return _fused(scores.scaled_queries(q), k, v, attn_mask=mask, scale=scale)
 
 
 def _fused(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
@@ -133,12 +133,13 @@ def _flex(q: Tensor, k: Tensor, v: Tensor, scores: Scores, scale: float) -> Tens
     score_mod, mask_mod = scores.pointwise()
     block_mask = None
     if mask_mod is not None:
-        memo = scores.span.memo
-        if "block mask" not in memo:
+        memo, key = scores.span.memo, ("block mask", scores.span.window)
+        if key not in memo:
             batch = None if scores.span.keep is None else q.shape[0]
             lengths = q.shape[2], k.shape[2]
-            memo["block mask"] = create_block_mask(mask_mod, batch, None, *lengths, device=q.device)
-        block_mask = memo["block mask"]
+            memo[key] = create_block_mask(mask_mod, batch, None, *lengths, device=q.device)
+        block_mask = memo[key]
+    q = scores.scaled_queries(q)
     if torch.compiler.is_compiling():
         return flex_attention(q, k, v, score_mod=score_mod, block_mask=block_mask, scale=scale)
     return _compiled_flex()(q, k, v, score_mod=score_mod, block_mask=block_mask, scale=scale)

@@ -84,7 +84,7 @@ class Transformer(nn.Module):
     ):
         super().__init__()
         self.num_layers = config.num_layers
-        self.window = config.window
+        self.windows = [config.window_of(layer) for layer in range(config.num_layers)]
         size = Size(config.d_model, config.num_heads, config.num_layers, length, self.causal)
         self.encoding = EncodingStack(config.encoding, size, seed)
         self.tokens = nn.Embedding(vocab_size, config.d_model)
@@ -147,7 +147,10 @@ class Transformer(nn.Module):
         for index, block in enumerate(self.blocks):
             view = self.encoding.view(index)
             past_layer = None if cache is None else cache.layers[index]
-            x = block(x, view, self.encoding.of_layer(spans, index), past_layer)
+            its, window = self.encoding.of_layer(spans, index), self.windows[index]
+            if window is not None:
+                its = [replace(span, window=window) for span in its]
+            x = block(x, view, its, past_layer)
         return self.final_norm(x)
 
     def _check_length(self, length: int, cached: bool) -> None:
@@ -169,7 +172,7 @@ class Transformer(nn.Module):
         positions: Tensor | None,
         past: int,
     ) -> list[list[Span]]:
-        """What each instance of each encoding is to know of who looks at whom."""
+        """What each instance of each encoding is to know of who looks at whom, the layer's window apart."""
         batch, length = tokens.shape
         if keep is None and cache is not None and cache.keep is not None:
             keep = torch.ones_like(tokens, dtype=torch.bool)
@@ -191,7 +194,6 @@ class Transformer(nn.Module):
             k_pos=ids if cache is None else cache.extend_positions(self.encoding, ids),
             first=past,
             causal=self.causal,
-            window=self.window,
             keep=all_keep,
             consecutive=all_keep is None and positions is None and (cache is None or cache.consecutive),
         )

@@ -94,6 +94,12 @@ def groups_divide_heads(recipe: Values) -> Iterator[Fault]:
         yield "model.num_kv_heads", f"{groups} key and value heads do not divide {heads} heads"
 
 
+def every_window_has_a_layer(recipe: Values) -> Iterator[Fault]:
+    windows, layers = recipe["model.window"], recipe["model.num_layers"]
+    if isinstance(windows, list | tuple) and len(windows) > layers:
+        yield "model.window", f"a pattern of {len(windows)} in {layers} layers: the last are never met"
+
+
 def batch_is_shared_out(recipe: Values) -> Iterator[Fault]:
     devices = number_of_devices(recipe["trainer.devices"])
     if devices is None:
@@ -266,6 +272,7 @@ def _a(kind: str) -> str:
 RULES: tuple[Rule, ...] = (
     heads_divide_width,
     groups_divide_heads,
+    every_window_has_a_layer,
     batch_is_shared_out,
     an_epoch_ends_with_a_step,
     precision_can_be_sharded,

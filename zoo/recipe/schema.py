@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -40,6 +41,9 @@ from zoo.recipe.tree import spoken
 MOST_LAYERS, WIDEST = 1000, 1 << 20
 
 
+WindowPattern = Positive | None | tuple[Positive | None, ...]
+
+
 def _named(value: object) -> object:
     """`task: max_index` is short for `task: {name: max_index}`."""
     return {"name": value} if isinstance(value, str) else value
@@ -54,6 +58,23 @@ PRECISION_ALIASES = {
 def _precision(value: object) -> object:
     # One spelling each, so that two recipes that mean the same also compare equal.
     return PRECISION_ALIASES.get(value, value) if isinstance(value, int | str) else value
+
+
+def _some_windows(value: object) -> object:
+    # Of a union that refuses an empty list the other members would be told.
+    if isinstance(value, list | tuple) and not value:
+        raise PydanticCustomError("no_windows", "must hold at least one window, got an empty list")
+    return value
+
+
+def _shortest_pattern(value: WindowPattern) -> WindowPattern:
+    """One spelling each: `[64, null, 64, null]` is `[64, null]`, and `[64]` is `64`."""
+    if not isinstance(value, tuple):
+        return value
+    shortest = next(
+        n for n in range(1, len(value) + 1) if len(value) % n == 0 and value == value[:n] * (len(value) // n)
+    )
+    return value[:shortest] if shortest > 1 else value[0]
 
 
 class ModelConfig(Section):
@@ -82,12 +103,20 @@ class ModelConfig(Section):
     """Probability with which the outputs of embedding, attention and feed-forward are dropped in training."""
     tie_embeddings: Flag = True
     """Whether the output layer shares the weights of the token embedding."""
-    window: Positive | None = None
-    """Sliding attention window, in tokens. null: no window."""
+    window: Annotated[WindowPattern, BeforeValidator(_some_windows), AfterValidator(_shortest_pattern)] = None
+    """Sliding attention window, in tokens: a query sees so many on each side it looks to, itself included.
+    null: no window. A list, no longer than the layers, is a pattern: layer l has window[l % length]."""
     qk_norm: Flag = False
     """Whether queries and keys are normalised before their product."""
+    logit_scale: Literal["none", "log_n", "scalable_softmax"] = "none"
+    """Scaled attention: a query that sees n keys has its logits multiplied by log n (log_n) or by s log n
+    with s learned for each head and layer (scalable_softmax); attention then does not disperse as n grows."""
     kernel: Literal["auto", "sdpa", "flex", "reference"] = "auto"
     """Which attention kernel computes the scores; auto chooses by device and encoding."""
+
+    def window_of(self, layer: int) -> int | None:
+        """The window of a layer, counted from 0; None where it sees all."""
+        return self.window[layer % len(self.window)] if isinstance(self.window, tuple) else self.window
 
 
 class MaxIndexDataConfig(DataConfig):

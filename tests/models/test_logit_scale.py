@@ -1,0 +1,276 @@
+"""Logits that grow with log n: the softmax of the papers, written from its formula, whichever way it is
+computed; n is the number of keys that a query sees."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+import yaml
+from layouts import MASKS, B, D, H, gradients, heads, spanned
+
+from zoo.encodings.stack import View, build_encoding
+from zoo.errors import InputError
+from zoo.models import kernels
+from zoo.models.cache import Cache
+from zoo.models.kernels import attend
+from zoo.models.logit_scale import LogitScale, RowScale, visible_keys
+from zoo.models.scores import Scores
+from zoo.recipe import read_recipe, resolve
+from zoo.runs.card import parameter_counts
+from zoo.tasks import task_class
+
+# One for each hook that has a part in the scores, and a bias that closes keys by itself.
+SPECS = {
+    "none": "none",
+    "rotate": "rope",
+    "bias": "alibi",
+    "learned bias": "t5",
+    "closed to one side": {"name": "alibi", "form": "one_sided"},
+    "score": "transformer_xl",
+    "score from what was read": "fox",
+    "logits": "cope",
+    "value": "shaw",
+    "several": ["rope", "alibi"],
+}
+
+
+def learned_scale():
+    """Another s in each head, one of them negative."""
+    scale = LogitScale("scalable_softmax", H).double()
+    with torch.no_grad():
+        scale.s.copy_(torch.tensor([0.168, 0.9, -0.4, 1.7]))
+    return scale
+
+
+def encodings_of(specs, size_of, causal):
+    specs = specs if isinstance(specs, list) else [specs]
+    made = [build_encoding(spec, size_of(d_model=H * D, num_heads=H, causal=causal)) for spec in specs]
+    for parameter in (p for encoding in made for p in encoding.parameters()):
+        torch.nn.init.normal_(parameter)
+    return [encoding.double() for encoding in made]
+
+
+def naive(q, k, v, view, spans, s):
+    """One query at a time. s [H] is what log n is multiplied by in each head."""
+    span = spans[0]
+    scores = Scores(view, spans, content=(q, k))
+    added = scores.added(q, k)
+    turned_q, turned_k = view.rotate(q, k, spans)
+    logits = turned_q @ turned_k.transpose(-1, -2) / math.sqrt(D)
+    logits = scores.logits(logits if added is None else logits + added, q, k)
+    rows = []
+    for b in range(B):
+        for h in range(H):
+            for i in range(span.num_queries):
+                row = span.first + i
+                seen = [
+                    j
+                    for j in range(span.num_keys)
+                    if (not span.causal or j <= row)
+                    and (span.window is None or abs(row - j) < span.window)
+                    and (span.keep is None or span.keep[b, j])
+                ]
+                factor = s[h] * math.log(max(1, len(seen)))
+                weights = torch.zeros(span.num_keys, dtype=q.dtype)
+                # A key that a bias closes has no weight, but was there to be seen.
+                open_ = [j for j in seen if logits[b, h, i, j] > -torch.inf]
+                if open_:
+                    powers = (factor * logits[b, h, i, open_]).exp()
+                    weights = weights.index_put((torch.tensor(open_),), powers / powers.sum())
+                rows.append(weights)
+    weights = torch.stack(rows).view(B, H, span.num_queries, -1)
+    out, extra = weights @ v, scores.value(weights)
+    return out if extra is None else out + extra
+
+
+@pytest.mark.parametrize("kernel", ["sdpa", "reference"])
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("hook", SPECS)
+def test_outputs_and_gradients_are_those_of_the_formula(hook, mask, kernel, size_of):
+    span = spanned(**MASKS[mask])
+    if hook in ("score from what was read", "logits") and not span.causal:
+        pytest.skip("for decoders only")
+    view = View(encodings_of(SPECS[hook], size_of, span.causal))
+    kernel = "auto" if view.reshaped or view.valued else kernel
+    x = torch.randn(B, span.num_keys, H * D, dtype=torch.float64)
+    spans = [
+        span if r is None else type(span)(**{**vars(span), "read": r.double()})
+        for encoding in view.encodings
+        for r in [encoding.read(x)]
+    ]
+    q, k, v = heads(span.num_queries, span.num_keys)
+    if view.valued:
+        v = v[..., :D].detach().requires_grad_()
+    scale = learned_scale()
+    inputs = [q, k, v, scale.s, *(p for encoding in view.encodings for p in encoding.parameters())]
+    turned = view.rotate(q, k, spans)
+    scores = Scores(view, spans, content=(q, k), row_scale=scale(spans[0], q.dtype))
+    got = attend(*turned, v, scores, D**-0.5, kernel)
+    expected = naive(q, k, v, view, spans, scale.s)
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-10)
+    for one, other in zip(gradients(got, inputs), gradients(expected, inputs), strict=True):
+        assert (one is None) == (other is None)
+        if one is not None:
+            torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
+    fixed = Scores(view, spans, content=(q, k), row_scale=LogitScale("log_n", H)(spans[0], q.dtype))
+    got = attend(*turned, v, fixed, D**-0.5, kernel)
+    torch.testing.assert_close(got, naive(q, k, v, view, spans, [1.0] * H), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("mask", MASKS)
+def test_n_is_the_number_of_keys_that_the_mask_leaves(mask):
+    span = spanned(**MASKS[mask])
+    expected = span.allowed().expand(B, 1, -1, -1).sum(-1)[:, 0]
+    assert torch.equal(visible_keys(span).expand(B, -1), expected)
+    for start in range(0, span.num_queries, 2):
+        rows = span.queries(start, min(start + 2, span.num_queries))
+        assert torch.equal(visible_keys(rows).expand(B, -1), expected[:, start : start + 2])
+
+
+@pytest.mark.parametrize("kind", ["log_n", "scalable_softmax"])
+@pytest.mark.parametrize("hook", SPECS)
+def test_a_token_that_sees_itself_alone_is_as_without(hook, kind, model_of, tokens):
+    """log 1 = 0, and a single key has the whole weight whatever its logit."""
+    plain, scaled = model_of(SPECS[hook]), model_of(SPECS[hook], logit_scale=kind)
+    scaled.load_state_dict(plain.state_dict(), strict=False)
+    row = tokens(3, 6)
+    torch.testing.assert_close(scaled(row[:, :1]), plain(row[:, :1]), rtol=0, atol=1e-6)
+    # And where nothing else is seen for another reason.
+    keep = torch.arange(6)[None] >= 5
+    torch.testing.assert_close(scaled(row, keep)[:, 5], plain(row, keep)[:, 5], rtol=0, atol=1e-6)
+    assert (scaled(row) - plain(row)).abs()[:, 1:].max() > 1e-3
+
+
+def test_the_largest_weight_does_not_fall_with_the_number_of_keys(size_of):
+    """One key has a logit of 1 and all others 0: without the factor its weight goes to 0 (arXiv:2410.01104),
+    with it to n / (n + n - 1), a half."""
+    view, weights = View([build_encoding("none", size_of())]), {}
+    for kind in ("none", "log_n"):
+        for n in (4, 64, 1024):
+            q, k = torch.ones(1, 1, 1, 1), torch.zeros(1, 1, n, 1)
+            k[..., 0, :] = 1
+            span = type(spanned())(torch.arange(n)[-1:], torch.arange(n), n - 1)
+            scale = None if kind == "none" else LogitScale(kind, 1)(span, torch.float32)
+            out = attend(q, k, k, Scores(view, [span], row_scale=scale), 1.0)
+            weights[kind, n] = out.item()
+    for n in (4, 64, 1024):
+        assert weights["none", n] == pytest.approx(math.e / (math.e + n - 1), rel=1e-5)
+        assert weights["log_n", n] == pytest.approx(n / (2 * n - 1), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["log_n", "scalable_softmax"])
+@pytest.mark.parametrize("hook", SPECS)
+def test_decoding_with_padding_a_window_and_a_cache_is_the_full_forward(hook, kind, model_of, tokens):
+    row, keep = tokens(2, 14), torch.arange(14) >= torch.tensor([[0], [3]])
+    for window in (None, 5, (4, None)):
+        model = model_of(SPECS[hook], logit_scale=kind, window=window)
+        with torch.no_grad():
+            whole = model(row, keep)[keep]
+            for chunks in ([4] + [1] * 10, [5, 1, 3, 5]):
+                cache = Cache(model.num_layers)
+                parts = zip(row.split(chunks, 1), keep.split(chunks, 1), strict=True)
+                steps = torch.cat([model(part, its, cache) for part, its in parts], 1)
+                torch.testing.assert_close(steps[keep], whole, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["alibi", "t5"])
+def test_layers_still_share_the_table_of_a_bias(name, model_of, tokens, monkeypatch):
+    for kind in ("log_n", "scalable_softmax"):
+        model, calls = model_of(name, num_layers=4, logit_scale=kind), []
+        encoding = model.encoding.view(0).encodings[0]
+        bias = encoding.bias
+        monkeypatch.setattr(
+            encoding, "bias", lambda *at, bias=bias, calls=calls: calls.append(1) or bias(*at)
+        )
+        model(tokens(1, 8))
+        assert len(calls) == 1, kind
+
+
+def test_no_table_is_made_where_a_kernel_can_do_without(model_of, tokens, monkeypatch):
+    def fail(*_):
+        raise AssertionError("a table of queries by keys")
+
+    monkeypatch.setattr(Scores, "additive_mask", fail)
+    monkeypatch.setattr(kernels, "_reference", fail)
+    for kind in ("log_n", "scalable_softmax"):
+        for name in ("none", "sinusoidal", "rope"):
+            model_of(name, logit_scale=kind)(tokens(1, 8))
+            model_of(name, "encoder", logit_scale=kind)(tokens(1, 8))
+
+
+def test_where_it_is_none_nothing_is_done(model_of, tokens, monkeypatch):
+    def fail(*_):
+        raise AssertionError("a logit is scaled")
+
+    for owner, method in ((LogitScale, "forward"), (RowScale, "of_queries"), (RowScale, "of_table")):
+        monkeypatch.setattr(owner, method, fail)
+    for spec in SPECS.values():
+        model = model_of(spec)
+        assert not [name for name, _ in model.named_modules() if "logit_scale" in name]
+        model(tokens(1, 8))
+        with pytest.raises(AssertionError, match="a logit is scaled"):
+            model_of(spec, logit_scale="log_n")(tokens(1, 8))
+
+
+# s, as a parameter of the model.
+
+
+def test_s_starts_where_the_paper_s_does_and_every_other_weight_as_without(model_of):
+    plain, scaled = (
+        dict(model_of("t5", lively=False, logit_scale=kind).named_parameters())
+        for kind in ("none", "scalable_softmax")
+    )
+    own = {name: p for name, p in scaled.items() if name not in plain}
+    assert list(own) == [f"blocks.{layer}.attention.logit_scale.s" for layer in range(2)]
+    for p in own.values():
+        assert p.shape == (6,) and (p == 0.168).all()
+    assert all(torch.equal(scaled[name], p) for name, p in plain.items())
+    # The paper's number: over 1024 trained positions s log n is 1 in the mean.
+    assert 1 / torch.arange(1, 1025).log().mean().item() == pytest.approx(0.168, abs=1e-3)
+    assert not [name for name, _ in model_of("t5", logit_scale="log_n").named_parameters() if "scale" in name]
+
+
+def test_s_is_no_parameter_of_the_encoding_and_does_not_decay(recipe):
+    task, plain = (
+        task_class("language_modelling")(recipe("text", f"model.logit_scale={kind}").as_dict(), 300)
+        for kind in ("scalable_softmax", "none")
+    )
+    s = [p for name, p in task.model.named_parameters() if name.endswith("logit_scale.s")]
+    counts, before = parameter_counts(task.model), parameter_counts(plain.model)
+    # One layer of two heads.
+    assert len(s) == 1 and counts == {**before, "other": before["other"] + 2, "total": before["total"] + 2}
+    matrices, vectors = task.configure_optimizers()["optimizer"].param_groups
+    assert any(p is s[0] for p in vectors["params"]) and vectors["weight_decay"] == 0
+    assert not any(p is s[0] for p in matrices["params"])
+
+
+def test_s_learns(model_of, tokens):
+    model, row = model_of("rope", lively=False, logit_scale="scalable_softmax").train(), tokens(4, 16)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    for _ in range(4):
+        loss = F.cross_entropy(model(row)[:, :-1].flatten(0, 1), row[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    for block in model.blocks:
+        moved = (block.attention.logit_scale.s - 0.168).abs()
+        assert (moved > 1e-3).all() and (moved < 0.1).all()
+
+
+# The recipe.
+
+
+def test_a_recipe_says_it_and_a_wrong_word_has_its_line(recipe, mapping, tmp_path: Path):
+    assert recipe("text").model.logit_scale == "none"
+    chosen = recipe("text", "model.logit_scale=log_n")
+    assert chosen.as_dict()["model"]["logit_scale"] == "log_n"
+    assert resolve(chosen.as_dict()) == chosen
+    file = tmp_path / "wrong.yaml"
+    file.write_text("base: base.yaml\nmodel:\n  logit_scale: log_m\n")
+    (tmp_path / "base.yaml").write_text(yaml.safe_dump(mapping("text")))
+    with pytest.raises(InputError) as error:
+        read_recipe(file)
+    assert "wrong.yaml:3: model.logit_scale: must be one of none, log_n, scalable_softmax" in str(error.value)
+    assert "did you mean 'log_n'?" in str(error.value)
