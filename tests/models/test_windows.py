@@ -1,0 +1,167 @@
+"""A window for each layer: layer l has window[l % length of the pattern]."""
+
+import math
+
+import pytest
+import torch
+import yaml
+
+from zoo.errors import InputError
+from zoo.models import kernels
+from zoo.models.cache import Cache
+from zoo.models.scores import Scores
+from zoo.recipe import read_recipe, resolve
+
+PATTERN = (3, None, 5)
+# Rotary layers that see near tokens, and among them one that sees all and knows no order: the RNoPE-SWA of
+# the paper that `interleave` is from (Yang et al. 2025, arXiv:2501.18795).
+RNOPE = {"name": "interleave", "pattern": ["rope", "rope", "rope", "none"]}
+RNOPE_WINDOWS = (4, 4, 4, None)
+# One for each hook; `interleave` with a pattern of another length than the windows.
+SPECS = {
+    "none": "none",
+    "rotate": "rope",
+    "bias": "alibi",
+    "learned bias": "t5",
+    "score": "fox",
+    "logits": "cope",
+    "value": "shaw",
+    "interleaved": {"name": "interleave", "pattern": ["rope", "alibi"]},
+}
+
+
+def same(actual, expected, atol=1e-5):
+    torch.testing.assert_close(actual, expected, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("kind", ["decoder", "encoder"])
+def test_each_layer_looks_as_far_as_its_own_window(kind, padded, model_of, tokens):
+    """What each layer makes of its input, one query at a time."""
+    model, row = model_of("none", kind, num_layers=4, window=PATTERN), tokens(2, 12)
+    keep = torch.arange(12) >= torch.tensor([[0], [4 if padded else 0]])
+    given, made = [], []
+    for block in model.blocks:
+        block.attention_norm.register_forward_hook(lambda *a: given.append(a[-1]))
+        block.attention.register_forward_hook(lambda *a: made.append(a[-1]))
+    model(row, keep if padded else None)
+    for layer, window in enumerate((3, None, 5, 3)):
+        attention = model.blocks[layer].attention
+        q, k, v = (given[layer] @ w.T for w in attention.qkv.weight.split(48))
+        out = torch.zeros(2, 12, 48)
+        for b in range(2):
+            for i in range(12):
+                seen = [
+                    j
+                    for j in range(12)
+                    if keep[b, j]
+                    and (kind == "encoder" or j <= i)
+                    and (window is None or abs(i - j) < window)
+                ]
+                for h in range(6) if seen else ():
+                    at = slice(8 * h, 8 * h + 8)
+                    logits = k[b, seen][:, at] @ q[b, i, at] / math.sqrt(8)
+                    out[b, i, at] = logits.softmax(0) @ v[b, seen][:, at]
+        same(made[layer], out @ attention.out.weight.T)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_every_way_to_compute_it_gives_the_same(spec, model_of, tokens, monkeypatch):
+    """The reference, forward and backward; blocks of queries; decoding by token and by chunk."""
+    row, keep = tokens(2, 40), torch.arange(40) >= torch.tensor([[0], [7]])
+    config = {"num_layers": 3, "window": PATTERN, "length": 40}
+    exact, model = (model_of(SPECS[spec], kernel=kernel, **config) for kernel in ("reference", "auto"))
+    for padding in (None, keep):
+        real = slice(None) if padding is None else padding
+        outputs = [one(row, padding)[real] for one in (exact, model)]
+        same(*outputs)
+        for out in outputs:
+            out.square().mean().backward()
+        for (name, one), other in zip(exact.named_parameters(), model.parameters(), strict=True):
+            torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-6, msg=name)
+        with torch.no_grad(), monkeypatch.context() as blocks:
+            blocks.setattr(kernels, "BLOCK_ELEMENTS", 1)
+            same(model(row, padding)[real], outputs[0])
+    with torch.no_grad():
+        for chunks in ([1] * 40, [13, 1, 26]):
+            cache = Cache(3)
+            same(torch.cat([model(part, cache=cache) for part in row.split(chunks, 1)], 1), model(row))
+
+
+def test_a_pattern_of_one_is_a_window_for_all(model_of, tokens, recipe):
+    row = tokens(2, 12)
+    one, all_, none = (model_of("alibi", window=w) for w in ((4,), 4, (None, None)))
+    assert torch.equal(one(row), all_(row)) and not torch.equal(one(row), none(row))
+    assert torch.equal(none(row), model_of("alibi")(row))
+    # One spelling each, so that two recipes that mean the same also compare equal.
+    for given, kept in (("[64]", 64), ("[64, 64]", 64), ("[null]", None), ("[64, null]", [64, None])):
+        chosen = recipe("text", "model.num_layers=4", f"model.window={given}")
+        assert chosen.as_dict()["model"]["window"] == kept
+        assert resolve(chosen.as_dict()) == chosen
+    twice = recipe("text", "model.num_layers=4", "model.window=[8, null, 8, null]")
+    assert twice == recipe("text", "model.num_layers=4", "model.window=[8, null]")
+
+
+def test_a_layer_without_one_needs_no_mask(model_of, tokens, monkeypatch):
+    made = []
+    masked = Scores.additive_mask
+    monkeypatch.setattr(
+        Scores, "additive_mask", lambda s, q, k: made.append(s.span.window) or masked(s, q, k)
+    )
+    model = model_of("rope", num_layers=4, window=PATTERN)
+    model(tokens(1, 12))
+    assert made == [3, 5, 3]
+    made.clear()
+    model(tokens(1, 4))
+    assert made == [3, 3]
+
+
+def test_layers_with_one_window_share_one_mask(model_of, tokens, monkeypatch):
+    made, folded = [], Scores._folded
+    monkeypatch.setattr(Scores, "_folded", lambda s, *given: made.append(s.span.window) or folded(s, *given))
+    model_of("alibi", num_layers=6, window=PATTERN)(tokens(1, 12))
+    assert made == [3, None, 5]
+
+
+def test_rotary_layers_with_a_window_and_global_ones_without_positions(model_of, tokens):
+    """Far tokens are seen through the global layers alone."""
+    model, row = model_of(RNOPE, num_layers=4, window=RNOPE_WINDOWS), tokens(1, 16)
+    changed = row.clone()
+    changed[0, :2] = (row[0, :2] + 1) % 29
+    # Three layers with a window of 4 reach nine tokens back, to token 6.
+    near = model_of("rope", num_layers=3, window=4)
+    assert torch.equal(near(changed)[0, -1], near(row)[0, -1])
+    assert (model(changed)[0, -1] - model(row)[0, -1]).abs().max() > 1e-3
+    cache = Cache(4)
+    with torch.no_grad():
+        same(torch.cat([model(part, cache=cache) for part in row.split(1, 1)], 1), model(row))
+
+
+def test_a_window_changes_no_weight(model_of):
+    plain, windowed = (
+        model_of(RNOPE, num_layers=4, lively=False, window=window).state_dict()
+        for window in (None, RNOPE_WINDOWS)
+    )
+    assert plain.keys() == windowed.keys()
+    assert all(torch.equal(plain[name], windowed[name]) for name in plain)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("0", "model.window: must be above 0, got 0"),
+        ("-4", "model.window: must be above 0, got -4"),
+        ("[]", "model.window: must hold at least one window, got an empty list"),
+        ("[8, 0]", "model.window.1: must be above 0, got 0"),
+        ("[8, wide]", "model.window.1: must be a whole number, got the text 'wide'"),
+        ("1.5", "model.window: must be a whole number or a list, got 1.5"),
+        ("[8, null, 8]", "model.window: a pattern of 3 in 1 layers: the last are never met"),
+    ],
+)
+def test_a_wrong_window_is_told_with_its_line(given, told, mapping, tmp_path):
+    (tmp_path / "base.yaml").write_text(yaml.safe_dump(mapping("text")))
+    file = tmp_path / "wrong.yaml"
+    file.write_text(f"base: base.yaml\nmodel:\n  window: {given}\n")
+    with pytest.raises(InputError) as error:
+        read_recipe(file)
+    assert f"wrong.yaml:3: {told}" in str(error.value)
