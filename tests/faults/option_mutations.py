@@ -58,7 +58,8 @@ def small_recipe(number):
         "d_model": heads * rng.choice([1, 2, 3, 4, 6, 8, 8, 8, 16, 16]), "num_layers": rng.choice([1, 2, 3]),
         "norm": rng.choice(["layernorm", "rmsnorm"]), "activation": rng.choice(["gelu", "swiglu"]),
         "dropout": rng.choice([0.0, 0.5]), "tie_embeddings": rng.random() < 0.5,
-        "window": rng.choice([None, None, None, 1, 5, 100]), "qk_norm": rng.random() < 0.3,
+        "window": rng.choice([None, None, None, 1, 5, 100, [5, None]]), "qk_norm": rng.random() < 0.3,
+        "logit_scale": rng.choice(["none", "none", "log_n", "scalable_softmax"]),
         "num_kv_heads": rng.choice([None, None, 1, heads]), "d_ff": rng.choice([None, None, 1, 24]),
         "kernel": rng.choice(["auto", "sdpa", "reference"]),
     }  # fmt: skip
