@@ -118,6 +118,19 @@ def test_rows_of_an_earlier_version_are_told_as_not_verified(write_run, edit, re
     assert told.endswith("evaluate runs/a runs/b --protocol nonoverlapping --lengths 16,32")
 
 
+def test_runs_that_may_have_been_trained_on_what_they_are_scored_on_are_told(write_run, edit, remarks_of):
+    runs = [write_run("a"), write_run("b", "rope"), write_run("c", "none")]
+    for run in runs[:2]:
+        edit(
+            run / "evaluation/lengths.json",
+            lambda rows: [row | {"seen_in_training": float(row["length"] == 16)} for row in rows],
+        )
+    assert remarks_of(*runs) == (
+        "runs/a, runs/b: training may have seen 100% of what is scored at 16: "
+        "too few different examples to hold any out",
+    )
+
+
 def test_a_protocol_by_which_nothing_could_be_measured_is_told(write_run, row_of, remarks_of):
     def rows(recipe):
         return [row_of(recipe, 16, "the text is too short", "fixed_targets", {"longest": None})]

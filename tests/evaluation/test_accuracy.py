@@ -163,6 +163,14 @@ def test_equal_digests_are_equal_examples(reciting, measure):
     assert len({digest(), *others}) == 4
 
 
+def test_a_row_tells_how_much_of_it_training_may_have_seen(reciting, pointing, measure):
+    """Strings of up to three symbols are too few to hold some out; a trained length of 5 has those of two."""
+    rows = measure("accuracy", *reciting(Reciter(), "data.sequence_length=5"), [3, 5, 7, 9, 24])
+    assert [row["seen_in_training"] for row in rows] == [1.0, 1.0, 0.0, 0.0, 0.0]
+    rows = measure("accuracy", *pointing(Pointer(), "data.sequence_length=2"), [2, 4, 8])
+    assert [row["seen_in_training"] for row in rows] == [1.0, 0.0, 0.0]
+
+
 class Left(Exception):
     """Leaves a measurement once a process has said what its share gave."""
 

@@ -6,7 +6,7 @@ import json
 
 from rows import task_row, text_row
 
-from zoo.evaluation.exports import as_csv, as_markdown, columns_of, number, what_is_scored
+from zoo.evaluation.exports import as_csv, as_markdown, columns_of, number, seen_in_training, what_is_scored
 
 
 def test_a_csv_gives_back_every_number():
@@ -94,6 +94,20 @@ def test_what_is_scored_is_told_where_it_is_the_same():
     assert what_is_scored([text_row(), text_row(128, tokens=7), text_row(256, note="n")]) == "8 documents"
     assert what_is_scored([task_row(), task_row(128)]) == "100 examples at each length"
     assert what_is_scored([task_row(), task_row(128, examples=7)]) == ""
+
+
+def test_what_training_may_have_seen_is_told_with_its_share_and_only_then():
+    rows = [task_row(), task_row(128, seen_in_training=0.0), text_row(), task_row(64, note="n")]
+    assert seen_in_training(rows) == "" and "seen" not in as_markdown(rows[:2])
+    rows = [
+        task_row(n, seen_in_training=share) for n, share in ((64, 1.0), (128, 0.25), (32, 1.0), (256, 0.0))
+    ]
+    said = (
+        "raining may have seen 100% of what is scored at 32, 64 and 25% of what is scored at 128: "
+        "too few different examples to hold any out"
+    )
+    assert seen_in_training(rows) == f"t{said}"
+    assert f" T{said}.\n" in as_markdown(rows)
 
 
 def test_a_mean_never_leaves_out_the_seed_that_failed():

@@ -49,6 +49,14 @@ def test_what_could_not_be_measured_is_told_once():
     assert rows_as_text([text_row(note="no")]).splitlines()[-1] == "alibi: not at 64: no"
 
 
+def test_what_training_may_have_seen_is_told_below():
+    rows = [task_row(64, seen_in_training=1.0), task_row(128, seen_in_training=0.0)]
+    assert (
+        rows_as_text(rows).splitlines()[-1].startswith("training may have seen 100% of what is scored at 64:")
+    )
+    assert "seen" not in rows_as_text(rows[1:])
+
+
 def test_runs_and_seeds_are_told_apart():
     rows = [task_row(64), task_row(64, seed=1, run="tiny-2")]
     lines = [line.split() for line in rows_as_text(rows).splitlines()]

@@ -14,6 +14,7 @@ from zoo.comparison.lines import Line
 from zoo.comparison.run import METRICS, SPEED, Run
 from zoo.comparison.targets import ELSEWHERE, between_lengths
 from zoo.evaluation.curves import MAIN, kind_of, protocol_text
+from zoo.evaluation.exports import seen_in_training
 from zoo.recipe.rules import no_protocol
 
 MOST = 8
@@ -50,6 +51,7 @@ def of_runs(runs: Sequence[Run]) -> list[str]:
         *_left_out(runs),
         *_first(between_lengths(runs)),
         *_first(_unverified(runs)),
+        *_first(_seen(runs)),
     ]
 
 
@@ -101,6 +103,15 @@ def _unverified(runs: Sequence[Run]) -> list[str]:
         f"again with: {evaluate_command(paths, protocol, sorted(lengths), ())}"
         for protocol, (paths, lengths) in old.items()
     ]
+
+
+def _seen(runs: Sequence[Run]) -> list[str]:
+    """Runs that may have been trained on some of what they are scored on."""
+    paths: dict[str, list[str]] = defaultdict(list)
+    for run in runs:
+        if said := seen_in_training(run.rows):
+            paths[said].append(run.path)
+    return [f"{', '.join(own)}: {said}" for said, own in paths.items()]
 
 
 def _seeds(lines: Sequence[Line]) -> list[str]:

@@ -9,27 +9,54 @@ import torch
 
 from zoo.data.batched import Batched
 from zoo.data.draws import Draws, below
+from zoo.data.held_out import is_held_out
+
+BEGINNING = 16
+"""Numbers at the beginning of a sequence that say whether it is held out."""
+
+FEWEST = 1200
+"""Beginnings that there must be to hold some out."""
 
 
 class MaxIndex(Batched):
     """`size` sequences of `length` numbers drawn uniformly from 1..num_values.
 
     `data[i]` is {"tokens": int64 [length], "answer": int64 []}: `answer` is the index of the first largest.
-    Sequence i depends on (seed, split, num_values, i), and at a greater length it begins with the shorter
-    one. Token 0 is never used: the vocabulary has `num_values + 1`.
+    Sequence i depends on (seed, split, num_values, i), and at a greater length than 16 it begins with the
+    shorter one. Token 0 is never used: the vocabulary has `num_values + 1`.
+
+    Sequences of "valid" and "test" are held out: training draws none of them, whatever its seed
+    (`zoo.data.held_out`), unless they are so short that there are too few.
     """
 
     def __init__(self, length: int, num_values: int, seed: int, split: str, size: int):
         self.length = length
         self.num_values = num_values
         self.size = size
+        self._beginning = min(length, BEGINNING)
+        self._held_out = split != "train" if num_values**self._beginning >= FEWEST else None
         self._draws = Draws("max_index", seed, split)
 
     def __len__(self) -> int:
         return self.size
 
     def batch(self, indices: Sequence[int]) -> dict[str, torch.Tensor]:
-        words = np.stack([self._draws.words(self.length, row=int(index)) for index in indices])
-        tokens = 1 + below(words, self.num_values)
+        tokens = np.stack([self._numbers(self.length, self._row(int(index))) for index in indices])
         # numpy's argmax gives the first of equals.
         return {"tokens": torch.from_numpy(tokens), "answer": torch.from_numpy(tokens.argmax(axis=1))}
+
+    def seen_in_training(self, length: int) -> float:
+        """The share of these sequences, from 0 to 1, that training at a length may have drawn too: all of
+        them where there are too few to hold any out."""
+        return float(self._held_out is None and self.length == length)
+
+    def _row(self, index: int) -> int:
+        """The row of an example: the first of its tries that begins on the split's own side."""
+        row = index
+        if self._held_out is not None:
+            while is_held_out(self._numbers(self._beginning, row)) != self._held_out:
+                row += 1 << 32
+        return row
+
+    def _numbers(self, count: int, row: int) -> np.ndarray:
+        return 1 + below(self._draws.words(count, row=row), self.num_values)

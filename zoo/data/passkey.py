@@ -101,7 +101,7 @@ class PasskeySource(TextSource):
         super().__init__(recipe.model_copy(update={"data": corpus}), write_cache)
         self.recipe = recipe
         text = self.fingerprint["corpus"]
-        self.fingerprint["corpus"] = f"passkey, digits {data.digits}, format 1, in {text}"
+        self.fingerprint["corpus"] = f"passkey, digits {data.digits}, format 2, in {text}"
 
     def examples(self, split: str, length: int, size: int, sizes: str = "largest") -> Passkeys:
         """As those of the other tasks with an answer (`AlgorithmicSource.examples`). Raises InputError also

@@ -175,7 +175,7 @@ class MaxIndexSource(DataSource):
         super().__init__(recipe)
         values = recipe.data.num_values
         self.vocab_size = self.vocab_size_of(recipe.data)
-        self.fingerprint = {"corpus": f"max_index of {values} values, format 1", "tokenizer": ""}
+        self.fingerprint = {"corpus": f"max_index of {values} values, format 2", "tokenizer": ""}
 
     def examples(self, split: str, length: int, size: int) -> MaxIndex:
         """`size` sequences of any length. Only those of "train" depend on the seed: runs that differ in it

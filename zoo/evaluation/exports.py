@@ -12,7 +12,8 @@ from zoo.evaluation.curves import Curve, Panel, Row, panels
 
 FACTS = (
     "run", "encoding", "changed", "checkpoint", "step", "seed", "protocol", "parameters", "length",
-    "train_length", "targets", "documents", "documents_left_out", "examples", "tokens",
+    "train_length", "targets", "documents", "documents_left_out", "examples", "seen_in_training",
+    "tokens",
 )  # fmt: skip
 MEASURES = (
     "accuracy", "token_accuracy", "value_accuracy", "accuracy_within", "accuracy_beyond",
@@ -21,6 +22,8 @@ MEASURES = (
 COSTS = ("tokens_per_second", "peak_memory_mb")
 MANY_LENGTHS = 10
 """With more lengths than this they are the lines of a table and not its columns."""
+TOO_FEW = "too few different examples to hold any out"
+"""Why training may have seen what is scored."""
 Notes = dict[str, dict[str, list[int]]]
 """For each note the curves that it is about, and at which lengths."""
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -54,8 +57,13 @@ def as_markdown(rows: Sequence[Row]) -> str:
     parts = [f"# {names} by length"]
     for panel in panels(rows):
         parts.append(f"## {panel.title}")
-        about = what_is_scored(panel.rows)
-        parts.append(" ".join(part for part in (f"{about}." if about else "", _spread_remark(panel)) if part))
+        about, seen = what_is_scored(panel.rows), seen_in_training(panel.rows)
+        told = (
+            f"{about}." if about else "",
+            _spread_remark(panel),
+            f"{seen[0].upper()}{seen[1:]}." if seen else "",
+        )
+        parts.append(" ".join(part for part in told if part))
         parts += [_table(panel, measure) for measure in measures_of(panel) or ("",)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -83,6 +91,17 @@ def what_is_scored(rows: Sequence[Row]) -> str:
             count = counts.pop()
             told.append(f"{count:,} {name if count != 1 else name[:-1]}")
     return " of ".join(told) + (" at each length" if tasks and told else "")
+
+
+def seen_in_training(rows: Iterable[Row]) -> str:
+    """At which lengths training may have seen what was scored, and how much of it; else nothing."""
+    lengths: dict[float, list[int]] = {}
+    for row in rows:
+        if row.get("seen_in_training"):
+            lengths.setdefault(row["seen_in_training"], []).append(row["length"])
+    told = (f"{share:.0%} of what is scored at {_listed(sorted(set(own)))}" for share, own in lengths.items())
+    said = " and ".join(told)
+    return f"training may have seen {said}: {TOO_FEW}" if said else ""
 
 
 def _table(panel: Panel, measure: str) -> str:

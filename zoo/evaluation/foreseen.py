@@ -1,8 +1,9 @@
-"""What an evaluation will leave out, known before the model is trained."""
+"""What will be wrong with a run's numbers, known before the model is trained."""
 
 from __future__ import annotations
 
 from zoo.data.source import DataSource
+from zoo.evaluation.exports import TOO_FEW
 from zoo.evaluation.protocols import PROTOCOLS
 from zoo.tasks.task import Task
 
@@ -24,3 +25,14 @@ def left_out(task: Task, source: DataSource) -> list[str]:
         f"will not be measured at the end: length {', '.join(map(str, sorted(lengths)))} ({reason})"
         for reason, lengths in reasons.items()
     ]
+
+
+def seen_in_training(task: Task, source: DataSource) -> list[str]:
+    """A line if validation scores what training may have seen, because there is too little to hold any out.
+    The rows of an evaluation say it of themselves."""
+    recipe = task.recipe
+    if source.kind == "text" or recipe.trainer.limit_val_batches == 0:
+        return []
+    share = source.dataset("valid").seen_in_training(recipe.data.sequence_length)
+    said = f"validation: training may have seen {share:.0%} of it: {TOO_FEW}"
+    return [said] if share else []

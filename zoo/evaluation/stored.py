@@ -24,7 +24,7 @@ NEEDED = {
 KINDS: dict[str, type | tuple[type, ...]] = {
     "targets": str, "parameters": dict, "changed": dict, "note": str, "run": str, "seed": int,
     **{f"{measure}{end}": (int, float) for measure in MAIN for end in ("", "_low", "_high")},
-    **dict.fromkeys([*COUNTS, "tokens_per_second", "peak_memory_mb"], (int, float)),
+    **dict.fromkeys([*COUNTS, "seen_in_training", "tokens_per_second", "peak_memory_mb"], (int, float)),
 }  # fmt: skip
 """What the other values are, where they are there and not null."""
 ADVICE = "; move it away and evaluate again"

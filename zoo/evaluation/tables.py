@@ -7,7 +7,14 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from zoo.evaluation.curves import Curve, Panel, Row, panels
-from zoo.evaluation.exports import MANY_LENGTHS, interval_text, measures_of, number, what_is_scored
+from zoo.evaluation.exports import (
+    MANY_LENGTHS,
+    interval_text,
+    measures_of,
+    number,
+    seen_in_training,
+    what_is_scored,
+)
 from zoo.listing import table
 
 LEAST_WANTED = ("loss nats", "perplexity", "MB", "tokens/s", "95 % interval")
@@ -75,16 +82,19 @@ def _long(panel: Panel, several: bool) -> str:
 
 
 def _notes(panel: Panel) -> list[str]:
-    """Why something was not measured; a reason is told once, however many lengths it rules out."""
+    """Why something was not measured, each reason once, however many lengths it rules out; and what training
+    may have seen of what was."""
     reasons: dict[tuple[str, str], list[int]] = {}
     for curve in panel.curves:
         for row in curve.rows:
             if "note" in row:
                 reasons.setdefault((curve.label, row["note"]), []).append(row["length"])
-    return [
+    notes = [
         f"{label}: not at {', '.join(map(str, dict.fromkeys(lengths)))}: {note}"
         for (label, note), lengths in reasons.items()
     ]
+    seen = seen_in_training(panel.rows)
+    return [*notes, seen] if seen else notes
 
 
 def _wide(panel: Panel) -> str:

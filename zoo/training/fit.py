@@ -10,7 +10,7 @@ from typing import Any
 from zoo.data import open_data
 from zoo.data.source import DataSource
 from zoo.errors import RunError
-from zoo.evaluation.foreseen import left_out
+from zoo.evaluation.foreseen import left_out, seen_in_training
 from zoo.evaluation.results import must_take_results
 from zoo.memory import freed_memory_kept
 from zoo.processes.launch import is_first_process
@@ -144,7 +144,8 @@ def _train(recipe: Recipe, start: _Start, ending: Ending) -> tuple[Path, bool]:
             write_recipe(folder, recipe)
             source.save_tokenizer(folder)
             print(opening_line(recipe, task, folder, start.checkpoint), flush=True)
-            print("".join(f"{line}\n" for line in left_out(task, source)), end="", flush=True)
+            foreseen = [*left_out(task, source), *seen_in_training(task, source)]
+            print("".join(f"{line}\n" for line in foreseen), end="", flush=True)
         if recipe.compile:
             # The inner module, in place: its parameter names stay clean, and Lightning's log outside.
             task.model.compile()

@@ -66,7 +66,9 @@ def test_training_and_validation_are_of_all_sizes_and_a_length_is_of_one():
     def sizes(dataset):
         return {len(dataset.example(index)[1]) for index in range(1000)}
 
-    assert sizes(source.dataset("train")) == sizes(source.dataset("valid")) == set(range(1, 24))
+    assert sizes(source.dataset("train")) == set(range(1, 24))
+    # The shortest strings are too few to hold some out.
+    assert sizes(source.dataset("valid")) == set(range(4, 24))
     assert sizes(source.examples("test", 96, 1000)) == {47}
 
 

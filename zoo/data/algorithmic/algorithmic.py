@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+import sys
+from bisect import bisect_left, bisect_right
+from functools import cached_property
 from typing import ClassVar
 
-from zoo.data.draws import Chance
+from zoo.data.draws import Chance, Draws
+from zoo.data.held_out import SAMPLED, enough_to_hold_out
 
 PADDING, BEGIN, ASK = range(3)
 """Tokens that every task has: what fills up a row, what begins a prompt, and what asks for the answer."""
 
 FIRST = 3
 """The token of a task's symbol 0; symbol s is token FIRST + s."""
+
+SMALL = 1024
+"""A task whose prompts of this size are too few to hold any out has too few at every size."""
 
 
 class Algorithmic:
@@ -36,7 +42,7 @@ class Algorithmic:
     symbols: int
     smallest: int = 1
     asked: ClassVar[slice] = slice(None)
-    format: ClassVar[int] = 1
+    format: ClassVar[int] = 2
 
     def lengths(self, size: int) -> tuple[int, int]:
         """The most symbols that a question and an answer of a size have; they grow with it."""
@@ -61,6 +67,27 @@ class Algorithmic:
         sizes = range(self.smallest, max(self.smallest, length) + 1)
         fitting = bisect_right(sizes, length, key=self.tokens)
         return sizes[fitting - 1] if fitting else 0
+
+    @cached_property
+    def held_out_from(self) -> int:
+        """The smallest size whose prompts are enough to hold some out; `sys.maxsize` if there is none.
+
+        It depends on the options alone and not on the length of any run: all runs agree on it.
+        """
+
+        def enough(size: int) -> bool:
+            draws = Draws("prompts", size)
+            rows = (Chance(draws, row, 64) for row in range(SAMPLED))
+            return enough_to_hold_out(tuple(self.example(size, chance)[0]) for chance in rows)
+
+        # Large sizes are slow to draw, and most tasks have enough prompts of a small one.
+        reach = 1
+        while not enough(self.smallest + reach - 1):
+            reach *= 2
+            if reach > SMALL:
+                return sys.maxsize
+        sizes = range(self.smallest + reach // 2, self.smallest + reach)
+        return sizes[bisect_left(sizes, True, hi=len(sizes) - 1, key=enough)]
 
     def example(self, size: int, chance: Chance) -> tuple[list[int], list[int]]:
         """Prompt and answer of a random example, in tokens. The same draws give the same one."""

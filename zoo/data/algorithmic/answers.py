@@ -10,6 +10,7 @@ import torch
 from zoo.data.algorithmic.algorithmic import PADDING, Algorithmic
 from zoo.data.batched import Batched
 from zoo.data.draws import Chance, Draws
+from zoo.data.held_out import is_held_out
 from zoo.data.masking import NOT_SCORED
 from zoo.errors import InputError, Problem
 
@@ -25,6 +26,10 @@ class Answers(Batched):
     which is one place before it. Example i depends on (task, options, seed, split, i), and with `sizes` "all"
     on the length too.
 
+    The prompts of "valid" and "test" are held out: training draws none of them, whatever its seed
+    (`zoo.data.held_out`). Sizes of which there are too few prompts for that, as of a few bits, are trained on
+    in full; "valid" leaves them out where larger ones fit, and `seen_in_training` tells what is scored of them.
+
     Args:
         task: what to draw.
         name: what its draws are known by.
@@ -32,8 +37,9 @@ class Answers(Batched):
         size: number of examples.
         seed: seed of the draws.
         split: train, valid or test; no draw of one is drawn for another.
-        sizes: "all" draws the size of each example uniformly from the smallest to the largest that fits;
-            "largest" takes the largest that fits for all, so that they are about that length and no other.
+        sizes: "all" draws the size of each example uniformly from the smallest to the largest that fits, or
+            where prompts are held out from the smallest of which they are; "largest" takes the largest that
+            fits for all, so that they are about that length and no other.
 
     Raises:
         InputError: not even the smallest size fits.
@@ -58,7 +64,11 @@ class Answers(Batched):
             least = task.tokens(task.smallest)
             few = "1 token is" if length == 1 else f"{length} tokens are"
             raise InputError(Problem(f"{few} too few for {name}, which needs at least {least}"))
-        self.choices = self.largest - task.smallest + 1 if sizes == "all" else 1
+        self.held_out = split != "train"
+        smallest = task.smallest
+        if self.held_out and task.held_out_from <= self.largest:
+            smallest = task.held_out_from
+        self.choices = self.largest - smallest + 1 if sizes == "all" else 1
         self._draws = Draws("answers", name, seed, split)
 
     def __len__(self) -> int:
@@ -68,7 +78,19 @@ class Answers(Batched):
         """Prompt and answer of an example, in tokens."""
         chance = Chance(self._draws, int(index), AHEAD)
         # The size is drawn even where there is no choice: what follows is then the same.
-        return self.task.example(self.largest - chance.below(self.choices), chance)
+        size = self.largest - chance.below(self.choices)
+        while True:
+            prompt, answer = self.task.example(size, chance)
+            # It ends: of so many prompts some are on either side.
+            if size < self.task.held_out_from or is_held_out(prompt) == self.held_out:
+                return prompt, answer
+
+    def seen_in_training(self, length: int) -> float:
+        """The share of these examples, from 0 to 1, that training at a length may have drawn too: those of
+        sizes that it draws and of which there are too few prompts to hold any out."""
+        sizes = range(self.largest - self.choices + 1, self.largest + 1)
+        seen = range(sizes.start, min(sizes.stop, self.task.held_out_from, self.task.largest(length) + 1))
+        return len(seen) / len(sizes)
 
     def batch(self, indices: Sequence[int]) -> dict[str, torch.Tensor]:
         tokens = np.full((len(indices), self.length), PADDING, dtype=np.int64)

@@ -21,7 +21,9 @@ def measurements(task: Task, source: DataSource, lengths: Sequence[int]) -> list
 
     What is measured is the task's own affair (`Task.judge`). `evaluate.samples` examples of the test split
     are drawn at each length. A row has the mean of each measure with its 95 % interval by bootstrap over
-    examples, and where it does not apply to all of them, how many it is of; over none it is None.
+    examples, and where it does not apply to all of them, how many it is of; over none it is None. What is
+    scored is held out of training but where there is too little of it; `seen_in_training` is the share, from
+    0 to 1, that training may have seen.
     """
     return [_measurement(task, source, length) for length in lengths]
 
@@ -51,6 +53,7 @@ def _measure(task: Task, examples: Dataset, length: int, targets: str, place: Pl
 
     judged = share(place, pieces, lambda piece: len(piece) * length, judge)
     row: Row = {"examples": len(examples), "tokens": len(examples) * length}
+    row["seen_in_training"] = examples.seen_in_training(task.recipe.data.sequence_length)
     for measure in judged[0]:
         row |= _means(measure, [piece[measure] for piece in judged])
     return row | {"targets": targets}

@@ -1,0 +1,172 @@
+"""No prompt that is scored was trained on, or the result says so."""
+
+import itertools
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from zoo.data import open_data
+from zoo.data.algorithmic.answers import Answers
+from zoo.data.held_out import DIFFERENT, enough_to_hold_out, is_held_out
+from zoo.data.max_index import MaxIndex
+from zoo.evaluation.foreseen import seen_in_training
+from zoo.recipe import read_recipe, resolve
+from zoo.recipe.algorithmic import TASKS
+from zoo.tasks import task_class
+
+GENERATED = [*TASKS, "maxindex"]
+RECIPES = Path(__file__).parents[2] / "recipes/base"
+SIDES = "0110000100010000001000001100000100000101000001000000101000001110"
+
+
+def recipe(name, length, *sets):
+    return resolve({
+        "name": "tiny",
+        "model": {
+            "kind": "encoder" if name == "max_index" else "decoder",
+            "encoding": "none", "d_model": 16, "num_layers": 1, "num_heads": 2,
+        },
+        "data": {"name": name, "sequence_length": length, "batch_size": 8},
+        "optimizer": {"lr": 1e-3},
+        "trainer": {"max_steps": 1},
+    }, sets)  # fmt: skip
+
+
+def prompts(dataset, indices):
+    """The prompts of some examples; of max-index, whose prompt is all there is, the sequences."""
+    if isinstance(dataset, Answers):
+        return [tuple(dataset.example(index)[0]) for index in indices]
+    return list(map(tuple, dataset.batch(indices)["tokens"].tolist()))
+
+
+def trained_on(source):
+    """The prompts of every batch that a run of the recipe is trained on."""
+    batches = source.train_loader()._sampler.batches(0)
+    drawn = itertools.islice(batches, source.recipe.trainer.max_steps)
+    return set(prompts(source.dataset("train"), np.concatenate(list(drawn))))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GENERATED)
+def test_a_run_of_the_recipe_is_trained_on_nothing_that_is_scored(name):
+    source = open_data(read_recipe(RECIPES / f"{name}.yaml"))
+    trained, length = trained_on(source), source.recipe.data.sequence_length
+    for scored in (source.dataset("valid"), source.examples("test", length, 1024)):
+        assert not trained & set(prompts(scored, range(1024)))
+        assert scored.seen_in_training(length) == 0
+
+
+@pytest.mark.parametrize("name, length, sets", [
+    ("copy", 12, ()),
+    ("reverse", 12, ()),
+    ("sort", 12, ()),
+    ("addition", 9, ()),
+    ("parity", 13, ()),
+    ("majority", 14, ()),
+    ("flip_flop", 18, ()),
+    ("selective_copy", 68, ("data.num_data=1",)),
+    ("associative_recall", 8, ("data.num_pairs=1",)),
+    ("dyck", 20, ()),
+    ("max_index", 3, ()),
+])  # fmt: skip
+def test_where_there_are_few_prompts_too_no_seed_trains_on_one_that_is_scored(name, length, sets):
+    """At lengths at which thousands of training examples meet nearly every prompt that there is."""
+    sources = [open_data(recipe(name, length, f"seed={seed}", *sets)) for seed in (0, 1)]
+    trained = {prompt for source in sources for prompt in prompts(source.dataset("train"), range(2000))}
+    for scored in (sources[0].dataset("valid"), sources[0].examples("test", length, 500)):
+        assert not trained & set(prompts(scored, range(500)))
+        assert scored.seen_in_training(length) == 0
+
+
+def test_every_task_is_tried_where_its_prompts_are_few():
+    (few,) = [
+        mark.args[1]
+        for mark in test_where_there_are_few_prompts_too_no_seed_trains_on_one_that_is_scored.pytestmark
+    ]
+    assert {case[0] for case in few} == {*TASKS, "max_index"}
+
+
+def test_what_cannot_be_held_out_is_trained_on_in_full_and_counts_as_seen():
+    source = open_data(recipe("parity", 10))
+    trained = set(prompts(source.dataset("train"), range(4000)))
+    assert {tuple(bits) for size in range(1, 6) for bits in itertools.product((3, 4), repeat=size)} <= {
+        prompt[1:-1] for prompt in trained
+    }
+    assert source.dataset("valid").seen_in_training(10) == 1
+    assert source.examples("test", 10, 100).seen_in_training(10) == 1
+    # What is longer was not trained on, and what is long enough is held out.
+    assert source.examples("test", 11, 100).seen_in_training(10) == 0
+    assert source.examples("test", 20, 100).seen_in_training(20) == 0
+
+
+def test_validation_is_of_the_sizes_of_which_some_are_held_out():
+    source = open_data(recipe("parity", 16))
+    first = source.task.held_out_from
+    sizes = {len(prompt) - 2 for prompt in prompts(source.dataset("valid"), range(500))}
+    assert 1 < first and sizes == set(range(first, 15))
+    sizes = {len(prompt) - 2 for prompt in prompts(source.dataset("train"), range(500))}
+    assert sizes == set(range(1, 15))
+
+
+def test_the_sizes_depend_on_the_options_and_not_on_a_length():
+    starts = {open_data(recipe("copy", length)).task.held_out_from for length in (3, 24, 400)}
+    assert len(starts) == 1 and starts < {1, 2, 3, 4, 5}
+    more = open_data(recipe("copy", 24, "data.num_symbols=2")).task.held_out_from
+    assert more > min(starts)
+
+
+def test_a_task_of_one_prompt_a_size_holds_none_out():
+    sets = ("data.num_kinds=1", "data.max_depth=1")
+    source = open_data(recipe("dyck", 20, *sets))
+    assert source.task.held_out_from == sys.maxsize
+    assert source.examples("test", 20, 9).seen_in_training(20) == 1
+    assert source.examples("test", 40, 9).seen_in_training(20) == 0
+
+
+def test_sequences_of_which_there_are_too_few_are_not_held_out():
+    def valid(length, num_values):
+        return MaxIndex(length, num_values, 0, "valid", 300)
+
+    for length, num_values in ((2, 19), (1, 19), (500, 1), (10, 2)):
+        assert valid(length, num_values).seen_in_training(length) == 1
+        assert valid(length, num_values).seen_in_training(length + 1) == 0
+    pairs = set(prompts(MaxIndex(2, 4, 0, "train", 400), range(400)))
+    assert len(pairs) == 16
+
+
+@pytest.mark.parametrize("length, sets, said", [
+    (16, (), []),
+    (8, (), ["validation: training may have seen 100% of it: too few different examples to hold any out"]),
+    (8, ("trainer.limit_val_batches=0",), []),
+])  # fmt: skip
+def test_a_validation_that_holds_nothing_out_is_told_before_training(length, sets, said):
+    source = open_data(recipe("parity", length, *sets))
+    task = task_class("answering")(source.recipe.as_dict(), source.vocab_size)
+    assert seen_in_training(task, source) == said
+
+
+def test_a_quarter_is_held_out_whatever_it_holds_and_says():
+    """No simple function of a prompt tells the side that it is on: not its parity, its beginning, its length."""
+    for size in (11, 12, 13):
+        bits = np.array(list(itertools.product((3, 4), repeat=size)))
+        held = np.array([is_held_out(row) for row in bits])
+        odd = (bits == 4).sum(1) % 2 == 1
+        for part in (slice(None), odd, ~odd, bits[:, 0] == 4, bits[:, -1] == 3):
+            spread = (0.25 * 0.75 / len(held[part])) ** 0.5
+            assert abs(held[part].mean() - 0.25) < 5 * spread
+
+
+def test_the_side_is_the_same_for_ever():
+    """Checkpoints of before are judged on what they were not trained on."""
+    told = "".join(str(int(is_held_out([1, 3, token, 2]))) for token in range(64))
+    assert told == SIDES
+    for kind in (np.int32, np.uint8, np.int64):
+        rows = [np.array([1, 3, token, 2], dtype=kind) for token in range(64)]
+        assert "".join(str(int(is_held_out(row))) for row in rows) == SIDES
+
+
+def test_enough_is_nine_in_ten_of_the_sample():
+    assert enough_to_hold_out(range(DIFFERENT)) and not enough_to_hold_out(range(DIFFERENT - 1))
+    assert not enough_to_hold_out([(1,)] * 1000)
