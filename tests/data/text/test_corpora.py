@@ -1,7 +1,9 @@
 """Corpora: whole documents, exact text, and messages that help when there is none."""
 
 import hashlib
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -54,6 +56,35 @@ def no_network(monkeypatch, tmp_path, unfetched):
 
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
+
+
+@pytest.fixture(params=[403, 404, 429, 502, 503])
+def refusing_host(request, monkeypatch, tmp_path, unfetched):
+    """A host in the hub's place that answers every request with an error, as some proxies do; what it was asked."""
+    import datasets
+    import huggingface_hub
+
+    asked = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append((self.command, self.path))
+            self.send_response(request.param)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_HEAD = do_GET
+
+        def log_message(self, *arguments):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for place, name in ((huggingface_hub.constants, "ENDPOINT"), (datasets.config, "HF_ENDPOINT")):
+            monkeypatch.setattr(place, name, f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
+        yield asked
+        server.shutdown()
 
 
 @pytest.fixture
@@ -123,6 +154,21 @@ class TestWikiText:
         start = time.perf_counter()
         assert "did not answer" in hub.why_unreachable()
         assert time.perf_counter() - start < 2
+
+    def test_a_host_that_refuses_is_asked_once(self, refusing_host, monkeypatch, capsys):
+        import huggingface_hub.utils._http as http
+
+        waits = []
+        monkeypatch.setattr(http.time, "sleep", waits.append)
+        with pytest.raises(hub.FetchFailed, match=r"^http://127\.0\.0\.1:\d+ "):
+            hub.fetch("wikitext-103-v1")
+        of_the_corpus = [path for _, path in refusing_host if "wikitext" in path]
+        assert len(of_the_corpus) == 1 and waits == []
+        assert capsys.readouterr() == ("", "")
+
+    def test_waiting_for_a_host_leaves_time_for_all_else_that_a_start_takes(self):
+        """Fifteen seconds in all, of which imports and the model take up to ten."""
+        assert hub.PATIENCE <= 5
 
     def test_a_failed_download_is_told_in_a_line(self, stand_in, monkeypatch, tmp_path):
         import datasets
