@@ -249,7 +249,7 @@ class TestPlainText:
 
     def test_a_file_with_separators(self, tmp_path):
         text = "".join(f"Story {i}\nwith <|endoftext|> inside\n<|endoftext|>\n" for i in range(10))
-        splits = self.splits(self.write(tmp_path, {"all.jsonl": text}) / "all.jsonl")
+        splits = self.splits(self.write(tmp_path, {"all.stories": text}) / "all.stories")
         documents = sorted(all_of(splits))
         assert documents == [f"Story {i}\nwith <|endoftext|> inside\n" for i in range(10)]
         assert len(splits["valid"]) == len(splits["test"]) == 1
@@ -257,6 +257,61 @@ class TestPlainText:
     def test_other_files_and_empty_ones_are_passed_over(self, tmp_path):
         texts = {"a.txt": "A", "b.TXT": "\ufeffB", "c.md": "C", "d.txt": "", "e.txt": " \n "}
         assert sorted(all_of(self.splits(self.write(tmp_path, texts)))) == ["A", "B"]
+
+    @pytest.mark.parametrize("name", [
+        "a.jsonl", "a.JSON", "a.ndjson", "a.csv", "a.tsv", "a.parquet", "a.arrow", "a.xml", "a.html",
+        "a.txt.gz", "a.jsonl.zst", "a.zip", "a.tar.bz2", "a.tgz", "a.xz", "a.pdf", "a.docx", "a.epub",
+    ])  # fmt: skip
+    def test_a_file_of_another_format_is_refused_by_its_name(self, tmp_path, name):
+        """Even one whose text would do: what matters is that no syntax is ever taken for text."""
+        self.write(tmp_path, {name: "One.\n<|endoftext|>\nTwo.\n"})
+        with pytest.raises(InputError) as caught:
+            open_corpus(data("text", tmp_path / name))
+        (problem,) = caught.value.problems
+        assert problem.key == "data.root" and problem.where == str(tmp_path / name)
+        assert f"{Path(name).suffix.lower()} is not plain text" in problem.message
+        assert ".txt" in problem.message and "<|endoftext|>" in problem.message
+
+    @pytest.mark.parametrize("content, said", [
+        ('{"text": "One."}\n{"text": "Two."}\n', "it begins with JSON"),
+        ('\ufeff\n{"text": "One."}\n<|endoftext|>\n{"text": "Two."}\n', "it begins with JSON"),
+        ('{\n "text": "One."\n}\n<|endoftext|>\n{\n "text": "Two."\n}\n', "it begins with JSON"),
+        ('[{"text": "One."},\n {"text": "Two."}]', "it begins with JSON"),
+        (b"PK\x03\x04\x00\x00 text", "a zero byte"),
+        ("One.\n<|endoftext|>\nTwo.\n".encode("utf-16"), "a zero byte"),
+    ])  # fmt: skip
+    @pytest.mark.parametrize("named", [True, False])
+    def test_what_is_no_plain_text_inside_is_refused_before_it_is_read(
+        self, tmp_path, content, said, named
+    ):
+        self.write(tmp_path, {"a.txt": content, "b.txt": content, "c.txt": "Text."})
+        with pytest.raises(InputError) as caught:
+            open_corpus(data("text", tmp_path / "a.txt" if named else tmp_path))
+        files = ["a.txt"] if named else ["a.txt", "b.txt"]
+        assert [problem.where for problem in caught.value.problems] == [str(tmp_path / f) for f in files]
+        assert all(said in problem.message for problem in caught.value.problems)
+
+    @pytest.mark.parametrize("text", [
+        "[1] A note, and then text.\n", "1984\n", '"Well," he said.\n', "{ x | x > 0 } is a set.\n", "[1, 2]\n",
+    ])  # fmt: skip
+    def test_text_that_begins_like_a_record_is_text(self, tmp_path, text):
+        splits = self.splits(self.write(tmp_path, {"a.txt": text, "b.txt": "B"}))
+        assert sorted(all_of(splits)) == sorted(["B", text])
+
+    def test_a_folder_says_which_files_of_other_formats_it_leaves_out(self, tmp_path, capsys):
+        texts = {"a.txt": "A", "b.txt": "B", "c.md": "C"}
+        assert sorted(all_of(self.splits(self.write(tmp_path, texts)))) == ["A", "B"]
+        assert capsys.readouterr() == ("", "")
+        more = {"more/train.jsonl": "{}", "metadata.csv": "a,b"}
+        assert sorted(all_of(self.splits(self.write(tmp_path, more)))) == ["A", "B"]
+        out, err = capsys.readouterr()
+        assert out == "" and err.count("\n") == 1 and err.startswith("warning: data.root: ")
+        assert "metadata.csv, more/train.jsonl" in err and "c.md" not in err
+
+    def test_a_folder_of_other_formats_alone_names_them(self, tmp_path):
+        self.write(tmp_path, {f"{number:02}.jsonl": "{}" for number in range(12)})
+        with pytest.raises(InputError, match=r"no \.txt file; 00\.jsonl, .*, 07\.jsonl and 4 more are not"):
+            open_corpus(data("text", tmp_path))
 
     def test_what_is_not_utf8_is_told_by_file_and_byte(self, tmp_path):
         self.write(tmp_path, {"a.txt": "fine", "b.txt": b"line\nna\xefve\n"})

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from zoo.data.text.corpus import Corpus, TextChanged, read_lines, stamp
-from zoo.errors import InputError, Problem
+from zoo.data.text.other_formats import is_other_format, must_be_plain_text, names_of
+from zoo.errors import InputError, Problem, printable
+from zoo.processes.launch import is_first_process
 
 SEPARATOR = "<|endoftext|>"
 HELD_OUT = 0.05  # of the documents, for validation and again for test
@@ -23,9 +26,11 @@ def open_text(root: Path) -> Corpus:
     """The corpus below `root`: 90 % of the documents train, 5 % valid, 5 % test; at least one is in valid,
     and one in test where there are three.
 
-    Raises InputError where there is no text, only one document, or bytes that are not UTF-8.
+    Raises InputError where there is no text, only one document, a file of another format, or bytes that are
+    not UTF-8.
     """
     files = find_files(root)
+    must_be_plain_text(files)
 
     @functools.cache
     def assignment() -> dict[bytes, str]:
@@ -44,19 +49,26 @@ def open_text(root: Path) -> Corpus:
 
 
 def find_files(root: Path) -> list[Path]:
-    """The text files that `root` means, sorted. Raises InputError where there are none."""
+    """The text files that `root` means, sorted. Of a folder those that end with .txt; that it leaves out files
+    of other formats is said. Raises InputError where there are none."""
     if root.is_file():
         return [root]
     if not root.exists():
         raise InputError(Problem("there is no such folder or file", key="data.root", where=str(root)))
     if not root.is_dir():
         raise InputError(Problem("neither a folder nor a file of text", key="data.root", where=str(root)))
-    files = sorted(
-        (path for path in root.rglob("*") if path.suffix.lower() == ".txt" and path.is_file()),
+    inside = sorted(
+        (path for path in root.rglob("*") if path.is_file()),
         key=lambda path: path.relative_to(root).as_posix(),
     )
+    files = [path for path in inside if path.suffix.lower() == ".txt"]
+    others = [path for path in inside if is_other_format(path)]
     if not files:
-        raise InputError(Problem("the folder holds no .txt file", key="data.root", where=str(root)))
+        hint = f"; {names_of(others, root)} are not plain text" if others else ""
+        raise InputError(Problem(f"the folder holds no .txt file{hint}", key="data.root", where=str(root)))
+    if others and is_first_process():
+        left_out = f"only its .txt files are read, and not {names_of(others, root)}"
+        print(printable(f"warning: data.root: {root}: {left_out}"), file=sys.stderr)
     return files
 
 
