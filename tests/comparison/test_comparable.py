@@ -27,6 +27,7 @@ MAY_DIFFER = [
     {"trainer.limit_val_batches": 3},
     {"trainer.val_check_interval": 3},
     {"trainer.deterministic": True},
+    {"trainer.max_time": "01:00:00:00"},
     {"checkpoint.every_n_steps": 3},
     {"logging": ["csv"]},
     {"compile": True},
@@ -63,6 +64,13 @@ MAY_NOT_DIFFER = [
 def test_every_other_key_of_the_recipes_may_not(write_run, key, value, plain):
     runs = write_run("a"), write_run("b", "rope", recipe={key: value})
     assert f"recipe {key}: {plain} in runs/a; {value} in runs/b" in found(*runs)
+
+
+def test_epochs_cut_to_batches_of_other_sizes_hold_other_tokens(write_run):
+    cut = {"trainer.limit_train_batches": 4}
+    runs = [write_run("a", recipe=cut)]
+    runs.append(write_run("b", "rope", recipe=cut | {"trainer.accumulate_grad_batches": 2}))
+    assert found(*runs) == ["recipe trainer.accumulate_grad_batches: 1 in runs/a; 2 in runs/b"]
 
 
 @pytest.mark.parametrize("key, value, said", [

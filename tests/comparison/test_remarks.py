@@ -43,6 +43,29 @@ def test_other_hardware_and_a_missing_log_are_told(write_run, remarks_of):
     )
 
 
+def test_a_run_that_was_resumed_in_another_way_is_told(write_run, remarks_of):
+    def change(key, old, new, step=3):
+        return {"step": step, "key": key, "from": old, "to": new}
+
+    noted = [
+        change("model.kernel", "sdpa", "reference"),
+        change("code.mine", "1" * 64, "2" * 64),
+        # These have changed no weight: when it was validated, how long it was to be, a step that never came.
+        change("checkpoint.every_n_steps", 4, 2),
+        change("trainer.max_steps", 3, 6),
+        change("device", "cpu", "cuda", step=6),
+    ]
+    runs = write_run("a", card={"changed_on_resume": noted}), write_run("b", "rope")
+    assert remarks_of(*runs) == (
+        "runs/a: changed when it was resumed: model.kernel from sdpa to reference at step 3: "
+        "its weights are those of a straight run but for rounding and random draws",
+        "runs/a: changed when it was resumed: code.mine from 111111111111 to 222222222222 at step 3: "
+        "it was trained by more than one version of the code",
+    )
+    odd = [1, {"step": "1", "key": "model.kernel", "from": 1, "to": 2}, {"key": "model.kernel"}]
+    assert remarks_of(write_run("c", card={"changed_on_resume": odd}), write_run("d", "rope")) == ()
+
+
 def test_seeds_that_are_not_the_same_are_told(write_run, remarks_of):
     runs = [write_run("a"), write_run("b", seed=1), write_run("c", "rope"), write_run("d", "none")]
     assert remarks_of(*runs) == ("the seeds are not the same: 0 for none, rope; 0, 1 for alibi",)

@@ -40,7 +40,7 @@ recipes/x.yaml:7: model.num_heads: 8 heads do not divide d_model 100
 recipes/x.yaml:9: data.name: no dataset 'wikitext2'; did you mean 'wikitext-2'?
 recipes/x.yaml:10: data.sequence_lenth: unknown key; did you mean 'sequence_length'?
 recipes/x.yaml:12: data.batch_size: must be a whole number, got true
-recipes/x.yaml:13: optimizer.schedule: must be one of cosine, linear, constant, got 'cosin'; \
+recipes/x.yaml:13: optimizer.schedule: must be one of cosine, linear, constant, wsd, got 'cosin'; \
 did you mean 'cosine'?
 recipes/x.yaml:16: trainer.logger: not the recipe's to set: the loggers are named under `logging`
 """

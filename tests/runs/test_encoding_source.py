@@ -135,12 +135,17 @@ def test_a_file_with_other_options_is_told_as_the_cause(here, recipe, forget, ca
 def test_going_on_with_another_file_is_told_too(here, recipe, forget, capsys):
     plugin = here / "mine.py"
     plugin.write_text(PLUGIN)
-    changes = "max_index", f"plugins=[{plugin}]", "model.encoding=mine"
+    changes = "max_index", f"plugins=[{plugin}]", "model.encoding=mine", "optimizer.schedule=constant"
+    then = digest(plugin)
     fit(recipe(*changes))
     forget()
     plugin.write_text(PLUGIN + "# edited\n")
     folder = fit(recipe(*changes, "trainer.max_steps=8"), resume=True)
     assert f"warning: {folder}: encoding 'mine' may have changed" in capsys.readouterr().err
+    assert json.loads((folder / "card.json").read_text())["changed_on_resume"] == [
+        {"step": 6, "key": "trainer.max_steps", "from": 6, "to": 8},
+        {"step": 6, "key": "code.mine", "from": then, "to": digest(plugin)},
+    ]
 
 
 @pytest.fixture

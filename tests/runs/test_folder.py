@@ -11,7 +11,8 @@ import pytest
 from zoo.errors import InputError
 from zoo.runs import folder as run_folder
 from zoo.runs import holding
-from zoo.runs.folder import changed_keys, must_be_free, new_run
+from zoo.runs.changes import changed_keys
+from zoo.runs.folder import must_be_free, new_run
 from zoo.runs.holding import hold, let_go
 from zoo.training.loggers import CsvLog
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from zoo.recipe import resolve
+from zoo.recipe.schedule import last_other_rate, lr_factor
 from zoo.tasks import build, task_class
 from zoo.tasks.language_modelling import token_losses
 from zoo.tasks.max_index import judge
-from zoo.tasks.task import lr_factor
 
 BASE = {
     "name": "tiny",
@@ -147,6 +147,28 @@ def test_the_learning_rate_rises_and_falls(schedule, middle):
     assert rates[60] == pytest.approx(middle)
     assert rates[110] == pytest.approx(1.0 if schedule == "constant" else 0.1)
     assert rates[-1] == lr_factor(config, 10**6, 110)
+
+
+def test_warm_up_stable_decay():
+    sets = ["optimizer.schedule=wsd", "optimizer.warmup_steps=10", "optimizer.decay_fraction=0.25"]
+    config = resolve(BASE, sets).optimizer
+    rates = [lr_factor(config, step, 100) for step in range(101)]
+    assert rates[:10] == [(step + 1) / 10 for step in range(10)]
+    assert rates[10:76] == [1.0] * 66
+    # MiniCPM's f(s) with the linear form: from 1 at the decay's beginning to final_lr at its end.
+    assert rates[75:] == pytest.approx([1 - 0.9 * done / 25 for done in range(26)])
+    assert rates[-1] == pytest.approx(0.1) == lr_factor(config, 10**6, 100)
+    # A decay that would begin within the warm-up begins after it.
+    assert lr_factor(config, 10, 12) == 1.0 and lr_factor(config, 11, 12) == pytest.approx(0.55)
+
+
+@pytest.mark.parametrize("schedule, steps", [("constant", 60), ("wsd", 33), ("cosine", 11), ("linear", 11)])
+def test_for_how_many_steps_the_rates_do_not_depend_on_the_length(schedule, steps):
+    sets = [f"optimizer.schedule={schedule}", "optimizer.warmup_steps=10"]
+    config = resolve(BASE, sets).optimizer
+    # wsd: of 40 steps the last fifth, from step 32 on; the first rate of the decay is still the highest.
+    assert last_other_rate(config, steps, 40, 60) is None is last_other_rate(config, 60, 40, 40)
+    assert schedule == "constant" or last_other_rate(config, steps + 1, 40, 60) == steps
 
 
 def test_a_warmup_may_be_longer_than_the_run_or_none_at_all():

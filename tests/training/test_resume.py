@@ -11,11 +11,16 @@ from pathlib import Path
 import lightning.pytorch as pl
 import pytest
 import torch
+import yaml
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from zoo import cli
 from zoo.errors import InputError
+from zoo.recipe import read_recipe
+from zoo.recipe.options import OWNED, trainer_options
+from zoo.recipe.schema import TrainerConfig
 from zoo.runs import checkpoint_file
+from zoo.runs.changes import MAY_CHANGE_ON_RESUME
 from zoo.runs.folder import old_run, write_recipe
 from zoo.runs.holding import hold, let_go
 from zoo.tasks.task import Task
@@ -135,12 +140,67 @@ def test_a_finished_run_has_nothing_left_to_do(here, recipe):
     assert json.loads((again / "card.json").read_text())["finished"] is True
 
 
-def test_a_run_can_be_made_longer(here, recipe):
-    fit(recipe("max_index", "optimizer.schedule=constant"))
-    longer = fit(recipe("max_index", "optimizer.schedule=constant", "trainer.max_steps=9"), resume=True)
-    assert weights(longer)["global_step"] == 9
-    results = json.loads((longer / "evaluation" / "lengths.json").read_text())
-    assert {row["step"] for row in results} == {9}
+CONSTANT = "optimizer.schedule=constant"
+WSD = ["optimizer.schedule=wsd", "optimizer.decay_fraction=0.25"]
+
+
+@pytest.mark.parametrize("sets, first", [
+    ([CONSTANT], 5),
+    (WSD, None),  # cut at step 5, the last before the rate falls in a run of 7
+    (["optimizer.warmup_steps=5"], 5),  # cosine: done before it falls
+], ids=["constant", "wsd", "warm-up"])  # fmt: skip
+def test_a_run_that_is_made_longer_is_the_straight_run(here, recipe, cut, sets, first):
+    sets = ["model.dropout=0.1", "trainer.log_every_n_steps=1", "checkpoint.every_n_steps=5", *sets]
+    whole = fit(recipe("text", *sets, "trainer.max_steps=10"), out=here / "whole")
+    if first:
+        fit(recipe("text", *sets, f"trainer.max_steps={first}"), out=here / "cut")
+    else:
+        cut(recipe("text", *sets, "trainer.max_steps=7"), 5, out=here / "cut")
+    assert weights(here / "cut")["global_step"] == 5
+    longer = fit(recipe("text", *sets, "trainer.max_steps=10"), out=here / "cut", resume=True)
+    assert_same(weights(whole), weights(longer))
+    rates = [[row["train/lr"] for row in log(folder)] for folder in (whole, longer)]
+    assert rates[0] == rates[1] and len(rates[0]) == 10
+    # And so it is what its recipe.yaml gives.
+    again = fit(read_recipe(longer / "recipe.yaml"), out=here / "again")
+    assert_same(weights(again), weights(longer))
+    assert {row["step"] for row in json.loads((longer / "evaluation" / "lengths.json").read_text())} == {10}
+
+
+@pytest.mark.parametrize("sets", [
+    ["optimizer.schedule=cosine"], ["optimizer.schedule=linear"], WSD,
+], ids=["cosine", "linear", "wsd"])  # fmt: skip
+def test_a_run_whose_rate_has_fallen_is_not_made_longer(here, recipe, sets):
+    folder = fit(recipe("max_index", *sets))
+    before = weights(folder)
+    with pytest.raises(InputError) as caught:
+        fit(recipe("max_index", *sets, "trainer.max_steps=12"), resume=True)
+    (problem,) = caught.value.problems
+    assert problem.key == "trainer.max_steps" and "has done 6 of 6 steps" in problem.message
+    assert_same(before, weights(folder))
+    # Both ways out are commands that do what they say.
+    anew, schedule = (line.partition("python -m zoo ")[2] for line in problem.message.splitlines()[1:])
+    for command, steps in ((anew, 6), (schedule, 12)):
+        words = shlex.split(command)
+        assert cli.main([*words, "--out", str(here / str(steps))]) == 0
+        assert weights(here / str(steps))["global_step"] == steps
+    assert json.loads((here / "6" / "card.json").read_text())["init_from"]["steps"] == 6
+
+
+def test_an_unfinished_run_whose_rate_falls_is_told_how_to_finish(here, recipe, cut):
+    cut(recipe(), 5)
+    with pytest.raises(InputError, match=r"done 4 of 6 steps") as caught:
+        fit(recipe("max_index", "trainer.max_steps=12"), resume=True)
+    finish = caught.value.problems[0].message.splitlines()[1]
+    assert "finish it as it is" in finish
+    assert cli.main(shlex.split(finish.partition("python -m zoo ")[2])) == 0
+    assert weights(here / "runs" / "tiny")["global_step"] == 6
+
+
+def test_a_stable_rate_can_be_brought_down_early(here, recipe, cut):
+    cut(recipe("text", *WSD, "trainer.max_steps=100"), 5)
+    shorter = fit(recipe("text", *WSD, "trainer.max_steps=8"), resume=True)
+    assert_same(weights(shorter), weights(fit(recipe("text", *WSD, "trainer.max_steps=8"))))
 
 
 def test_a_run_cannot_be_made_shorter_than_it_is(here, recipe):
@@ -149,22 +209,105 @@ def test_a_run_cannot_be_made_shorter_than_it_is(here, recipe):
         fit(recipe("max_index", "trainer.max_steps=5"), resume=True)
 
 
-@pytest.mark.parametrize(
-    "change", ["model.d_model=32", "optimizer.lr=2e-3", "seed=1", "trainer.precision=64-true"]
-)
-def test_a_resumed_run_keeps_its_recipe(here, recipe, change):
-    fit(recipe())
+KEPT = {
+    "model.d_model": (16, 32), "optimizer.lr": (0.001, 0.5), "optimizer.decay_fraction": (0.2, 0.5),
+    "seed": (0, 1), "trainer.precision": ("32-true", "64-true"), "trainer.limit_train_batches": (None, 1),
+    "trainer.limit_val_batches": (4, 1), "trainer.gradient_clip_val": (1.0, 0.5),
+    "trainer.min_steps": (None, 2),
+    "trainer.gradient_clip_algorithm": (None, "value"), "trainer.sync_batchnorm": (None, True),
+}  # fmt: skip
+
+
+def test_a_resumed_run_keeps_its_recipe(here, recipe):
+    folder = fit(recipe())
+    before = weights(folder)
+    for key, (old, new) in KEPT.items():
+        with pytest.raises(InputError) as caught:
+            fit(recipe("max_index", f"{key}={new}"), resume=True)
+        told = f"runs/tiny/recipe.yaml: {key}: the run has {old!r}, the recipe now {new!r}; "
+        assert str(caught.value).startswith(told)
     with pytest.raises(InputError) as caught:
-        fit(recipe("max_index", change), resume=True)
-    assert f": {change.partition('=')[0]}: the run has " in str(caught.value)
-    assert "runs/tiny/recipe.yaml" in str(caught.value)
+        fit(recipe("max_index", *(f"{key}={new}" for key, (_, new) in KEPT.items())), resume=True)
+    assert {problem.key for problem in caught.value.problems} == KEPT.keys()
+    assert_same(before, weights(folder))
 
 
-def test_what_decides_only_how_it_is_computed_may_change(here, recipe, cut):
+def test_of_a_run_of_cut_epochs_the_parts_of_a_batch_are_kept(here, recipe):
+    sets = "max_index", "trainer.limit_train_batches=4"
+    fit(recipe(*sets))
+    with pytest.raises(InputError, match=r"accumulate_grad_batches: the run has 1, the recipe now 2"):
+        fit(recipe(*sets, "trainer.accumulate_grad_batches=2"), resume=True)
+
+
+def test_a_run_that_an_earlier_version_made_is_resumed(here, recipe, cut):
     cut(recipe("text"), 5)
-    other = recipe("text", "trainer.accumulate_grad_batches=2", "trainer.log_every_n_steps=1",
-                   "evaluate.lengths=[16]", "checkpoint.every_n_steps=1")  # fmt: skip
-    assert weights(fit(other, resume=True))["global_step"] == 6
+    for file in ("recipe.yaml", "checkpoints/last.ckpt"):
+        path = here / "runs" / "tiny_text" / file
+        if path.suffix == ".yaml":
+            stored = yaml.safe_load(path.read_text())
+            del stored["optimizer"]["decay_fraction"], stored["checkpoint"]
+            path.write_text(yaml.safe_dump({**stored, "checkpoint": {"every_n_steps": 4}}))
+        else:
+            content = torch.load(path, weights_only=True)
+            del content["hyper_parameters"]["recipe"]["optimizer"]["decay_fraction"]
+            torch.save(content, path)
+    assert weights(fit(recipe("text"), resume=True))["global_step"] == 6
+
+
+OUTPUT = [
+    "data.workers=1", "data.root=elsewhere", "evaluate.lengths=[16]", "logging=[]",
+    "trainer.log_every_n_steps=1",
+    "trainer.enable_progress_bar=false", "trainer.enable_model_summary=true", "trainer.inference_mode=false",
+    "trainer.profiler=simple", "trainer.detect_anomaly=true", "trainer.num_sanity_val_steps=2",
+    "trainer.max_time=00:01:00:00", "trainer.limit_test_batches=1", "trainer.limit_predict_batches=1",
+    "trainer.enable_autolog_hparams=false",
+]  # fmt: skip
+LOOKS = [
+    "checkpoint.every_n_steps=1", "trainer.val_check_interval=2", "trainer.check_val_every_n_epoch=2",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", [
+    OUTPUT, LOOKS, *(pytest.param([one], marks=pytest.mark.slow) for one in (*OUTPUT, *LOOKS)),
+], ids=lambda changes: changes[0] if len(changes) == 1 else f"all {len(changes)}")  # fmt: skip
+def test_what_may_change_changes_no_weight(here, recipe, cut, changes):
+    sets = "text", "model.dropout=0.1", "trainer.max_steps=7"
+    whole = fit(recipe(*sets), out=here / "whole")
+    cut(recipe(*sets), 5, out=here / "cut")
+    resumed = fit(recipe(*sets, *changes), out=here / "cut", resume=True)
+    assert_same(weights(whole), weights(resumed))
+    noted = [json.loads((run / "card.json").read_text())["changed_on_resume"] for run in (whole, resumed)]
+    keys = {one.partition("=")[0] for one in changes if one in LOOKS}
+    assert noted[0] == [] and {(one["step"], one["key"]) for one in noted[1]} == {(4, key) for key in keys}
+
+
+def test_what_may_change_the_rounding_is_in_the_card(here, recipe, cut):
+    sets = ["text", "trainer.max_steps=12", "checkpoint.every_n_steps=4", "model.kernel=sdpa"]
+    cut(recipe(*sets), 5)
+    cut(recipe(*sets, "trainer.accumulate_grad_batches=2", "model.kernel=reference"), 9, resume=True)
+    folder = fit(recipe(*sets, "trainer.accumulate_grad_batches=2"), resume=True)
+    card = json.loads((folder / "card.json").read_text())
+    assert card["device"] == "cpu" and card["changed_on_resume"] == [
+        {"step": 4, "key": "model.kernel", "from": "sdpa", "to": "reference"},
+        {"step": 4, "key": "trainer.accumulate_grad_batches", "from": 1, "to": 2},
+        {"step": 8, "key": "model.kernel", "from": "reference", "to": "sdpa"},
+    ]
+    # It is a straight run but for rounding.
+    whole = weights(fit(recipe(*sets), out=here / "whole"))["state_dict"]
+    for name, value in weights(folder)["state_dict"].items():
+        assert torch.allclose(value, whole[name], atol=1e-4), name
+
+
+def test_every_key_of_the_trainer_may_change_on_resume_or_may_not():
+    known = {*trainer_options(), *TrainerConfig.model_fields} - {*OWNED}
+    may = {key.partition(".")[2] for key in MAY_CHANGE_ON_RESUME if key.startswith("trainer.")}
+    kept = {
+        "precision", "gradient_clip_val", "gradient_clip_algorithm", "limit_train_batches",
+        "limit_val_batches",
+        "min_epochs", "min_steps", "sync_batchnorm",
+    }  # fmt: skip
+    # max_steps may by its learning rates. A key that Lightning adds is refused until it is looked at.
+    assert may | kept | {"max_steps"} == known and not may & kept
 
 
 def test_nothing_to_resume(here, recipe):
@@ -347,7 +490,7 @@ def test_a_run_is_trained_by_one_process_at_a_time(here, recipe):
 
 
 def test_a_checkpoint_is_read_once_before_lightning_reads_it(here, recipe, monkeypatch):
-    folder = fit(recipe("max_index", "trainer.max_steps=4"))
+    folder = fit(recipe("max_index", CONSTANT, "trainer.max_steps=4"))
     weights, seen = [], []
     read, train = checkpoint_file._loaded, pl.Trainer.fit
 
@@ -362,6 +505,6 @@ def test_a_checkpoint_is_read_once_before_lightning_reads_it(here, recipe, monke
 
     monkeypatch.setattr(checkpoint_file, "_loaded", reading)
     monkeypatch.setattr(pl.Trainer, "fit", training)
-    fit(recipe("max_index", "trainer.max_steps=6"), out=folder, resume=True)
+    fit(recipe("max_index", CONSTANT, "trainer.max_steps=6"), out=folder, resume=True)
     # And it is gone by then: it is three times the model.
     assert seen == [[True]]

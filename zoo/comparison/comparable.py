@@ -9,31 +9,33 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoo.comparison.commands import ENCODING
-from zoo.comparison.groups import Groups, grouped, told
+from zoo.comparison.groups import Groups, grouped, spoken, told
 from zoo.comparison.run import Run
 from zoo.comparison.targets import between_runs
-from zoo.runs.folder import is_among
+from zoo.runs.changes import (
+    MAY_CHANGE_ON_RESUME,
+    RECORDED,
+    ROUNDING,
+    is_among,
+    is_noted_change,
+    limits_epochs,
+)
 
 MAY_DIFFER = (
-    ENCODING, "seed", "name", "plugins", "evaluate", "checkpoint", "logging", "compile",
-    "data.root", "data.cache", "data.workers", "model.kernel",
-    *(f"trainer.{key}" for key in (
-        "accelerator", "devices", "num_nodes", "strategy", "accumulate_grad_batches", "log_every_n_steps",
-        "val_check_interval", "check_val_every_n_epoch", "limit_val_batches", "limit_test_batches",
-        "limit_predict_batches", "num_sanity_val_steps", "enable_progress_bar", "enable_model_summary",
-        "profiler", "benchmark", "deterministic", "detect_anomaly", "inference_mode",
-    )),
+    # What is compared, and what it is repeated over.
+    ENCODING, "seed", "name",
+    # Without an effect on the last checkpoint, which is what was measured, but for rounding and random draws.
+    *MAY_CHANGE_ON_RESUME,
+    # How much is validated decides which state is best.ckpt, and nothing of the last one.
+    "trainer.limit_val_batches",
 )  # fmt: skip
 """The keys of a recipe that name a run, are what is compared, or decide where and how it is computed. What
-they do to the data the card tells, by its fingerprints."""
+they do to the data the card tells, by its fingerprints; who has other values of `ROUNDING` is remarked."""
 ON_THE_CARD = (
     "task", "fingerprint.corpus", "fingerprint.tokenizer", "steps", "tokens_seen", "finished",
     "parameters.other", "init_from.steps", "init_from.tokens_seen", "init_from.sha256",
 )  # fmt: skip
-DECIDES_SPEED = (
-    "compile", "model.kernel", "trainer.accelerator", "trainer.devices", "trainer.num_nodes",
-    "trainer.strategy", "trainer.accumulate_grad_batches", "data.workers",
-)  # fmt: skip
+DECIDES_SPEED = (*ROUNDING, "data.workers")
 NOT_SET = "not set"
 
 Key = tuple[str, str]
@@ -71,6 +73,10 @@ def facts(run: Run) -> dict[Key, Any]:
         for key, value in flat(run.recipe).items()
         if is_among(key, (ENCODING,)) or not is_among(key, MAY_DIFFER)
     }
+    parts = "trainer.accumulate_grad_batches"
+    if limits_epochs(run.recipe["trainer"]):
+        # Counted in parts of batches: where those have another size an epoch is cut to other tokens.
+        recipe["recipe", parts] = run.recipe["trainer"][parts.partition(".")[2]]
     card = flat(run.card)
     # Weights are the same ones by their digest, wherever they lay.
     if card.get("init_from.sha256") is not None or run.recipe.get("init_from") is None:
@@ -104,6 +110,30 @@ def differences(runs: Sequence[Run]) -> list[Difference | str]:
     """Why runs are not comparable; empty where they are."""
     keys = differing([(run.path, facts(run)) for run in runs])
     return [*(one for one in keys if not is_of_the_encoding(one.key)), *between_runs(runs), *_twice(runs)]
+
+
+def changed_on_the_way(runs: Iterable[Run]) -> list[str]:
+    """Of each run that was resumed in another way than it began, what its card tells of that.
+
+    When it was validated, and how long it was to be, has changed no weight of its last checkpoint.
+    """
+    found = []
+    for run in runs:
+        noted = run.card.get("changed_on_resume") or ()
+        noted = [one for one in noted if is_noted_change(one) and one["step"] < run.card["steps"]]
+        by_rounding = [one for one in noted if one["key"] in ROUNDING or one["key"] == "device"]
+        by_code = [one for one in noted if one["key"] not in (*RECORDED, "device")]
+        for group, said in (
+            (by_rounding, "its weights are those of a straight run but for rounding and random draws"),
+            (by_code, "it was trained by more than one version of the code"),
+        ):
+            if group:
+                told_of = (
+                    f"{one['key']} from {spoken(one['from'])} to {spoken(one['to'])} at step {one['step']}"
+                    for one in group
+                )
+                found.append(f"{run.path}: changed when it was resumed: {', '.join(told_of)}: {said}")
+    return found
 
 
 def duplicates(runs: Iterable[Run]) -> list[list[Run]]:

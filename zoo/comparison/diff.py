@@ -12,7 +12,7 @@ from zoo.comparison.remarks import of_runs
 from zoo.comparison.run import Run, read_runs
 from zoo.errors import InputError
 from zoo.listing import table
-from zoo.runs.folder import is_among
+from zoo.runs.changes import is_among
 
 
 def diff(first: Path, second: Path) -> str:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from zoo.comparison.commands import changes, evaluate_command, settings, to_ask
-from zoo.comparison.comparable import DECIDES_SPEED, differing, flat
+from zoo.comparison.comparable import DECIDES_SPEED, changed_on_the_way, differing, flat
 from zoo.comparison.comparison import Panel
 from zoo.comparison.curves import NOT_FINITE, is_noted_whole
 from zoo.comparison.lines import Line
@@ -47,6 +47,7 @@ def of_runs(runs: Sequence[Run]) -> list[str]:
     return [
         *_versions(runs),
         *_unfinished(runs),
+        *changed_on_the_way(runs),
         *_speed(runs),
         *_left_out(runs),
         *_first(between_lengths(runs)),

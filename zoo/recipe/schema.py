@@ -171,8 +171,14 @@ class OptimizerConfig(Section):
     """Decay rates of the two moments."""
     warmup_steps: Count = 100
     """Optimizer steps in which the learning rate rises linearly from zero."""
-    schedule: Literal["cosine", "linear", "constant"] = "cosine"
-    """How the learning rate falls after the warm-up."""
+    schedule: Literal["cosine", "linear", "constant", "wsd"] = "cosine"
+    """How the learning rate falls after the warm-up. cosine and linear fall from there to the last step, so
+    that all rates depend on trainer.max_steps; constant never falls; wsd (warm-up, stable, decay: MiniCPM, Hu
+    et al. 2024, arXiv:2404.06395) stays at lr and falls linearly at the end alone, so that trainer.max_steps
+    may change until then."""
+    decay_fraction: Annotated[Number, Field(gt=0, le=1)] = 0.2
+    """Schedule wsd: fraction of trainer.max_steps, at the end, over which the learning rate falls; 10 to 20 %
+    match cosine in Hägele et al. 2024 (arXiv:2405.18392)."""
     final_lr: Fraction = 0.1
     """Learning rate at the last step, as a fraction of lr."""
 

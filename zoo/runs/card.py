@@ -15,7 +15,8 @@ from zoo.encodings.base import Encoding
 from zoo.files import write_whole
 from zoo.recipe import Recipe
 from zoo.recipe.options import encoding_label
-from zoo.runs.encoding_source import encoding_sources
+from zoo.runs.changes import changed_keys, recorded_changes
+from zoo.runs.encoding_source import encoding_sources, recorded_sources
 from zoo.runs.folder import CARD
 
 LIBRARIES = ("torch", "lightning", "torchmetrics", "datasets", "tokenizers", "positional-encoding-zoo")
@@ -50,9 +51,40 @@ def make_card(
         "tokens_seen": 0,
         "finished": False,
         "parameters": parameter_counts(model),
+        "changed_on_resume": [],
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in LIBRARIES}},
         "git_commit": _git_commit(),
     }
+
+
+def note_changes(
+    card: dict[str, Any], recipe: Recipe, stored: dict[str, Any], before: dict[str, Any], step: int
+) -> None:
+    """Have the card of a resumed run tell what has changed since its checkpoint, and what did before.
+
+    `changed_on_resume` is a list of {"step", "key", "from", "to"}: recipe keys (`RECORDED`), and of the card
+    the device, the encodings' code, the versions of the libraries and the zoo's own commit.
+
+    Args:
+        card: what is true from now on; changed in place.
+        stored, before: the recipe and the card in the checkpoint.
+        step: that of the checkpoint.
+    """
+    earlier = before.get("changed_on_resume")
+    # A card of an earlier version says less.
+    by = [row for row in changed_keys(_computed_by(before), _computed_by(card)) if row[1] is not None]
+    card["changed_on_resume"] = [
+        *(earlier if isinstance(earlier, list) else []),
+        *(
+            {"step": step, "key": key, "from": old, "to": new}
+            for key, old, new in [*recorded_changes(stored, recipe), *by]
+        ),
+    ]
+
+
+def _computed_by(card: dict[str, Any]) -> dict[str, Any]:
+    code = {source["name"]: source["sha256"] for source in recorded_sources(card)}
+    return {"code": code} | {key: card.get(key) for key in ("device", "versions", "git_commit")}
 
 
 def changed_data(card: Any, source: DataSource) -> list[str]:

@@ -14,6 +14,7 @@ from zoo.errors import InputError, Problem
 from zoo.processes.launch import is_first_process
 from zoo.recipe import resolve
 from zoo.recipe.after_training import encoding_changes, may_change
+from zoo.runs.changes import changed_keys, is_among
 from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.runs.encoding_source import (
     Source,
@@ -22,7 +23,7 @@ from zoo.runs.encoding_source import (
     what_has_changed,
     what_is_missing,
 )
-from zoo.runs.folder import LAST, RECIPE, changed_keys, is_among
+from zoo.runs.folder import LAST, RECIPE
 from zoo.runs.weights import built_around
 from zoo.tasks.task import Task
 

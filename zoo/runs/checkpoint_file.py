@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from zoo.errors import InputError
+from zoo.runs.changes import is_noted_change
 from zoo.runs.plain_pickle import NotPlain, storages_in
 
 PIECE = 1 << 20
@@ -292,6 +293,9 @@ def _wrong_card(card: Any) -> Iterator[str]:
         yield "its zoo_card counts no steps and tokens"
     if not isinstance(card.get("init_from"), dict | None):
         yield "its zoo_card.init_from is no origin"
+    changes = card.get("changed_on_resume", [])
+    if not isinstance(changes, list) or not all(map(is_noted_change, changes)):
+        yield "its zoo_card.changed_on_resume is no list of changes"
 
 
 def _is_count(value: Any) -> bool:

@@ -10,7 +10,6 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +20,7 @@ from zoo.files import disk_full_at, full_disk_message, is_disk_full, write_whole
 from zoo.recipe import Recipe, dump
 from zoo.recipe.tree import shorten
 from zoo.recipe.yaml_file import read_file
+from zoo.runs.changes import refused_changes
 
 RUNS = Path("runs")
 RECIPE = "recipe.yaml"
@@ -31,13 +31,6 @@ CHECKPOINTS = Path("checkpoints")
 LAST = CHECKPOINTS / "last.ckpt"
 BEST = CHECKPOINTS / "best.ckpt"
 RESULTS = Path("evaluation") / "lengths.json"
-# What decides where and how a run is computed, and not what.
-MAY_CHANGE_ON_RESUME = (
-    "trainer", "evaluate", "checkpoint", "logging", "compile", "plugins", "data.root", "data.cache",
-    "data.workers", "model.kernel",
-)  # fmt: skip
-BUT_NOT = ("trainer.precision", "trainer.gradient_clip_val", "trainer.gradient_clip_algorithm")
-
 # What `whole_file` writes before it has its name.
 _LEFTOVER = re.compile(r"\..+(\.\d+)+")
 
@@ -124,6 +117,8 @@ def find_run(recipe: Recipe, out: Path | None) -> Path | None:
 def old_run(recipe: Recipe, out: Path | None) -> Path:
     """The folder of the run to resume: `out`, or the newest of this recipe's name.
 
+    Whether its `trainer.max_steps` may change depends on the steps done: `max_steps_problem`.
+
     Raises:
         InputError: there is none, or it was made from another recipe.
     """
@@ -133,8 +128,7 @@ def old_run(recipe: Recipe, out: Path | None) -> Path:
     problems = [
         Problem(f"the run has {shorten(repr(old))}, the recipe now {shorten(repr(new))}; a resumed run keeps "
                 "its recipe", key=key, where=str(folder / RECIPE))
-        for key, old, new in changed_keys(stored_recipe(folder), recipe.as_dict())
-        if not may_change_on_resume(key)
+        for key, old, new in refused_changes(stored_recipe(folder), recipe)
     ]  # fmt: skip
     if problems:
         raise InputError(problems)
@@ -173,26 +167,6 @@ def _recipe_is_in(folder: Path) -> str:
     if (folder / LAST).is_file():
         return f"; {LAST} holds it too: without {RECIPE} there, fit --resume writes it anew"
     return ""
-
-
-def changed_keys(old: object, new: object, key: str = "") -> list[tuple[str, object, object]]:
-    """Every key at which two recipes differ, with both values."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        rows = []
-        for part in [*old, *(k for k in new if k not in old)]:
-            rows += changed_keys(old.get(part), new.get(part), f"{key}.{part}" if key else str(part))
-        return rows
-    return [] if old == new else [(key, old, new)]
-
-
-def may_change_on_resume(key: str) -> bool:
-    """Whether a resumed run may have another value of a recipe key than it began with."""
-    return is_among(key, MAY_CHANGE_ON_RESUME) and key not in BUT_NOT
-
-
-def is_among(key: str, keys: Iterable[str]) -> bool:
-    """Whether a recipe key is one of these, or below one of them."""
-    return any(key == one or key.startswith(one + ".") for one in keys)
 
 
 def write_recipe(folder: Path, recipe: Recipe) -> None:

@@ -15,7 +15,8 @@ ADVICE = "; restore it, or move the run away"
 NEEDED = {"task": str, "fingerprint": dict, "steps": int, "tokens_seen": int, "parameters": dict}
 MAY_BE = {
     "encoding": str, "encoding_source": list, "versions": dict, "init_from": dict, "git_commit": str,
-    "finished": bool, "name": str, "data": str, "train_length": int, "seed": int,
+    "finished": bool, "name": str, "data": str, "train_length": int, "seed": int, "device": str,
+    "changed_on_resume": list,
 }  # fmt: skip
 """What the values of a card are; those of MAY_BE need not be there."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from zoo.errors import InputError, Problem
 from zoo.evaluation.stored import Row, read_rows
 from zoo.recipe import Recipe
+from zoo.runs.changes import max_steps_problem
 from zoo.runs.folder import (
     CARD,
     CHECKPOINTS,
@@ -68,17 +69,14 @@ def standing(folder: Path, recipe: Recipe) -> Standing:
                 "not empty, and no run lies there: move it away, or choose another --out", where=str(folder)
             )
         )
-    _same_recipe(folder, recipe)
-    if not (folder / LAST).is_file():
+    begun = (folder / LAST).is_file()
+    rows = _rows(folder) if begun else []
+    steps = [row["step"] for row in rows if isinstance(row.get("step"), int)]
+    steps = max([_card_steps(folder), *steps]) if begun else 0
+    _same_recipe(folder, recipe, steps)
+    if not begun:
         return Standing(State.EMPTY)
-    rows = _rows(folder)
-    steps = max([_card_steps(folder), *(row["step"] for row in rows if isinstance(row.get("step"), int))])
     wanted = recipe.trainer.max_steps
-    if steps > wanted:
-        raise InputError(
-            Problem(f"the run has done {steps} steps, the recipe now asks for {wanted}: choose another --out",
-                    key="trainer.max_steps", where=str(folder))
-        )  # fmt: skip
     if steps < wanted:
         return Standing(State.UNFINISHED, steps)
     measured = {(row.get("protocol"), row.get("length")) for row in rows if row.get("step") == wanted}
@@ -117,21 +115,15 @@ def remove_empty(folder: Path, only_ask: bool = False) -> None:
         let_go(held)
 
 
-def _same_recipe(folder: Path, recipe: Recipe) -> None:
+def _same_recipe(folder: Path, recipe: Recipe, done: int) -> None:
     problems = []
     try:
         old_run(recipe, folder)
     except InputError as error:
         problems = list(error.problems)
-    trainer = stored_recipe(folder).get("trainer")
-    old = trainer.get("max_steps") if isinstance(trainer, dict) else None
-    new = recipe.trainer.max_steps
-    # A schedule that fell to its end in `old` steps is not the beginning of one over `new` steps.
-    if old != new and recipe.optimizer.schedule != "constant":
-        problems.append(
-            Problem(f"the run has {old!r}, the recipe now {new!r}, over which the learning rate falls",
-                    key="trainer.max_steps", where=str(folder / RECIPE))
-        )  # fmt: skip
+    longer = max_steps_problem(folder, stored_recipe(folder), recipe, done)
+    if longer is not None:
+        problems.append(longer)
     if problems:
         told = "a run of another recipe lies there: move it away, or choose another --out"
         raise InputError([*problems, Problem(told, where=str(folder))])

@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from zoo.models.transformer import Decoder, Encoder, Transformer
 from zoo.recipe import resolve, schema
+from zoo.recipe.schedule import lr_factor
 
 
 def build_model(
@@ -62,6 +63,13 @@ class Task(pl.LightningModule):
         """
         raise NotImplementedError
 
+    def on_train_start(self) -> None:
+        # A checkpoint holds the rate of its next step by the max_steps that the run had until then.
+        schedule = self.lr_schedulers()
+        groups = zip(schedule.optimizer.param_groups, schedule.base_lrs, schedule.lr_lambdas, strict=True)
+        for group, lr, factor in groups:
+            group["lr"] = lr * factor(schedule.last_epoch)
+
     def training_step(self, batch: dict[str, Tensor], batch_index: int) -> Tensor:
         return self.loss(batch)
 
@@ -98,17 +106,6 @@ class Task(pl.LightningModule):
             optimizer, lambda step: lr_factor(config, step, max_steps)
         )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
-
-
-def lr_factor(config: schema.OptimizerConfig, step: int, max_steps: int) -> float:
-    """The learning rate at a step (from 0) as a fraction of the highest: warm-up, then the fall."""
-    if step < config.warmup_steps:
-        return (step + 1) / config.warmup_steps
-    done = min(1.0, (step - config.warmup_steps) / max(1, max_steps - config.warmup_steps))
-    if config.schedule == "constant":
-        return 1.0
-    fall = 1 - done if config.schedule == "linear" else 0.5 * (1 + math.cos(math.pi * done))
-    return config.final_lr + (1 - config.final_lr) * fall
 
 
 def by_place(measure: str, values: Tensor, within: Tensor) -> dict[str, Tensor]:

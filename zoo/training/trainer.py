@@ -12,7 +12,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
-from zoo.runs.card import make_card
+from zoo.runs.card import make_card, note_changes
 from zoo.tasks.task import Task
 from zoo.training.boundary import StepTimer
 from zoo.training.callbacks import SeededSteps, StepBar, StepLog
@@ -100,8 +100,10 @@ def make_trainer(
         raise  # a ValueError too, that says itself where it is from
     except (MisconfigurationException, ImportError, ValueError, TypeError) as error:
         raise InputError(Problem(str(error).strip(), key="trainer")) from error
+    card["device"] = trainer.strategy.root_device.type
     if checkpoint is not None:
         must_be_restorable(checkpoint, before, task, trainer)
+        note_changes(card, recipe, before["hyper_parameters"]["recipe"], before["zoo_card"], done)
     _leave_signals_to_us(trainer)
     return trainer, last
 

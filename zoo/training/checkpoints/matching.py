@@ -19,8 +19,9 @@ from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
 from zoo.recipe.tree import shorten
 from zoo.runs.card import changed_data
+from zoo.runs.changes import refused_changes
 from zoo.runs.checkpoint_file import instead_of, read_checkpoint
-from zoo.runs.folder import CARD, RECIPE, changed_keys, may_change_on_resume
+from zoo.runs.folder import CARD, RECIPE
 from zoo.runs.stored_card import read_card
 from zoo.runs.weights import must_fit
 from zoo.tasks.task import Task
@@ -49,8 +50,7 @@ def must_be_of_the_run(folder: Path, checkpoint: Path, content: dict[str, Any], 
             key=key,
             where=str(checkpoint),
         )
-        for key, old, new in changed_keys(stored, recipe.as_dict())
-        if not may_change_on_resume(key)
+        for key, old, new in refused_changes(stored, recipe)
     ]
     if problems:
         what = "it is of another run. Put this run's own checkpoint back, or continue the other run"

@@ -7,8 +7,9 @@ import shlex
 from pathlib import Path
 from typing import Any, Literal
 
-from zoo.errors import InputError, Problem
+from zoo.errors import InputError
 from zoo.recipe import Recipe
+from zoo.runs.changes import max_steps_problem
 from zoo.runs.checkpoint import warn_of_changes
 from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.runs.encoding_source import recorded_sources
@@ -42,7 +43,7 @@ def resume_point(folder: Path, recipe: Recipe) -> tuple[Path | None, dict[str, A
     again.
 
     Raises:
-        InputError: there was one and it is gone, it cannot be read, or it is beyond the recipe's steps.
+        InputError: there was one and it is gone, it cannot be read, or `max_steps` make another run.
     """
     checkpoint = folder / LAST
     if not os.path.lexists(checkpoint):
@@ -51,15 +52,9 @@ def resume_point(folder: Path, recipe: Recipe) -> tuple[Path | None, dict[str, A
     content = read_checkpoint(checkpoint)
     must_be_of_the_run(folder, checkpoint, content, recipe)
     warn_of_changes(folder, recorded_sources(content.get("zoo_card")))
-    done = content["global_step"]
-    if done > recipe.trainer.max_steps:
-        raise InputError(
-            Problem(
-                f"{recipe.trainer.max_steps} is below the {done} steps that the run has done already",
-                key="trainer.max_steps",
-                where=str(folder),
-            )
-        )
+    problem = max_steps_problem(folder, content["hyper_parameters"]["recipe"], recipe, content["global_step"])
+    if problem is not None:
+        raise InputError(problem)
     return checkpoint, content
 
 
