@@ -5,10 +5,13 @@ import math
 import pytest
 import torch
 
+from zoo.errors import InputError
+from zoo.recipe import read_recipe
 from zoo.training.fit import fit
+from zoo.training.world import must_compute_as_said
 
 
-@pytest.mark.parametrize("precision", ["bf16-mixed", "16-mixed", "bf16-true", "64-true"])
+@pytest.mark.parametrize("precision", ["bf16-mixed", "bf16-true", "16-true", "64-true"])
 def test_a_run_in_this_precision(here, recipe, precision):
     folder = fit(recipe("max_index", f"trainer.precision={precision}", "trainer.max_steps=4"))
     weights = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)["state_dict"]
@@ -16,3 +19,23 @@ def test_a_run_in_this_precision(here, recipe, precision):
     rows = (folder / "metrics.csv").read_text().splitlines()
     column = rows[0].split(",").index("train/loss")
     assert math.isfinite(float(rows[1].split(",")[column]))
+
+
+TOLD = "16-mixed needs a GPU: on a CPU it would be computed in bf16-mixed; choose bf16-mixed or 32-true"
+
+
+def test_what_a_cpu_would_compute_otherwise_is_wrong_input(here, recipe, zoo_command, monkeypatch):
+    here.joinpath("half.yaml").write_text("base: max_index.yaml\ntrainer:\n  precision: 16\n")
+    with pytest.raises(InputError) as caught:
+        read_recipe("half.yaml")
+    assert str(caught.value) == f"half.yaml:3: trainer.precision: {TOLD}"
+    with pytest.raises(InputError, match=r"trainer\.precision: 16-mixed needs"):
+        fit(recipe("max_index", "trainer.precision=16-mixed"))
+    # What a GPU may have trained is looked at on a CPU.
+    assert recipe("max_index", "trainer.precision=16-mixed").trainer.precision == "16-mixed"
+    # Where it is left open, what is there decides.
+    done = zoo_command("fit", "--recipe", "half.yaml", "--set", "trainer.accelerator=auto")
+    assert (done.returncode, done.stderr) == (2, f"half.yaml:3: trainer.precision: {TOLD}\n")
+    assert not (here / "runs").exists()
+    monkeypatch.setattr("lightning.pytorch.accelerators.CUDAAccelerator.is_available", lambda: True)
+    must_compute_as_said(recipe("max_index", "trainer.precision=16-mixed", "trainer.accelerator=auto"))

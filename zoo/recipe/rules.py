@@ -151,6 +151,21 @@ def precision_can_be_sharded(recipe: Values) -> Iterator[Fault]:
         yield "trainer.precision", f"{precision} does not go with fsdp; it takes {', '.join(FSDP_PRECISIONS)}"
 
 
+def precision_runs_on_device(recipe: Values) -> Iterator[Fault]:
+    precision, accelerator = recipe["trainer.precision"], recipe["trainer.accelerator"]
+    fault = cpu_precision_fault(precision) if accelerator == "cpu" else None
+    if fault:
+        yield "trainer.precision", fault
+
+
+def cpu_precision_fault(precision: Any) -> str | None:
+    """What is wrong with training in a precision on a CPU; None where that is possible."""
+    # Lightning computes in bf16 there, with a warning.
+    if PRECISION_ALIASES.get(precision, precision) != "16-mixed":
+        return None
+    return "16-mixed needs a GPU: on a CPU it would be computed in bf16-mixed; choose bf16-mixed or 32-true"
+
+
 def devices_are_some(recipe: Values) -> Iterator[Fault]:
     devices = recipe["trainer.devices"]
     if devices == 0 or devices == [] or (isinstance(devices, int) and devices < -1):
@@ -287,5 +302,5 @@ RULES: tuple[Rule, ...] = (
     kernel_runs_on_device,
 )
 
-FOR_TRAINING: tuple[Rule, ...] = (encoding_can_be_trained,)
+FOR_TRAINING: tuple[Rule, ...] = (encoding_can_be_trained, precision_runs_on_device)
 """What must hold besides where the recipe is to be trained, and need not for a model that was."""

@@ -31,7 +31,7 @@ from zoo.training.quiet import quieten
 from zoo.training.stops.ending import Ending
 from zoo.training.stops.interruption import Interruption
 from zoo.training.trainer import make_trainer
-from zoo.training.world import must_be_shared_out
+from zoo.training.world import must_be_shared_out, must_compute_as_said
 
 
 def fit(recipe: Recipe, out: Path | None = None, resume: Resume = False, stay_deaf: bool = False) -> Path:
@@ -94,6 +94,7 @@ def _prepare(recipe: Recipe, out: Path | None, resume: Resume) -> _Start:
     """Everything that may be refused, before anything is written; then the folder."""
     must_train(recipe)
     must_be_shared_out(recipe)
+    must_compute_as_said(recipe)
     must_be_installed(recipe)
     must_build(recipe)
     folder = run_to_resume(recipe, out, resume)

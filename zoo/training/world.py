@@ -1,4 +1,5 @@
-"""How many processes train together, and whether the recipe says so too, before anything is prepared."""
+"""How many processes train together, and on what: whether the recipe fits what is there, before anything is
+prepared."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ from collections.abc import Iterator
 
 import torch
 import torch.distributed as dist
+from lightning.pytorch.accelerators import CUDAAccelerator, MPSAccelerator, XLAAccelerator
 
 from zoo.errors import InputError, Problem
 from zoo.processes.launch import launch
 from zoo.processes.telling import told_once
 from zoo.recipe import Recipe
-from zoo.recipe.rules import batch_fault, number_of_devices
+from zoo.recipe.rules import batch_fault, cpu_precision_fault, number_of_devices
 
 
 def must_be_shared_out(recipe: Recipe) -> None:
@@ -32,6 +34,13 @@ def must_be_shared_out(recipe: Recipe) -> None:
         return
     with told_once():
         raise InputError(problems)
+
+
+def must_compute_as_said(recipe: Recipe) -> None:
+    """Raises InputError where accelerator auto comes to a CPU, which does not train in this precision."""
+    fault = cpu_precision_fault(recipe.trainer.precision) if recipe.trainer.accelerator == "auto" else None
+    if fault and not any(kind.is_available() for kind in (CUDAAccelerator, MPSAccelerator, XLAAccelerator)):
+        raise InputError(Problem(fault, key="trainer.precision"))
 
 
 def devices_of(recipe: Recipe) -> int:
