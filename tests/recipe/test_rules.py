@@ -45,8 +45,9 @@ def test_a_broken_rule_is_told_at_its_key(good, problems, rule):
 def test_every_rule_is_broken_here():
     # A decoder-only encoding needs a plugin; test_reader.py has one.
     assert {rule.__name__ for rule in RULES} == {*BROKEN, "encoding_fits_kind"}
-    # In tests/runs/test_after_training.py.
-    assert {rule.__name__ for rule in FOR_TRAINING} == {"encoding_can_be_trained"}
+    # In tests/runs/test_after_training.py and tests/tasks/test_precision.py.
+    for_training = {"encoding_can_be_trained", "precision_runs_on_device"}
+    assert {rule.__name__ for rule in FOR_TRAINING} == for_training
 
 
 def test_a_rule_says_nothing_about_values_that_are_wrong_already(good, problems):

@@ -13,6 +13,7 @@ import yaml
 from zoo import cli
 from zoo.errors import InputError, RunError
 from zoo.recipe import read_recipe
+from zoo.recipe.schedule import lr_factor
 from zoo.tasks.task import Task
 from zoo.training.fit import fit
 
@@ -168,6 +169,16 @@ def test_a_missing_logger_is_told_before_the_data_is_read(here, recipe, monkeypa
         fit(recipe("max_index", "trainer.precision=transformer-engine"))
 
 
+@pytest.mark.parametrize("every", [1, 2])
+def test_a_row_has_the_learning_rate_of_its_step(here, recipe, every):
+    recipe = recipe("max_index", "optimizer.schedule=wsd", "optimizer.decay_fraction=0.5",
+                    f"trainer.log_every_n_steps={every}", "trainer.accumulate_grad_batches=2")  # fmt: skip
+    config = recipe.optimizer
+    rows = {int(row["step"]): float(row["train/lr"]) for row in rows_of(fit(recipe))}
+    # Step 1 is the first: warm-up in 1 and 2, then stable, and the last three fall.
+    assert rows == {step: config.lr * lr_factor(config, step - 1, 6) for step in range(every, 7, every)}
+
+
 @pytest.mark.parametrize("encoding", [
     "{name: rope, partial: 2.0}", "{name: t5, num_buckets: 0}", "[alibi, {name: rope, partial: 2.0}]",
 ])  # fmt: skip
@@ -181,7 +192,8 @@ def test_an_option_that_the_encoding_refuses_is_told_before_the_data_is_read(
 
 
 def test_a_run_that_time_ended_is_not_done(here, recipe, capsys):
-    fit(recipe("max_index", "trainer.max_steps=100000", "trainer.max_time=00:00:00:01"))
+    folder = fit(recipe("max_index", "trainer.max_steps=100000", "trainer.max_time=00:00:00:01"))
+    assert json.loads((folder / "card.json").read_text())["finished"] is False
     *_, said, summary, _ = capsys.readouterr().out.splitlines()
     assert re.match(r"stopped at step \d+ of 100000; continue with --resume and a longer", said)
     assert summary.startswith("accuracy: ")

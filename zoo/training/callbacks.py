@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from typing import Any
@@ -45,6 +46,7 @@ class StepLog(Callback):
     def __init__(self, tokens_per_step: int):
         self.tokens_per_step = tokens_per_step
         self.losses: list[Tensor] = []
+        self.lr = math.nan
         self.began = self.paused = 0.0
         self.began_at = 0
 
@@ -70,6 +72,12 @@ class StepLog(Callback):
             # The model, and `module.device` with it, is moved later.
             self.losses = [*losses[trainer.global_rank].to(trainer.strategy.root_device)]
 
+    def on_before_optimizer_step(
+        self, trainer: pl.Trainer, module: pl.LightningModule, optimizer: torch.optim.Optimizer
+    ) -> None:
+        # Once the step is over, the schedule has set that of the next one.
+        self.lr = float(optimizer.param_groups[0]["lr"])
+
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, index: int
     ) -> None:
@@ -85,7 +93,7 @@ class StepLog(Callback):
         values = {
             "train/loss": loss,
             "train/gradient_norm": module.gradient_norm.item(),
-            "train/lr": trainer.optimizers[0].param_groups[0]["lr"],
+            "train/lr": self.lr,
             "train/tokens_per_second": (step - self.began_at) * self.tokens_per_step / (now - self.began),
             "train/peak_memory_mb": peak_memory_mb(module.device),
             "train/tokens_seen": step * self.tokens_per_step,
