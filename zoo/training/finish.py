@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 from zoo.data.source import DataSource
-from zoo.errors import RunError
+from zoo.errors import InputError, RunError
 from zoo.evaluation.evaluate import evaluate_task
 from zoo.evaluation.protocols import Row
 from zoo.evaluation.results import store_rows
@@ -16,6 +16,7 @@ from zoo.recipe import Recipe
 from zoo.recipe.options import encoding_label
 from zoo.runs.checkpoint import read_checkpoint
 from zoo.runs.folder import LAST
+from zoo.runs.presence import Presence
 from zoo.tasks import task_class
 from zoo.tasks.task import Task
 
@@ -32,15 +33,19 @@ def opening_line(recipe: Recipe, task: Task, folder: Path, checkpoint: Path | No
     )
 
 
-def finish(recipe: Recipe, source: DataSource, folder: Path) -> None:
+def finish(recipe: Recipe, source: DataSource, folder: Path, presence: Presence) -> None:
     """Evaluate what was saved, which is what everybody else will evaluate, and say what came out.
 
     Raises:
-        RunError: the disk is full.
+        RunError: the disk is full, or the folder is gone.
     """
     try:
-        _finish(recipe, source, folder)
-    except OSError as error:
+        _finish(recipe, source, folder, presence)
+    except (OSError, InputError) as error:
+        if presence.is_gone():
+            raise presence.lost("before it was evaluated") from error
+        if isinstance(error, InputError):
+            raise
         if not is_disk_full(error):
             raise
         command = shlex.join(["python", "-m", "zoo", "evaluate", str(folder)])
@@ -48,7 +53,7 @@ def finish(recipe: Recipe, source: DataSource, folder: Path) -> None:
         raise RunError(f"{said}; make room, then measure it: {command}") from error
 
 
-def _finish(recipe: Recipe, source: DataSource, folder: Path) -> None:
+def _finish(recipe: Recipe, source: DataSource, folder: Path, presence: Presence) -> None:
     checkpoint = folder / LAST
     content = read_checkpoint(checkpoint)
     task = task_class(recipe.task.name)(recipe.as_dict(), source.vocab_size)
@@ -58,6 +63,8 @@ def _finish(recipe: Recipe, source: DataSource, folder: Path) -> None:
 
     def keep(measured: list[Row]) -> None:
         rows.extend(measured)
+        if presence.is_gone():
+            raise presence.lost("while it was evaluated")
         store_rows(folder, measured)
 
     try:

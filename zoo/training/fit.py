@@ -20,6 +20,7 @@ from zoo.recipe import Recipe, must_train
 from zoo.runs.folder import Claim, must_be_free, new_run, remove_leftovers, write_recipe
 from zoo.runs.holding import hold, let_go
 from zoo.runs.origin import must_have_same_tokens, read_origin, start_from
+from zoo.runs.presence import Presence
 from zoo.tasks import must_build, task_class
 from zoo.tasks.task import Task
 from zoo.training.checkpoints.matching import restoring
@@ -63,7 +64,7 @@ def fit(recipe: Recipe, out: Path | None = None, resume: Resume = False, stay_de
                 start = _prepare(recipe, out, resume)
             folder, first = _train(recipe, start, ending)
             if first:
-                _measure(recipe, start.source, folder)
+                _measure(recipe, start.source, folder, ending)
             return folder
         except KeyboardInterrupt as error:
             ending.decide()
@@ -132,6 +133,8 @@ def _train(recipe: Recipe, start: _Start, ending: Ending) -> tuple[Path, bool]:
     held = hold(folder) if is_first_process() else None
     ending.claim = start.claim
     try:
+        if is_first_process():
+            ending.presence = Presence.of(folder)
         if held is not None:
             remove_leftovers(folder)
         trainer, last = make_trainer(
@@ -151,7 +154,12 @@ def _train(recipe: Recipe, start: _Start, ending: Ending) -> tuple[Path, bool]:
             # The inner module, in place: its parameter names stay clean, and Lightning's log outside.
             task.model.compile()
         ending.follow(trainer, last)
-        with freed_memory_kept(), quiet_writers(), children_told(), restoring(start.checkpoint):
+        with (
+            freed_memory_kept(),
+            quiet_writers(ending.is_homeless),
+            children_told(),
+            restoring(start.checkpoint),
+        ):
             trainer.fit(task, DataModule(source), ckpt_path=start.checkpoint, weights_only=True)
     except BaseException as error:
         end = ending.of(error, folder)
@@ -169,11 +177,13 @@ def _train(recipe: Recipe, start: _Start, ending: Ending) -> tuple[Path, bool]:
     return last.folder, trainer.is_global_zero
 
 
-def _measure(recipe: Recipe, source: DataSource, folder: Path) -> None:
+def _measure(recipe: Recipe, source: DataSource, folder: Path, ending: Ending) -> None:
     try:
         gc.collect()  # the trainer, the model and the optimizer know each other
-        finish(recipe, source, folder)
+        finish(recipe, source, folder, ending.presence)
     except KeyboardInterrupt:
+        if ending.is_homeless():
+            raise KeyboardInterrupt(ending.interrupted()) from None
         again = resume_command(folder)
         raise KeyboardInterrupt(f"interrupted while it was evaluated; saved; continue: {again}") from None
 

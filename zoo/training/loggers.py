@@ -8,7 +8,7 @@ import io
 import sys
 import threading
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -72,6 +72,9 @@ class CsvLog(Logger):
         else:
             self.save()
 
+    def finalize(self, status: str) -> None:
+        """Every row was written when it was logged; the folder of a run that failed may be gone."""
+
     @rank_zero_only
     def save(self) -> None:
         text = io.StringIO(newline="")
@@ -126,15 +129,16 @@ def _tell_of_lost_rows(log: CsvLog, keep_to_step: int) -> None:
 
 
 @contextmanager
-def quiet_writers() -> Iterator[None]:
+def quiet_writers(is_homeless: Callable[[], bool]) -> Iterator[None]:
     """TensorBoard writes in a thread, and hands an error to the main one with the next number that it gets.
 
-    That a disk is full is told there, once; the thread's own traceback is not shown.
+    That a disk is full, or that the run's folder is gone (`is_homeless`), is told there, once; the thread's
+    own traceback is not shown.
     """
     shown = threading.excepthook
 
     def show(what: Any) -> None:
-        if what.exc_value is None or not is_disk_full(what.exc_value):
+        if what.exc_value is None or not (is_disk_full(what.exc_value) or is_homeless()):
             shown(what)
 
     threading.excepthook = show

@@ -39,7 +39,7 @@ HIDDEN_WARNINGS = (
     r".*Found \d+ module\(s\) in eval mode at the start of training",
     r".*you may want to consider using a DistributedSampler",
     r"`isinstance\(treespec, LeafSpec\)`",
-    # Of the callbacks that keep something in a checkpoint only trainer.max_time may be gone when it is resumed.
+    # Of what has a state in a checkpoint only trainer.max_time may be gone when it is resumed.
     r"Be aware that when using `ckpt_path`, callbacks used to create the checkpoint need to be provided",
     # The login node of a cluster has it too, and a run there may be meant to be one process.
     r".*The `srun` command is available on your system but is not used",

@@ -23,7 +23,7 @@ class WholeCheckpointIO(TorchCheckpointIO):
     ) -> None:
         """Raises DiskFull, or another OSError where it cannot be written; the old file is then as it was."""
         path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(exist_ok=True)  # not the run's folder: where that is gone, so is the run
         with whole_file(path, _tensor_bytes(checkpoint)) as file:
             torch.save(checkpoint, file)
 

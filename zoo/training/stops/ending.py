@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import Callback
@@ -12,6 +13,7 @@ from zoo.errors import RunError
 from zoo.files import full_disk_message, is_disk_full
 from zoo.processes.telling import silent
 from zoo.runs.folder import RECIPE, Claim, give_up
+from zoo.runs.presence import Presence
 from zoo.training.checkpoints.kept import LastCheckpoint
 from zoo.training.checkpoints.resume import resume_command
 from zoo.training.stops.failure import Failure, failure_of
@@ -24,12 +26,13 @@ class Ending(Callback):
     """Knows how far a run has come, and so what an error means that ends it.
 
     Once there is one, signals cannot change what is told any more, and this process watches no others: they
-    end too. `claim` is that of a new run's folder.
+    end too. `claim` is that of a new run's folder, `presence` that of the folder in the process that writes.
     """
 
     def __init__(self, interruption: Interruption):
         self.interruption = interruption
         self.claim: Claim | None = None
+        self.presence: Presence | None = None
         self.trainer: pl.Trainer | None = None
         self.last: LastCheckpoint | None = None
         self.failure: Failure | None = None
@@ -41,6 +44,15 @@ class Ending(Callback):
         trainer.callbacks.insert(0, self)
         self.watch = Watch(trainer.strategy.launcher, last.how_to_continue, self.failure.is_told_here)
         self.watch.start()
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, index: int
+    ) -> None:
+        # The first of the callbacks: before anything of this step is written.
+        self._folder_must_be_there()
+
+    def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        self._folder_must_be_there()
 
     def on_exception(self, trainer: pl.Trainer, module: pl.LightningModule, exception: BaseException) -> None:
         self.decide()
@@ -60,6 +72,8 @@ class Ending(Callback):
         lost = self.watch.lost(error) if self.watch is not None else None
         saved = self.last.saved_at if self.last else 0
         full = _disk_full(error, folder, saved) if is_disk_full(error) else None
+        if self.is_homeless() and not _is_interruption(error):
+            return self.presence.lost(self._when())
         # What came to nothing goes, and what only takes room on a full disk.
         if self.claim is not None and (self.steps == 0 or (full and not saved)):
             give_up(self.claim)
@@ -83,9 +97,22 @@ class Ending(Callback):
         # Before Lightning has taken up a resumed run it counts from 0.
         step = max(self.steps, last.saved_at)
         text = f"interrupted at step {step}"
+        if self.is_homeless():
+            return f"{text}; {self.presence.lost('before')}"
         if not (last.saved_at or (last.folder / RECIPE).is_file()):
             return f"{text}; nothing was saved"
         return f"{text}; {'saved; ' if last.saved_at == step else ''}{last.how_to_continue(step)}"
+
+    def is_homeless(self) -> bool:
+        """Whether the run's folder is gone, and all that it had saved with it."""
+        return self.presence is not None and self.presence.is_gone()
+
+    def _folder_must_be_there(self) -> None:
+        if self.is_homeless():
+            raise self.presence.lost(self._when())
+
+    def _when(self) -> str:
+        return f"after step {self.steps}" if self.steps else "in the first step"
 
     def requeued(self, text: str) -> str:
         """The text of an interruption; where SLURM has warned, of what came of the wish to begin again."""

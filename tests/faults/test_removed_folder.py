@@ -1,0 +1,99 @@
+"""A run folder that is removed, moved or replaced during training: one message, and nothing written there."""
+
+import shutil
+
+import pytest
+
+from zoo import cli
+from zoo.tasks.task import Task
+from zoo.training import finish
+from zoo.training.checkpoints.writing import WholeCheckpointIO
+
+LOG = ["trainer.log_every_n_steps=1", "checkpoint.every_n_steps=100", "logging=[csv, tensorboard]"]
+CHECKPOINT = ["trainer.log_every_n_steps=100", "checkpoint.every_n_steps=1", "logging=[]"]
+
+
+@pytest.fixture
+def train(here, zoo_command, capfd):
+    """`zoo fit` of six steps in this process; its exit code, and the lines of its stderr but the bar's."""
+
+    def train(*sets):
+        words = ["fit", "--recipe", "max_index.yaml", "--set", "trainer.enable_progress_bar=false"]
+        code = cli.main([*words, *(word for one in sets for word in ("--set", one))])
+        return code, [line for line in capfd.readouterr().err.splitlines() if line]
+
+    return train
+
+
+def at_step(monkeypatch, step, act):
+    """Do something in the training step after so many optimizer steps."""
+    real = Task.training_step
+
+    def acts(self, batch, index):
+        if self.global_step == step:
+            act()
+        return real(self, batch, index)
+
+    monkeypatch.setattr(Task, "training_step", acts)
+
+
+def assert_told(code, lines, when):
+    assert code == 1
+    assert lines == [
+        f"runs/max_index: the run folder was removed or moved {when}, so nothing more can be saved; what was "
+        f"saved was in it"
+    ]
+
+
+@pytest.mark.parametrize("sets", [LOG, CHECKPOINT], ids=["log", "checkpoint"])
+@pytest.mark.parametrize("step", [0, 3])
+def test_a_removed_folder_is_told_once_and_stays_away(here, train, monkeypatch, sets, step):
+    at_step(monkeypatch, step, lambda: shutil.rmtree(here / "runs" / "max_index"))
+    assert_told(*train(*sets), f"after step {step + 1}")
+    assert [*(here / "runs").iterdir()] == []
+
+
+def test_what_has_taken_its_place_is_not_written_into(here, train, monkeypatch):
+    def replace():
+        (here / "runs" / "max_index").rename(here / "runs" / "mine")
+        (here / "runs" / "max_index").mkdir()
+
+    at_step(monkeypatch, 3, replace)
+    assert_told(*train(*LOG), "after step 4")
+    assert [*(here / "runs" / "max_index").iterdir()] == []
+
+
+def test_removed_while_a_checkpoint_is_written(here, train, monkeypatch):
+    real = WholeCheckpointIO.save_checkpoint
+
+    def removed(self, *given, **named):
+        shutil.rmtree(here / "runs" / "max_index")
+        return real(self, *given, **named)
+
+    monkeypatch.setattr(WholeCheckpointIO, "save_checkpoint", removed)
+    assert_told(*train(*CHECKPOINT), "after step 1")
+    assert [*(here / "runs").iterdir()] == []
+
+
+def test_removed_before_it_is_evaluated(here, train, monkeypatch):
+    real = finish.read_checkpoint
+
+    def removed(file):
+        shutil.rmtree(here / "runs" / "max_index")
+        return real(file)
+
+    monkeypatch.setattr(finish, "read_checkpoint", removed)
+    assert_told(*train(*CHECKPOINT), "before it was evaluated")
+    assert [*(here / "runs").iterdir()] == []
+
+
+def test_removed_while_it_is_evaluated(here, train, monkeypatch):
+    real = finish.evaluate_task
+
+    def removed(*given, **named):
+        shutil.rmtree(here / "runs" / "max_index")
+        return real(*given, **named)
+
+    monkeypatch.setattr(finish, "evaluate_task", removed)
+    assert_told(*train(*CHECKPOINT), "while it was evaluated")
+    assert [*(here / "runs").iterdir()] == []
