@@ -1,5 +1,6 @@
 """Memory that does not suffice is told with its sizes and with what to lower, and costs no checkpoint."""
 
+import mmap
 import os
 import re
 import signal
@@ -101,9 +102,11 @@ def test_what_is_told_to_be_there_is_what_is_allowed(recipe, monkeypatch):
     own = Room(text)
     with own.bound:
         own.setup(SimpleNamespace(world_size=2, num_devices=2, strategy=strategy), task, "fit")
-        torch.empty(own.free - 20 * MIB, dtype=torch.uint8)
-        with pytest.raises(RuntimeError, match="DefaultCPUAllocator"):
-            torch.empty(own.free + 20 * MIB, dtype=torch.uint8)
+        # Mapped, and not from what this process may hold of memory that it has freed before.
+        private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS}
+        mmap.mmap(-1, own.free - 20 * MIB, **private).close()
+        with pytest.raises(OSError, match="Cannot allocate memory"):
+            mmap.mmap(-1, own.free + 20 * MIB, **private)
 
 
 def test_weights_that_cannot_fit_are_not_helped_by_smaller_parts(here, recipe, free):
@@ -117,7 +120,7 @@ def test_weights_that_cannot_fit_are_not_helped_by_smaller_parts(here, recipe, f
 def test_a_step_that_outgrows_what_is_free_is_an_error_and_not_a_killed_process(
     here, recipe, free, monkeypatch
 ):
-    """The third step holds 200 MiB more."""
+    """The third step asks for 2 GiB more: no memory that this process has freed before is as large."""
     import resource
 
     before = resource.getrlimit(resource.RLIMIT_DATA)
@@ -125,7 +128,7 @@ def test_a_step_that_outgrows_what_is_free_is_an_error_and_not_a_killed_process(
 
     def greedy(self, batch, index):
         if self.global_step >= 2:
-            torch.empty(200 * MIB, dtype=torch.uint8).fill_(1)
+            torch.empty(2048 * MIB, dtype=torch.uint8).fill_(1)
         return real(self, batch, index)
 
     monkeypatch.setattr(Task, "training_step", greedy)
@@ -276,6 +279,7 @@ def test_tables_that_cannot_fit_are_told_before_the_first_step(here, recipe, fre
 
 # A command as a user gives it, where the fifth step of one process asks for more than any machine has.
 GREEDY = """
+import mmap
 import os
 import sys
 import torch

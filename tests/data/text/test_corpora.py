@@ -150,10 +150,10 @@ class TestWikiText:
         import huggingface_hub
 
         monkeypatch.setattr(hub, "PATIENCE", 0.2)
-        monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", lambda *a, **k: time.sleep(5))
+        monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", lambda *a, **k: time.sleep(600))
         start = time.perf_counter()
         assert "did not answer" in hub.why_unreachable()
-        assert time.perf_counter() - start < 2
+        assert time.perf_counter() - start < 60
 
     def test_a_host_that_refuses_is_asked_once(self, refusing_host, monkeypatch, capsys):
         import huggingface_hub.utils._http as http
