@@ -2,12 +2,14 @@
 
 import sys
 
+from zoo.output import show_all
 from zoo.processes.signals import leave_at_once, leave_with
 
 
 def run() -> int:
     """The command line as a process of its own: what it does with signals holds from here to its end."""
     leave_at_once()
+    show_all()
     from zoo.cli import main
 
     code = 1  # of an error that nobody foresaw

@@ -19,6 +19,7 @@ from zoo.arguments import LISTS, make_parser
 from zoo.errors import InputError, Problem, RunError
 from zoo.processes.launch import among_others, is_first_process
 from zoo.processes.signals import INTERRUPTED, raise_from_now_on
+from zoo.processes.telling import told_once
 
 if TYPE_CHECKING:
     from zoo.recipe import Recipe
@@ -40,6 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     try:
+        with told_once():
+            _must_stand_somewhere()
         options.verb(options)
         sys.stdout.flush()
     except InputError as error:
@@ -70,6 +73,14 @@ def _run(options: argparse.Namespace) -> int:
         print(f"{full_disk_message(error)}; make room and try again", file=sys.stderr)
         return FAILED
     return DONE
+
+
+def _must_stand_somewhere() -> None:
+    """Raises InputError where the working directory is gone: no path can be resolved, and torch cannot load."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise InputError(f"the working directory cannot be used ({error.strerror}): cd to another") from error
 
 
 def _interrupted(error: KeyboardInterrupt) -> int:

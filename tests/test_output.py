@@ -1,0 +1,96 @@
+"""Every verb runs where the terminal shows ASCII alone, and says in one message that its folder is gone."""
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from zoo.output import show_all
+
+ROOT = Path(__file__).parents[1]
+
+
+def run_zoo(*arguments, cwd, **environment):
+    kept = {key: value for key, value in os.environ.items() if key not in ("RANK", "LOCAL_RANK")}
+    kept |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **environment}
+    command = [sys.executable, "-m", "zoo", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, env=kept, timeout=300, cwd=cwd)
+
+
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_what_a_stream_cannot_show_is_ascii(monkeypatch, errors):
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "ascii", errors))
+    show_all()
+    print("0.5 ± 0.1 – “2×” ¹² é \udcff \U0001f600")
+    sys.stdout.flush()
+    assert written.getvalue() == b'0.5 +/- 0.1 - "2x" ^1^2 \\xe9 \\udcff \\U0001f600\n'
+
+
+def test_lone_surrogates_do_not_raise_under_utf8(monkeypatch):
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, "utf-8"))
+    show_all()
+    print("± r\udcffn")
+    sys.stdout.flush()
+    assert written.getvalue() == "± r\\udcffn\n".encode()
+
+
+def test_a_stream_that_takes_any_text_is_left_alone(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    monkeypatch.setattr(sys, "stderr", None)
+    show_all()
+    print("±")
+    assert sys.stdout.getvalue() == "±\n"
+
+
+ASCII = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C", "LANG": "C"}
+
+
+@pytest.mark.slow
+def test_every_verb_runs_where_only_ascii_is_shown(here, mapping):
+    """Under names that ASCII lacks, and with results that have a ± in them."""
+    made = {**mapping("max_index"), "name": "tiny"}
+    (here / "récipe.yaml").write_text(yaml.safe_dump(made))
+
+    def said(*arguments, code=0):
+        done = run_zoo(*arguments, cwd=here, **ASCII)
+        assert done.returncode == code, done.stderr.decode()
+        assert b"Traceback" not in done.stderr
+        return (done.stdout + done.stderr).decode("ascii")
+
+    for seed in (0, 1):
+        out = ["--out", f"runs/é{seed}"]
+        assert "trained" in said("fit", "--recipe", "récipe.yaml", "--set", f"seed={seed}", *out)
+    assert "\\u" in said("show", "récipe.yaml", "--set", "data.root=\u2260")
+    assert "tiny" in said("evaluate", "runs/é0", "--lengths", "8,16")
+    assert " +/- " in said("compare", "runs/é0", "runs/é1")
+    assert "seed" in said("compare", "--diff", "runs/é0", "runs/é1")
+    assert "runs/" in said("list", "runs")
+    assert "t5" in said("list", "encodings")
+    assert "laws" in said("check", "none")
+    assert said("sweep", "récipe.yaml", "--encodings", "rope,none", "--print-commands")
+    assert said("sweep", "récipe.yaml", "--encodings", "rope", "--set", "trainer.max_steps=2")
+    assert "did you mean" in said("fit", "--recipe", "réctpe.yaml", code=2)
+    assert "no such run" in said("evaluate", "runs/é9", code=2)
+
+
+@pytest.mark.parametrize("arguments", [
+    ["fit", "--recipe", "x.yaml"], ["evaluate", "x"], ["compare", "x"], ["list", "recipes"], ["check", "rope"],
+    ["sweep", "x.yaml", "--encodings", "rope"], ["show", "--schema"],
+], ids=lambda arguments: arguments[0])  # fmt: skip
+def test_a_working_directory_that_is_gone_is_one_message(tmp_path, arguments):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    script = 'cd "$1" && rmdir "$1" && shift && exec "$@"'
+    command = ["sh", "-c", script, "sh", gone, sys.executable, "-m", "zoo", *arguments]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=100, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("the working directory cannot be used") and done.stderr.count("\n") == 1
+    assert done.stdout == ""
