@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from zoo.encodings import registry
+from zoo.errors import InputError
 from zoo.recipe import dump, locate, read_recipe, resolve
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.yaml"))
@@ -493,3 +494,20 @@ def test_a_wrong_stride_is_told_what_would_be_one(write, good, problems, stride)
     )
     for right in (1, 7, 0.5, 1.0):
         assert resolve(good, [f"evaluate.stride={right}"]).evaluate.stride == right
+
+
+@pytest.mark.parametrize("file, name", [
+    ("plain_2.yaml", "plain_2"), ("ré cipe.yaml", "re-cipe"), ("Größe.yaml", "Gro-e"), ("ﬁne².yaml", "fine2"),
+    ("_draft.yaml", "draft"), ("-x.yaml", "x"), ("a.b.yaml", "a.b"), ("a (1).yaml", "a-1"),
+    ("模型.yaml", "recipe"), ("...yaml", "recipe"), ("x" * 240 + ".yaml", "x" * 200),
+], ids=ascii)  # fmt: skip
+def test_a_file_of_any_name_gives_its_run_a_valid_one(tmp_path, recipe, file, name):
+    made = {key: value for key, value in recipe("max_index").as_dict().items() if key != "name"}
+    (tmp_path / file).write_text(yaml.safe_dump(made))
+    assert read_recipe(tmp_path / file).name == name
+
+
+def test_a_name_that_the_user_gave_is_not_changed(tmp_path, recipe):
+    (tmp_path / "x.yaml").write_text(yaml.safe_dump({**recipe("max_index").as_dict(), "name": "ré cipe"}))
+    with pytest.raises(InputError, match="name: "):
+        read_recipe(tmp_path / "x.yaml")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import difflib
 import os
+import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from zoo.recipe.after_training import taken_over
 from zoo.recipe.checking import ENCODING, check_tree
 from zoo.recipe.explain import LONGEST_WORD
 from zoo.recipe.rules import FOR_TRAINING, RULES, Values, broken_rules
-from zoo.recipe.schema import Recipe
+from zoo.recipe.schema import LONGEST_NAME, Recipe
 from zoo.recipe.tree import (
     MAX_DEPTH,
     Path_,
@@ -117,7 +119,7 @@ def _read_tree(path: Path, sets: Sequence[str]) -> tuple[Tree, list[Problem]]:
             tree = tree.merged_over(base)
     tree.values.pop("base", None)
     if "name" not in tree.values:
-        tree.values["name"] = path.stem
+        tree.values["name"] = name_of_file(path)
     for where, keys, value in parsed:
         if keys == ("base",):
             continue
@@ -125,6 +127,15 @@ def _read_tree(path: Path, sets: Sequence[str]) -> tuple[Tree, list[Problem]]:
         if keys[0] == "plugins":
             _place_plugins(tree, Path())
     return tree, [*tree.problems, *problems]
+
+
+def name_of_file(path: Path) -> str:
+    """The name of a run whose recipe does not give one, from that of its file: letters lose their accents,
+    anything else that no name may have becomes a dash. `ré cipe.yaml` is `re-cipe`; never empty."""
+    stem = os.fsencode(path.stem).decode("utf-8", "replace")
+    apart = unicodedata.normalize("NFKD", stem)
+    plain = "".join(one for one in apart if not unicodedata.combining(one))
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", plain)[:LONGEST_NAME].strip("-._") or "recipe"
 
 
 def _read_base(tree: Tree, folder: Path, problems: list[Problem]) -> Tree | None:

@@ -279,11 +279,14 @@ Task = Annotated[
 ]
 
 
+LONGEST_NAME = 200
+"""Of a run. A file system takes names of 255 bytes; a second run of the name is NAME-2."""
+
+
 class Recipe(Section):
     """A training run, complete: the positional encoding, what surrounds it, and what it is trained on."""
 
-    # A file system takes names of 255 bytes; a second run of the name is NAME-2.
-    name: Annotated[Text, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=200)]
+    name: Annotated[Text, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=LONGEST_NAME)]
     """Name of the run, and of its folder. In a file it may be left out: it is then the file's name."""
     plugins: tuple[Text, ...] = ()
     """Python files that register further encodings; relative to the recipe's file."""
