@@ -67,7 +67,7 @@ def test_every_verb_runs_where_only_ascii_is_shown(here, mapping):
         out = ["--out", f"runs/é{seed}"]
         assert "trained" in said("fit", "--recipe", "récipe.yaml", "--set", f"seed={seed}", *out)
     assert "name: tiny" in said("show", "récipe.yaml")
-    assert "tiny" in said("evaluate", "runs/é0", "--lengths", "8,16")
+    assert "accuracy" in said("evaluate", "runs/é0", "--lengths", "8,16")
     assert " +/- " in said("compare", "runs/é0", "runs/é1")
     assert "seed" in said("compare", "--diff", "runs/é0", "runs/é1")
     assert "runs/" in said("list", "runs")
@@ -80,8 +80,8 @@ def test_every_verb_runs_where_only_ascii_is_shown(here, mapping):
 
 
 @pytest.mark.parametrize("arguments", [
-    ["fit", "--recipe", "x.yaml"], ["evaluate", "x"], ["compare", "x"], ["list", "recipes"], ["check", "rope"],
-    ["sweep", "x.yaml", "--encodings", "rope"], ["show", "--schema"],
+    ["fit", "--recipe", "x.yaml"], ["evaluate", "x"], ["compare", "x"], ["list", "recipes"],
+    ["check", "rope"], ["sweep", "x.yaml", "--encodings", "rope"], ["show", "--schema"],
 ], ids=lambda arguments: arguments[0])  # fmt: skip
 def test_a_working_directory_that_is_gone_is_one_message(tmp_path, arguments):
     gone = tmp_path / "gone"

@@ -76,7 +76,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _must_stand_somewhere() -> None:
-    """Raises InputError where the working directory is gone: no path can be resolved, and torch cannot load."""
+    """Raises InputError where the working directory is gone: no path resolves, and torch does not load."""
     try:
         os.getcwd()
     except OSError as error:

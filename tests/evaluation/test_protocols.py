@@ -10,7 +10,7 @@ import torch
 from zoo.data.text.tokenizer import END
 from zoo.errors import InputError
 from zoo.evaluation.interval import interval, resampled_sums
-from zoo.evaluation.protocols import PROTOCOLS, Place, nonoverlapping, text
+from zoo.evaluation.protocols import PROTOCOLS, OutOfTime, Place, nonoverlapping, text
 from zoo.evaluation.protocols.per_position import bin_ends
 from zoo.evaluation.protocols.sliding import plan
 from zoo.evaluation.team import alone
@@ -248,6 +248,19 @@ def test_a_lack_of_memory_in_one_process_is_one_in_all(text_recipe, bigram):
         return PROTOCOLS["nonoverlapping"](own, source, [16])[0].measure(Place(member, lambda n: None))
 
     assert [type(error) for error in together(2, work)] == [torch.OutOfMemoryError] * 2
+
+
+@pytest.mark.parametrize("slow", [(0,), (1,), (0, 1)])
+def test_processes_stop_together_when_one_is_out_of_time(text_recipe, bigram, slow):
+    task, source = bigram(text_recipe())
+    measurement = PROTOCOLS["nonoverlapping"](task, source, [16])[0]
+
+    def work(member):
+        asked = iter([True, False])
+        goes_on = (lambda: next(asked)) if member.rank in slow else lambda: True
+        return measurement.measure(Place(member, lambda n: None, goes_on))
+
+    assert [type(error) for error in together(2, work)] == [OutOfTime] * 2
 
 
 # Windows side by side

@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 import os
 import shlex
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
+from tqdm import tqdm
 
 from zoo.data.source import DataSource
 from zoo.errors import RunError
-from zoo.evaluation.protocols import PROTOCOLS, Measurement, Place, Row
+from zoo.evaluation.pace import FAR, WORTH_SAYING, Pace, Stopwatch, duration
+from zoo.evaluation.protocols import PROTOCOLS, Measurement, OutOfTime, Place, Row
 from zoo.evaluation.results import PassingNote, store_rows
 from zoo.evaluation.subject import Subject, open_subjects
 from zoo.evaluation.tables import rows_as_text
@@ -30,6 +32,7 @@ from zoo.memory import (
 )
 from zoo.processes.launch import among_others
 from zoo.progress import progress_bar
+from zoo.recipe import Recipe
 from zoo.recipe.after_training import changed_label
 from zoo.runs.folder import RESULTS
 from zoo.tasks.task import Task
@@ -196,6 +199,7 @@ def evaluate_task(
     bar = progress_bar(
         total, f"evaluating {recipe.name}", "token", unit_scale=True, leave=False, disable=team.rank > 0
     )
+    course = _Course(recipe, team, bar)
     with bar:
         try:
             for protocol, measurement in todo:
@@ -208,7 +212,7 @@ def evaluate_task(
                     "seed": recipe.seed,
                     "protocol": protocol,
                 }
-                for row in _measured(measurement, recipe.evaluate.batch_tokens, team, bar):
+                for row in _measured(measurement, protocol, course):
                     rows.append(facts | lasting(row) | {"train_length": recipe.data.sequence_length})
                 if keep and time.monotonic() - kept_at > SECONDS_AT_RISK:
                     kept, fresh = len(rows), rows[kept:]
@@ -234,53 +238,87 @@ def _first(measurement: Measurement) -> Measurement:
     return measurement
 
 
-def _measured(measurement: Measurement | None, batch_tokens: int, team: Team, bar: Any) -> Iterator[Row]:
+@dataclass(frozen=True)
+class _Course:
+    """What the measurements of one model share: who makes them, what they have taken, what they may take."""
+
+    recipe: Recipe
+    team: Team
+    bar: tqdm
+    pace: Pace = field(default_factory=Pace)
+
+    def say(self, length: int, protocol: str, seconds: float) -> None:
+        """Say, in the first process, how long a length takes."""
+        if not self.bar.disable:
+            about = f"evaluating {self.recipe.name}, {protocol}, length {length:,}: about {duration(seconds)}"
+            tqdm.write(about, file=sys.stderr)
+            sys.stderr.flush()
+
+
+def _measured(measurement: Measurement | None, protocol: str, course: _Course) -> Iterator[Row]:
     """The rows of a measurement, and of what is measured in its place."""
     while measurement is not None:
         about = {"parameters": measurement.parameters, "length": measurement.length}
         note = measurement.note
         if note is None:
-            rows = _measure(measurement, team, bar)
-            if rows is not None:
+            rows = _measure(measurement, protocol, course)
+            if not isinstance(rows, str):
                 yield from (about | row for row in rows)
                 return
-            note = shortage(team.device, team.local_size)
-            if batch_tokens >= 2 * measurement.length:
-                note += "; a smaller evaluate.batch_tokens may help"
+            note = rows
             if measurement.instead is not None:
-                bar.total += _first(measurement.instead).tokens
+                course.bar.total += _first(measurement.instead).tokens
         yield about | {"note": note}
         measurement = measurement.instead
 
 
-def _measure(measurement: Measurement, team: Team, bar: Any) -> list[Row] | None:
-    """The rows of one measurement; None where the memory does not suffice."""
-    read = 0
-
-    def advance(tokens: int) -> None:
-        nonlocal read
-        read += tokens
-        bar.update(tokens)
+def _measure(measurement: Measurement, protocol: str, course: _Course) -> list[Row] | str:
+    """The rows of one measurement; or a note, where memory or time does not suffice."""
+    team, bar, config = course.team, course.bar, course.recipe.evaluate
+    length, tokens, limit = measurement.length, measurement.tokens, config.max_seconds
+    bar.set_description(f"evaluating {course.recipe.name}, length {length:,}", refresh=False)
+    expected = course.pace.expected(length, tokens)
+    if limit is not None and expected is not None and expected > FAR * limit:
+        bar.total -= tokens
+        return f"not begun for evaluate.max_seconds={limit:g} (about {expected:,.0f} s needed)"
+    if expected is not None and expected >= WORTH_SAYING:
+        course.say(length, protocol, expected)
 
     restart_peak_memory(team.device)
-    measured, started = None, 0.0
+    measured, late = None, False
+    watch = Stopwatch(tokens, limit, expected, partial(course.say, length, protocol))
+
+    def advance(tokens: int) -> None:
+        watch.read += tokens
+        bar.update(tokens)
+
     try:
         with torch.inference_mode(), allocations_bounded(team.local_size):
             # Nobody begins, nor counts what memory is free, while another still works on what came before.
             team.barrier()
-            started = time.perf_counter()
-            measured = measurement.measure(Place(team, advance))
+            watch.start()
+            measured = measurement.measure(Place(team, advance, watch.goes_on))
+    except OutOfTime:
+        late = True
     except (RuntimeError, MemoryError) as error:
         # What another process has ended with may quote a lack of memory of its own.
         if isinstance(error, RunError) or not is_out_of_memory(error):
             raise
-    seconds = time.perf_counter() - started
-    every = team.gather((measured is None, peak_memory_mb(team.device)))
-    if any(short for short, _ in every):
+    seconds = watch.seconds
+    own = measured is None and not late, peak_memory_mb(team.device), seconds / max(watch.read, 1)
+    short, peaks, costs = zip(*team.gather(own), strict=True)
+    if any(short) or late:
         # What the length would still have read is no time left.
-        bar.total -= measurement.tokens - read
-        return None
-    cost = {"tokens_per_second": read / seconds, "peak_memory_mb": max(peak for _, peak in every)}
+        bar.total -= tokens - watch.read
+    if any(short):
+        note = shortage(team.device, team.local_size)
+        smaller = config.batch_tokens >= 2 * length
+        return note + ("; a smaller evaluate.batch_tokens may help" if smaller else "")
+    course.pace.learn(length, max(costs))
+    if late:
+        needed = tokens * max(costs)
+        return f"stopped after evaluate.max_seconds={limit:g} (about {needed:,.0f} s needed)"
+    cost = {"tokens_per_second": watch.read / seconds, "peak_memory_mb": max(peaks)}
     # JSON has no word for the infinities that failed extrapolation may give.
     return [
         {key: value if _finite(value) else None for key, value in (row | cost).items()}

@@ -257,6 +257,9 @@ class EvaluateConfig(Section):
     """Generated sequences scored at each length."""
     batch_tokens: Positive = 16384
     """Tokens in one evaluation batch."""
+    max_seconds: Annotated[Number, Field(gt=0)] | None = None
+    """Seconds that a length may take; then it is stopped and left out with a note. null: as long as it
+    needs."""
     stride: Stride = 0.5
     """Protocol sliding: tokens between the beginnings of two windows, or a fraction of the window."""
     targets: Positive = 200

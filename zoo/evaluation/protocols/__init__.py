@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 
 from zoo.data.source import DataSource
 from zoo.evaluation.protocols import accuracy, fixed_targets, nonoverlapping, per_position, sliding
-from zoo.evaluation.protocols.protocol import Measurement, Place, Row
+from zoo.evaluation.protocols.protocol import Measurement, OutOfTime, Place, Row
 from zoo.tasks.task import Task
 
-__all__ = ["PROTOCOLS", "Measurement", "Place", "Row"]
+__all__ = ["PROTOCOLS", "Measurement", "OutOfTime", "Place", "Row"]
 
 PROTOCOLS: dict[str, Callable[[Task, DataSource, Sequence[int]], list[Measurement]]] = {
     "nonoverlapping": nonoverlapping.measurements,

@@ -22,12 +22,18 @@ Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
 
+class OutOfTime(Exception):
+    """A measurement was stopped, in every process, because one of them would not go on."""
+
+
 @dataclass(frozen=True)
 class Place:
-    """Where a measurement happens: the processes that share it, and who hears of every token read."""
+    """Where a measurement happens: the processes that share it, who hears of every token read, and who is
+    asked before each piece whether to go on."""
 
     team: Team
     advance: Callable[[int], Any]
+    goes_on: Callable[[], bool] = lambda: True
 
     @property
     def device(self) -> torch.device:
@@ -79,11 +85,16 @@ def share(
     Raises:
         torch.OutOfMemoryError: in every process if the memory of one does not suffice. Any other error ends
             the process, and by it the team.
+        OutOfTime: in every process if one of them would not go on.
     """
-    team, own, shortage = place.team, [], None
+    team, own, shortage, stopped = place.team, [], None, False
     try:
         for number, piece in enumerate(pieces):
             if number % team.size == team.rank:
+                if not place.goes_on():
+                    # The others learn of it where they wait anyway; by then their own time is over as well.
+                    stopped = True
+                    break
                 own.append(run(piece))
             place.advance(tokens(piece))
     except (RuntimeError, MemoryError) as error:
@@ -91,9 +102,11 @@ def share(
             raise
         # Raised at once it would leave the others waiting for this one's share.
         shortage = f"process {team.rank}: {error}"
-    told = team.gather((own, shortage))
-    for _, shortage in told:
+    told = team.gather((own, shortage, stopped))
+    for _, shortage, _ in told:
         if shortage:
             raise torch.OutOfMemoryError(shortage)
-    shares = [iter(results) for results, _ in told]
-    return [next(shares[number % team.size]) for number in range(sum(len(results) for results, _ in told))]
+    if any(stopped for _, _, stopped in told):
+        raise OutOfTime
+    shares = [iter(results) for results, _, _ in told]
+    return [next(shares[number % team.size]) for number in range(sum(len(results) for results, _, _ in told))]

@@ -1,0 +1,96 @@
+"""How long a length takes: known from the lengths before it, and stopped where it takes too long."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+WORTH_SAYING = 15.0
+"""Seconds from which on it is said beforehand how long a length takes."""
+FAR = 2.0
+"""A length that is expected to take so many times longer than it may is not begun."""
+LONGER = 1.5
+"""What turns out to take so many times longer than was said is said anew."""
+
+
+class Pace:
+    """What a token costs by length, in seconds, for one model on one machine: the same for every protocol
+    that reads windows of that length."""
+
+    def __init__(self) -> None:
+        self._costs: dict[int, float] = {}
+
+    def learn(self, length: int, cost: float) -> None:
+        """A token in a window of `length` has taken so many seconds."""
+        if cost > 0:
+            self._costs[length] = cost
+
+    def expected(self, length: int, tokens: int) -> float | None:
+        """Seconds that reading `tokens` in windows of `length` may take; None where nothing shorter is known.
+
+        Cost per token grows with the length as between the last two lengths known, as a power of it; of one
+        length alone it is taken as it is, which is too little for what attention costs.
+        """
+        known = sorted(one for one in self._costs if one <= length)
+        if not known:
+            return None
+        last = known[-1]
+        power = 0.0
+        if len(known) > 1 and last < length:
+            before = known[-2]
+            power = math.log(self._costs[last] / self._costs[before]) / math.log(last / before)
+        # More than quadratic is noise of short lengths, less than none too.
+        return tokens * self._costs[last] * (length / last) ** min(max(power, 0.0), 2.0)
+
+
+class Stopwatch:
+    """One length while it is read: says how long it will take, and when it has taken long enough.
+
+    Args:
+        tokens: how many will be read.
+        limit: seconds that it may take; None: as long as it needs.
+        expected: seconds that it was expected to take, as it was said before.
+        say: is told how many seconds it takes in all, where more than was expected.
+    """
+
+    def __init__(
+        self, tokens: int, limit: float | None, expected: float | None, say: Callable[[float], None]
+    ):
+        self.tokens, self.limit, self.say = tokens, limit, say
+        self.read = 0
+        self._said = max(expected or 0.0, WORTH_SAYING / LONGER)
+        self.start()
+
+    def start(self) -> None:
+        self._began = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self._began
+
+    @property
+    def needed(self) -> float:
+        """Seconds that all of it takes, by what was read so far."""
+        return self.seconds * self.tokens / max(self.read, 1)
+
+    def goes_on(self) -> bool:
+        """Asked before each batch."""
+        if self.read:
+            if self.needed >= LONGER * self._said:
+                self._said = self.needed
+                self.say(self.needed)
+            if self.limit is not None and self.seconds >= self.limit:
+                return False
+        return True
+
+
+def duration(seconds: float) -> str:
+    """`40 s`, `12 min`, `3.5 h`.
+
+    >>> duration(39.6), duration(720), duration(12600), duration(0.31)
+    ('40 s', '12 min', '3.5 h', '0.3 s')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s" if seconds >= 1 else f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
