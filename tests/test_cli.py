@@ -14,6 +14,7 @@ import yaml
 
 from zoo import cli, listing
 from zoo.errors import InputError, Problem
+from zoo.output import waiting
 
 ROOT = Path(__file__).parents[1]
 
@@ -69,6 +70,11 @@ def test_show_schema_is_json(capsys):
     (["show", "recipes/wrong.yaml"], "recipes/wrong.yaml:3: model.encoding: no encoding 'alibbi'"),
     (["show", "recipes/smal.yaml"], "did you mean recipes/small.yaml?"),
     (["show"], "show what?"),
+    (["fit"], "fit which recipe?"),
+    (["fit", "a.yaml", "--recipe", "b.yaml"], "there are two: a.yaml and --recipe b.yaml"),
+    (["fit", "recipes/small.yaml", "--resume", "outo"], "--resume takes nothing, or `auto`"),
+    (["fit", "recipes/wrong.yaml"], "did you mean 'alibi'?"),
+    (["fit", "nosuch.yaml"], "nosuch.yaml: no such recipe file"),
     (["fit", "--recipe", "recipes/wrong.yaml"], "did you mean 'alibi'?"),
     (["fit", "--recipe", "nosuch.yaml"], "nosuch.yaml: no such recipe file"),
     (["fit", "--recipe", "recipes/small.yaml", "--set", "seed"], "key=value"),
@@ -87,7 +93,7 @@ def test_wrong_input_is_one_message_and_exit_2(workplace, verbs, capsys, argumen
 
 
 @pytest.mark.parametrize("arguments", [
-    [], ["fit"], ["evaluate"], ["nosuch"], ["evaluate", "x", "--lengths", "64,x"],
+    ["evaluate"], ["nosuch"], ["completion"], ["completion", "csh"], ["evaluate", "x", "--lengths", "64,x"],
     ["evaluate", "x", "--lengths", "0"], ["evaluate", "x", "--protocol", ","],
     ["fit", "--rec", "recipes/small.yaml"],
 ])  # fmt: skip
@@ -103,6 +109,146 @@ def test_fit_hands_on_what_it_is_given(workplace, verbs):
     (((recipe,), named),) = verbs.calls
     assert recipe.seed == 3 and recipe.data.batch_size == 4 and recipe.name == "small"
     assert named == {"out": Path("o"), "resume": True, "stay_deaf": True}
+
+
+@pytest.mark.parametrize("words, resume", [
+    ("recipes/small.yaml", False), ("--set seed=1 recipes/small.yaml", False),
+    ("recipes/small.yaml --resume", True), ("--resume recipes/small.yaml", True),
+    ("--recipe recipes/small.yaml --resume auto", "auto"), ("--resume auto recipes/small.yaml", "auto"),
+])  # fmt: skip
+def test_fit_takes_its_recipe_with_and_without_the_flag(workplace, verbs, words, resume):
+    assert cli.main(["fit", *words.split()]) == 0
+    (((recipe,), named),) = verbs.calls
+    assert recipe.name == "small" and named["resume"] == resume
+
+
+@pytest.mark.parametrize("arguments, said", [
+    (["evaluate", "runs/rop_wikitext2", "run_x"], [
+        "runs/rop_wikitext2: no such run folder or checkpoint; did you mean runs/rope_wikitext2?",
+        "run_x: no such run folder or checkpoint",
+    ]),
+    (["evaluate", "alibi_wikitext2"], [
+        "alibi_wikitext2: no such run folder or checkpoint; did you mean runs/alibi_wikitext2?",
+    ]),
+    (["compare", "runs/alibi_wikitex", "elsewhere/bert"], [
+        "runs/alibi_wikitex: no such run folder; did you mean runs/alibi_wikitext2?",
+        "elsewhere/bert: no such run folder; did you mean elsewhere/bret?",
+    ]),
+    (["compare", "--diff", "runs/alibi_wikitex", "runs/zzz"], [
+        "runs/alibi_wikitex: no such run folder; did you mean runs/alibi_wikitext2?",
+        "runs/zzz: no such run folder",
+    ]),
+], ids=["evaluate", "without runs", "compare", "diff"])  # fmt: skip
+def test_the_nearest_run_is_suggested(workplace, capsys, arguments, said):
+    for folder in ("runs/rope_wikitext2", "runs/alibi_wikitext2", "elsewhere/bret"):
+        (workplace / folder).mkdir(parents=True)
+        (workplace / folder / "recipe.yaml").write_text(RECIPE)
+    (workplace / "runs/rop_wikitext").mkdir()  # nearer, and no run
+    assert cli.main(arguments) == 2
+    assert capsys.readouterr().err.splitlines() == said
+
+
+def test_zoo_alone_is_its_help(capsys):
+    assert cli.main([]) == 0
+    alone = capsys.readouterr()
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["--help"])
+    assert caught.value.code == 0 and alone.err == ""
+    assert alone.out == capsys.readouterr().out and "evaluate" in alone.out
+
+
+def test_the_version_is_that_of_the_package(capsys):
+    from importlib.metadata import version
+
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"zoo {version('positional-encoding-zoo')}\n"
+
+
+def test_dir_shows_the_api_before_any_of_it_is_imported():
+    code = (
+        "import sys, zoo\nassert set(zoo.__all__) <= set(dir(zoo)), dir(zoo)\nassert '__doc__' in dir(zoo)\n"
+        "assert 'torch' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], env=_environment(), check=True, timeout=120)
+
+
+# Completion
+
+COMPLETE = r"""
+eval "$(cat)"
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+function=$(complete -p zoo | sed 's/.*-F \([^ ]*\).*/\1/')
+$function zoo "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+printf '%s\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.mark.parametrize("typed, expected", [
+    ("ev", ["evaluate"]),
+    ("co", ["compare", "completion"]),
+    ("fit --re", ["--recipe", "--resume"]),
+    ("fit recipes/s", ["recipes/small.yaml"]),
+    ("fit --recipe recipes/", ["recipes/small.yaml", "recipes/wrong.yaml"]),
+    ("sweep rec", ["recipes"]),
+    ("fit --resume ", ["auto"]),
+    ("list r", ["recipes", "runs"]),
+    ("evaluate runs/", ["runs/one"]),
+    ("compare --diff runs/o", ["runs/one"]),
+    ("completion ", ["bash", "fish", "zsh"]),
+])  # fmt: skip
+def test_bash_completes(workplace, capsys, typed, expected):
+    (workplace / "runs/one").mkdir(parents=True)
+    (workplace / "recipes/notes.txt").touch()
+    assert cli.main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    command = ["bash", "-c", COMPLETE, "bash", "zoo", *typed.split(" ")]
+    done = subprocess.run(command, input=script, capture_output=True, text=True, timeout=60)
+    assert sorted(done.stdout.split()) == expected, done.stderr
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_have_every_verb_and_option(capsys, shell):
+    assert cli.main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    for word in (*cli.VERBS, "print-commands", "protocol", "resume", "version"):
+        assert word in script
+    assert "*.yaml" in script
+
+
+def test_a_terminal_is_told_what_it_waits_for_and_a_log_is_not(monkeypatch, capsys):
+    with waiting("loading torch"):
+        pass
+    assert capsys.readouterr() == ("", "")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    with pytest.raises(InputError), waiting("loading torch"):
+        assert capsys.readouterr().err == "loading torch ..."
+        raise InputError("wrong")
+    assert capsys.readouterr().err == "\r\033[K"  # gone before anything else is written
+
+
+@pytest.mark.parametrize("arguments", [
+    ["fit", "recipes/small.yaml"], ["evaluate", "run"], ["list", "encodings"], ["check", "none"],
+    ["compare", "run"], ["sweep", "recipes/small.yaml", "--encodings", "rope"],
+], ids=lambda arguments: arguments[0])  # fmt: skip
+def test_a_terminal_is_told_before_anything_heavy_is_imported(workplace, arguments):
+    """Whatever a verb then does: here the first heavy import ends it."""
+    (workplace / "run").mkdir()
+    code = (
+        "import sys\nfrom zoo.cli import main\n"
+        "class Heavy:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name in ('torch', 'lightning', 'matplotlib'):\n"
+        "            raise SystemExit(77)\n"
+        "sys.meta_path.insert(0, Heavy())\nsys.stderr.isatty = lambda: True\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, capture_output=True, env=_environment() | {"TERM": "xterm"}, timeout=100)
+    assert done.returncode == 77, done.stderr
+    assert b" ...\r\033[K" in done.stderr and done.stdout == b""
 
 
 def test_evaluate_hands_on_what_it_is_given(workplace, verbs):
@@ -260,7 +406,7 @@ def test_no_heavy_import_where_none_is_needed(workplace, arguments):
     assert done.stdout.splitlines()[-1] == "heavy: []"
 
 
-@pytest.mark.parametrize("verb", ["fit", "evaluate", "compare", "sweep", "list", "show", "check"])
+@pytest.mark.parametrize("verb", [*cli.VERBS])
 def test_every_verb_has_examples(verb, capsys):
     with pytest.raises(SystemExit) as caught:
         cli.main([verb, "--help"])

@@ -48,3 +48,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'zoo' has no attribute {name!r}")
     module, attribute = _WHERE[name]
     return getattr(import_module(module), attribute)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 LISTS = ("encodings", "recipes", "datasets", "tasks", "runs")
+SHELLS = ("bash", "zsh", "fish")
 
 
 def _lengths(text: str) -> list[int]:
@@ -48,7 +49,9 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
         epilog="`zoo VERB --help` has the options and examples. `python -m zoo` is the same command.",
         allow_abbrev=False,
     )
-    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
+    parser.set_defaults(verb=lambda options: parser.print_help())
+    parser.add_argument("--version", action=_Version, help="print the version of the zoo, and leave")
+    verbs = parser.add_subparsers(title="verbs", metavar="VERB")
 
     fit = _verb(
         verbs,
@@ -56,13 +59,14 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
         run["fit"],
         "Train the model of a recipe.",
         """
-        zoo fit --recipe recipes/alibi_maxindex.yaml
-        zoo fit --recipe recipes/alibi_wikitext2.yaml --set data.root=data --set trainer.max_steps=200
-        zoo fit --recipe recipes/alibi_wikitext2.yaml --set model.encoding.slopes=geometric
-        zoo fit --recipe recipes/alibi_wikitext2.yaml --out runs/mine --resume
+        zoo fit recipes/alibi_maxindex.yaml
+        zoo fit recipes/alibi_wikitext2.yaml --set data.root=data --set trainer.max_steps=200
+        zoo fit recipes/alibi_wikitext2.yaml --set model.encoding.slopes=geometric
+        zoo fit recipes/alibi_wikitext2.yaml --out runs/mine --resume
         """,
     )
-    fit.add_argument("--recipe", type=Path, required=True, metavar="FILE", help="the recipe, a YAML file")
+    fit.add_argument("file", type=Path, nargs="?", metavar="RECIPE", help="the recipe, a YAML file")
+    fit.add_argument("--recipe", type=Path, metavar="RECIPE", help="the same")
     _add_set(fit, "change a key of the recipe")
     fit.add_argument(
         "--out", type=Path, metavar="DIR", help="the run folder (default: runs/, named by the recipe)"
@@ -72,7 +76,7 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
         nargs="?",
         const=True,
         default=False,
-        choices=("auto",),
+        metavar="auto",
         help="go on from the run folder's last checkpoint; `--resume auto`: if there is a run, else begin "
         "one (for a job script that is run again from its top)",
     )
@@ -220,7 +224,36 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
         help="an encoding's name, a Python file that registers some, or one as a recipe has it",
     )
     _add_set(check, "give an option; only the encoding with the options given is tried then")
+
+    completion = _verb(
+        verbs,
+        "completion",
+        run["completion"],
+        "Print the script by which a shell completes this command.",
+        """
+        zoo completion bash > ~/.local/share/bash-completion/completions/zoo
+        zoo completion zsh > ~/.zfunc/_zoo    # a folder of $fpath
+        zoo completion fish > ~/.config/fish/completions/zoo.fish
+        """,
+    )
+    completion.add_argument("shell", choices=SHELLS, help="which shell")
     return parser
+
+
+class _Version(argparse.Action):
+    """Looked up only when it is asked for."""
+
+    def __init__(self, option_strings, dest, help=None):
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=help)
+
+    def __call__(self, parser, namespace, values, option_string=None) -> None:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            print(f"{parser.prog} {version('positional-encoding-zoo')}")
+        except PackageNotFoundError:
+            parser.exit(1, "the zoo is not installed: no version is known\n")
+        parser.exit()
 
 
 def _verb(verbs, name: str, run, summary: str, examples: str) -> argparse.ArgumentParser:

@@ -13,10 +13,12 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoo.arguments import LISTS, make_parser
 from zoo.errors import InputError, Problem, RunError
+from zoo.output import waiting
 from zoo.processes.launch import among_others, is_first_process
 from zoo.processes.signals import INTERRUPTED, raise_from_now_on
 from zoo.processes.telling import told_once
@@ -115,14 +117,34 @@ def _fit(options: argparse.Namespace) -> None:
     leave_with_parent()
     from zoo.recipe import read_recipe
 
+    _settle_recipe(options)
     recipe = read_recipe(options.recipe, options.set)
-    from zoo.training.fit import fit
+    with waiting(f"{recipe.name}: loading torch and lightning"):
+        from zoo.training.fit import fit
 
-    raise_from_now_on(*_used_by(recipe))
+        raise_from_now_on(*_used_by(recipe))
     try:
         fit(recipe, out=options.out, resume=options.resume, stay_deaf=True)
     except InputError as error:
         raise InputError([_placed(problem, options) for problem in error.problems]) from error
+
+
+def _settle_recipe(options: argparse.Namespace) -> None:
+    """`fit FILE` and `fit --recipe FILE` are the same; of `--resume FILE` the value is the file.
+
+    Raises InputError for none, and for two.
+    """
+    resume = options.resume
+    given = [path for path in (options.file, options.recipe) if path is not None]
+    if resume not in (True, False, "auto"):
+        if given:
+            raise InputError(f"--resume {resume}: --resume takes nothing, or `auto`")
+        given, options.resume = [Path(resume)], True
+    if not given:
+        raise InputError("fit which recipe? zoo fit RECIPE (`zoo list recipes` has those there are)")
+    if len(given) > 1:
+        raise InputError(f"fit takes one recipe, and there are two: {given[0]} and --recipe {given[1]}")
+    options.recipe = given[0]
 
 
 def _used_by(recipe: Recipe) -> list[str]:
@@ -152,23 +174,30 @@ def _evaluate(options: argparse.Namespace) -> None:
     from zoo.processes.parent import leave_with_parent
 
     leave_with_parent()
-    missing = [str(path) for path in options.paths if not path.exists()]
+    missing = [path for path in options.paths if not path.exists()]
     # Of processes started together the first tells it, once they have met.
     if missing and not among_others():
-        raise InputError("\n".join(f"{path}: no such run folder or checkpoint" for path in missing))
-    from zoo.evaluation.evaluate import evaluate
+        from zoo.runs.near import near_run
 
-    raise_from_now_on("datasets", *DRAWING)
+        told = (
+            Problem(f"no such run folder or checkpoint{near_run(path)}", where=str(path)) for path in missing
+        )
+        raise InputError(told)
+    with waiting("loading torch and lightning"):
+        from zoo.evaluation.evaluate import evaluate
+
+        raise_from_now_on("datasets", *DRAWING)
     evaluate(options.paths, options.lengths, options.protocol, options.set, options.devices)
 
 
 def _sweep(options: argparse.Namespace) -> None:
-    from zoo.sweep.matrix import read_encodings
-    from zoo.sweep.sweep import sweep
+    with waiting("loading torch"):
+        from zoo.sweep.matrix import read_encodings
+        from zoo.sweep.sweep import sweep
 
-    encodings = read_encodings(options.encodings)
-    if not options.print_commands:
-        raise_from_now_on("torch", "zoo.comparison.compare", *DRAWING)
+        encodings = read_encodings(options.encodings)
+        if not options.print_commands:
+            raise_from_now_on("torch", "zoo.comparison.compare", *DRAWING)
     sweep(
         options.recipe,
         encodings,
@@ -182,33 +211,40 @@ def _sweep(options: argparse.Namespace) -> None:
 
 def _compare(options: argparse.Namespace) -> None:
     if options.diff:
-        from zoo.comparison.diff import diff
-
         if options.paths:
             raise InputError("--diff takes two runs and no more: zoo compare --diff runs/a runs/b")
-        print(diff(*options.diff))
+        with waiting("reading the runs"):
+            from zoo.comparison.diff import diff
+
+            told = diff(*options.diff)
+        print(told)
         return
     if not options.paths:
         raise InputError("compare which runs? zoo compare runs/a runs/b, or --diff runs/a runs/b")
-    from zoo.comparison.compare import OUT, compare
+    with waiting("loading matplotlib"):
+        from zoo.comparison.compare import OUT, compare
 
-    raise_from_now_on(*DRAWING)
+        raise_from_now_on(*DRAWING)
     compare(options.paths, options.out or OUT, options.protocol, options.lengths, options.force)
 
 
 def _list(options: argparse.Namespace) -> None:
+    with waiting("reading"):
+        listed = _listed(options.what, options.pattern)
+    print(listed)
+
+
+def _listed(what: str, pattern: str | None) -> str:
     from zoo.listing import listing
 
-    what, pattern = options.what, options.pattern
-    if what not in LISTS:
-        if pattern is not None:
-            _wrong_list(what)
-        try:
-            print(listing("encodings", what))
-        except InputError as error:
-            raise InputError(f"{error} (lists: {', '.join(LISTS)})") from error
-        return
-    print(listing(what, pattern))
+    if what in LISTS:
+        return listing(what, pattern)
+    if pattern is not None:
+        _wrong_list(what)
+    try:
+        return listing("encodings", what)
+    except InputError as error:
+        raise InputError(f"{error} (lists: {', '.join(LISTS)})") from error
 
 
 def _wrong_list(what: str) -> None:
@@ -229,23 +265,31 @@ def _show(options: argparse.Namespace) -> None:
         return
     if options.recipe is None:
         raise InputError("show what? A recipe file (show recipes/alibi_wikitext2.yaml), or --schema")
-    from zoo.recipe import dump, read_recipe
+    with waiting(f"reading {options.recipe}"):
+        from zoo.recipe import dump, read_recipe
 
-    recipe = read_recipe(options.recipe, options.set)
+        recipe = read_recipe(options.recipe, options.set)
     sets = "".join(f" --set {text}" for text in options.set)
     print(f"# {options.recipe}{sets}, resolved\n{dump(recipe)}", end="")
 
 
 def _check(options: argparse.Namespace) -> None:
-    from zoo.contract.check import check
+    with waiting("loading torch"):
+        from zoo.contract.check import check
 
-    raise_from_now_on("torch._dynamo")
+        raise_from_now_on("torch._dynamo")
     check(options.what, options.set)
+
+
+def _completion(options: argparse.Namespace) -> None:
+    from zoo.completion import completion
+
+    print(completion(_parser(), options.shell))
 
 
 VERBS = {
     "fit": _fit, "evaluate": _evaluate, "compare": _compare, "sweep": _sweep,
-    "list": _list, "show": _show, "check": _check,
+    "list": _list, "show": _show, "check": _check, "completion": _completion,
 }  # fmt: skip
 
 

@@ -1,10 +1,17 @@
-"""Standard output and error that cannot show every character: what they cannot show degrades, and nothing
-raises. Imports nothing heavy."""
+"""Standard output and error: what they cannot show degrades, and a terminal says at once what it waits for.
+
+Imports nothing heavy.
+"""
 
 from __future__ import annotations
 
 import codecs
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from zoo.processes.launch import is_first_process
 
 PLAIN = {
     "±": "+/-", "–": "-", "×": "x", "…": "...", "“": '"', "”": '"', "▲": "^",
@@ -20,6 +27,21 @@ def show_all() -> None:
         # There may be none (pythonw), or one that takes any text.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors=_HANDLER)
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Shows on a terminal what the block waits for, until it ends; writes nothing to a log or a pipe."""
+    if not (is_first_process() and sys.stderr is not None and sys.stderr.isatty()):
+        yield
+        return
+    # Under TERM=dumb there is no erasing.
+    begin, end = ("", "\n") if os.environ.get("TERM") == "dumb" else ("\r\033[K", "")
+    print(f"{what} ...", end=end, file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        print(begin, end="", file=sys.stderr, flush=True)
 
 
 def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:

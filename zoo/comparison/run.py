@@ -16,6 +16,7 @@ from zoo.recipe import resolve
 from zoo.recipe.options import check_encoding
 from zoo.runs.folder import CARD, METRICS, RECIPE, RESULTS, stored_recipe
 from zoo.runs.metrics import read_metrics
+from zoo.runs.near import near_run
 from zoo.runs.stored_card import stored_card
 
 CHECKPOINT = "checkpoints/last.ckpt"
@@ -87,7 +88,9 @@ def _read(path: Path, evaluated: bool, wanted: Sequence[str]) -> Run:
 
 def _whole(path: Path, evaluated: bool, wanted: Sequence[str]) -> Run:
     if not path.is_dir():
-        there = "a file; compare takes run folders" if path.exists() else "no such run folder"
+        there = (
+            "a file; compare takes run folders" if path.exists() else f"no such run folder{near_run(path)}"
+        )
         raise InputError(Problem(there, where=str(path)))
     if not (path / RECIPE).exists() and not (path / CARD).exists():
         raise InputError(Problem(f"not a run: neither {RECIPE} nor {CARD} is in it", where=str(path)))
