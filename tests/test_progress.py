@@ -11,7 +11,7 @@ import termios
 import pytest
 
 from zoo import progress
-from zoo.progress import progress_bar
+from zoo.progress import duration, progress_bar
 
 
 def test_no_terminal_and_soon_done_is_silent(capsys):
@@ -54,3 +54,7 @@ def test_a_bar_shows_however_wide_the_terminal_says_it_is(monkeypatch, columns):
     os.close(leader)
     assert "about" in drawn and "2/2" in drawn
     assert max(map(len, drawn.replace("\r", "\n").splitlines())) <= (columns or progress.COLUMNS)
+
+
+def test_durations_are_short():
+    assert [duration(s) for s in (0.31, 39.6, 720, 12600)] == ["0.3 s", "40 s", "12 min", "3.5 h"]

@@ -95,7 +95,10 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
     )
     evaluate.add_argument("paths", type=Path, nargs="+", metavar="PATH", help="run folders or checkpoints")
     evaluate.add_argument(
-        "--lengths", type=_lengths, metavar="N,N", help="lengths in tokens (default: the recipe's)"
+        "--lengths",
+        type=_lengths,
+        metavar="N,N",
+        help="lengths in tokens, in the order of the table (default: the recipe's)",
     )
     evaluate.add_argument(
         "--protocol", type=_words, metavar="NAME,NAME", help="protocols (default: the recipe's)"

@@ -4,12 +4,30 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from typing import Any
 
 from tqdm import tqdm
 
 SECONDS_BETWEEN_LINES = 15.0
+SECONDS_TO_FIRST_LINE, SECONDS_BETWEEN_STEP_LINES = 5.0, 30.0
+"""Of a training, where its log is no terminal. What is done sooner is silent."""
 COLUMNS = 100
+
+
+class Due:
+    """Whether a line of a training's log is due: soon after its beginning, then every half a minute."""
+
+    def __init__(self) -> None:
+        self._at = time.monotonic() + SECONDS_TO_FIRST_LINE
+        self.any = False
+
+    def now(self) -> bool:
+        if time.monotonic() < self._at:
+            return False
+        self._at = time.monotonic() + SECONDS_BETWEEN_STEP_LINES
+        self.any = True
+        return True
 
 
 class Lines:
@@ -46,3 +64,14 @@ def _width() -> dict[str, Any]:
         columns = 0
     # Some terminals (of containers, of pipes into a pager) say that they are 0 wide: the bar would be too.
     return {"dynamic_ncols": True} if columns > 0 else {"ncols": COLUMNS}
+
+
+def duration(seconds: float) -> str:
+    """`40 s`, `12 min`, `3.5 h`.
+
+    >>> duration(39.6), duration(720), duration(12600), duration(0.31)
+    ('40 s', '12 min', '3.5 h', '0.3 s')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s" if seconds >= 1 else f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -479,3 +479,15 @@ def test_examples_of_an_absurd_length_are_wrong_input(run):
     folder = run(data, "evaluate.samples=4", "evaluate.lengths=[16]")
     with pytest.raises(InputError, match=f"no memory holds sequences of {10**23} tokens"):
         evaluate([folder], lengths=[10**23])
+
+
+def test_the_table_has_the_lengths_as_they_were_asked_for_and_says_what_it_counts(run, capsys):
+    folder = run()
+    capsys.readouterr()
+    rows = evaluate([folder], lengths=[64, 16, 32])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("alibi")] == ["64", "16", "32"]
+    assert any(line.startswith("tokens/s: what the model reads") for line in lines)
+    assert [row["length"] for row in stored(folder)] == [16, 32, 64]
+    for row in rows:
+        assert row["tokens_per_second"] > 0

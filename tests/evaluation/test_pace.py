@@ -7,7 +7,7 @@ import pytest
 from zoo.errors import RunError
 from zoo.evaluation import pace
 from zoo.evaluation.evaluate import evaluate
-from zoo.evaluation.pace import Pace, Stopwatch, duration
+from zoo.evaluation.pace import Pace, Stopwatch
 from zoo.evaluation.results import stored_rows
 from zoo.models.transformer import Transformer
 from zoo.training.fit import fit
@@ -75,10 +75,6 @@ def test_what_turns_out_longer_is_said_anew(clock):
         assert watch.goes_on()
     # 5 s and 10 s are not worth it; of what is said again 29 s are less.
     assert said == [pytest.approx(46 / 3), pytest.approx(36.5)]
-
-
-def test_durations_are_short():
-    assert [duration(s) for s in (0.31, 39.6, 720, 12600)] == ["0.3 s", "40 s", "12 min", "3.5 h"]
 
 
 def test_a_length_that_takes_long_says_so_first(run, clock, capsys):

@@ -35,6 +35,25 @@ def test_a_table_for_each_protocol_with_its_parameters():
     ]
 
 
+@pytest.mark.parametrize("asked", [[256, 64, 128], [32, 128, 256, 64, 128]])
+def test_lengths_stand_in_the_order_asked_for(asked):
+    rows = [text_row(length, seed=seed) for length in (64, 128, 256) for seed in (0, 1)]
+    lines = rows_as_text(rows, asked).splitlines()[2:]
+    order = [length for length in dict.fromkeys(asked) if length != 32]
+    assert [(line.split()[1], line.split()[3]) for line in lines] == [
+        (str(length), seed) for length in order for seed in "01"
+    ]
+    many = [text_row(length) for length in range(64, 64 + 12)]
+    down = list(range(75, 63, -1))
+    assert [line.split()[0] for line in rows_as_text(many, down).splitlines()[3:15]] == [str(n) for n in down]
+
+
+def test_lengths_that_nobody_asked_for_ascend():
+    """As the bins of a window do, of which some may be among the lengths."""
+    lines = rows_as_text([text_row(length) for length in (16, 32, 64)], [64, 16]).splitlines()[2:]
+    assert [line.split()[1] for line in lines] == ["16", "32", "64"]
+
+
 def test_a_count_that_changes_is_a_column():
     text = rows_as_text([task_row(64), task_row(128, examples=7)])
     assert text.splitlines()[0] == "accuracy"

@@ -10,7 +10,7 @@ import pytest
 import torch
 import yaml
 
-from zoo import cli
+from zoo import cli, progress
 from zoo.errors import InputError, RunError
 from zoo.recipe import read_recipe
 from zoo.recipe.schedule import lr_factor
@@ -131,6 +131,36 @@ def test_a_length_that_the_encoding_cannot_take_is_told(here, recipe, capsys):
     told = capsys.readouterr().out
     assert "not at 16, 32: the encoding ends at 8 tokens" in told
     assert "look further" not in told  # there is nowhere to look
+
+
+def test_a_log_has_lines_with_the_loss(here, recipe, capsys, monkeypatch):
+    fit(recipe())
+    assert "step" not in capsys.readouterr().err  # over before the first line was due
+    monkeypatch.setattr(progress, "SECONDS_TO_FIRST_LINE", 0.0)
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_STEP_LINES", 0.0)
+    fit(recipe())
+    lines = [line for line in capsys.readouterr().err.splitlines() if "step" in line]
+    number = r"[\d,.]+"
+    pattern = rf"tiny: step (\d) of 6, loss {number}, tokens/s {number}"
+    pattern += rf"(, val {number})?(, about {number} s left)?"
+    assert [re.fullmatch(pattern, line)[1] for line in lines] == ["1", "2", "3", "4", "5", "6"]
+    assert "left" in lines[2] and "left" not in lines[5]
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_STEP_LINES", 1e9)
+    fit(recipe())
+    lines = [line for line in capsys.readouterr().err.splitlines() if "step" in line]
+    assert [line.split(",")[0] for line in lines] == ["tiny: step 1 of 6", "tiny: step 6 of 6"]
+
+
+def test_the_first_line_says_that_a_second_run_has_another_folder(here, recipe, capsys):
+    def first_line(**how):
+        fit(recipe(), **how)
+        return capsys.readouterr().out.splitlines()[0]
+
+    assert first_line().endswith("run folder runs/tiny")
+    earlier = "(runs/tiny holds an earlier run; --resume continues one)"
+    assert first_line().endswith(f"run folder runs/tiny-2 {earlier}")
+    assert first_line().endswith(f"run folder runs/tiny-3 {earlier}")
+    assert first_line(out=here / "mine").endswith("/mine")
 
 
 def test_a_quiet_run_can_be_asked_for(here, recipe):

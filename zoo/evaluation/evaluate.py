@@ -17,11 +17,11 @@ from tqdm import tqdm
 
 from zoo.data.source import DataSource
 from zoo.errors import RunError
-from zoo.evaluation.pace import FAR, WORTH_SAYING, Pace, Stopwatch, duration
+from zoo.evaluation.pace import FAR, WORTH_SAYING, Pace, Stopwatch
 from zoo.evaluation.protocols import PROTOCOLS, Measurement, OutOfTime, Place, Row
 from zoo.evaluation.results import PassingNote, store_rows
 from zoo.evaluation.subject import Subject, open_subjects
-from zoo.evaluation.tables import rows_as_text
+from zoo.evaluation.tables import SPEED, rows_as_text
 from zoo.evaluation.team import Team, alone, device_for, join
 from zoo.memory import (
     allocations_bounded,
@@ -31,7 +31,7 @@ from zoo.memory import (
     shortage,
 )
 from zoo.processes.launch import among_others
-from zoo.progress import progress_bar
+from zoo.progress import duration, progress_bar
 from zoo.recipe import Recipe
 from zoo.recipe.after_training import changed_label
 from zoo.runs.folder import RESULTS
@@ -52,7 +52,7 @@ def evaluate(
 
     Args:
         paths: run folders or checkpoint files.
-        lengths: in tokens; by default those of each recipe.
+        lengths: in tokens, in the order of the tables; by default those of each recipe.
         protocols: names; by default those of each recipe.
         sets: `key=value` changes to the recipes, for example where the data lies, or of an encoding what may
             change after training; such rows are kept beside those of the encoding as it was trained.
@@ -144,9 +144,10 @@ def _evaluate_all(
         finally:
             # What was measured is told, even if it cannot be stored or a later run fails.
             if rows and team.rank == 0:
-                print(rows_as_text(told), flush=True)
+                text = rows_as_text(told, lengths or ())
+                print(f"{text}\n\n{SPEED}" if "tokens/s" in text else text, flush=True)
         if results and team.rank == 0:
-            print(f"\nresults, tables and plots: {', '.join(dict.fromkeys(results))}", flush=True)
+            print(f"results, tables and plots: {', '.join(dict.fromkeys(results))}", flush=True)
     if team.rank == 0 and all("note" in row for row in rows):
         raise RunError(f"nothing could be measured: {'; '.join(dict.fromkeys(row['note'] for row in rows))}")
     return rows

@@ -83,14 +83,3 @@ class Stopwatch:
             if self.limit is not None and self.seconds >= self.limit:
                 return False
         return True
-
-
-def duration(seconds: float) -> str:
-    """`40 s`, `12 min`, `3.5 h`.
-
-    >>> duration(39.6), duration(720), duration(12600), duration(0.31)
-    ('40 s', '12 min', '3.5 h', '0.3 s')
-    """
-    if seconds < 90:
-        return f"{seconds:.0f} s" if seconds >= 1 else f"{seconds:.1f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

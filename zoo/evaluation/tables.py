@@ -21,19 +21,37 @@ LEAST_WANTED = ("loss nats", "perplexity", "MB", "tokens/s", "95 % interval")
 """Columns that go, in this order, where a terminal is too narrow for all."""
 
 
-def rows_as_text(rows: Iterable[Row]) -> str:
-    """Tables of results for the console, one for each protocol; the trained length is marked."""
+SPEED = "tokens/s: what the model reads, by the seconds of the whole measurement, on all devices together"
+"""What a column of that name counts: in overlapping windows a token is read more than once."""
+
+
+def rows_as_text(rows: Iterable[Row], lengths: Sequence[int] = ()) -> str:
+    """Tables of results for the console, one for each protocol; the trained length is marked.
+
+    Args:
+        lengths: the order of the rows in a table, where these are its lengths; else they ascend.
+    """
     rows = list(rows)
     several = len({row["run"] for row in rows}) > 1
     parts = []
     for panel in panels(rows):
+        order = _in_order(panel, lengths)
         about = what_is_scored(panel.rows)
         heading = f"{panel.title}: {about}" if about else panel.title
         shown = _notes(panel)
         if not all("note" in row for row in panel.rows):
-            shown.insert(0, _wide(panel) if len(panel.lengths) > MANY_LENGTHS else _long(panel, several))
+            shown.insert(
+                0, _wide(panel, order) if len(order) > MANY_LENGTHS else _long(panel, order, several)
+            )
         parts.append("\n".join([heading, *shown] if heading else shown))
     return "\n\n".join(parts)
+
+
+def _in_order(panel: Panel, asked: Sequence[int]) -> list[int]:
+    """The lengths of a panel as they were asked for, if it has no others."""
+    ascending = panel.lengths
+    order = [length for length in dict.fromkeys(asked) if length in ascending]
+    return order if len(order) == len(ascending) else ascending
 
 
 def summary_line(rows: Sequence[Row]) -> str:
@@ -52,7 +70,7 @@ def summary_line(rows: Sequence[Row]) -> str:
     return line
 
 
-def _long(panel: Panel, several: bool) -> str:
+def _long(panel: Panel, order: Sequence[int], several: bool) -> str:
     """A line for each row."""
     measures = measures_of(panel)
     if "loss_nats" not in measures and any("loss_nats" in row for row in panel.rows):
@@ -62,7 +80,7 @@ def _long(panel: Panel, several: bool) -> str:
     counts = () if what_is_scored(panel.rows) else _counts(panel)
     lines = []
     for curve in panel.curves:
-        for row in curve.rows:
+        for row in (row for length in order for row in curve.at(length)):
             line = {"run": str(row["run"])} if several else {}
             line |= {"encoding": curve.label, "length": f"{row['length']} {_ratio(row)}"}
             line |= {"seed": str(row.get("seed"))} if seeds else {}
@@ -97,11 +115,11 @@ def _notes(panel: Panel) -> list[str]:
     return [*notes, seen] if seen else notes
 
 
-def _wide(panel: Panel) -> str:
+def _wide(panel: Panel, order: Sequence[int]) -> str:
     """A line for each length and a column for each curve; several tables where a terminal is narrow."""
     head = ("length", *(curve.label for curve in panel.curves))
     lines = []
-    for length in panel.lengths:
+    for length in order:
         rows = [(curve.at(length) or [{}])[0] for curve in panel.curves]
         ratio = next(_ratio(row) for row in rows if row)
         lines.append((f"{length} {ratio}", *(_cell(curve, length, panel) for curve in panel.curves)))

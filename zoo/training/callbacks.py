@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections import deque
 from typing import Any
@@ -15,7 +16,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from zoo.memory import peak_memory_mb
-from zoo.progress import progress_bar
+from zoo.progress import Due, duration, progress_bar
 from zoo.seeds import seed_of
 
 
@@ -130,13 +131,17 @@ def _of_all_processes(values: Tensor, world_size: int) -> Tensor:
 
 
 class StepBar(ProgressBar):
-    """One bar over all steps of the run: loss, tokens per second, time left."""
+    """One bar over all steps of the run: loss, tokens per second, time left.
+
+    Where stderr is no terminal it is a line with the same, every so often.
+    """
 
     def __init__(self, tokens_per_step: int):
         super().__init__()
         self.tokens_per_step = tokens_per_step
         self.enabled = True
         self.bar: tqdm | None = None
+        self.due: Due | None = None
         self.times: deque[tuple[float, int]] = deque(maxlen=50)
 
     def disable(self) -> None:
@@ -148,35 +153,46 @@ class StepBar(ProgressBar):
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         super().on_train_start(trainer, module)
         # Lightning disables the bars of all processes but the first.
-        self.bar = progress_bar(
-            trainer.max_steps,
-            module.recipe.name,
-            "step",
-            initial=trainer.global_step,
-            disable=not self.enabled,
-        )
+        if not self.enabled:
+            return
+        if not sys.stderr.isatty():
+            self.due = Due()
+            return
+        self.bar = progress_bar(trainer.max_steps, module.recipe.name, "step", initial=trainer.global_step)
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, index: int
     ) -> None:
-        if self.bar is None or self.bar.disable:
-            return
         now, step = time.time(), trainer.global_step
-        if step == self.bar.n:
+        if (self.bar is None and self.due is None) or (self.times and step == self.times[-1][1]):
             return
         self.times.append((now, step))
-        if now - self.bar.last_print_t >= self.bar.mininterval:
-            # Only now is the loss read off the device, which waits for it.
-            then, then_step = self.times[0]
-            speed = (step - then_step) * self.tokens_per_step / max(now - then, 1e-9)
-            shown = {
-                "loss": f"{outputs['loss'].item() * trainer.accumulate_grad_batches:.3f}",
-                "tokens/s": f"{speed:,.0f}",
-            }
-            if "val/loss" in trainer.callback_metrics:
-                shown["val"] = f"{trainer.callback_metrics['val/loss'].item():.3f}"
-            self.bar.set_postfix(shown, refresh=False)
-        self.bar.update(step - self.bar.n)
+        if self.bar is not None:
+            if now - self.bar.last_print_t >= self.bar.mininterval:
+                self.bar.set_postfix(self._shown(trainer, outputs), refresh=False)
+            self.bar.update(step - self.bar.n)
+        elif self.due.now() or (self.due.any and step == trainer.max_steps):
+            shown = ", ".join(f"{name} {value}" for name, value in self._shown(trainer, outputs).items())
+            line = f"{module.recipe.name}: step {step:,} of {trainer.max_steps:,}, {shown}"
+            steps_left, speed = trainer.max_steps - step, self._speed() / self.tokens_per_step
+            if steps_left and speed:
+                line += f", about {duration(steps_left / speed)} left"
+            print(line, file=sys.stderr, flush=True)
+
+    def _shown(self, trainer: pl.Trainer, outputs: Any) -> dict[str, str]:
+        """Only when it is shown is the loss read off the device, which waits for it."""
+        shown = {
+            "loss": f"{outputs['loss'].item() * trainer.accumulate_grad_batches:.3f}",
+            "tokens/s": f"{self._speed():,.0f}",
+        }
+        if "val/loss" in trainer.callback_metrics:
+            shown["val"] = f"{trainer.callback_metrics['val/loss'].item():.3f}"
+        return shown
+
+    def _speed(self) -> float:
+        """Tokens per second over the last steps."""
+        (then, first), (now, last) = self.times[0], self.times[-1]
+        return (last - first) * self.tokens_per_step / max(now - then, 1e-9)
 
     def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self._close()
@@ -187,4 +203,4 @@ class StepBar(ProgressBar):
     def _close(self) -> None:
         if self.bar is not None:
             self.bar.close()
-            self.bar = None
+        self.bar = self.due = None

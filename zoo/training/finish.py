@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from zoo.files import full_disk_message, is_disk_full
 from zoo.recipe import Recipe
 from zoo.recipe.options import encoding_label
 from zoo.runs.checkpoint import read_checkpoint
-from zoo.runs.folder import LAST
+from zoo.runs.folder import LAST, RECIPE, RUNS
 from zoo.runs.presence import Presence
 from zoo.tasks import task_class
 from zoo.tasks.task import Task
@@ -25,12 +26,22 @@ def opening_line(recipe: Recipe, task: Task, folder: Path, checkpoint: Path | No
     parameters = sum(p.numel() for p in task.model.parameters())
     verb = "continuing" if checkpoint else "training"
     start = f", from {recipe.init_from}" if recipe.init_from and not checkpoint else ""
+    where = f"{folder}{_why_numbered(recipe, folder, checkpoint)}"
     article = "an" if recipe.model.kind == "encoder" else "a"
     return (
         f"{verb} {recipe.name}: {encoding_label(recipe.model.encoding)} in {article} {recipe.model.kind} of "
         f"{parameters / 1e6:.2f} M parameters on {recipe.data.name}, length {recipe.data.sequence_length}, "
-        f"{recipe.trainer.max_steps} steps{start}; run folder {folder}"
+        f"{recipe.trainer.max_steps} steps{start}; run folder {where}"
     )
+
+
+def _why_numbered(recipe: Recipe, folder: Path, checkpoint: Path | None) -> str:
+    """Why a new run is in NAME-2, where that is not what was asked for."""
+    first = RUNS / recipe.name
+    numbered = folder.parent == RUNS and re.fullmatch(re.escape(recipe.name) + r"-\d+", folder.name)
+    if checkpoint is not None or not numbered or not (first / RECIPE).exists():
+        return ""
+    return f" ({first} holds an earlier run; --resume continues one)"
 
 
 def finish(recipe: Recipe, source: DataSource, folder: Path, presence: Presence) -> None:
