@@ -163,7 +163,7 @@ def test_a_base_tells_its_unreadable_values_too(write, good, problems):
     ("# nothing\n", 1, "empty"),
     ("- a\n- b\n", 1, "a recipe is a mapping"),
     ("just words\n", 1, "a recipe is a mapping"),
-    ("a: 1\nb: [1, 2\nc: 3\n", 3, "not YAML"),
+    ("a: 1\nb: [1, 2\nc: 3\n", 2, "not YAML"),
     ("a: 1\n\tb: 2\n", 2, "not YAML"),
     ("a: 1\n---\nb: 2\n", 2, "not YAML"),
     ("a: *nowhere\n", 1, "not YAML"),
@@ -511,3 +511,34 @@ def test_a_name_that_the_user_gave_is_not_changed(tmp_path, recipe):
     (tmp_path / "x.yaml").write_text(yaml.safe_dump({**recipe("max_index").as_dict(), "name": "ré cipe"}))
     with pytest.raises(InputError, match="name: "):
         read_recipe(tmp_path / "x.yaml")
+
+
+@pytest.mark.parametrize("text, line, said", [
+    ("model:\n\tkind: decoder\n", 2, "a tab: indent with spaces"),
+    ("seed: 1\n\t\nname: x\n", 2, "a tab: indent with spaces"),
+    ("seed: \t1\n", 1, "a tab: separate with spaces"),
+    ("model:\n  kind: decoder\n   d_model: 3\n", 3, "indented deeper than line 2, which has a value already"),
+    ("seed: 1\n  name: x\n", 2, "indented deeper than line 1, which has a value already"),
+    ("model:\n  kind: x\n d_model: 2\n", 3, "the indentation fits no line above"),
+    ("seed: 1\nname:x\nmodel: 2\n", 2, "no space after the colon in 'name:x'"),
+    ("model:\n  kind:decoder\n  d_model: 3\n", 2, "no space after the colon in 'kind:decoder'"),
+    ("seed: 1\nnothing\nmodel: 2\n", 2, "'nothing' is no `key: value`"),
+    ("name: a: b\n", 1, "two keys in one line: put a value that has ': ' in it in quotes"),
+    ("seed: 1\nevaluate: {lengths: [1, 2}\n", 2, "the '[' here lacks a comma or its ']'"),
+    ("model: {kind: x\n\nseed: 1\n", 1, "the '{' here lacks a comma or its '}'"),
+    ("seed: 1\nname: \"x\nmodel: 2\n", 2, "the quote that begins here is not closed"),
+    ("name: 'it's'\n", 1, "text after a value that has ended: put all of it in one pair of quotes"),
+    ("name: @x\n", 1, "a value cannot begin with '@': put it in quotes"),
+    ("name: *x\n", 1, "a value cannot begin with '*': put it in quotes"),
+    ("name: ,x\n", 1, "a value cannot begin with ',': put it in quotes"),
+    ("lengths: [1, 2]]\n", 1, "a ']' that nothing has opened"),
+    ("seed: 1\n- x\n", 2, "an item of a list (-) where a key is needed: indent it below its key"),
+    ("name: \"\\q\"\n", 1, "\\q means nothing in double quotes: use single ones"),
+    ("seed: 1\n---\nseed: 2\n", 2, "a second document begins here (---): a recipe is one"),
+], ids=ascii)  # fmt: skip
+def test_the_usual_mistakes_are_told_in_plain_words(tmp_path, text, line, said):
+    file = tmp_path / "x.yaml"
+    file.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_recipe(file)
+    assert str(caught.value) == f"{file}:{line}: not YAML: {said}"

@@ -17,6 +17,7 @@ import yaml
 from zoo.errors import InputError, Problem
 from zoo.reading import read_text
 from zoo.recipe.tree import MAX_DEPTH, MAX_VALUES, Path_, Tree, dotted, fault_of, shorten, spoken
+from zoo.recipe.yaml_faults import fault_in_words
 
 MAX_BYTES = 256 << 10
 
@@ -104,11 +105,9 @@ class _Builder:
                 loader.dispose()
             return None if node is None else self.build(node, ())
         except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            line = mark.line + 1 if mark else 1
-            context = f" ({error.context})" if error.context and not error.problem else ""
-            message = f"not YAML: {shorten(error.problem or error.context or '', 200)}{context}"
-            raise InputError([*self.tree.problems, Problem(message, where=self.place(line))]) from error
+            fault, line = fault_in_words(error, text)
+            problem = Problem(f"not YAML: {fault}", where=self.place(line))
+            raise InputError([*self.tree.problems, problem]) from error
         except (yaml.YAMLError, ValueError, OverflowError) as error:
             # Of numbers in a directive or an escape PyYAML takes any, and fails on some.
             line = text[: getattr(error, "position", 0)].count("\n") + 1
