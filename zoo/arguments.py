@@ -213,10 +213,12 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
         verbs,
         "check",
         run["check"],
-        "Try on an encoding every law that encodings keep, and print what holds.",
+        "Try on an encoding the laws that encodings keep, and print what holds or what is to be mended.",
         """
         zoo check rope
         zoo check my_encoding.py
+        zoo check my_encoding.py --all
+        zoo check my_encoding.py --verbose
         zoo check rope --set base=500000 --set layout=interleaved
         zoo check '[alibi, {name: shaw, values: false}]'
         """,
@@ -227,6 +229,14 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
         help="an encoding's name, a Python file that registers some, or one as a recipe has it",
     )
     _add_set(check, "give an option; only the encoding with the options given is tried then")
+    check.add_argument(
+        "--all", action="store_true", help="the slow laws too: torch.compile, and training in two processes"
+    )
+    check.add_argument(
+        "--verbose",
+        action="store_true",
+        help="the table and every fault of a broken one too, and what the encoding printed",
+    )
 
     completion = _verb(
         verbs,

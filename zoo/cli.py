@@ -278,7 +278,7 @@ def _check(options: argparse.Namespace) -> None:
         from zoo.contract.check import check
 
         raise_from_now_on("torch._dynamo")
-    check(options.what, options.set)
+    check(options.what, options.set, options.all, options.verbose)
 
 
 def _completion(options: argparse.Namespace) -> None:

@@ -3,12 +3,11 @@
 One suite with two users. The zoo's tests run every law on every registered encoding; `zoo check` runs the
 same laws on one, for the author of a plugin. A law is a function with a name and a sentence (`law`); it is
 tried on a `subject`, an encoding in a small decoder or encoder; `variants` finds the subjects of an encoding.
-The laws stand in `words`, `numerics`, `ways`, `growth`, `order`, `places` and
-`training`.
+The laws stand in `words`, `hooks`, `numerics`, `ways`, `growth`, `order`, `places` and `training`.
 """
 
 # Importing a room of laws is what brings them into the list, in the order in which they are told.
-from zoo.contract import words, numerics, ways, growth, order, places, training  # noqa: F401, I001
+from zoo.contract import words, hooks, order, numerics, ways, growth, places, training  # noqa: F401, I001
 from zoo.contract.law import LAWS, Finding, Law
 from zoo.contract.subject import Subject
 

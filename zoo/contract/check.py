@@ -1,17 +1,18 @@
-"""`zoo check`: the laws tried on one encoding, or on those of a file, and told as a table."""
+"""`zoo check`: the laws tried on one encoding, or on those of a file, and what came of it on a screen."""
 
 from __future__ import annotations
 
 import difflib
 import os
+import shlex
 import textwrap
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zoo.contract import LAWS, Finding, Law, Subject
-from zoo.contract.law import all_of
+from zoo.contract import LAWS
+from zoo.contract.examination import Verdict, examine
+from zoo.contract.output import captured
 from zoo.contract.variants import Variants, given, needs, variants
 from zoo.encodings import registry
 from zoo.errors import InputError, Problem, RunError
@@ -21,98 +22,58 @@ from zoo.recipe.options import check_encoding, encoding_label
 from zoo.recipe.tree import dotted
 from zoo.recipe.yaml_file import read_value
 
-CAN_BE_BUILT = LAWS[0]
-
 WIDTH = 110
+MOST_BROKEN, MOST_FAULTS = 4, 3
+"""Broken laws that are told in full, and different faults of each; `--verbose` tells all."""
 
 
-@dataclass
-class Verdict:
-    """What came of one law on all subjects of an encoding."""
-
-    law: Law
-    findings: list[tuple[Subject, Finding]] = field(default_factory=list)
-    why_not: str = ""
-
-    @property
-    def broken(self) -> list[tuple[Subject, Finding]]:
-        return [(subject, finding) for subject, finding in self.findings if not finding.held]
-
-    @property
-    def word(self) -> str:
-        if not self.findings:
-            return "does not apply"
-        return "NOT HELD" if self.broken else "held"
-
-    @property
-    def numbers(self) -> str:
-        if not self.findings:
-            return self.why_not
-        return all_of([finding for _, finding in self.findings]).numbers
-
-    @property
-    def tried(self) -> str:
-        return f"{len(self.findings) - len(self.broken)} of {len(self.findings)}" if self.findings else ""
-
-
-def check(what: str, sets: Sequence[str] = ()) -> None:
-    """Try every law on an encoding and print what came of it.
+def check(what: str, sets: Sequence[str] = (), every: bool = False, verbose: bool = False) -> None:
+    """Try laws on an encoding and print what came of it: a table, or what is to be mended.
 
     Args:
         what: a name, a Python file (each encoding that it registers), or an encoding as a recipe has it,
             `{name: rope, base: 500000}`.
         sets: `option=value` texts. With options given, only the encoding with them is tried.
+        every: the laws that take many seconds too.
+        verbose: the table where a law is broken too, every fault, and what the encoding printed.
 
     Raises:
         InputError: no such encoding, file or option, or an option that cannot be so.
         RunError: a law is broken.
     """
-    asked = [(name, *_subjects(name, found)) for name, found in _asked(what, sets)]
+    with captured() as output:
+        asked = [(name, *_subjects(name, found)) for name, found in _asked(what, sets)]
+    printed = output.getvalue().splitlines()
+    laws = [law for law in LAWS if every or not law.slow]
+    left_out = [law.name for law in LAWS if law not in laws]
+    command = shlex.join(["zoo", "check", what, *(part for text in sets for part in ("--set", text))])
     ends = []
     for name, found, about in asked:
         print(f"{name}: {about}")
-        for label, reason in found.refused:
-            print(_wrapped(f"  left out: {label}, which it refuses: {reason}"))
-        verdicts = examine(found.subjects)
-        print(_told(verdicts))
+        with progress_bar(len(laws) * len(found.subjects), "checking", "law") as bar:
+            verdicts = examine(found.subjects, laws, bar.update)
+        if verbose or not any(verdict.broken for verdict in verdicts):
+            for label, reason in found.refused:
+                print(_wrapped(f"  left out: {label}, which it refuses: {reason}"))
+            print(_table(verdicts))
+        print(_told(verdicts, verbose), end="")
+        for _, finding in (pair for verdict in verdicts for pair in verdict.findings):
+            printed += finding.output.splitlines()
+        if left_out:
+            print(_wrapped(f"not tried, for they take longest: {'; '.join(left_out)} ({command} --all)"))
         ends.append(_end(name, verdicts))
         print()
+    if printed and verbose:
+        print("printed while it was tried (a line that came again is shown once):")
+        print("".join(f"  {line}\n" for line in dict.fromkeys(printed)))
+    elif printed:
+        print(f"{len(printed)} lines were printed while it was tried: {command} --verbose shows them\n")
     broken = [end for is_broken, end in ends if is_broken]
     for is_broken, end in ends:
         if not is_broken:
             print(end)
     if broken:
         raise RunError("\n".join(broken))
-
-
-def examine(subjects: Sequence[Subject], laws: Sequence[Law] | None = None) -> list[Verdict]:
-    """Every law on every subject to which it applies, behind a progress bar.
-
-    What cannot be built is tried no further.
-    """
-    laws = LAWS if laws is None else laws
-    verdicts = [Verdict(law) for law in laws]
-    with progress_bar(len(laws) * len(subjects), "checking", "law") as bar:
-        sound = [subject for subject in subjects if CAN_BE_BUILT.try_on(subject).held]
-        for verdict in verdicts:
-            concerned = []
-            for subject in subjects:
-                why_not = _why_not(verdict.law, subject, sound)
-                if why_not is None:
-                    concerned.append(subject)
-                verdict.why_not = verdict.why_not or why_not or ""
-            for some in [concerned] if verdict.law.together else [[subject] for subject in concerned]:
-                if some:
-                    verdict.findings += zip(some, verdict.law.try_on_all(some), strict=True)
-                    bar.update(len(some))
-            bar.update(len(subjects) - len(concerned))
-    return verdicts
-
-
-def _why_not(law: Law, subject: Subject, sound: Sequence[Subject]) -> str | None:
-    if law is CAN_BE_BUILT:
-        return None
-    return law.does_not_apply(subject) if subject in sound else "it cannot be built"
 
 
 def _asked(what: str, sets: Sequence[str]) -> Iterator[tuple[str, Any]]:
@@ -192,16 +153,52 @@ def _subjects(name: str, spec: Any) -> tuple[Variants, str]:
     return found, f"{summary}\n" + _wrapped(f"  tried as {' and '.join(kinds)}: {', '.join(labels)}")
 
 
-def _told(verdicts: Sequence[Verdict]) -> str:
-    rows = [(v.law.name, v.word, v.tried, v.numbers) for v in verdicts]
-    lines = [table(("law", "", "tried", "numbers"), rows)]
-    for verdict in verdicts:
-        if verdict.broken:
-            lines += ["", _wrapped(f"NOT HELD: {verdict.law.name}. {verdict.law.says}")]
-            lines += [_wrapped(f"  {subject}: {finding.numbers}") for subject, finding in verdict.broken]
-    notes = dict.fromkeys(finding.note for v in verdicts for _, finding in v.findings if finding.note)
-    lines += [_wrapped(f"note: {note}") for note in notes]
-    return "\n".join(lines)
+def _table(verdicts: Sequence[Verdict]) -> str:
+    return table(
+        ("law", "", "tried", "numbers"), [(v.law.name, v.word, v.tried, v.numbers) for v in verdicts]
+    )
+
+
+def _told(verdicts: Sequence[Verdict], verbose: bool) -> str:
+    """What is to be mended, and what was not tried because of it; or the notes."""
+    broken = [verdict for verdict in verdicts if verdict.broken]
+    lines = []
+    for verdict in broken if verbose else broken[:MOST_BROKEN]:
+        lines += ["", _wrapped(f"NOT HELD: {verdict.law.name}. {verdict.law.says}")]
+        faults: dict[tuple[str, str], list[str]] = {}
+        for subject, finding in verdict.broken:
+            faults.setdefault((finding.where, finding.numbers), []).append(str(subject))
+        shown = list(faults.items())[: None if verbose else MOST_FAULTS]
+        for (where, numbers), of in shown:
+            place = f"{_from_here(where)}: " if where else ""
+            others = f" and {len(of) - 2} more" if len(of) > 2 else ""
+            lines.append(_wrapped(f"  {place}{numbers} ({', '.join(of[:2])}{others})"))
+        if len(faults) > len(shown):
+            lines.append(f"  and {len(faults) - len(shown)} faults more (--verbose)")
+    if broken:
+        lines.append("")
+        rest = [verdict.law.name for verdict in broken[MOST_BROKEN:]]
+        if rest and not verbose:
+            lines.append(_wrapped(f"NOT HELD either: {'; '.join(rest)} (--verbose)"))
+        stopped = [v for v in verdicts if v.stopped and not v.broken]
+        causes = dict.fromkeys(cause for v in stopped for _, cause in v.stopped)
+        if stopped:
+            lines.append(_wrapped(f"not tried: {_laws(len(stopped))} that need: {'; '.join(causes)}"))
+        held = sum(v.word == "held" for v in verdicts)
+        lines.append(f"held: {_laws(held)}" + ("" if verbose else " (--verbose shows the table of all)"))
+    else:
+        notes = dict.fromkeys(finding.note for v in verdicts for _, finding in v.findings if finding.note)
+        lines += [_wrapped(f"note: {note}") for note in notes]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _laws(count: int) -> str:
+    return "1 law" if count == 1 else f"{count} laws"
+
+
+def _from_here(where: str) -> str:
+    """A place, from the working folder where it lies in it."""
+    return where.removeprefix(f"{os.getcwd()}{os.sep}")
 
 
 def _end(name: str, verdicts: Sequence[Verdict]) -> tuple[bool, str]:

@@ -31,7 +31,6 @@ def too_short(subject: Subject) -> str | None:
     "memory grows with the length, not its square",
     "At evaluation queries go in blocks, and nothing that is kept holds a number for each query and key.",
     too_short,
-    slow=True,
 )
 def memory_grows_linearly(subject: Subject) -> Finding:
     # Little else is made, so that a table shows.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import random
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from io import StringIO
 
 import torch
 from torch import Tensor
 
+from zoo.contract.output import captured
 from zoo.contract.subject import Subject
 
 Trial = Callable[[Subject], "Finding"]
@@ -28,6 +29,18 @@ class Finding:
     """Of what the bound allows: above 1 is broken."""
     note: str = ""
     """What is no fault, and yet to be told."""
+    where: str = ""
+    """File and line of the plugin that a fault comes from, where it is known."""
+    output: str = ""
+    """What the encoding printed and warned meanwhile."""
+
+
+class Fault(Exception):
+    """Raised within a trial: the law is broken, by code at `where`."""
+
+    def __init__(self, message: str, where: str = ""):
+        super().__init__(message)
+        self.where = where
 
 
 def all_of(findings: list[Finding]) -> Finding:
@@ -70,8 +83,10 @@ class Law:
     says: str
     trial: Trial
     conditions: tuple[Condition, ...] = ()
+    needs: tuple[str, ...] = ()
+    """Names of laws without which trying this one shows nothing new."""
     slow: bool = False
-    """Takes seconds where others take milliseconds."""
+    """Takes many seconds where others take milliseconds: `check` tries it with `--all` only."""
     together: Callable[[Sequence[Subject]], list[Finding]] | None = None
     """Tries several at once, where that is cheaper."""
 
@@ -82,21 +97,29 @@ class Law:
 
     def try_on(self, subject: Subject) -> Finding:
         """What comes of it. Seeds are fixed and the caller's are left alone; an exception is a broken law."""
-        with _aside():
+        with _aside() as output:
             try:
-                return self.trial(subject)
-            except (Exception, SystemExit) as error:  # whatever a stranger's code does
-                return broken(first_line(error))
+                finding = self.trial(subject)
+            except (Exception, SystemExit) as error:  # whatever a plugin's code does
+                finding = _of_error(error, subject)
+        return replace(finding, output=output.getvalue())
 
     def try_on_all(self, subjects: Sequence[Subject]) -> list[Finding]:
         """What comes of it for each."""
         if self.together is None:
             return [self.try_on(subject) for subject in subjects]
-        with _aside():
+        with _aside() as output:
             try:
-                return self.together(subjects)
+                findings = self.together(subjects)
             except (Exception, SystemExit) as error:
-                return [broken(first_line(error))] * len(subjects)
+                findings = [_of_error(error, subject) for subject in subjects]
+        return [replace(findings[0], output=output.getvalue()), *findings[1:]]
+
+
+def _of_error(error: BaseException, subject: Subject) -> Finding:
+    if isinstance(error, Fault):
+        return replace(broken(str(error)), where=error.where)
+    return replace(broken(first_line(error)), where=subject.line_of(error))
 
 
 def first_line(error: BaseException) -> str:
@@ -106,34 +129,42 @@ def first_line(error: BaseException) -> str:
 
 
 @contextmanager
-def _aside() -> Iterator[None]:
-    """Random numbers of its own, gradients on, no warnings: they are about how laws are tried."""
+def _aside() -> Iterator[StringIO]:
+    """Random numbers of its own, gradients on, and what is printed and warned captured."""
     before = random.getstate()
-    with torch.random.fork_rng(devices=[]), torch.enable_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with torch.random.fork_rng(devices=[]), torch.enable_grad(), captured() as output:
         torch.default_generator.manual_seed(0)
         random.seed(0)
         try:
-            yield
+            yield output
         finally:
             random.setstate(before)
 
 
 LAWS: list[Law] = []
-"""In the order in which they are tried and told."""
+"""In the order in which they are tried and told: what a law needs stands before it."""
+
+BUILDS = "it can be built"
+SHAPES = "shapes"
+PADDED = "shapes with padding"
+CHANGES = "it changes the output"
+REPEATS = "evaluation is no game of chance"
+CAUSAL = "causality"
+"""Laws that others need."""
 
 
 def law(
     name: str,
     says: str,
     *conditions: Condition,
+    needs: tuple[str, ...] = (SHAPES,),
     slow: bool = False,
     together: Callable[[Sequence[Subject]], list[Finding]] | None = None,
 ) -> Callable[[Trial], Trial]:
     """Makes a function a law."""
 
     def decorate(trial: Trial) -> Trial:
-        LAWS.append(Law(name, says, trial, conditions, slow, together))
+        LAWS.append(Law(name, says, trial, conditions, needs, slow, together))
         return trial
 
     return decorate

@@ -1,4 +1,4 @@
-"""Shapes, devices and precision."""
+"""Devices, precision and state."""
 
 from __future__ import annotations
 
@@ -7,34 +7,35 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zoo.contract.law import Finding, all_of, broken, farthest, held, law, within
-from zoo.contract.subject import HEADS, VOCABULARY, WIDTH, Subject, keep_of
+from zoo.contract.hooks import watched
+from zoo.contract.law import PADDED, REPEATS, Finding, all_of, broken, farthest, held, law, within
+from zoo.contract.subject import HEADS, WIDTH, Subject, keep_of
 from zoo.encodings.base import Encoding, Span
 from zoo.encodings.stack import build_encoding
 from zoo.errors import InputError
 from zoo.models.cache import Cache
 
+PRECISION = "precision"
 MIXED = 0.1, 0.2
 """How far a bf16 pass of the small, lively models may be from float32: of the value, and at least."""
 
 
-@law("shapes and dtypes", "Logits have their shape, are finite, and are of the precision asked for.")
-def shapes_and_dtypes(subject: Subject) -> Finding:
-    row = subject.tokens(3, 9)
+@law(
+    PRECISION,
+    "Under autocast and as a bf16 model, hooks keep the precision of what they are given, and logits come "
+    "near those of float32.",
+)
+def precision(subject: Subject) -> Finding:
+    row = subject.tokens(3, subject.at_most(9))
     model = subject.model()
     logits = model(row)
-    if logits.shape != (3, 9, VOCABULARY) or logits.dtype != torch.float32:
-        return broken(f"logits {list(logits.shape)} {logits.dtype}")
-    if not logits.isfinite().all():
-        return broken("logits that are not finite")
-    pointer = subject.model(head="pointer")(row)
-    if pointer.shape != (3, 9):
-        return broken(f"a pointer's logits are {list(pointer.shape)}")
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast("cpu", torch.bfloat16), watched(model):
         mixed = model(row)
     low, exact = subject.model().bfloat16(), subject.model()
     exact.load_state_dict({name: value.float() for name, value in low.state_dict().items()})
-    return all_of([_near("autocast", mixed, logits), _near("a bf16 model", low(row), exact(row))])
+    with watched(low):
+        reduced = low(row)
+    return all_of([_near("autocast", mixed, logits), _near("a bf16 model", reduced, exact(row))])
 
 
 def _near(what: str, low: Tensor, exact: Tensor) -> Finding:
@@ -49,7 +50,9 @@ def _near(what: str, low: Tensor, exact: Tensor) -> Finding:
 
 
 @law(
-    "it stays on its device", "What it makes is made where the model is; on a GPU nothing is left on the CPU."
+    "it stays on its device",
+    "What it makes is made where the model is; on a GPU nothing is left on the CPU.",
+    needs=(PADDED,),
 )
 def device(subject: Subject) -> Finding:
     model, row = subject.model(), subject.tokens(2, 9)
@@ -70,6 +73,7 @@ FAR, STRETCH = 100_000, 16
 @law(
     "places are exact in bf16 at position 100,000",
     "What is looked up or turned is off by 2^-8 of its length at most, a product by 2^-5 of the largest.",
+    needs=(PRECISION,),
 )
 def far_in_bf16(subject: Subject) -> Finding:
     """bf16 counts exactly to 256 only, so places and angles must be float32 and rounded once, at the end."""
@@ -167,4 +171,31 @@ def _rounded_once(hook: str, actual: Tensor, exact: Tensor, whole: Tensor | None
         largest = exact[exact.isfinite()].abs().max().clamp(min=1e-3)
         share, bound = off / (2**-5 * largest), "2^-5 of the largest"
     worst = float(share.max())
-    return Finding(worst <= 1, f"{hook}: {worst:.0%} of the bound, {bound}", worst)
+    hint = "" if worst <= 1 else "; compute places and angles in float32 and round once, at the end"
+    return Finding(worst <= 1, f"{hook}: {worst:.0%} of the bound, {bound}{hint}", worst)
+
+
+@law(
+    "its state is whole",
+    "Two models that differ in their start are the same to the last bit once one has the other's state.",
+    needs=(REPEATS,),
+)
+def state_is_whole(subject: Subject) -> Finding:
+    row = subject.tokens(2, 8)
+    one, other = subject.model(seed=1), subject.model(seed=2)
+    if torch.equal(one(row), other(row)):
+        return broken("two seeds give one model: nothing was tried")
+    other.load_state_dict(one.state_dict())
+    if not torch.equal(one(row), other(row)):
+        difference = (one(row) - other(row)).abs().max().item()
+        return broken(f"with the same state they differ by {difference:.2g}")
+    loose = [
+        f"{type(part).__name__}.{name}"
+        for part in one.encoding.modules()
+        if isinstance(part, Encoding)
+        for name, value in vars(part).items()
+        if isinstance(value, torch.Tensor)
+    ]
+    if loose:
+        return broken(f"{', '.join(loose)} is a tensor but neither parameter nor buffer: it would not move")
+    return held(f"{len(one.encoding.state_dict())} tensors of its own")

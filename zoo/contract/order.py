@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
+from zoo.contract.hooks import leak
 from zoo.contract.law import (
+    CAUSAL,
+    PADDED,
+    REPEATS,
     Finding,
     all_of,
     beyond,
@@ -21,25 +27,31 @@ from zoo.contract.subject import LENGTH, VOCABULARY, Subject
 from zoo.models.cache import Cache
 from zoo.models.transformer import Transformer
 
+CACHED = "decoding with a cache is the full forward"
 EQUAL = 1e-5
 WINDOWS = (None, 5)
 
 
-@law("causality", "No output of a decoder moves when a later token does; its own moves it.", decoders)
+@law(CAUSAL, "No output of a decoder moves when a later token does; its own moves it.", decoders)
 def causality(subject: Subject) -> Finding:
-    row = subject.tokens(1, 12)
+    length = subject.at_most(12)
+    row = subject.tokens(1, length)
     # In row t the tokens from t on are others.
-    changed = row.repeat(12, 1)
-    for t in range(12):
+    changed = row.repeat(length, 1)
+    for t in range(length):
         changed[t, t:] = (changed[t, t:] + 1) % VOCABULARY
     findings = []
     for window in WINDOWS:
         model = subject.model(window=window)
         before, after = model(row), model(changed)
-        for t in range(12):
+        for t in range(length):
             findings.append(within(farthest(after[t, :t], before[0, :t]), EQUAL))
             findings.append(beyond(farthest(after[t, t], before[0, t]), 1e-3, "its own token moves it by"))
-    return _worst(findings, "largest")
+    worst = _worst(findings, "largest")
+    if worst.held:
+        return worst
+    told, where = leak(subject.model(), row, changed[length // 2 : length // 2 + 1], length // 2)
+    return replace(worst, numbers=f"{told}: {worst.numbers}", where=where) if told else worst
 
 
 def _worst(findings: list[Finding], told: str) -> Finding:
@@ -64,7 +76,7 @@ def both_ends(subject: Subject) -> Finding:
     return all_of(findings)
 
 
-@law("evaluation is no game of chance", "Two passes at evaluation are the same, and draw no random number.")
+@law(REPEATS, "Two passes at evaluation are the same, and draw no random number.")
 def no_chance(subject: Subject) -> Finding:
     model, row = subject.model(), subject.tokens(2, 12)
     state = torch.get_rng_state()
@@ -75,9 +87,10 @@ def no_chance(subject: Subject) -> Finding:
 
 
 @law(
-    "decoding with a cache is the full forward",
+    CACHED,
     "Token by token and in chunks, past the trained length, or refused from a length that it says.",
     decoders,
+    needs=(PADDED, CAUSAL, REPEATS),
 )
 def cached_decoding(subject: Subject) -> Finding:
     findings = []
@@ -136,6 +149,7 @@ def _refuses(subject: Subject, model: Transformer, length: int) -> Finding:
     "a cache goes with padding",
     "So it is after padding on the left.",
     decoders,
+    needs=(CACHED,),
 )
 def cached_after_padding(subject: Subject) -> Finding:
     model, row = subject.model(), subject.tokens(2, 12)
@@ -152,6 +166,7 @@ def cached_after_padding(subject: Subject) -> Finding:
     "padding on the left changes nothing",
     "Alone and beside a longer sequence, within the trained length and beyond; a relative encoding bears it "
     "even if padding takes up places.",
+    needs=(PADDED, CAUSAL, REPEATS),
 )
 def padding_on_the_left(subject: Subject) -> Finding:
     model, differences = subject.model(), []
@@ -177,7 +192,11 @@ def padding_on_the_left(subject: Subject) -> Finding:
     return within(max(differences), EQUAL)
 
 
-@law("padding on the right changes nothing", "What comes after a sequence and is no part of it is not seen.")
+@law(
+    "padding on the right changes nothing",
+    "What comes after a sequence and is no part of it is not seen.",
+    needs=(PADDED, CAUSAL, REPEATS),
+)
 def padding_on_the_right(subject: Subject) -> Finding:
     model, row = subject.model(), subject.tokens(1, 9)
     padded = torch.cat((row, subject.tokens(1, 5)), 1)
@@ -187,6 +206,7 @@ def padding_on_the_right(subject: Subject) -> Finding:
 @law(
     "padding spoils no gradient",
     "Beside padding, and beside a sequence that is nothing else, every gradient is finite.",
+    needs=(PADDED,),
 )
 def padding_and_gradients(subject: Subject) -> Finding:
     row = subject.tokens(3, 9)

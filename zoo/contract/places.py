@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import torch
 
-from zoo.contract.law import Finding, all_of, beyond, broken, farthest, held, law, within
+from zoo.contract.law import (
+    CHANGES,
+    PADDED,
+    REPEATS,
+    Finding,
+    all_of,
+    beyond,
+    broken,
+    farthest,
+    held,
+    law,
+    within,
+)
 from zoo.contract.subject import LENGTH, Subject
 from zoo.models.cache import Cache
 
@@ -21,6 +33,7 @@ def absolute(subject: Subject) -> str | None:
     "a relative encoding does not know where a sequence begins",
     "Moved by 7 and by 1001 places, a sequence has the same outputs.",
     relative,
+    needs=(PADDED, REPEATS, CHANGES),
 )
 def shift_invariance(subject: Subject) -> Finding:
     return within(max(_moved(subject, 7, 1001)), 2e-4)
@@ -30,6 +43,7 @@ def shift_invariance(subject: Subject) -> Finding:
     "an absolute encoding knows where a sequence begins",
     "Moved by 1001 or, where places do not end before, by 100,003, a sequence has other outputs.",
     absolute,
+    needs=(PADDED, REPEATS, CHANGES),
 )
 def absolute_places(subject: Subject) -> Finding:
     endless = all(e.max_length is None and e.num_positions is None for e in subject.encodings)
@@ -60,6 +74,7 @@ def without_positions(subject: Subject) -> str | None:
     "it reads no positions where it says so",
     "With `reads_positions` false, tokens may be said to stand anywhere.",
     without_positions,
+    needs=(PADDED, REPEATS),
 )
 def no_positions(subject: Subject) -> Finding:
     model, row = subject.model(), subject.tokens(2, 12)
@@ -67,7 +82,11 @@ def no_positions(subject: Subject) -> Finding:
     return within(farthest(model(row, positions=anywhere), model(row)), 1e-5)
 
 
-@law("positions may be given as floats", "Whole numbers as floats are the same places.")
+@law(
+    "positions may be given as floats",
+    "Whole numbers as floats are the same places.",
+    needs=(PADDED, REPEATS),
+)
 def float_positions(subject: Subject) -> Finding:
     model, row, ids = subject.model(), subject.tokens(2, 9), torch.arange(9)
     return within(farthest(model(row, positions=ids.float()), model(row, positions=ids)), 1e-5)

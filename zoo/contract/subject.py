@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -40,6 +43,8 @@ class Subject:
     """What the encoding claims to be for."""
     config: dict[str, Any] = field(default_factory=dict)
     """What the `ModelConfig` of its models has besides, where a law does not set it."""
+    length: int = LENGTH
+    """The trained length of its models, in tokens."""
 
     def __str__(self) -> str:
         return f"{self.label} {self.kind}"
@@ -59,6 +64,10 @@ class Subject:
         specs = self.spec if isinstance(self.spec, list) else [self.spec]
         return [registry.describe(spec if isinstance(spec, str) else spec["name"]) for spec in specs]
 
+    def line_of(self, error: BaseException) -> str:
+        """File and line of the last code of a plugin that ran before an error; "" where none did."""
+        return line_of(error, [registry.describe(name) for name in names_in(self.spec)])
+
     @property
     def relative(self) -> bool:
         return all(encoding.relative for encoding in self.encodings)
@@ -69,21 +78,34 @@ class Subject:
 
     def size(self, **changes: Any) -> Size:
         """The size that a single instance is built for."""
-        fields = {"d_model": WIDTH, "num_heads": HEADS, "num_layers": LAYERS, "length": LENGTH, "layer": 0}
-        return Size(**{**fields, "causal": self.kind == "decoder", **changes})
+        fields = {
+            "d_model": WIDTH,
+            "num_heads": HEADS,
+            "num_layers": LAYERS,
+            "length": self.length,
+            "layer": 0,
+        }
+        own = {name: value for name, value in self.config.items() if name in fields}
+        return Size(**{**fields, **own, "causal": self.kind == "decoder", **changes})
 
     def model(
         self,
         *,
         seed: int = 0,
-        length: int = LENGTH,
+        length: int | None = None,
         lively: bool = True,
         head: Literal["vocabulary", "pointer"] = "vocabulary",
         **config: Any,
     ) -> Transformer:
         """A small model around the encoding, in evaluation mode; `config` is for its `ModelConfig`."""
         config = {**self.config, **config}
+        length = length or self.length
         return small_model(self.spec, self.kind, seed=seed, length=length, lively=lively, head=head, **config)
+
+    def at_most(self, tokens: int) -> int:
+        """So many tokens, or as many as its models can take."""
+        limit = self.stack.max_length
+        return tokens if limit is None else min(tokens, limit)
 
     def tokens(self, batch: int, length: int) -> Tensor:
         return some_tokens(batch, length)
@@ -134,8 +156,21 @@ def enliven(model: nn.Module, seed: int) -> None:
 
 def kinds_of(spec: Any) -> tuple[Kind, ...]:
     """What an encoding, and every one that it wraps, is for."""
-    named = [registry.describe(name) for _, name in encodings_in(_as_mapping(spec), ())]
+    named = [registry.describe(name) for name in names_in(spec)]
     return tuple(kind for kind in KINDS if all(getattr(one, kind) for one in named))
+
+
+def names_in(spec: Any) -> Iterator[str]:
+    """The names of an encoding, or a list of them, and of those that are wrapped."""
+    return (name for _, name in encodings_in(_as_mapping(spec), ()))
+
+
+def line_of(error: BaseException, descriptions: list[registry.Description]) -> str:
+    """As `Subject.line_of`, of the encodings that are no part of the zoo."""
+    files = {str(one.file) for one in descriptions if not one.builtin}
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [f"{one.filename}:{one.lineno}" for one in frames if str(Path(one.filename).resolve()) in files]
+    return lines[-1] if lines else ""
 
 
 def _as_mapping(spec: Any) -> Any:

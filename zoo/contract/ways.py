@@ -10,7 +10,20 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
-from zoo.contract.law import Finding, all_of, broken, decoders, farthest, held, law, within
+from zoo.contract.law import (
+    CAUSAL,
+    PADDED,
+    REPEATS,
+    Finding,
+    all_of,
+    broken,
+    decoders,
+    farthest,
+    held,
+    law,
+    within,
+)
+from zoo.contract.order import CACHED
 from zoo.contract.subject import HEADS, Subject, keep_of
 from zoo.encodings.base import Encoding, Span
 from zoo.models import kernels
@@ -46,6 +59,7 @@ def is_fused(subject: Subject) -> str | None:
     "every kernel gives the reference",
     "Forward and backward, each kernel gives what the plain computation gives.",
     needs_no_weights,
+    needs=(PADDED, REPEATS),
 )
 def kernels_agree(subject: Subject) -> Finding:
     row, findings = subject.tokens(2, 12), []
@@ -69,6 +83,7 @@ def kernels_agree(subject: Subject) -> Finding:
     biased,
     needs_no_weights,
     is_fused,
+    needs=(PADDED, REPEATS),
 )
 def fused_kernel(subject: Subject) -> Finding:
     row, findings = subject.tokens(2, 12), []
@@ -164,6 +179,7 @@ def _gradients(encoding: Encoding, table: Tensor) -> list[Tensor]:
 @law(
     "blocks of queries give the whole",
     "At evaluation a long sequence goes in blocks of queries, and comes out as if it went whole.",
+    needs=(PADDED, CAUSAL, REPEATS),
 )
 def blocks_give_the_whole(subject: Subject) -> Finding:
     length, findings = 50, []
@@ -184,6 +200,7 @@ def blocks_give_the_whole(subject: Subject) -> Finding:
     "blocks of queries go with a cache",
     "So it is for the tokens that come after a past.",
     decoders,
+    needs=(CACHED,),
 )
 def blocks_with_a_cache(subject: Subject) -> Finding:
     model, row = subject.model(length=50), subject.tokens(2, 50)
@@ -201,6 +218,7 @@ def blocks_with_a_cache(subject: Subject) -> Finding:
 @law(
     "torch.compile takes it in one graph",
     "Compiled without a graph break, in training, it gives what it gives uncompiled.",
+    needs=(REPEATS,),
     slow=True,
 )
 def one_graph(subject: Subject) -> Finding:

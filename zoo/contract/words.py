@@ -9,11 +9,10 @@ from typing import Any
 
 import torch
 
-from zoo.contract.law import Finding, alone, broken, first_kind, first_line, held, law, plain
+from zoo.contract.law import BUILDS, Finding, alone, broken, first_kind, first_line, held, law, plain
 from zoo.contract.subject import KINDS, Subject
 from zoo.contract.variants import listed
 from zoo.encodings import registry
-from zoo.encodings.base import Encoding
 from zoo.encodings.description import FACTS, describe_class
 from zoo.errors import InputError
 from zoo.recipe import resolve
@@ -21,7 +20,7 @@ from zoo.recipe import resolve
 FAMILIES = ("absolute", "position ids", "rotary", "bias", "content", "contextual", "schedule")
 
 
-@law("it can be built", "It can be built, for one layer and for a model.")
+@law(BUILDS, "It can be built, for one layer and for a model.", needs=())
 def can_be_built(subject: Subject) -> Finding:
     model = subject.model(num_layers=3)
     learned = sum(p.numel() for p in model.encoding.parameters())
@@ -37,6 +36,7 @@ def can_be_built(subject: Subject) -> Finding:
     "The docstring begins with one sentence and describes every option; family and paper are given.",
     plain,
     first_kind,
+    needs=(),
 )
 def says_what_it_is(subject: Subject) -> Finding:
     (description,) = subject.descriptions
@@ -76,6 +76,7 @@ def says_what_it_is(subject: Subject) -> Finding:
     "What is read from the file before it is run is what the class then has.",
     plain,
     first_kind,
+    needs=(),
 )
 def source_and_class_agree(subject: Subject) -> Finding:
     (read,) = subject.descriptions
@@ -98,6 +99,7 @@ def source_and_class_agree(subject: Subject) -> Finding:
     "A recipe with it in a decoder or an encoder is refused where it is not for that, and only there.",
     alone,
     first_kind,
+    needs=(),
 )
 def recipes_take_it(subject: Subject) -> Finding:
     if not subject.kinds:
@@ -146,6 +148,7 @@ def wraps_none(subject: Subject) -> str | None:
     plain,
     wraps_none,
     first_kind,
+    needs=(),
 )
 def a_policy_is_an_option(subject: Subject) -> Finding:
     (description,) = subject.descriptions
@@ -174,6 +177,7 @@ def has_options_for_later(subject: Subject) -> str | None:
     alone,
     has_options_for_later,
     first_kind,
+    needs=(),
 )
 def after_training(subject: Subject) -> Finding:
     (description,) = subject.descriptions
@@ -201,28 +205,3 @@ def after_training(subject: Subject) -> Finding:
 
 def _shapes(model: torch.nn.Module) -> dict[str, torch.Size]:
     return {name: value.shape for name, value in model.state_dict().items()}
-
-
-@law(
-    "its state is whole",
-    "Two models that differ in their start are the same to the last bit once one has the other's state.",
-)
-def state_is_whole(subject: Subject) -> Finding:
-    row = subject.tokens(2, 8)
-    one, other = subject.model(seed=1), subject.model(seed=2)
-    if torch.equal(one(row), other(row)):
-        return broken("two seeds give one model: nothing was tried")
-    other.load_state_dict(one.state_dict())
-    if not torch.equal(one(row), other(row)):
-        difference = (one(row) - other(row)).abs().max().item()
-        return broken(f"with the same state they differ by {difference:.2g}")
-    loose = [
-        f"{type(part).__name__}.{name}"
-        for part in one.encoding.modules()
-        if isinstance(part, Encoding)
-        for name, value in vars(part).items()
-        if isinstance(value, torch.Tensor)
-    ]
-    if loose:
-        return broken(f"{', '.join(loose)} is a tensor but neither parameter nor buffer: it would not move")
-    return held(f"{len(one.encoding.state_dict())} tensors of its own")

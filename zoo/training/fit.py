@@ -9,6 +9,7 @@ from typing import Any
 
 from zoo.data import open_data
 from zoo.data.source import DataSource
+from zoo.encodings import registry
 from zoo.errors import RunError
 from zoo.evaluation.foreseen import left_out, seen_in_training
 from zoo.evaluation.results import must_take_results
@@ -17,6 +18,7 @@ from zoo.processes.launch import is_first_process
 from zoo.processes.parent import children_told, leave_with_parent
 from zoo.processes.telling import silent, told_once
 from zoo.recipe import Recipe, must_train
+from zoo.recipe.options import encodings_in
 from zoo.runs.folder import Claim, must_be_free, new_run, remove_leftovers, write_recipe
 from zoo.runs.holding import hold, let_go
 from zoo.runs.origin import must_have_same_tokens, read_origin, start_from
@@ -98,6 +100,7 @@ def _prepare(recipe: Recipe, out: Path | None, resume: Resume) -> _Start:
     must_compute_as_said(recipe)
     must_be_installed(recipe)
     must_build(recipe)
+    _must_pass_trial(recipe)
     folder = run_to_resume(recipe, out, resume)
     checkpoint = content = claim = origin = None
     if folder is not None:
@@ -122,6 +125,15 @@ def _prepare(recipe: Recipe, out: Path | None, resume: Resume) -> _Start:
         claim = new_run(recipe, out) if is_first_process() else None
         folder = claim.folder if claim else Path()
     return _Start(task, source, folder, checkpoint, content, claim, origin and origin.facts)
+
+
+def _must_pass_trial(recipe: Recipe) -> None:
+    """Raises InputError where an encoding that is no part of the zoo does what none may."""
+    names = [name for _, name in encodings_in(recipe.as_dict()["model"]["encoding"], ())]
+    if not all(registry.describe(name).builtin for name in names):
+        from zoo.contract.trial import must_pass_trial  # not needed by any other training
+
+        must_pass_trial(recipe)
 
 
 def _train(recipe: Recipe, start: _Start, ending: Ending) -> tuple[Path, bool]:

@@ -13,4 +13,4 @@ class LooksBackOnly(zoo.Encoding):
     relative = True
 
     def bias(self, head, q, k):
-        return torch.where(k > q + 0 * head, -torch.inf, 0.0)
+        return torch.where(k > q + 0 * head, -torch.inf, -0.1 * (q - k).abs())

@@ -45,6 +45,9 @@ class DroPE(Encoding):
         self.scale = scale
         self.factor = factor
 
+    def uses(self, hook: str) -> bool:
+        return super().uses(hook) and (hook != "rotate" or self.scale != 0)
+
     def rotate(self, q: Tensor, k: Tensor, span: Span) -> tuple[Tensor, Tensor]:
         if self.training or self.scale == 0:
             return q, k

@@ -1,0 +1,23 @@
+"""Its table has a head too few."""
+
+import torch
+from torch import nn
+
+import zoo
+
+
+@zoo.register("wrong_shape")
+class WrongShape(zoo.Encoding):
+    """Its table has a head too few."""
+
+    family = "bias"
+    relative = True
+    fused = False
+
+    def __init__(self, size):
+        super().__init__(size)
+        self.slope = nn.Parameter(torch.ones(size.num_heads))
+
+    def bias_table(self, span, num_heads):
+        distance = (span.q_pos[..., :, None] - span.k_pos[..., None, :]).abs().float()
+        return -self.slope[1:, None, None] * distance
