@@ -1,0 +1,127 @@
+"""The trial of a plugin at the start of `fit`: what is refused, and what is none of its business."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from zoo import cli
+from zoo.contract.trial import must_pass_trial
+from zoo.errors import InputError
+from zoo.training.fit import _must_pass_trial
+
+FAULTY = Path(__file__).parent / "faulty"
+SIZED = '''"""Built for one size alone."""
+
+import torch
+
+import zoo
+
+
+@zoo.register("sized")
+class Sized(zoo.Encoding):
+    """Built for one size alone."""
+
+    family = "content"
+
+    def __init__(self, size):
+        super().__init__(size)
+        self.turns = torch.nn.Parameter(torch.ones(WIDTH))
+        REFUSES
+
+    def score(self, q, k, span):
+        return (q * self.turns) @ k.transpose(-1, -2)
+'''
+
+
+@pytest.fixture
+def tried(mapping, forgetful_registry):
+    """Try an encoding of a file as `fit` does."""
+    from zoo.recipe import resolve
+
+    def tried(file, encoding, **model):
+        trainer = model.pop("trainer", {})
+        made = mapping("text")
+        made = {**made, "plugins": [str(file)], "model": {**made["model"], "encoding": encoding, **model}}
+        must_pass_trial(resolve({**made, "trainer": {**made["trainer"], **trainer}}))
+
+    return tried
+
+
+@pytest.mark.parametrize(("name", "line", "said"), [
+    ("misspelled", 13, "'biass' is nothing that a model uses; did you mean the hook 'bias'?"),
+    ("wrong_shape", 21, "bias_table of 'wrong_shape' gave [3, 9, 9] where [4, 9, 9] is needed"),
+    ("too_wide", 14, "embed of 'too_wide' gave [3, 9, 32] where [3, 9, 16] is needed"),
+    ("too_narrow", 13, "rotate of 'too_narrow' gave queries 2 wide and keys 4 wide"),
+    ("leaks_in_score", 13, "score of 'leaks_in_score' knows a token that comes later"),
+    ("leaks_in_read", 19, "read of 'leaks_in_read' knows a token that comes later"),
+    ("mixes_tokens", 13, "embed of 'mixes_tokens' knows a token that comes later"),
+    ("idle_parameter", 10, "idle has no gradient"),
+    ("without_effect", 7, "nothing comes of bias"),
+])  # fmt: skip
+def test_a_fault_is_told_with_plugin_hook_file_and_line(tried, name, line, said):
+    with pytest.raises(InputError) as caught:
+        tried(FAULTY / f"{name}.py", name, num_heads=4)
+    (problem,) = caught.value.problems
+    assert (problem.key, problem.where) == ("model.encoding", f"{FAULTY / name}.py:{line}")
+    assert said in problem.message and f"encoding {name!r}" in problem.message
+
+
+def test_an_exception_of_the_plugin_is_told_with_its_line(tried, tmp_path):
+    text = (FAULTY / "leaks_in_score.py").read_text()
+    (tmp_path / "raises.py").write_text(
+        text.replace("        return q @", "        1 / 0\n        return q @")
+    )
+    with pytest.raises(InputError) as caught:
+        tried(tmp_path / "raises.py", "leaks_in_score")
+    (problem,) = caught.value.problems
+    assert problem.where == f"{tmp_path / 'raises.py'}:14"
+    assert "score of 'leaks_in_score' raised ZeroDivisionError: division by zero" in problem.message
+
+
+def test_fit_refuses_before_a_run_folder_is_made(here, mapping, forgetful_registry, capsys):
+    made = {**mapping("text"), "plugins": [str(FAULTY / "leaks_in_score.py")]}
+    made["model"] = {**made["model"], "encoding": "leaks_in_score"}
+    (here / "own.yaml").write_text(yaml.safe_dump(made))
+    assert cli.main(["fit", "--recipe", "own.yaml"]) == 2
+    printed = capsys.readouterr()
+    assert len(printed.err.splitlines()) == 1 and printed.out == ""
+    assert printed.err.startswith(f"{FAULTY / 'leaks_in_score.py'}:13: model.encoding: ")
+    assert not (here / "runs").exists()
+
+
+@pytest.mark.parametrize("encoding", [
+    "counted", "forget_gate", {"name": "shaken", "of": "rope"}, ["rope", "forget_gate"],
+])  # fmt: skip
+def test_what_is_right_passes(tried, plugins, encoding):
+    tried(Path(__file__).parents[1] / "encodings" / "plugins" / "counted.py", encoding)
+
+
+def test_an_encoder_may_look_ahead(tried):
+    tried(FAULTY / "leaks_in_score.py", "leaks_in_score", kind="encoder")
+
+
+@pytest.mark.parametrize("refuses", ["", "assert size.head_dim == WIDTH"])
+@pytest.mark.parametrize(("d_model", "num_heads"), [(16, 2), (520, 2)])
+def test_the_recipes_own_size_decides(tried, tmp_path, d_model, num_heads, refuses):
+    """What goes with no other size is right where the recipe has that one."""
+    text = SIZED.replace("REFUSES", refuses).replace("WIDTH", str(d_model // num_heads))
+    (tmp_path / "sized.py").write_text(text)
+    tried(tmp_path / "sized.py", "sized", d_model=d_model, num_heads=num_heads)
+
+
+def test_as_many_layers_as_a_pattern_asks_for(tried):
+    pattern = ["rope", "rope", "rope", "too_modest"]
+    tried(FAULTY / "too_modest.py", {"name": "interleave", "pattern": pattern}, num_layers=4)
+
+
+def test_bf16_is_asked_for_where_the_recipe_has_it(tried):
+    tried(FAULTY / "single_precision.py", "single_precision")
+    with pytest.raises(InputError, match=r"cast them back with \.to\(q\.dtype\)"):
+        tried(FAULTY / "single_precision.py", "single_precision", trainer={"precision": "bf16-mixed"})
+
+
+def test_the_zoos_own_are_not_tried(recipe, monkeypatch):
+    monkeypatch.setitem(sys.modules, "zoo.contract.trial", None)  # an import of it would fail
+    _must_pass_trial(recipe("text"))
