@@ -63,8 +63,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         novel = home / "data" / "novels" / f"{name}.txt"
         novel.parent.mkdir(exist_ok=True)
         novel.write_text(f"{name}: " + article * 30, encoding="utf-8")
-    plugin = next(block for block in blocks("python") if block.startswith("# my_encoding.py"))
-    (home / "my_encoding.py").write_text(plugin, encoding="utf-8")
+    for plugin in (block for block in blocks("python") if block.startswith("# my_")):
+        (home / plugin.split()[1]).write_text(plugin, encoding="utf-8")
     return home
 
 

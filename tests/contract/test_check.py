@@ -135,8 +135,8 @@ def here(tmp_path, monkeypatch, forgetful_registry):
     """Where a stranger stands, with the plugin of the README."""
     monkeypatch.chdir(tmp_path)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    plugin = re.search(r"```python\n(# my_encoding\.py\n.*?)```", readme, re.DOTALL).group(1)
-    (tmp_path / "my_encoding.py").write_text(plugin, encoding="utf-8")
+    for plugin, name in re.findall(r"```python\n(# (my_\w+\.py)\n.*?)```", readme, re.DOTALL):
+        (tmp_path / name).write_text(plugin, encoding="utf-8")
     return tmp_path
 
 
@@ -164,6 +164,28 @@ def test_the_plugin_of_the_readme_is_right(here, capsys, every):
         assert re.search(rf"^{re.escape(law.name)} +(held +\d|does not apply )", printed, re.M), law.name
     assert "note: no paper is named; option slope is not described" in lines
     assert re.search(r"^causality +held +1 of 1 +largest difference \S+ \(bound 1e-05\)$", printed, re.M)
+
+
+def test_the_rotary_plugin_of_the_readme_is_right(here, quick, capsys):
+    assert cli.main(["check", "my_rotary.py"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("turned keeps all ")
+
+
+@pytest.mark.parametrize(("wrong", "law", "said"), [
+    ((".to(x.dtype)", ""), "precision", "gave queries of float32 for bfloat16: cast them back"),
+    (("pos.float()", "pos.to(x.dtype)"), "places are exact in bf16 at position 100,000", "angles in float32"),
+    ((" if pos.dim() == 1 else angles[:, None]", ""), "shapes with padding", "positions are [B,T]"),
+    (("span.k_pos", "span.q_pos"), "shapes with padding", "k at span.k_pos"),
+    (('self.register_buffer("rates", rates, persistent=False)', "self.rates = rates"), "its state is whole",
+     "neither parameter nor buffer"),
+])  # fmt: skip
+def test_what_the_readme_asks_of_a_rotary_one_is_asked_by_a_law(here, quick, capsys, wrong, law, said):
+    text = (here / "my_rotary.py").read_text()
+    assert text.count(wrong[0]) == 1
+    (here / "my_rotary.py").write_text(text.replace(*wrong))
+    assert cli.main(["check", "my_rotary.py"]) == 1
+    printed = " ".join(capsys.readouterr().out.split())
+    assert f"NOT HELD: {law}. " in printed and said in printed
 
 
 def test_a_fault_is_named_with_its_hook_and_line(here, quick, capsys):
