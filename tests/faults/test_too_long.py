@@ -30,6 +30,9 @@ class Ending(zoo.Encoding):
     @property
     def max_length(self):
         return self.end
+
+    def bias(self, head, q, k):
+        return -(head + 1.0) * (q - k).abs()
 """
 WAYS = {
     "alone": "{name: ending}",

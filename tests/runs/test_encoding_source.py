@@ -25,6 +25,8 @@ from zoo.encodings.wrapper import Wrapper
 class Mine(zoo.Encoding):
     """Nothing."""
 
+    reads_positions = False
+
 
 @zoo.register("around")
 class Around(Wrapper):

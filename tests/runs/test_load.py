@@ -130,6 +130,8 @@ Path({mark!r}).write_text("run")
 @zoo.register("marked")
 class Marked(zoo.Encoding):
     """Nothing at all."""
+
+    reads_positions = False
 '''
 
 

@@ -157,6 +157,7 @@ def test_a_plugin_of_the_origin_is_not_run(here, recipe, forgetful_registry):
     plugin.write_text(
         f"from pathlib import Path\nimport zoo\nPath({str(mark)!r}).write_text('run')\n\n\n"
         f'@zoo.register("marked")\nclass Marked(zoo.Encoding):\n    """Nothing at all."""\n'
+        "    reads_positions = False\n"
     )
     fit(recipe("max_index", "name=first", f"plugins=[{plugin}]", "model.encoding=marked"))
     mark.unlink()

@@ -191,7 +191,7 @@ def _without_effect(encoding: Encoding, finding: Finding) -> Finding:
         used = ", ".join(filter(encoding.uses, HOOKS))
         told = f"nothing comes of {used}: {finding.numbers}"
     else:
-        told = f"it overrides no hook ({', '.join(HOOKS)})"
+        told = f"it overrides no hook ({', '.join(HOOKS)}), and reads_positions is not False, as of `none`"
         idle = [name for name, value in _unused(cls).items() if _code(value)]
         told += f"; nothing calls {', '.join(idle)}" if idle else ""
     return Finding(False, told, finding.share, where=_class_line(cls))
