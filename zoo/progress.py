@@ -10,23 +10,20 @@ from typing import Any
 from tqdm import tqdm
 
 SECONDS_BETWEEN_LINES = 15.0
-SECONDS_TO_FIRST_LINE, SECONDS_BETWEEN_STEP_LINES = 5.0, 30.0
-"""Of a training, where its log is no terminal. What is done sooner is silent."""
 COLUMNS = 100
 
 
 class Due:
-    """Whether a line of a training's log is due: soon after its beginning, then every half a minute."""
+    """Whether a line of a training's log is due: every 15 seconds. What is done sooner is silent."""
 
     def __init__(self) -> None:
-        self._at = time.monotonic() + SECONDS_TO_FIRST_LINE
+        self._last = time.monotonic()
         self.any = False
 
     def now(self) -> bool:
-        if time.monotonic() < self._at:
+        if time.monotonic() - self._last < SECONDS_BETWEEN_LINES:
             return False
-        self._at = time.monotonic() + SECONDS_BETWEEN_STEP_LINES
-        self.any = True
+        self._last, self.any = time.monotonic(), True
         return True
 
 

@@ -68,13 +68,23 @@ def test_noise_is_not_extrapolated():
 
 def test_what_turns_out_longer_is_said_anew(clock):
     said = []
-    watch = Stopwatch(tokens=100, limit=None, expected=None, say=said.append)
-    for seconds in (0.05, 0.15, 0.26, 1.0, 0.0):  # for one token each
+    watch = Stopwatch(tokens=10, limit=None, expected=None, say=said.append)
+    for seconds in (0.5, 1.5, 2.6, 10.0, 0.0):  # for one token each
         clock.now += seconds
         watch.read += 1
         assert watch.goes_on()
-    # 5 s and 10 s are not worth it; of what is said again 29 s are less.
+    # 5 s and 10 s are not worth it; 15 s and 36 s are, and 29 s are less than that.
     assert said == [pytest.approx(46 / 3), pytest.approx(36.5)]
+
+
+def test_a_slow_first_batch_alone_says_nothing(clock):
+    said = []
+    watch = Stopwatch(tokens=1000, limit=None, expected=None, say=said.append)
+    for seconds in (2.0, *[0.001] * 999):
+        clock.now += seconds
+        watch.read += 1
+        assert watch.goes_on()
+    assert said == []
 
 
 def test_a_length_that_takes_long_says_so_first(run, clock, capsys):

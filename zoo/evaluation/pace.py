@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 WORTH_SAYING = 15.0
 """Seconds from which on it is said beforehand how long a length takes."""
+WARM = 3.0
+"""Seconds that a length is read for before they tell how long it takes: first batches are slow."""
 FAR = 2.0
 """A length that is expected to take so many times longer than it may is not begun."""
 LONGER = 1.5
@@ -77,7 +79,7 @@ class Stopwatch:
     def goes_on(self) -> bool:
         """Asked before each batch."""
         if self.read:
-            if self.needed >= LONGER * self._said:
+            if self.seconds >= WARM and self.needed >= LONGER * self._said:
                 self._said = self.needed
                 self.say(self.needed)
             if self.limit is not None and self.seconds >= self.limit:
