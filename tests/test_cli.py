@@ -398,7 +398,7 @@ def test_no_heavy_import_where_none_is_needed(workplace, arguments):
     code = (
         "import sys\nfrom zoo.cli import main\n"
         "try:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
-        "heavy = {'torch', 'lightning', 'datasets', 'numpy', 'matplotlib'} & sys.modules.keys()\n"
+        "heavy = {'torch', 'lightning', 'datasets', 'numpy', 'scipy', 'matplotlib'} & sys.modules.keys()\n"
         "print('heavy:', sorted(heavy))\n"
     )
     command = [sys.executable, "-c", code, *arguments]

@@ -1,74 +1,100 @@
-"""Bootstrap intervals, against a slow bootstrap and against what they promise."""
-
-import random
+"""Intervals against others' code, and what they do at the edges. How often they hold: test_coverage.py."""
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from zoo.evaluation.interval import interval, interval_of_mean, resampled_sums
+from zoo.evaluation.interval import (
+    combined,
+    interval_of_mean,
+    interval_of_rate,
+    interval_of_rate_difference,
+    interval_of_ratio,
+)
 
-
-def slow_interval(pairs, times=4000):
-    """Of a ratio of sums, unit by unit, with other random numbers."""
-    chance = random.Random(1)
-    ratios = []
-    for _ in range(times):
-        drawn = [chance.choice(pairs) for _ in pairs]
-        ratios.append(sum(a for a, _ in drawn) / sum(b for _, b in drawn))
-    ratios.sort()
-    return ratios[int(0.025 * times)], ratios[int(0.975 * times)]
+UNKNOWN = (None, None)
 
 
-def test_a_ratio_of_sums_against_a_slow_bootstrap():
+def test_units_of_one_size_have_the_t_interval_of_their_mean():
     rng = np.random.default_rng(0)
-    tokens = rng.integers(5, 400, 40)
-    losses = tokens * rng.normal(3, 0.5, 40)
-    sums = resampled_sums(np.stack((losses, tokens), 1))
-    low, high = interval(sums[:, 0] / sums[:, 1])
-    slow_low, slow_high = slow_interval(list(zip(losses.tolist(), tokens.tolist(), strict=True)))
-    width = slow_high - slow_low
-    assert low == pytest.approx(slow_low, abs=0.1 * width)
-    assert high == pytest.approx(slow_high, abs=0.1 * width)
-    # The mean of the units' own ratios is another quantity: long documents weigh more.
-    assert low < losses.sum() / tokens.sum() < high
+    values = rng.normal(3, 0.5, 12)
+    low, high = interval_of_ratio(7 * values, np.full(12, 7.0))
+    # But for the leverage of each, 1/12, and n instead of n - 1 in the spread.
+    t = stats.ttest_1samp(values, 0).confidence_interval(0.95)
+    assert (high - low) / (t.high - t.low) == pytest.approx((12 / 11) ** 0.5)
+    assert (low + high) / 2 == pytest.approx(values.mean())
 
 
-def test_the_truth_lies_within_as_often_as_promised():
-    rng = np.random.default_rng(0)
-    held = [low < 5 < high for low, high in (interval_of_mean(rng.normal(5, 2, 60)) for _ in range(100))]
-    assert 0.88 <= np.mean(held) <= 0.99
+def test_a_ratio_of_sums_weighs_long_documents_more():
+    sizes = np.array([10.0, 20.0, 400.0, 30.0, 25.0])
+    rates = np.array([1.0, 1.2, 3.0, 1.1, 0.9])
+    low, high = interval_of_ratio(rates * sizes, sizes)
+    assert low < (rates * sizes).sum() / sizes.sum() < high
+    # One of five documents has four fifths of the text: hardly anything is known of others like it.
+    equal = interval_of_ratio(rates, np.ones(5))
+    assert high - low > 2 * (equal[1] - equal[0])
 
 
-def test_more_examples_narrow_it():
-    rng = np.random.default_rng(0)
-    widths = [np.subtract(*reversed(interval_of_mean(rng.normal(0, 1, n)))) for n in (50, 200, 800)]
-    assert widths[0] > 1.5 * widths[1] > 2.25 * widths[2] > 0
-
-
-def test_the_same_numbers_have_the_same_interval():
-    values = np.random.default_rng(0).random(50)
-    assert interval_of_mean(values) == interval_of_mean(values.copy())
-    # All lengths are judged on the same draws: a constant that is added moves both ends by itself.
-    low, high = interval_of_mean(values)
-    assert interval_of_mean(values + 1) == (pytest.approx(low + 1), pytest.approx(high + 1))
-
-
-@pytest.mark.parametrize("values", [[], [1.0], [1.0, np.nan]])
-def test_one_unit_has_no_interval(values):
-    assert interval_of_mean(np.array(values)) == (None, None)
+@pytest.mark.parametrize("right, count", [(1021, 1024), (1024, 1024), (0, 50), (7, 9), (1, 1)])
+def test_a_rate_has_wilsons_interval(right, count):
+    scores = np.array([1.0] * right + [0.0] * (count - right))
+    expected = stats.binomtest(right, count).proportion_ci(method="wilson")
+    assert interval_of_rate(scores) == pytest.approx((expected.low, expected.high), abs=1e-12)
 
 
 def test_what_does_not_apply_is_left_out():
-    values = np.array([1.0, 0.0, 1.0, 1.0, 0.0])
     with_gaps = np.array([1.0, np.nan, 0.0, 1.0, np.nan, 1.0, 0.0])
-    assert interval_of_mean(with_gaps) == interval_of_mean(values)
+    assert interval_of_rate(with_gaps) == interval_of_rate(with_gaps[~np.isnan(with_gaps)])
 
 
-def test_no_spread_is_no_width():
-    assert interval_of_mean(np.ones(30)) == (1.0, 1.0)
+def test_all_right_has_a_width():
+    """The rule of three: of 1,024 right answers out of as many, about 3 in 1,024 may be wrong."""
+    low, high = interval_of_rate(np.ones(1024))
+    assert high == 1 and 1 - 4 / 1024 < low < 1 - 3 / 1024
+    low, high = interval_of_rate_difference(np.zeros(1024))
+    assert low == -high and 3 / 1024 < high < 4 / 1024
 
 
-def test_an_end_that_is_not_finite_is_none():
-    values = np.array([1.0, 2.0, 3.0, np.inf, 2.0, 1.0])
-    low, high = interval_of_mean(values)
-    assert low is not None and 1 <= low <= 3 and high is None
+def test_a_difference_of_rates_against_newcombes_square_and_add():
+    """Table of two raters' answers to the same 1,000 examples: both right, one, the other, none."""
+    better, worse, count = 60, 25, 1000
+    differences = np.repeat([1.0, -1.0, 0.0], [better, worse, count - better - worse])
+    (low_b, high_b), (low_w, high_w) = (
+        stats.binomtest(k, count).proportion_ci(method="wilson") for k in (better, worse)
+    )
+    b, w = better / count, worse / count
+    r = -((b * w / ((1 - b) * (1 - w))) ** 0.5)
+    below = ((b - low_b) ** 2 - 2 * r * (b - low_b) * (high_w - w) + (high_w - w) ** 2) ** 0.5
+    above = ((high_b - b) ** 2 - 2 * r * (high_b - b) * (w - low_w) + (w - low_w) ** 2) ** 0.5
+    expected = b - w - below, b - w + above
+    assert interval_of_rate_difference(differences) == pytest.approx(expected)
+    # The other way round it is the same one mirrored.
+    low, high = interval_of_rate_difference(-differences)
+    assert (-high, -low) == pytest.approx(expected)
+
+
+def test_seeds_have_students_interval():
+    values = [1.0, 1.3, 1.1]
+    expected = stats.ttest_1samp(values, 0).confidence_interval(0.95)
+    assert interval_of_mean(values) == pytest.approx((expected.low, expected.high))
+
+
+def test_two_sources_of_change_are_wider_than_either_and_narrower_than_their_sum():
+    low, high = combined(1.0, (0.7, 1.3), (0.6, 1.8))
+    assert (low, high) == pytest.approx((0.5, 1.0 + (0.3**2 + 0.8**2) ** 0.5))
+    assert combined(1.0, (0.7, 1.3)) == pytest.approx((0.7, 1.3))
+    assert combined(1.0, (0.7, 1.3), UNKNOWN) == combined(1.0) == UNKNOWN
+
+
+@pytest.mark.parametrize("amounts, sizes", [
+    ([], []), ([3.0], [2.0]), ([3.0, 0.0], [2.0, 0.0]), ([1.0, np.inf, 2.0], [1.0, 1.0, 1.0]),
+    ([1.0, np.nan, 2.0], [1.0, 1.0, 1.0]), ([1.0, 2.0], [0.0, 0.0]),
+])  # fmt: skip
+def test_what_has_no_interval(amounts, sizes):
+    assert interval_of_ratio(np.array(amounts), np.array(sizes)) == UNKNOWN
+
+
+@pytest.mark.parametrize("values", [[], [1.0], [1.0, np.inf]])
+def test_one_seed_has_no_interval(values):
+    assert interval_of_mean(values) == UNKNOWN
+    assert interval_of_rate(np.array([])) == interval_of_rate_difference(np.array([])) == UNKNOWN

@@ -9,7 +9,7 @@ import torch
 
 from zoo.data.text.tokenizer import END
 from zoo.errors import InputError
-from zoo.evaluation.interval import interval, resampled_sums
+from zoo.evaluation.interval import interval_of_ratio
 from zoo.evaluation.protocols import PROTOCOLS, OutOfTime, Place, nonoverlapping, text
 from zoo.evaluation.protocols.per_position import bin_ends
 from zoo.evaluation.protocols.sliding import plan
@@ -499,7 +499,7 @@ def test_the_longest_window_that_can_be_read_is(text_recipe, counting, measure):
 # Intervals
 
 
-def test_documents_are_resampled_not_tokens_nor_windows(text_recipe, trigram, measure):
+def test_the_unit_of_an_interval_is_the_document_not_the_token_nor_the_window(text_recipe, trigram, measure):
     recipe = text_recipe("decoder", "many")
     task, source = trigram(recipe)
     row = measure("sliding", task, source, [16])[0]
@@ -513,12 +513,16 @@ def test_documents_are_resampled_not_tokens_nor_windows(text_recipe, trigram, me
         if own:
             sums.append((sum(own), len(own), len(raw.encode())))
     assert row["documents"] == len(sums) > 3
-    resampled = resampled_sums(np.array(sums)[:, :2])
-    low, high = interval(resampled[:, 0] / resampled[:, 1])
+    low, high = interval_of_ratio(*np.array(sums).T[:2])
     assert (row["loss_nats_low"], row["loss_nats_high"]) == (pytest.approx(low), pytest.approx(high))
     for name in ("loss_nats", "perplexity", "bits_per_byte", "word_perplexity"):
         assert row[f"{name}_low"] < row[name] < row[f"{name}_high"]
     assert row["perplexity_low"] == math.exp(row["loss_nats_low"])
+    units = row["units"]
+    assert units["nats"] == pytest.approx([nats for nats, _, _ in sums])
+    assert units["tokens"] == [n for _, n, _ in sums] and len(set(units["documents"])) == len(sums)
+    bits = sum(units["nats"]) / math.log(2) / sum(units["bytes"])
+    assert bits == pytest.approx(row["bits_per_byte"])
 
 
 def test_one_document_has_no_interval(text_recipe, bigram, measure):

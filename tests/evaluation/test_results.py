@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import os
 import tempfile
 import threading
@@ -15,6 +16,7 @@ from rows import text_row
 from zoo.errors import InputError
 from zoo.evaluation import results
 from zoo.evaluation.results import PassingNote, must_take_results, store_rows, stored_rows
+from zoo.evaluation.units import UNITS_FILE, document_units, read_units, with_units, without_units
 
 FILES = ["lengths.csv", "lengths.json", "lengths.md", "lengths.png", "lengths.svg"]
 
@@ -104,6 +106,56 @@ def test_a_measurement_on_other_targets_loses_nothing_and_makes_no_false_curve(u
     store_rows(tmp_path, [text_row(128, 3.5, targets="ffffff", tokens=99)])
     earlier = json.loads((tmp_path / "evaluation" / "earlier.json").read_text())
     assert [row["bits_per_byte"] for row in earlier] == [2.5, 3.0]
+
+
+def units_in(folder):
+    known = read_units(folder / "evaluation" / UNITS_FILE)
+    return {(key[1], key[4], targets): units["nats"] for (key, targets), units in known.items()}
+
+
+def documents(*nats):
+    return document_units(range(len(nats)), nats, [10] * len(nats), [30] * len(nats))
+
+
+def test_what_each_document_gave_lies_beside_the_row_of_its_targets(undrawn, tmp_path):
+    store_rows(tmp_path, [text_row(64, units=documents(1.5, 2.0)), text_row(128, units=documents(2.5))])
+    assert stored_rows(tmp_path) == [text_row(64), text_row(128)]
+    assert units_in(tmp_path) == {
+        ("nonoverlapping", 64, "0a0a0a"): [1.5, 2],
+        ("nonoverlapping", 128, "0a0a0a"): [2.5],
+    }
+    # A measurement repeated takes its units with it; one that is gone leaves none behind.
+    store_rows(tmp_path, [text_row(64, targets="ffffff", units=documents(3.5, math.inf)), text_row(128)])
+    assert units_in(tmp_path) == {
+        ("nonoverlapping", 64, "ffffff"): [3.5, None],
+        ("nonoverlapping", 128, "0a0a0a"): [2.5],
+    }
+    store_rows(tmp_path, [text_row(256, step=11)])
+    assert units_in(tmp_path) == {}
+
+
+def test_units_that_do_not_come_to_what_the_row_says_are_not_its_own(undrawn, tmp_path):
+    row = text_row(64, units=documents(20.0, 40.0)) | {"loss_nats": 3.0}
+    store_rows(tmp_path, [row])
+    known = read_units(tmp_path / "evaluation" / UNITS_FILE)
+    (own,) = with_units(stored_rows(tmp_path), known)
+    assert own["units"]["nats"] == [20, 40]
+    other = without_units(row) | {"loss_nats": 3.1}
+    assert with_units([other], known) == [other]
+
+
+@pytest.mark.parametrize("content, said", [
+    ("[{}]", "not what an evaluation writes"),
+    ('[{"row": ["c", "p", "{}", "{}", 8], "targets": "a", "units": {"scores": []}}]', "not what an evaluation"),
+    ('[{"row": ["c", "p", "{}", "{}", 8], "targets": "a", "units": {"scores": ["x"]}}]', "not what an evalu"),
+    ('[{"row": ["c", "p", "{}", "{}", 8], "targets": "a", "units": {"nats": [1]}}]', "not what an evaluation"),
+    ("[", "it is not JSON"),
+])  # fmt: skip
+def test_damaged_units_are_told_before_anything_is_measured(tmp_path, content, said):
+    (tmp_path / "evaluation").mkdir()
+    (tmp_path / "evaluation" / UNITS_FILE).write_text(content)
+    with pytest.raises(InputError, match=f"units.json.*{said}.*move it away and evaluate again"):
+        must_take_results(tmp_path)
 
 
 @pytest.mark.parametrize("failing", FILES)

@@ -23,6 +23,7 @@ from zoo.evaluation.results import PassingNote, store_rows
 from zoo.evaluation.subject import Subject, open_subjects
 from zoo.evaluation.tables import SPEED, rows_as_text
 from zoo.evaluation.team import Team, alone, device_for, join
+from zoo.evaluation.units import without_units
 from zoo.memory import (
     allocations_bounded,
     is_out_of_memory,
@@ -122,7 +123,7 @@ def _evaluate_all(
         several = len({run.folder.resolve() for run in runs}) > 1
 
         def keep(run: Subject, measured: list[Row]) -> None:
-            rows.extend(measured)
+            rows.extend(map(without_units, measured))
             # Runs of one recipe may differ in what --set gave: only their folders tell them apart.
             told.extend(row | {"run": run.name} if several else row for row in measured)
             if team.rank == 0:

@@ -4,6 +4,7 @@ evaluation/
   lengths.json                one row for each checkpoint, change, protocol, its parameters and length
   lengths.csv  lengths.md     the same for a spreadsheet, and as tables
   lengths.png  lengths.svg    the same as curves
+  units.json                  what each document or example gave, for the intervals of differences
   earlier.json                rows whose place in lengths.json went to a measurement on other targets
 """
 
@@ -19,10 +20,10 @@ from pathlib import Path
 from filelock import FileLock
 
 from zoo.errors import InputError, Problem
-from zoo.evaluation.curves import parameters_text
 from zoo.evaluation.exports import as_csv, as_markdown
 from zoo.evaluation.plot import plot_lengths
 from zoo.evaluation.stored import Row, read_rows
+from zoo.evaluation.units import UNITS, UNITS_FILE, key_of, read_units, units_as_json, without_units
 from zoo.files import write_whole
 from zoo.runs.folder import RESULTS
 
@@ -53,7 +54,8 @@ def must_take_results(folder: Path) -> None:
             above = inside if inside.is_dir() else folder
             if not os.access(above, os.W_OK | os.X_OK):
                 refuse(inside, f"no permission to write in {above}")
-            names = (file, *map(file.with_suffix, EXPORTS), file.with_name(EARLIER), file.with_name(LOCK))
+            beside = (file.with_name(name) for name in (UNITS_FILE, EARLIER, LOCK))
+            names = (file, *map(file.with_suffix, EXPORTS), *beside)
             for path in names:
                 if path.is_dir():
                     refuse(path, "it is a folder; move it away")
@@ -83,6 +85,7 @@ def stored_rows(folder: Path) -> list[Row]:
             lost to it.
     """
     read_rows((folder / RESULTS).with_name(EARLIER))
+    read_units((folder / RESULTS).with_name(UNITS_FILE))
     return read_rows(folder / RESULTS)
 
 
@@ -96,25 +99,32 @@ def store_rows(folder: Path, rows: list[Row]) -> None:
     rows = [row for row in rows if not isinstance(row.get("note"), PassingNote)]
     if not rows:
         return
+    measured = {(key_of(row), str(row.get("targets"))): row[UNITS] for row in rows if UNITS in row}
+    rows = [without_units(row) for row in rows]
     file = folder / RESULTS
     file.parent.mkdir(parents=True, exist_ok=True)
     with _sole_writer(file.with_name(LOCK)):
         steps = {row["checkpoint"]: row["step"] for row in rows}
         kept = [row for row in stored_rows(folder) if _is_of(row, steps)]
-        known = {_key(row): row for row in kept}
+        known = {key_of(row): row for row in kept}
         replaced = []
         for row in rows:
-            before = known.get(_key(row))
+            before = known.get(key_of(row))
             if before is not None and "note" not in before:
                 if "note" in row:
                     continue
                 if before.get("targets") not in (None, row.get("targets")):
                     replaced.append(before)
-            known[_key(row)] = row
+            known[key_of(row)] = row
         merged = sorted(known.values(), key=_place)
         if replaced:
             # Before the file that it is taken from: between the two it is in both, never in none.
             _keep_earlier(file.with_name(EARLIER), replaced, steps)
+        units = file.with_name(UNITS_FILE)
+        # Before the rows that it belongs to: units that agree with no row are left out by whoever reads them.
+        by_unit = read_units(units) | measured
+        if by_unit:
+            write_whole(units, units_as_json(merged, by_unit))
         write_whole(file, _as_json(merged))
         write_whole(file.with_suffix(".csv"), as_csv(merged))
         write_whole(file.with_suffix(".md"), as_markdown(merged))
@@ -136,7 +146,7 @@ def _sole_writer(file: Path) -> Iterator[None]:
 
 def _keep_earlier(file: Path, replaced: list[Row], steps: dict[object, object]) -> None:
     before = [row for row in read_rows(file) if _is_of(row, steps)]
-    known = {(*_key(row), str(row.get("targets"))): row for row in [*before, *replaced]}
+    known = {(*key_of(row), str(row.get("targets"))): row for row in [*before, *replaced]}
     write_whole(file, _as_json(known[key] for key in sorted(known)))
 
 
@@ -149,15 +159,9 @@ def _as_json(rows: Iterable[Row]) -> str:
     return json.dumps(list(rows), indent=1, allow_nan=False) + "\n"
 
 
-def _key(row: Row) -> tuple[str, str, str, str, int]:
-    # An encoding that was changed after training is measured apart from the one that was trained.
-    changed = json.dumps(row.get("changed") or {}, sort_keys=True)
-    return str(row["checkpoint"]), row["protocol"], parameters_text(row), changed, row["length"]
-
-
 def _place(row: Row) -> tuple[object, ...]:
     """Where a row stands: in the order of its key, but that a window of 64 comes before one of 512."""
-    checkpoint, protocol, parameters, changed, length = _key(row)
+    checkpoint, protocol, parameters, changed, length = key_of(row)
     # Texts and numbers take turns, so that like is compared with like.
     parts = re.split(r"(\d+(?:\.\d+)?)", parameters)
     by_number = tuple(float(part) if place % 2 else part for place, part in enumerate(parts))

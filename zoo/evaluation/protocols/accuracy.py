@@ -11,8 +11,9 @@ from torch.utils.data import Dataset
 
 from zoo.data.source import DataSource
 from zoo.errors import InputError
-from zoo.evaluation.interval import interval_of_mean
+from zoo.evaluation.interval import interval_of_rate
 from zoo.evaluation.protocols.protocol import Measurement, Place, Row, obstacle, share
+from zoo.evaluation.units import UNITS, example_units
 from zoo.tasks.task import Task
 
 
@@ -20,8 +21,8 @@ def measurements(task: Task, source: DataSource, lengths: Sequence[int]) -> list
     """How often answers to sequences of a length are right, on the same sequences for every model.
 
     What is measured is the task's own affair (`Task.judge`). `evaluate.samples` examples of the test split
-    are drawn at each length. A row has the mean of each measure with its 95 % interval by bootstrap over
-    examples, and where it does not apply to all of them, how many it is of; over none it is None. What is
+    are drawn at each length. A row has the mean of each measure with its 95 % interval over examples
+    (Wilson's), and where it does not apply to all of them, how many it is of; over none it is None. What is
     scored is held out of training but where there is too little of it; `seen_in_training` is the share, from
     0 to 1, that training may have seen.
     """
@@ -60,15 +61,17 @@ def _measure(task: Task, examples: Dataset, length: int, targets: str, place: Pl
 
 
 def _means(measure: str, pieces: Iterable[np.ndarray]) -> Row:
-    """A measure's mean and interval over the examples that it applies to, and how many they are."""
+    """A measure's mean and interval over the examples that it applies to, and how many they are; of the
+    accuracy also what each example gave."""
     values = np.concatenate(list(pieces))
     applies = values[~np.isnan(values)]
-    low, high = interval_of_mean(applies)
+    low, high = interval_of_rate(applies)
     row: Row = {measure: float(applies.mean()) if len(applies) else None}
     row |= {f"{measure}_low": low, f"{measure}_high": high}
     # `accuracy_within` and `value_accuracy_within` are of the same `examples_within`.
     kind = measure.partition("accuracy")[2]
-    return row | ({f"examples{kind}": len(applies)} if kind else {})
+    row |= {f"examples{kind}": len(applies)} if kind else {}
+    return row | ({UNITS: example_units(values)} if measure == "accuracy" else {})
 
 
 def _digest(source: DataSource, length: int, count: int) -> str:

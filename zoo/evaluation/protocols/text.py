@@ -2,8 +2,8 @@
 
 A protocol says which windows of the text are read and which targets in each are scored (`Plan`). The rest is
 the same for all: windows of equal length are read in batches, and the losses are told per token, per byte and
-per word, with an interval by bootstrap over documents. Windows run on across documents as they do in training
-(but for `fixed_targets`); it is the documents that are resampled, since tokens of one are alike.
+per word, with an interval over documents. Windows run on across documents as they do in training (but for
+`fixed_targets`); the unit of the interval is the document, since tokens of one are alike.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import numpy as np
 import torch
 
 from zoo.data.source import DataSource
-from zoo.evaluation.interval import interval, resampled_sums
+from zoo.evaluation.interval import UNKNOWN, interval_of_ratio
 from zoo.evaluation.protocols.protocol import Place, Row, share
+from zoo.evaluation.units import UNITS, document_units
 from zoo.tasks.language_modelling import token_losses
 from zoo.tasks.metrics import perplexity
 from zoo.tasks.task import Task
@@ -163,7 +164,8 @@ def _losses(
 def row_of(text: Text, losses: Losses) -> Row:
     """documents, tokens, loss_nats, perplexity, and of a likelihood word_perplexity and bits_per_byte.
 
-    Each measure M with the ends of its 95 % interval, `M_low` and `M_high`; None where one document is all.
+    Each measure M with the ends of its 95 % interval over documents, `M_low` and `M_high`; None where one
+    document is all, or a loss is not finite. `units` has what each document adds.
     """
     if not len(losses.pairs):
         return {"note": "no token is scored: the text is too short for its hidden tokens"}
@@ -175,28 +177,25 @@ def row_of(text: Text, losses: Losses) -> Row:
         targets = text.targets(first, last)[losses.pairs - first]
         per_target += [text.units.bytes_of(targets, inputs), text.units.words_of(targets, inputs)]
     sums = np.stack([np.bincount(unit, values, len(documents)) for values in per_target], axis=1)
-    total, resampled = sums.sum(0), resampled_sums(sums)
-
     row: Row = {"documents": len(documents), "tokens": len(losses.pairs)}
-    row |= _measure("loss_nats", total, resampled, 1)
+    row |= _measure("loss_nats", sums, 1)
     row |= _exponential("perplexity", row, "loss_nats")
     if text.likelihood:
-        per_word = _measure("word", total, resampled, 3)
+        per_word = _measure("word", sums, 3)
         row |= _exponential("word_perplexity", per_word, "word")
-        row |= _measure("bits_per_byte", total, resampled, 2, 1 / math.log(2))
-    return row
+        row |= _measure("bits_per_byte", sums, 2, 1 / math.log(2))
+    sizes = sums[:, 2] if text.likelihood else None
+    return row | {UNITS: document_units(documents, sums[:, 0], sums[:, 1], sizes)}
 
 
-def _measure(
-    name: str, total: np.ndarray, resampled: np.ndarray | None, per: int, factor: float = 1.0
-) -> Row:
-    """The loss per token, byte or word: column 0 by column `per`."""
+def _measure(name: str, sums: np.ndarray, per: int, factor: float = 1.0) -> Row:
+    """The loss per token, byte or word: column 0 by column `per`, summed over documents."""
+    total = sums.sum(0)
     with np.errstate(divide="ignore", invalid="ignore"):
         value = float(factor * total[0] / total[per])
-        low, high = (
-            (None, None) if resampled is None else interval(factor * resampled[:, 0] / resampled[:, per])
-        )
-    return {name: value, f"{name}_low": low, f"{name}_high": high}
+    low, high = interval_of_ratio(factor * sums[:, 0], sums[:, per]) if total[per] else UNKNOWN
+    # No loss is below zero, however few documents there are.
+    return {name: value, f"{name}_low": None if low is None else max(low, 0.0), f"{name}_high": high}
 
 
 def _exponential(name: str, row: Row, of: str) -> Row:
