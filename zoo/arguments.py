@@ -116,7 +116,7 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
         """
         zoo compare runs/alibi_wikitext2 runs/rope_wikitext2
         zoo compare runs/*_wikitext2 --protocol nonoverlapping,sliding --lengths 256,512,1024
-        zoo compare runs/*_wikitext2 --out comparisons/wikitext2
+        zoo compare runs/*_wikitext2 --reference rope --out comparisons/wikitext2
         zoo compare --diff runs/alibi_wikitext2 runs/rope_wikitext2
         """,
     )
@@ -126,6 +126,11 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
     )
     compare.add_argument(
         "--lengths", type=_lengths, metavar="N,N", help="lengths in tokens (default: all that were measured)"
+    )
+    compare.add_argument(
+        "--reference",
+        metavar="NAME",
+        help="the encoding that differences are shown to (default: the best at the trained length)",
     )
     compare.add_argument("--out", type=Path, metavar="DIR", help="where it is written (default: comparison/)")
     compare.add_argument(

@@ -225,7 +225,9 @@ def _compare(options: argparse.Namespace) -> None:
         from zoo.comparison.compare import OUT, compare
 
         raise_from_now_on(*DRAWING)
-    compare(options.paths, options.out or OUT, options.protocol, options.lengths, options.force)
+    compare(
+        options.paths, options.out or OUT, options.protocol, options.lengths, options.force, options.reference
+    )
 
 
 def _list(options: argparse.Namespace) -> None:

@@ -6,7 +6,10 @@ import json
 
 import pytest
 import yaml
+from known_units import HARD, TOKENS
 
+from zoo.evaluation.interval import interval_of_ratio
+from zoo.evaluation.units import UNITS_FILE, key_of, units_as_json, without_units
 from zoo.recipe import resolve
 from zoo.recipe.options import encoding_label
 
@@ -41,15 +44,33 @@ def row_of():
         }  # fmt: skip
         if isinstance(value, str):
             return row | {"note": value} | more
-        low, high = (None, None) if value is None else (value - 0.1, value + 0.1)
         row |= {
             "documents": 7, "tokens": 256, "loss_nats": value and value * LN2 * BYTES_PER_TOKEN,
-            "bits_per_byte": value, "bits_per_byte_low": low, "bits_per_byte_high": high,
+            "bits_per_byte": value,
             "targets": "abcdef012345", "tokens_per_second": 1000.0 + length, "peak_memory_mb": 100.0 + length,
         }  # fmt: skip
-        return row | more
+        units = units_of(row)
+        low, high = (
+            interval_of_ratio([n / LN2 for n in units["nats"]], units["bytes"]) if value else (None, None)
+        )
+        row |= {"bits_per_byte_low": low, "bits_per_byte_high": high} | more
+        return row | ({} if row.get("targets") is None else {"units": units_of(row)})
 
     return row_of
+
+
+def units_of(row):
+    """Documents, or examples, that come to what a row says; of all rows the same ones."""
+    if "accuracy" in row:
+        count = row.get("examples", 100)
+        right = round(count * row["accuracy"])
+        return {"scores": [1] * right + [0] * (count - right)}
+    if row["loss_nats"] is None:
+        return {"documents": [0, 1], "nats": [None, 1.0], "tokens": [128, 128], "bytes": [384, 384]}
+    # Some are harder, by as much as others are easier.
+    nats = [tokens * row["loss_nats"] * hard for tokens, hard in zip(TOKENS, HARD, strict=True)]
+    sizes = [tokens * BYTES_PER_TOKEN for tokens in TOKENS]
+    return {"documents": [*range(len(TOKENS))], "nats": nats, "tokens": TOKENS, "bytes": sizes}
 
 
 @pytest.fixture
@@ -92,7 +113,11 @@ def write_run(tmp_path, monkeypatch, row_of):
         ]
         if callable(rows):
             measured += rows(resolved)
-        (folder / "evaluation" / "lengths.json").write_text(json.dumps(measured if rows != [] else []))
+        measured = measured if rows != [] else []
+        units = {(key_of(row), row.get("targets")): row["units"] for row in measured if "units" in row}
+        measured = [without_units(row) for row in measured]
+        (folder / "evaluation" / "lengths.json").write_text(json.dumps(measured))
+        (folder / "evaluation" / UNITS_FILE).write_text(units_as_json(measured, units))
         with (folder / "metrics.csv").open("w", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(["step", "train/loss", "train/tokens_per_second", "val/loss"])

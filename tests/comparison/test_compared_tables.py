@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+from known_units import HARD, TOKENS
 
 from zoo.comparison.assemble import assemble
 from zoo.comparison.comparison import Curve, Panel
@@ -14,6 +15,7 @@ from zoo.comparison.exports import as_csv
 from zoo.comparison.page.plots import told
 from zoo.comparison.tables import COLUMNS, shown_lengths
 from zoo.comparison.text import console, markdown
+from zoo.evaluation.interval import interval_of_ratio
 
 
 def cells(text, title):
@@ -46,11 +48,10 @@ def test_a_cell_is_the_mean_and_the_spread(matrix):
     assert header == ["encoding", "16 (trained)", "32"]
     for label, *shown in rows:
         for column, cell in enumerate(shown):
-            own = values[label][:, column]
-            spread = (
-                f" ± {own.std(ddof=1):.3f}" if len(own) > 1 else f" ({own[0] - 0.1:.3f}–{own[0] + 0.1:.3f})"
-            )
-            assert cell.replace("*", "") == f"{own.mean():.3f}{spread}"
+            # One kind for all: over documents, since one encoding has a single seed.
+            mean = values[label][:, column].mean()
+            low, high = interval_of_ratio(mean * np.array(TOKENS) * HARD, np.array(TOKENS))
+            assert cell.replace("*", "") == f"{mean:.3f} ({low:.3f}–{high:.3f})"
 
 
 def test_bold_is_the_best_of_each_column_and_nothing_else(matrix):
@@ -61,18 +62,21 @@ def test_bold_is_the_best_of_each_column_and_nothing_else(matrix):
         assert [row[0] for row in rows if "**" in row[column + 1]] == [best]
 
 
-def test_equals_are_bold_together_and_one_alone_is_not(write_run):
+def test_equals_are_tied_and_neither_they_nor_one_alone_are_bold(write_run):
     runs = [
         write_run("a", "alibi", values={16: 1.5, 32: 1.6}),
         write_run("b", "rope", values={16: 1.5, 32: "ends"}),
-        write_run("c", "none", values={16: 1.5004, 32: "ends"}),
+        write_run("c", "none", values={16: 1.6, 32: "ends"}),
     ]
-    _, *rows = cells(markdown(assemble(runs)[0]), "nonoverlapping")
-    assert {row[0]: ["**" in cell for cell in row[1:]] for row in rows} == {
-        "alibi": [True, False],
-        "rope": [True, False],
-        "none": [False, False],  # reads the same, and is not the same
+    text = markdown(assemble(runs)[0])
+    assert "**" not in text
+    _, *rows = cells(text, "nonoverlapping: difference")
+    assert {row[0]: (row[1], row[-1]) for row in rows} == {
+        "alibi": ("reference", "1="),
+        "rope": ("0.000 (0.000 to 0.000) tied", "1="),
+        "none": (rows[2][1], "3"),
     }
+    assert rows[2][1].startswith("+0.100 (+0.")
 
 
 def test_on_a_terminal_bold_are_the_same_cells(matrix):
@@ -98,7 +102,7 @@ def test_what_could_not_be_measured_is_a_dash_with_the_reason_below(write_run):
         assert f"\n{mark} {note}  " in text
     shown = {row[0]: row[2:] for row in rows}
     assert shown["learned"] == ["–²", "–²"] and shown["none"] == ["–³", "–³"]
-    assert shown["alibi"][0].endswith("(1.500–1.700)") and shown["alibi"][1] == "–¹"
+    assert shown["alibi"][0].startswith("1.600 (1.5") and shown["alibi"][1] == "–¹"
 
 
 def test_a_mean_without_some_seeds_has_a_mark_beside_it(write_run):
@@ -110,16 +114,16 @@ def test_a_mean_without_some_seeds_has_a_mark_beside_it(write_run):
 
 def test_what_stands_below_says_only_what_is_there(write_run):
     one = markdown(assemble([write_run("a"), write_run("b", "rope")])[0])
-    assert "95 % interval of a single seed" in one and "standard deviation" not in one
+    assert "(low–high): 95 % interval over documents;" in one and "seeds and" not in one
     several = [write_run(f"{e}{s}", e, s) for e in ("alibi", "rope") for s in (1, 2)]
     both = markdown(assemble(several)[0])
-    assert "standard deviation over seeds" in both and "95 %" not in both and "seeds: 2" in both
+    assert "(low–high): 95 % interval over seeds and documents; seeds: 2" in both
 
 
-def test_a_spread_never_reads_as_none(write_run):
-    runs = [write_run(f"s{s}", seed=s, values={16: 1.0 + s * 1e-5}) for s in (0, 1)]
-    row = cells(markdown(assemble(runs)[0]), "nonoverlapping")[1]
-    assert row[1] == "1.000 ± 7e-06"
+def test_a_difference_never_reads_as_none(write_run):
+    runs = [write_run("a", values={16: 1.0}), write_run("b", "rope", values={16: 1.00001})]
+    row = cells(markdown(assemble(runs)[0]), "nonoverlapping: difference")[2]
+    assert row[1].startswith("+1e-05 (+1e-05 to +1e-05)")
 
 
 def test_a_forced_comparison_is_marked(write_run):
@@ -137,10 +141,10 @@ def test_a_forced_comparison_is_marked(write_run):
 def test_a_table_too_wide_for_the_terminal_goes_without_the_spread(matrix):
     comparison, _ = assemble(matrix[0])
     wide, narrow = console(comparison, width=200), console(comparison, width=40)
-    assert "±" in wide and "too narrow" not in wide and wide == console(comparison)
+    assert re.search(r"\d–\d", wide) and "too narrow" not in wide and wide == console(comparison)
     tables = narrow.split("\n\n")
     shown = next(table for table in tables if table.startswith("nonoverlapping"))
-    assert not re.search(r"± \d", shown) and "too narrow" in shown
+    assert not re.search(r"\d–\d+\.", shown) and "too narrow" in shown
     assert max(len(line) for line in shown.splitlines()[1:5]) <= 40
 
 
@@ -191,13 +195,15 @@ def test_a_run_called_like_a_tag_is_text(write_run):
     run = write_run("a").rename("runs/<script>*x*")
     runs = [run, write_run("b", "rope", values={16: 1.0, 32: 1.0, 64: 1.0})]
     text = markdown(assemble(runs)[0])
-    assert "<script>" not in text and "runs/&lt;script&gt;\\*x\\*: not" in text
+    # In a command, which is code between fences, it is as it is.
+    assert "<script>" not in re.sub(r"```sh\n.*?```", "", text, flags=re.DOTALL)
+    assert "runs/&lt;script&gt;\\*x\\*: not" in text and "evaluate 'runs/<script>*x*' --protocol" in text
 
 
 def test_a_number_reads_as_in_the_tables_of_a_run(write_run):
     text = markdown(assemble([write_run("a", values={16: 12345.6}), write_run("b", "rope")])[0])
     row = next(row for row in cells(text, "nonoverlapping") if row[0] == "alibi")
-    assert row[1].startswith("12,346 (12,346")  # as tests/evaluation/test_exports.py has it
+    assert row[1].startswith("12,346 (1")  # as tests/evaluation/test_exports.py has it
 
 
 def test_every_curve_is_told_beside_its_own_trained_length(write_run):

@@ -13,7 +13,7 @@ def remarks_of():
     def remarks_of(*runs, **options):
         comparison, _ = assemble(runs, **options)
         assert comparison.differences == ()
-        return comparison.remarks
+        return tuple(map(str, comparison.remarks))
 
     return remarks_of
 
@@ -88,13 +88,11 @@ def test_what_was_not_measured_is_told_with_the_command_that_does(write_run, row
     ]
     evaluate = "python -m zoo evaluate"
     assert remarks_of(*runs) == (
-        "runs/c: not evaluated by nonoverlapping at 32, 64; do it with: "
-        f"{evaluate} runs/c --protocol nonoverlapping --lengths 32,64; "
-        "not evaluated by sliding (stride 0.25) at 16, 32; do it with: "
+        "runs/c: not evaluated by nonoverlapping at 32, 64; not evaluated by sliding (stride 0.25) at "
+        f"16, 32; do it with: {evaluate} runs/c --protocol nonoverlapping --lengths 32,64; "
         f"{evaluate} runs/c --protocol sliding --lengths 16,32",
-        "runs/b: not evaluated by nonoverlapping at 32, 64; do it with: "
-        f"{evaluate} runs/b --protocol nonoverlapping --lengths 32,64; "
-        "not evaluated by sliding (stride 0.25) at 16, 32; do it with: "
+        "runs/b: not evaluated by nonoverlapping at 32, 64; not evaluated by sliding (stride 0.25) at "
+        f"16, 32; do it with: {evaluate} runs/b --protocol nonoverlapping --lengths 32,64; "
         f"{evaluate} runs/b --protocol sliding --lengths 16,32 --set evaluate.stride=0.25",
     )
 
@@ -109,7 +107,7 @@ def test_lengths_that_depend_on_each_other_are_asked_for_together(write_run, row
         return [row_of(recipe, 16, 2.0, "fixed_targets", {"longest": 64})]
 
     (told,) = remarks_of(write_run("a", rows=rows), write_run("b", "rope", rows=some))
-    asked = [shlex.split(one.split(";")[0])[3:] for one in told.split("do it with: ")[1:]]
+    asked = [shlex.split(one)[3:] for one in told.split("do it with: ")[1].split("; ")]
     assert asked == [
         ["evaluate", "runs/b", "--protocol", "fixed_targets", "--lengths", "16,64"],
         ["evaluate", "runs/b", "--protocol", "per_position", "--lengths", "64"],
@@ -216,7 +214,9 @@ def test_a_window_that_one_encoding_alone_was_read_in_is_left_out_and_told(write
     comparison, drawn = assemble(runs, protocols=["per_position"])
     assert [panel.parameters for panel in drawn] == [{"window": 64}]
     assert [panel.parameters for panel in comparison.panels] == [{"window": 64}]
-    assert comparison.remarks == ("per_position (window 16) was measured for learned alone, and is left out",)
+    assert tuple(map(str, comparison.remarks)) == (
+        "per_position (window 16) was measured for learned alone, and is left out",
+    )
     # Where there is nothing else to show, it is shown.
     alone, _ = assemble([runs[0], runs[2]], protocols=["per_position"])
     assert [panel.parameters for panel in alone.panels] == [{"window": 16}, {"window": 64}]
@@ -230,7 +230,7 @@ def test_many_ways_that_a_run_was_not_read_in_are_one_remark(write_run, row_of, 
     told = remarks_of(write_run("a", rows=rows), write_run("b", "rope"), write_run("c", "none"))
     (missing,) = (one for one in told if "not evaluated" in one)
     assert missing.startswith("runs/b, runs/c: not evaluated by sliding") and len(told) == 1
-    assert missing.count("do it with: ") == 3 and missing.endswith("; and 27 more")
+    assert missing.count("python -m zoo evaluate") == 3 and "; and 27 more; do it with: " in missing
 
 
 def test_of_very_many_runs_some_are_told(write_run, remarks_of):
@@ -250,7 +250,9 @@ def test_no_run_is_asked_for_a_protocol_that_its_task_does_not_know(write_run, r
         write_run("copy", recipe=copy, card={"task": "answering"}, values={16: "no text"}, rows=rows),
     ]
     comparison, _ = assemble(runs, force=True)
-    assert not any("do it with" in one for one in comparison.remarks if one.startswith("runs/copy"))
+    assert not any(
+        "do it with" in one for one in tuple(map(str, comparison.remarks)) if one.startswith("runs/copy")
+    )
     with pytest.raises(InputError) as caught:
         assemble([runs[0], runs[2]], protocols=["sliding"], force=True)
     assert str(caught.value).endswith("evaluate runs/a --protocol sliding")

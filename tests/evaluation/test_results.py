@@ -146,9 +146,9 @@ def test_units_that_do_not_come_to_what_the_row_says_are_not_its_own(undrawn, tm
 
 @pytest.mark.parametrize("content, said", [
     ("[{}]", "not what an evaluation writes"),
-    ('[{"row": ["c", "p", "{}", "{}", 8], "targets": "a", "units": {"scores": []}}]', "not what an evaluation"),
-    ('[{"row": ["c", "p", "{}", "{}", 8], "targets": "a", "units": {"scores": ["x"]}}]', "not what an evalu"),
-    ('[{"row": ["c", "p", "{}", "{}", 8], "targets": "a", "units": {"nats": [1]}}]', "not what an evaluation"),
+    ('[{"row": ["c", "p", "{}", "{}", 8], "targets": "a", "units": {"scores": []}}]', "not what"),
+    ('[{"row": ["c", "p", "{}", "{}", 8], "targets": "a", "units": {"scores": ["x"]}}]', "not what"),
+    ('[{"row": ["c", "p", "{}", "{}", 8], "targets": "a", "units": {"nats": [1]}}]', "not what"),
     ("[", "it is not JSON"),
 ])  # fmt: skip
 def test_damaged_units_are_told_before_anything_is_measured(tmp_path, content, said):

@@ -13,9 +13,11 @@ from zoo.comparison.comparison import Comparison
 from zoo.comparison.curves import costs, ordered, panels, parted, with_numbers
 from zoo.comparison.drawing import to_draw
 from zoo.comparison.lines import Line, lines
+from zoo.comparison.ranking import ranked
 from zoo.comparison.remarks import remarks
 from zoo.comparison.run import Row, Run, read_runs
 from zoo.comparison.targets import on_one_target
+from zoo.comparison.verdict import verdict
 from zoo.errors import InputError, Problem
 from zoo.evaluation import curves
 from zoo.recipe.rules import no_protocol
@@ -29,6 +31,7 @@ def assemble(
     lengths: Sequence[int] | None = None,
     force: bool = False,
     out: Path | None = None,
+    reference: str | None = None,
 ) -> tuple[Comparison, list[curves.Panel]]:
     """Read runs and put them beside each other.
 
@@ -38,6 +41,7 @@ def assemble(
         lengths: in tokens; by default all at which one was.
         force: compare runs that are not comparable; the result says why they are not.
         out: the folder that the command of the comparison names; None: none.
+        reference: the label of the curve that differences are to; by default the best at the trained length.
 
     Returns: the comparison, and its panels as they are drawn.
 
@@ -56,16 +60,17 @@ def assemble(
             f"{row['protocol']} at {row['length']}: {row.get('note')}" for row in _rows(made)
         )
         raise InputError("nothing was measured that could be compared: " + "; ".join(notes))
-    drawn = ordered(drawn)
+    drawn = ranked(ordered(drawn), made, reference)
     comparison = Comparison(
         title=_title(runs, made),
         panels=drawn,
         costs=costs(made, drawn),
         differences=tuple(map(str, found)),
         about=tuple(_about(runs)),
-        command=compare_command(paths, protocols, lengths, out, force),
+        command=compare_command(paths, protocols, lengths, out, force, reference),
         remarks=remarks(runs, made, drawn, alone),
     )
+    comparison = replace(comparison, verdict=verdict(comparison))
     return comparison, to_draw(drawn, made)
 
 

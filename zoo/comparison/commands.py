@@ -31,10 +31,12 @@ def compare_command(
     lengths: Sequence[int] | None,
     out: Path | None,
     force: bool,
+    reference: str | None = None,
 ) -> str:
     """The command that makes a comparison, as it was given."""
     into = ["--out", str(out)] if out is not None else []
-    words = ["compare", *map(str, paths), *options(protocols, lengths), *into]
+    to = ["--reference", reference] if reference is not None else []
+    words = ["compare", *map(str, paths), *options(protocols, lengths), *to, *into]
     return command([*words, *["--force"] * force])
 
 

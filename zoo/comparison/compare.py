@@ -12,6 +12,7 @@ from zoo.comparison.assemble import assemble
 from zoo.comparison.comparison import Comparison
 from zoo.comparison.text import console
 from zoo.comparison.write import must_be_ours, write_comparison
+from zoo.errors import printable
 
 OUT = Path("comparison")
 
@@ -22,6 +23,7 @@ def compare(
     protocols: Sequence[str] | None = None,
     lengths: Sequence[int] | None = None,
     force: bool = False,
+    reference: str | None = None,
 ) -> Comparison:
     """Compare evaluated runs: print the tables, and write them with the plots and the page.
 
@@ -31,16 +33,18 @@ def compare(
         protocols: names; by default all by which one of the runs was evaluated.
         lengths: in tokens; by default all at which one was.
         force: compare runs that are not comparable, and mark it on every output.
+        reference: the label of the curve that differences are to; by default the best at the trained length.
 
     Raises:
         InputError: runs that cannot be read, were not evaluated or are not comparable, all of them told; or a
             folder that holds anything else.
     """
     must_be_ours(out)
-    comparison, panels = assemble(paths, protocols, lengths, force, None if out == OUT else out)
+    comparison, panels = assemble(paths, protocols, lengths, force, None if out == OUT else out, reference)
     on_terminal = sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if on_terminal else None
     print(console(comparison, width, bold=on_terminal and "NO_COLOR" not in os.environ), flush=True)
     written = write_comparison(comparison, panels, out)
-    print(f"\ntables, plots and page: {', '.join(map(str, written))}", flush=True)
+    print(f"\ntables, plots and page: {', '.join(map(str, written))}")
+    print(f"\n{printable(comparison.verdict)}", flush=True)
     return comparison

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from zoo.evaluation.curves import kind_of
@@ -18,14 +19,45 @@ class Point:
 
 
 @dataclass(frozen=True)
+class Difference:
+    """One curve's value less another's, with its 95 % interval; or `why` there is none."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    why: str = ""
+
+    @property
+    def sign(self) -> int | None:
+        """1 or -1 where the interval leaves out zero, 0 where it includes it, None where there is none."""
+        if self.low is None or self.high is None:
+            return None
+        return 1 if self.low > 0 else -1 if self.high < 0 else 0
+
+    def __neg__(self) -> Difference:
+        low, high = (None, None) if self.sign is None else (-self.high, -self.low)
+        return Difference(-self.value, low, high, self.why)
+
+
+@dataclass(frozen=True)
+class Remark:
+    """What a reader should know, and the commands after which it does not hold any more."""
+
+    text: str
+    commands: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.text}: {'; '.join(self.commands)}" if self.commands else self.text
+
+
+@dataclass(frozen=True)
 class Curve:
     """One encoding over the lengths of its panel: the mean over its seeds and the spread around it.
 
     Every tuple but `points` has a value for each of `lengths`. None stands where nothing was measured, or
-    where what was is not finite; `notes` says which, by length. `low` and `high` are the mean minus and plus
-    one standard deviation (n - 1) where several seeds were measured, else the 95 % interval of the one
-    measurement, by bootstrap; None where there is neither. A note may also stand beside a mean that not all
-    seeds are in.
+    where what was is not finite; `notes` says which, by length. `low` and `high` are the ends of the mean's
+    95 % interval (`Panel.interval` says over what), None where there is none. A note may also stand beside a
+    mean that not all seeds are in.
     """
 
     label: str
@@ -64,6 +96,14 @@ class Panel:
     curves: tuple[Curve, ...]
     counted: str
     """What `Curve.counts` counts: documents, examples or tokens; empty where that is not known."""
+    interval: str = ""
+    """What the intervals of all curves and differences are: `95 % interval over documents`."""
+    averaged: bool = False
+    """Whether the seeds of some curves are averaged, since others have one, and no interval is over them."""
+    reference: str = ""
+    """The label of the curve that differences are shown to."""
+    pairs: Mapping[tuple[int, str, str], Difference] = field(default_factory=dict)
+    """By length and the labels of two curves in their order: the first one's value less the second one's."""
 
     @property
     def kind(self) -> tuple[str, str]:
@@ -81,6 +121,44 @@ class Panel:
 
         most = [length for length in self.lengths if 2 * known(length) > len(self.curves)]
         return max(most) if most else max(self.lengths, key=lambda length: (known(length), length))
+
+    @property
+    def trained(self) -> int:
+        """The trained length, the shortest where there are several; where none was measured, `decisive`."""
+        return next((length for length in self.train_lengths if length in self.lengths), self.decisive)
+
+    def between(self, length: int, one: str, other: str) -> Difference | None:
+        """The first curve's value less the second one's; None where one of them has none."""
+        found = self.pairs.get((length, other, one))
+        return self.pairs.get((length, one, other)) if found is None else -found
+
+    def is_better(self, difference: Difference) -> bool:
+        """Whether a difference says that the first of its curves is the better one, beyond its interval."""
+        return difference.sign == (-1 if self.lower_is_better else 1)
+
+    def rank(self, label: str, length: int) -> int | None:
+        """One more than the number of curves that are better at a length, beyond the interval of the
+        difference; None where there is no such interval, or nothing to compare with."""
+        others = [curve.label for curve in self.curves if curve.label != label]
+        found = [self.between(length, other, label) for other in others]
+        known = [one for one in found if one is not None]
+        if not known or any(one.sign is None for one in known):
+            return None
+        return 1 + sum(map(self.is_better, known))
+
+    def winner(self, length: int) -> str | None:
+        """The curve that is better than all others that have a value, beyond their intervals, if one is."""
+        for curve in self.curves:
+            others = [one.label for one in self.curves if one is not curve]
+            found = [one for other in others if (one := self.between(length, curve.label, other)) is not None]
+            if found and all(map(self.is_better, found)):
+                return curve.label
+        return None
+
+    def why_unranked(self, length: int) -> str:
+        """Why some curves have no rank at a length; empty where all that have a value are ranked."""
+        found = (one for (at, _, _), one in self.pairs.items() if at == length)
+        return "; ".join(dict.fromkeys(one.why for one in found if one.sign is None))
 
     @property
     def train_lengths(self) -> tuple[int, ...]:
@@ -112,7 +190,7 @@ class Comparison:
 
     `differences` says why they are not comparable, and is empty where they are; `remarks` what a reader
     should know and what is no reason to refuse them; `about` what all of them share, as names and values;
-    `command` is the one that makes it again.
+    `command` is the one that makes it again, and `verdict` what it comes to, in a sentence.
     """
 
     title: str
@@ -121,4 +199,5 @@ class Comparison:
     differences: tuple[str, ...]
     about: tuple[tuple[str, str], ...]
     command: str
-    remarks: tuple[str, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+    verdict: str = ""

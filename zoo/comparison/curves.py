@@ -107,16 +107,18 @@ def _curve(
 ) -> Curve:
     points, cells, notes, speed, memory = [], [], {}, [], []
     for length in lengths:
-        at = [(run, _row_at(own, length)) for run, own in zip(line.runs, rows, strict=True)]
+        at = [(run, row_at(own, length)) for run, own in zip(line.runs, rows, strict=True)]
         cell, note = _cell(at, measure, counted)
         cells.append(cell)
         if note:
             notes[length] = note
         there = [(run, row) for run, row in at if row is not None]
-        points += [Point(run.seed, length, row[measure]) for run, row in there if _why(row, measure) is None]
+        points += [Point(run.seed, length, row[measure]) for run, row in there if is_measured(row, measure)]
         speed.append(_mean(row.get("tokens_per_second") for _, row in there))
         memory.append(_mean(row.get("peak_memory_mb") for _, row in there))
-    mean, low, high, sd, measured, counts = zip(*cells, strict=True)
+    mean, sd, measured, counts = zip(*cells, strict=True)
+    # The intervals are over what all curves have: `zoo.comparison.ranking` fills them in.
+    low = high = (None,) * len(lengths)
     return Curve(
         line.label, tuple(run.path for run in line.runs), lengths, mean, low, high, len(line.runs),
         tuple(points), notes, sd, measured, counts, tuple(speed), tuple(memory),
@@ -124,7 +126,7 @@ def _curve(
     )  # fmt: skip
 
 
-def _row_at(rows: Sequence[Row], length: int) -> Row | None:
+def row_at(rows: Sequence[Row], length: int) -> Row | None:
     """What a run has at a length; of one window that could not be read, that note at every bin of it."""
     own = next((row for row in rows if row["length"] == length), None)
     if own is None and is_noted_whole(rows):
@@ -140,22 +142,22 @@ def is_noted_whole(rows: Sequence[Row]) -> bool:
 
 
 def _cell(at: Sequence[tuple[Run, Row | None]], measure: str, counted: str) -> tuple[tuple, str | None]:
-    """Mean, low, high, sd, seeds measured and their count at one length; and what there is to say of it."""
+    """Mean, sd, seeds measured and their count at one length; and what there is to say of it."""
     why = [_why(row, measure) for _, row in at]
     rows = [row for (_, row), reason in zip(at, why, strict=True) if row is not None and reason is None]
     note = _note([(run.seed, reason) for (run, _), reason in zip(at, why, strict=True)])
     # A mean that leaves out the seed that failed would tell of a success.
     if not rows or NOT_FINITE in why:
-        return (None, None, None, None, len(rows), None), note
+        return (None, None, len(rows), None), note
     values = [row[measure] for row in rows]
     mean, sd = statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
-    ends = (
-        (rows[0].get(f"{measure}_low"), rows[0].get(f"{measure}_high"))
-        if sd is None
-        else (mean - sd, mean + sd)
-    )
     counts = [row[counted] for row in rows if counted and row[counted] is not None]
-    return (mean, *ends, sd, len(rows), max(counts, default=None)), note
+    return (mean, sd, len(rows), max(counts, default=None)), note
+
+
+def is_measured(row: Row | None, measure: str) -> bool:
+    """Whether there is a row with a finite value."""
+    return _why(row, measure) is None
 
 
 def _why(row: Row | None, measure: str) -> str | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zoo.comparison.comparison import Panel
+from zoo.comparison.comparison import Curve, Panel
 from zoo.comparison.lines import Line
 from zoo.comparison.run import Row
+from zoo.comparison.tables import spread_text
 from zoo.evaluation import curves
 from zoo.evaluation.curves import kind_of
 
@@ -19,17 +20,22 @@ def to_draw(panels: Sequence[Panel], lines: Sequence[Line]) -> list[curves.Panel
             panel.protocol,
             panel.parameters,
             panel.measure,
-            tuple(_curve(named[curve.label], panel) for curve in panel.curves),
+            tuple(_curve(curve, named[curve.label], panel) for curve in panel.curves),
+            spread_text(panel).removeprefix("(low–high): "),
         )
         for panel in panels
     ]
 
 
-def _curve(line: Line, panel: Panel) -> curves.Curve:
+def _curve(curve: Curve, line: Line, panel: Panel) -> curves.Curve:
     rows = [row for rows in line.rows for row in rows if _is_in(row, panel)]
-    return curves.Curve(
-        line.label, tuple(sorted(rows, key=lambda row: (row["length"], str(row.get("seed")))))
-    )
+    ends = {
+        length: (low, high)
+        for length, low, high in zip(curve.lengths, curve.low, curve.high, strict=True)
+        if low is not None and high is not None
+    }
+    ordered = sorted(rows, key=lambda row: (row["length"], str(row.get("seed"))))
+    return curves.Curve(line.label, tuple(ordered), ends)
 
 
 def _is_in(row: Row, panel: Panel) -> bool:

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Sequence
 
 from zoo.comparison.commands import changes, evaluate_command, settings, to_ask
 from zoo.comparison.comparable import DECIDES_SPEED, changed_on_the_way, differing, flat
-from zoo.comparison.comparison import Panel
+from zoo.comparison.comparison import Panel, Remark
 from zoo.comparison.curves import NOT_FINITE, is_noted_whole
 from zoo.comparison.lines import Line
 from zoo.comparison.run import METRICS, SPEED, Run
 from zoo.comparison.targets import ELSEWHERE, between_lengths
 from zoo.evaluation.curves import MAIN, kind_of, protocol_text
 from zoo.evaluation.exports import seen_in_training
+from zoo.evaluation.units import UNITS
 from zoo.recipe.rules import no_protocol
 
 MOST = 8
@@ -25,8 +26,8 @@ COMMANDS = 3
 
 def remarks(
     runs: Sequence[Run], lines: Sequence[Line], panels: Sequence[Panel], alone: Sequence[Panel] = ()
-) -> tuple[str, ...]:
-    """All of them, a sentence each; one that evaluation would mend has the command.
+) -> tuple[Remark, ...]:
+    """All of them, a sentence each; one that evaluation would mend has the commands.
 
     Args:
         panels: those that are shown.
@@ -34,17 +35,22 @@ def remarks(
     """
     return (
         *of_runs(runs),
-        *_seeds(lines),
-        *_missing(lines, panels),
-        *_empty(lines, panels),
-        *_first(_alone(alone)),
-        *_first(_unmeasured(lines, [*panels, *alone])),
+        *_remarks(_seeds(lines)),
+        *_remarks(_first(_missing(lines, panels))),
+        *_remarks(_first(_without_units(runs))),
+        *_remarks(_empty(lines, panels)),
+        *_remarks(_first(_alone(alone))),
+        *_remarks(_first(_unmeasured(lines, [*panels, *alone]))),
     )
 
 
-def of_runs(runs: Sequence[Run]) -> list[str]:
+def _remarks(said: Iterable[str | Remark]) -> list[Remark]:
+    return [one if isinstance(one, Remark) else Remark(one) for one in said]
+
+
+def of_runs(runs: Sequence[Run]) -> list[Remark]:
     """What there is to say of the runs themselves."""
-    return [
+    return _remarks([
         *_versions(runs),
         *_unfinished(runs),
         *changed_on_the_way(runs),
@@ -53,7 +59,7 @@ def of_runs(runs: Sequence[Run]) -> list[str]:
         *_first(between_lengths(runs)),
         *_first(_unverified(runs)),
         *_first(_seen(runs)),
-    ]
+    ])  # fmt: skip
 
 
 def _versions(runs: Sequence[Run]) -> list[str]:
@@ -89,7 +95,7 @@ def _left_out(runs: Sequence[Run]) -> list[str]:
     return [f"{run.path}: {said}" for run in runs for said in run.left_out]
 
 
-def _unverified(runs: Sequence[Run]) -> list[str]:
+def _unverified(runs: Sequence[Run]) -> list[Remark]:
     """Rows that do not say which tokens or examples were scored."""
     old: dict[str, tuple[dict[str, None], set[int]]] = defaultdict(lambda: ({}, set()))
     for run in runs:
@@ -99,9 +105,12 @@ def _unverified(runs: Sequence[Run]) -> list[str]:
                 paths[run.path] = None
                 lengths.add(row["length"])
     return [
-        f"{protocol}: rows of {', '.join(paths)} were made by an earlier version, without a digest of what "
-        f"was scored and without intervals: that the targets are the same is not verified; measure them "
-        f"again with: {evaluate_command(paths, protocol, sorted(lengths), ())}"
+        Remark(
+            f"{protocol}: rows of {', '.join(paths)} were made by an earlier version, without a digest of "
+            "what was scored and without intervals: that the targets are the same is not verified; measure "
+            "them again with",
+            (evaluate_command(paths, protocol, sorted(lengths), ()),),
+        )
         for protocol, (paths, lengths) in old.items()
     ]
 
@@ -113,6 +122,33 @@ def _seen(runs: Sequence[Run]) -> list[str]:
         if said := seen_in_training(run.rows):
             paths[said].append(run.path)
     return [f"{', '.join(own)}: {said}" for said, own in paths.items()]
+
+
+def _without_units(runs: Sequence[Run]) -> list[Remark]:
+    """Rows of which no difference has an interval, since what each document or example gave is not known."""
+    old: dict[tuple[str, str, tuple[str, ...]], tuple[dict[str, None], set[int], set[int]]] = defaultdict(
+        lambda: ({}, set(), set())
+    )
+    for run in runs:
+        for row in run.rows:
+            # Rows without a digest are told already.
+            if "note" in row or UNITS in row or row.get("targets") is None:
+                continue
+            protocol, parameters = kind_of(row)
+            sets = (*settings(run.recipe, json.loads(parameters)), *changes(row.get("changed") or {}))
+            paths, lengths, there = old[protocol, parameters, sets]
+            paths[run.path] = None
+            lengths.add(row["length"])
+            there |= {one["length"] for one in run.rows if kind_of(one) == (protocol, parameters)}
+    return [
+        Remark(
+            f"{protocol_text(protocol, json.loads(parameters))}: of {', '.join(paths)} it is not stored "
+            f"what each document or example gave at {', '.join(map(str, sorted(lengths)))}, and differences "
+            "have no interval over them; measure them again with",
+            (evaluate_command(paths, protocol, to_ask(json.loads(parameters), there, lengths), sets),),
+        )
+        for (protocol, parameters, sets), (paths, lengths, there) in old.items()
+    ]
 
 
 def _seeds(lines: Sequence[Line]) -> list[str]:
@@ -127,7 +163,7 @@ def _seeds(lines: Sequence[Line]) -> list[str]:
     return [f"the seeds are not the same: {'; '.join(told)}"]
 
 
-def _missing(lines: Sequence[Line], panels: Sequence[Panel]) -> list[str]:
+def _missing(lines: Sequence[Line], panels: Sequence[Panel]) -> list[Remark]:
     """Lengths and protocols that some runs have and others were not evaluated by; a remark for each run."""
     # What one command mends is told at once.
     of_run: dict[str, dict[tuple, list[tuple[str, str]]]] = defaultdict(lambda: defaultdict(list))
@@ -146,22 +182,25 @@ def _missing(lines: Sequence[Line], panels: Sequence[Panel]) -> list[str]:
     alike: dict[tuple, list[str]] = defaultdict(list)
     for path, commands in of_run.items():
         alike[tuple((*key, tuple(kinds)) for key, kinds in commands.items())].append(path)
-    return _first(_lack(sorted(paths), lacking) for lacking, paths in alike.items())
+    return [_lack(sorted(paths), lacking) for lacking, paths in alike.items()]
 
 
-def _lack(paths: Sequence[str], lacking: Sequence[tuple]) -> str:
+def _lack(paths: Sequence[str], lacking: Sequence[tuple]) -> Remark:
     """What some runs were not evaluated by, and the commands that mend it."""
     told = [
         f"not evaluated{f' as {label}' if label else ''} by "
         f"{', '.join(protocol_text(name, json.loads(text)) for name, text in kinds)} at "
-        f"{', '.join(map(str, ask))}; do it with: "
-        f"{evaluate_command(paths, ','.join(dict.fromkeys(name for name, _ in kinds)), ask, sets)}"
-        for ask, sets, label, kinds in lacking
+        f"{', '.join(map(str, ask))}"
+        for ask, _, label, kinds in lacking
     ]
-    return f"{', '.join(paths)}: {'; '.join(_first(told, COMMANDS))}"
+    commands = [
+        evaluate_command(paths, ",".join(dict.fromkeys(name for name, _ in kinds)), ask, sets)
+        for ask, sets, _, kinds in lacking[:COMMANDS]
+    ]
+    return Remark(f"{', '.join(paths)}: {'; '.join(_first(told, COMMANDS))}; do it with", tuple(commands))
 
 
-def _first(said: Iterable[str], most: int = MOST) -> list[str]:
+def _first(said: Iterable[str | Remark], most: int = MOST) -> list[str | Remark]:
     """As many as a reader has the patience for, and the number of the others."""
     said = list(said)
     return said[:most] + [f"and {len(said) - most} more"] * (len(said) > most)

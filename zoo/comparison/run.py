@@ -12,6 +12,7 @@ from typing import Any
 from zoo.comparison.commands import command
 from zoo.errors import InputError, Problem
 from zoo.evaluation.stored import Row, read_rows
+from zoo.evaluation.units import UNITS_FILE, read_units, with_units
 from zoo.recipe import resolve
 from zoo.recipe.options import check_encoding
 from zoo.runs.folder import CARD, METRICS, RECIPE, RESULTS, stored_recipe
@@ -29,9 +30,9 @@ class Run:
     """A run as it lies on disk.
 
     `path` is the folder as it was given. `recipe` is the resolved one; what has become a key since it was
-    made is at its default. `rows` are the measurements of its last checkpoint, and `left_out` says which
-    others there are. `speed` is the median of the tokens per second of its training, None where none were
-    logged.
+    made is at its default. `rows` are the measurements of its last checkpoint, with what each document or
+    example gave where that is known; `left_out` says which others there are. `speed` is the median of the
+    tokens per second of its training, None where none were logged.
     """
 
     path: str
@@ -107,7 +108,8 @@ def _whole(path: Path, evaluated: bool, wanted: Sequence[str]) -> Run:
     card = attempt(lambda: stored_card(path), {})
     speed = attempt(lambda: _speed(path / METRICS), None)
     rows = attempt(lambda: read_rows(path / RESULTS), None)
-    kept, left_out = _of_the_end(rows or [], card)
+    units = attempt(lambda: read_units((path / RESULTS).with_name(UNITS_FILE)), {})
+    kept, left_out = _of_the_end(with_units(rows or [], units), card)
     if rows is not None and not kept and evaluated and not problems:
         after = "" if rows == [] else f" ({'; '.join(left_out)})"
         mends = command(["evaluate", str(path), *wanted])

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from zoo.comparison.commands import changes, evaluate_command, setting, settings, to_ask
+from zoo.comparison.comparison import Remark
 from zoo.comparison.groups import Groups, grouped, told
 from zoo.comparison.run import Row, Run
 from zoo.evaluation.curves import kind_of, protocol_text
@@ -67,7 +68,7 @@ def _mended(runs: Sequence[Run], kind: tuple[str, str], lengths: Iterable[int]) 
     return f"{cause}, or by another version; measure them again with: {'; '.join(commands)}"
 
 
-def between_lengths(runs: Sequence[Run]) -> list[str]:
+def between_lengths(runs: Sequence[Run]) -> list[Remark]:
     """Texts of which a run scored other targets at one length than at another, and what mends it."""
     chosen = _chosen(runs)
     groups: dict[tuple, list[str]] = defaultdict(list)
@@ -80,10 +81,12 @@ def between_lengths(runs: Sequence[Run]) -> list[str]:
                 sets = (*settings(run.recipe, json.loads(parameters)), *changes(json.loads(changed)))
                 groups[protocol, parameters, tuple(kept), tuple(left), sets].append(run.path)
     return [
-        f"{protocol_text(protocol, json.loads(parameters))}: at {_listed(left)}, which are left out, other "
-        f"targets were scored than at {_listed(kept)} in {', '.join(paths)} (with another "
-        f"evaluate.max_tokens, or by another version); measure all of them again with: "
-        f"{evaluate_command(paths, protocol, sorted([*kept, *left]), sets)}"
+        Remark(
+            f"{protocol_text(protocol, json.loads(parameters))}: at {_listed(left)}, which are left out, "
+            f"other targets were scored than at {_listed(kept)} in {', '.join(paths)} (with another "
+            f"evaluate.max_tokens, or by another version); measure all of them again with",
+            (evaluate_command(paths, protocol, sorted([*kept, *left]), sets),),
+        )
         for (protocol, parameters, kept, left, sets), paths in groups.items()
     ]
 

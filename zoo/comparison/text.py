@@ -6,8 +6,9 @@ import html
 import re
 from collections.abc import Sequence
 
-from zoo.comparison.comparison import Comparison
+from zoo.comparison.comparison import Comparison, Remark
 from zoo.comparison.tables import Cell, Table, order_text, tables
+from zoo.errors import printable
 from zoo.evaluation.exports import table_line
 
 NOT_COMPARABLE = "NOT COMPARABLE"
@@ -21,25 +22,39 @@ def markdown(comparison: Comparison, pictures: Sequence[str] = ()) -> str:
         parts.append(f"> **{NOT_COMPARABLE}**: compared nevertheless (`--force`). What forbids it:\n{told}")
     parts.append(_plain("; ".join(f"{name}: {value}" for name, value in comparison.about)) + ".")
     parts += [f"![{name}]({name})" for name in pictures]
-    parts.append(order_text(comparison))
+    parts.append(_plain(order_text(comparison)))
     for table in tables(comparison):
-        lines = [table_line(table.header), table_line(["---", *["---:"] * (len(table.header) - 1)])]
+        lines = [
+            table_line(map(_plain, table.header)),
+            table_line(["---", *["---:"] * (len(table.header) - 1)]),
+        ]
         lines += [table_line([_in_markdown(cell) for cell in row]) for row in table.rows]
         below = "\n".join(f"{_plain(line)}  " for line in table.below)
-        parts += [f"## {table.title}", "\n".join(lines), below]
+        parts += [f"## {_plain(table.title)}", "\n".join(lines), below]
     if comparison.remarks:
-        parts += ["## Remarks", "\n".join(f"- {_plain(remark)}" for remark in comparison.remarks)]
+        parts += ["## Remarks", "\n".join(map(_remark_in_markdown, comparison.remarks))]
+    parts += ["## Verdict", _plain(comparison.verdict)]
     return "\n\n".join(parts) + "\n"
 
 
+def _remark_in_markdown(remark: Remark) -> str:
+    """An item of a list, its commands as code below it, each on a line of its own."""
+    lines = [f"- {_plain(str(Remark(remark.text)))}{':' if remark.commands else ''}"]
+    if remark.commands:
+        # A fence longer than any in the commands; within, nothing is Markdown.
+        fence = "`" * max(3, 1 + max(len(run) for one in remark.commands for run in re.findall("`*", one)))
+        lines += ["", *(f"  {line}" for line in (f"{fence}sh", *map(printable, remark.commands), fence)), ""]
+    return "\n".join(lines)
+
+
 def _in_markdown(cell: Cell) -> str:
-    value = f"**{cell.text}**" if cell.best else _plain(cell.text)
-    return f"{value}{cell.spread}{cell.mark}"
+    value = f"**{_plain(cell.text)}**" if cell.best else _plain(cell.text)
+    return f"{value}{_plain(cell.spread)}{_plain(cell.mark)}"
 
 
 def _plain(text: str) -> str:
-    """Text of which nothing is read as Markdown or HTML, whatever a run is called."""
-    return re.sub(r"([\\`*\[\]])", r"\\\1", html.escape(text, quote=False))
+    """Text on one line of which nothing is read as Markdown or HTML, whatever a run is called."""
+    return re.sub(r"([\\`*\[\]])", r"\\\1", html.escape(printable(text), quote=False))
 
 
 def console(comparison: Comparison, width: int | None = None, bold: bool = False) -> str:
@@ -50,24 +65,31 @@ def console(comparison: Comparison, width: int | None = None, bold: bool = False
             None: as wide as need be.
         bold: whether the terminal shows the best values in bold.
     """
-    parts = [comparison.title]
+    parts = [printable(comparison.title)]
     if comparison.differences:
         parts.append(
             "\n".join([f"{NOT_COMPARABLE}: compared nevertheless (--force). What forbids it:"]
-                      + [f"  {one}" for one in comparison.differences])
+                      + [f"  {printable(one)}" for one in comparison.differences])
         )  # fmt: skip
-    parts.append(order_text(comparison))
+    parts.append(printable(order_text(comparison)))
     for table in tables(comparison):
         text = _aligned(table, True, bold)
-        below = list(table.below)
+        below = [printable(line) for line in table.below]
         if width is not None and _widest(_aligned(table, True, False)) > width:
             text = _aligned(table, False, bold)
             below.append("(the spread is left out: the terminal is too narrow; it is in the files)")
-        title = f"\033[1m{table.title}\033[0m" if bold else table.title
+        title = printable(table.title)
+        title = f"\033[1m{title}\033[0m" if bold else title
         parts.append("\n".join([title, text, *below]))
     if comparison.remarks:
-        parts.append("\n".join(["remarks:", *(f"  {remark}" for remark in comparison.remarks)]))
+        parts.append("\n".join(["Remarks:", *(line for one in comparison.remarks for line in _remark(one))]))
     return "\n\n".join(parts)
+
+
+def _remark(remark: Remark) -> list[str]:
+    """An item of a list, and its commands on lines of their own, to be copied."""
+    text = f"- {printable(remark.text)}{':' if remark.commands else ''}"
+    return [text, *(f"    {printable(command)}" for command in remark.commands)]
 
 
 def _widest(text: str) -> int:
@@ -76,7 +98,7 @@ def _widest(text: str) -> int:
 
 def _aligned(table: Table, spread: bool, bold: bool) -> str:
     rows = [
-        [Cell(cell.text + (cell.spread if spread else "") + cell.mark, cell.best) for cell in row]
+        [Cell(printable(cell.text + (cell.spread if spread else "") + cell.mark), cell.best) for cell in row]
         for row in ([Cell(text) for text in table.header], *table.rows)
     ]
     widths = [max(len(row[column].text) for row in rows) for column in range(len(table.header))]

@@ -7,8 +7,8 @@ lengths and seeds; where checkpoints, runs or targets differ, curves stand apart
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ class Curve:
 
     label: str
     rows: tuple[Row, ...]
+    ends: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    """Of each length at which it is known, the interval of the mean."""
 
     @property
     def seeds(self) -> int:
@@ -40,12 +42,16 @@ class Curve:
 
 @dataclass(frozen=True)
 class Panel:
-    """What one protocol with its parameters gave. `measure` is None where nothing was measured."""
+    """What one protocol with its parameters gave. `measure` is None where nothing was measured.
+
+    `interval` says what the intervals of all its curves are, or why there are none.
+    """
 
     protocol: str
     parameters: dict[str, Any]
     measure: str | None
     curves: tuple[Curve, ...]
+    interval: str = ""
 
     @property
     def rows(self) -> list[Row]:
@@ -65,10 +71,22 @@ def panels(rows: Iterable[Row]) -> list[Panel]:
     groups: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         groups.setdefault(kind_of(row), []).append(row)
-    return [
-        Panel(protocol, json.loads(parameters), main_measure(own), _curves(own))
-        for (protocol, parameters), own in groups.items()
-    ]
+    made = []
+    for (protocol, parameters), own in groups.items():
+        measure, curves = main_measure(own), _curves(own)
+        # A curve of several seeds has no interval of its own kind here; none is shown beside it.
+        if measure is not None and all(curve.seeds == 1 for curve in curves):
+            curves = tuple(replace(curve, ends=_ends(curve, measure)) for curve in curves)
+        known = any(curve.ends for curve in curves)
+        unit = "examples" if measure == "accuracy" else "documents"
+        interval = f"95 % interval over {unit}" if known else ""
+        made.append(Panel(protocol, json.loads(parameters), measure, curves, interval))
+    return made
+
+
+def _ends(curve: Curve, measure: str) -> dict[int, tuple[float, float]]:
+    found = {row["length"]: (row.get(f"{measure}_low"), row.get(f"{measure}_high")) for row in curve.rows}
+    return {length: ends for length, ends in found.items() if None not in ends}
 
 
 def main_measure(rows: Iterable[Row]) -> str | None:

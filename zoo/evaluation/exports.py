@@ -8,6 +8,7 @@ import json
 import statistics
 from collections.abc import Iterable, Sequence
 
+from zoo.errors import printable
 from zoo.evaluation.curves import Curve, Panel, Row, panels
 
 FACTS = (
@@ -26,6 +27,8 @@ TOO_FEW = "too few different examples to hold any out"
 """Why training may have seen what is scored."""
 Notes = dict[str, dict[str, list[int]]]
 """For each note the curves that it is about, and at which lengths."""
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a spreadsheet takes a text for a formula by."""
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -189,11 +192,20 @@ def raised(place: int) -> str:
 
 
 def table_line(cells: Iterable[str]) -> str:
-    """A line of a Markdown table; a bar in a cell would end it."""
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    """A line of a Markdown table; a bar in a cell would end it, and a line end the table."""
+    return "| " + " | ".join(printable(cell).replace("|", "\\|") for cell in cells) + " |"
+
+
+def inert(value: object) -> object:
+    """A value for a CSV file that no spreadsheet takes for a formula and no terminal acts upon.
+
+    Numbers are as they are. A text that begins as a formula does gets an apostrophe before it (OWASP, CSV
+    Injection), and what is not shown but acted upon is escaped.
+    """
+    if not isinstance(value, str):
+        return "" if value is None else value
+    return f"'{printable(value)}" if value.startswith(FORMULA) else printable(value)
 
 
 def _flat(value: object) -> object:
-    if isinstance(value, dict | list):
-        return json.dumps(value, sort_keys=True)
-    return "" if value is None else value
+    return inert(json.dumps(value, sort_keys=True) if isinstance(value, dict | list) else value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,8 +65,9 @@ def draw(panels: Iterable[Panel], *files: Path, title: str | None = None) -> Non
     """Draw accuracy or loss against length: a plot for each panel.
 
     A line joins what one encoding gave on the same targets, its mean where there are several seeds, which are
-    then points of their own; of a single seed the 95 % interval is shaded. The trained length is marked. What
-    has failed leaves the picture at its top, where it is said. Nothing is drawn where nothing was measured.
+    then points of their own. The shade is the 95 % interval, of one kind in the whole picture, which is named
+    below it; where there is none, the reason is. The trained length is marked. What has failed leaves the
+    picture at its top, where it is said. Nothing is drawn where nothing was measured.
 
     Args:
         panels: a line is drawn for each of their curves, as they are.
@@ -118,6 +120,10 @@ def _figure(drawn: Sequence[Panel], title: str | None) -> Figure:
         title = f"{title}: {labels[0]}" if title else labels[0]
     if title:
         figure.suptitle(title, fontsize=9.5)
+    about = _about_intervals(drawn)
+    if about:
+        # At its own width a long reason would be cut off.
+        figure.supxlabel("\n".join(textwrap.wrap(about, 120)), fontsize=6.5, color=INK)
     return figure
 
 
@@ -146,32 +152,40 @@ def _draw(axes: Axes, panel: Panel, labels: Sequence[str]) -> dict[str, Any]:
             markeredgewidth=1.2 if single else edge_width,
             zorder=4 if single else 3,
         )[0]
-        _spread(axes, curve, measure, color, 0.13 if len(panel.curves) < 7 else 0.07)
+        _spread(axes, panel, curve, color, 0.13 if len(panel.curves) < 7 else 0.07)
     _scale(axes, panel)
     _mark_failures(axes, panel, handles)
     return handles
 
 
-def _spread(axes: Axes, curve: Curve, measure: str, color: str, alpha: float) -> None:
-    """Every seed as a point, or the interval of the only one."""
+def _spread(axes: Axes, panel: Panel, curve: Curve, color: str, alpha: float) -> None:
+    """The interval, and every seed as a point where there are several."""
     if curve.seeds > 1:
+        measure = panel.measure
         points = [(row["length"], row[measure]) for row in curve.rows if row.get(measure) is not None]
         axes.plot(
             *zip(*points, strict=True), "o", color=color, alpha=0.45, markersize=2.6, zorder=2,
             markeredgewidth=0,
         )  # fmt: skip
-        return
-    ends = _interval_ends(curve, measure)
-    if ends:
-        axes.fill_between(*zip(*ends, strict=True), color=color, alpha=alpha, linewidth=0, zorder=1)
+    # Where a length between two has no interval, none is drawn across it.
+    ends = [curve.ends.get(length, (math.nan, math.nan)) for length in panel.lengths]
+    if curve.ends:
+        axes.fill_between(
+            panel.lengths, *zip(*ends, strict=True), color=color, alpha=alpha, linewidth=0, zorder=1
+        )
 
 
-def _interval_ends(curve: Curve, measure: str) -> list[tuple[int, float, float]]:
-    """(length, low, high) of a curve of one seed."""
-    if curve.seeds > 1:
-        return []
-    ends = [(row["length"], row.get(f"{measure}_low"), row.get(f"{measure}_high")) for row in curve.rows]
-    return [end for end in ends if None not in end]
+def _about_intervals(drawn: Sequence[Panel]) -> str:
+    """What the shades are, and the points; or why there are no shades."""
+    named = list(dict.fromkeys(panel.interval for panel in drawn if panel.interval))
+    said = [f"shade: {one}" if any(curve.ends for curve in _of(drawn, one)) else one for one in named]
+    if any(curve.seeds > 1 for panel in drawn for curve in panel.curves):
+        said.append("points: seeds")
+    return "; ".join(said)
+
+
+def _of(drawn: Sequence[Panel], interval: str) -> list[Curve]:
+    return [curve for panel in drawn if panel.interval == interval for curve in panel.curves]
 
 
 def _scale(axes: Axes, panel: Panel) -> None:
@@ -205,15 +219,16 @@ def _range(panel: Panel) -> tuple[float, float]:
     if measure == "accuracy":
         return -0.03, 1.03
     values = [row[measure] for row in panel.rows if row.get(measure) is not None]
-    ends = [end for curve in panel.curves for end in _interval_ends(curve, measure)]
+    ends = [end for curve in panel.curves for end in curve.ends.values()]
     means = [m for c in panel.curves for n in panel.lengths if (m := c.mean(n, measure)) is not None]
     best, worst = min(values), max(values)
     limit = best + HEIGHT_OF_FAILURE if measure == "loss_nats" else best * TIMES_THE_BEST
     cut = worst > limit
     # Of a picture that is cut, only as much as what stays in it needs.
-    bottom = min([best, *(low for _, low, _ in ends)])
+    # Of a few documents an interval may be wider than the picture is worth.
+    bottom = max(min([best, *(low for low, _ in ends)]), 2 * best - limit)
     top = max((value for value in means if value <= limit), default=best) if cut else worst
-    top = max([top, *(high for _, _, high in ends if high <= limit)])
+    top = max([top, *(high for _, high in ends if high <= limit)])
     room = max(0.05 * (top - bottom), 0.004 * abs(best), 1e-6)
     return bottom - room, top + (2.5 if cut else 1) * room
 

@@ -46,6 +46,7 @@ def page(comparison: Comparison) -> str:
         title=comparison.title,
         differences=comparison.differences,
         remarks=comparison.remarks,
+        verdict=comparison.verdict.removeprefix("Verdict: "),
         about=comparison.about,
         panels=panels,
         costs=cost_table(comparison, indices),

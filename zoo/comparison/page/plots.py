@@ -9,7 +9,7 @@ from typing import Any
 from zoo.comparison.comparison import Curve, Panel
 from zoo.comparison.curves import NOT_FINITE
 from zoo.comparison.page.looks import look
-from zoo.comparison.tables import DASH, against, spread, words
+from zoo.comparison.tables import DASH, against, difference_text, rank_text, small, spread, words
 from zoo.evaluation.exports import number
 from zoo.evaluation.plot import HEIGHT_OF_FAILURE, TIMES_THE_BEST
 
@@ -77,14 +77,17 @@ def told(curve: Curve, panel: Panel, place: int) -> list[tuple[str, str]]:
     points = [point for point in curve.points if point.length == length]
     rows = [(against(panel), f"{length} ({'trained' if ratio == 1 else f'{ratio:g}× trained'})")]
     beside = spread(curve, place)
-    if beside.startswith("±"):
-        rows.append((words(panel.measure), f"{_text(curve.mean[place])} {beside}"))
-    else:
-        rows.append((words(panel.measure), _text(curve.mean[place])))
-        rows += [("95 % interval", beside)] if beside else []
+    rows.append((words(panel.measure), _text(curve.mean[place])))
+    rows += [(panel.interval, beside)] if beside else []
+    rank = panel.rank(curve.label, length)
+    rows += [("rank", rank_text(panel, curve.label, length))] if rank is not None else []
+    one = panel.between(length, curve.label, panel.reference)
+    if one is not None:
+        rows.append((f"less {panel.reference}", difference_text(one)))
     rows.append(("seeds", str(curve.measured[place])))
     if len(points) > 1:
         rows += [(f"seed {point.seed}", number(point.value)) for point in points]
+        rows += [("standard deviation", small(curve.sd[place]))] if curve.sd[place] is not None else []
     if panel.counted and curve.counts[place] is not None:
         rows.append((words(panel.counted), f"{curve.counts[place]:,}"))
     if length in curve.notes:

@@ -1,4 +1,4 @@
-"""The tables of the page: values by length with the best in bold, notes as footnotes, and the costs."""
+"""The tables of the page: values by length with winners in bold, notes as footnotes, differences, costs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from typing import Any
 
 from zoo.comparison.comparison import Comparison, Curve, Panel
 from zoo.comparison.page.looks import look
-from zoo.comparison.tables import DASH, against, best, spread, tables, trained_text, words
+from zoo.comparison.tables import (
+    DASH,
+    against,
+    differences_table,
+    spread,
+    spread_text,
+    tables,
+    trained_text,
+    words,
+)
 from zoo.evaluation.curves import value_text
 from zoo.evaluation.exports import number
 
@@ -40,21 +49,33 @@ def panel_table(panel: Panel, indices: Mapping[str, int]) -> dict[str, Any]:
             for curve in panel.curves
         ],
         "notes": list(notes),
+        "differences": _differences(panel, indices),
     }
 
 
 def _meaning(panel: Panel) -> str:
-    beside = {
-        "sd" if curve.sd[place] is not None else "interval"
-        for curve in panel.curves
-        for place in range(len(panel.lengths))
-        if curve.mean[place] is not None and spread(curve, place)
-    }
-    said = {
-        "sd": "± and the shade are one standard deviation over the seeds, each of which is a ring.",
-        "interval": "Ranges, and the shade around a single seed, are 95 % intervals by bootstrap.",
-    }
-    return " ".join(text for kind, text in said.items() if kind in beside)
+    text = spread_text(panel)
+    said = [
+        f"Ranges and shades: {text.removeprefix('(low–high): ')}."
+        if text.startswith("(low")
+        else f"{text[:1].upper()}{text[1:]}."
+    ]
+    if any(curve.seeds > 1 for curve in panel.curves):
+        said.append("Each seed is a ring.")
+    return " ".join(said)
+
+
+def _differences(panel: Panel, indices: Mapping[str, int]) -> dict[str, Any] | None:
+    """The differences to the reference, as the other tables have them."""
+    table = differences_table(panel)
+    if table is None:
+        return None
+    rows = []
+    for curve, (label, *cells) in zip(panel.curves, table.rows, strict=True):
+        texts = [cell.text + cell.spread + cell.mark for cell in cells]
+        index = indices[curve.label]
+        rows.append({"label": label.text, "index": index, "look": look(index), "cells": texts})
+    return {"reference": panel.reference, "columns": table.header, "rows": rows, "below": table.below}
 
 
 def _cell(panel: Panel, curve: Curve, place: int, notes: dict[str, int]) -> dict[str, Any]:
@@ -62,7 +83,7 @@ def _cell(panel: Panel, curve: Curve, place: int, notes: dict[str, int]) -> dict
     note = curve.notes.get(panel.lengths[place])
     return {
         "text": DASH if mean is None else number(mean),
-        "best": mean is not None and mean == best(panel, place),
+        "best": panel.winner(panel.lengths[place]) == curve.label,
         "spread": "" if mean is None else spread(curve, place),
         "note": notes.setdefault(note, len(notes) + 1) if note else None,
     }
