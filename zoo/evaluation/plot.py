@@ -98,6 +98,7 @@ def _figure(drawn: Sequence[Panel], title: str | None) -> Figure:
     legend_columns = max(1, min(len(labels), 4 if max(map(len, labels)) < 22 else 2))
     under = 0 if beside or len(labels) == 1 else LABEL * math.ceil(len(labels) / legend_columns) + 0.08
     least = LABEL * len(labels) + 0.2 if beside else 0
+    under += 0 if beside else LABEL
     height = max(3.9 if columns == 1 else 2.75 * lines, least) + under + (0.3 if title else 0)
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
     FigureCanvasAgg(figure)
@@ -109,21 +110,21 @@ def _figure(drawn: Sequence[Panel], title: str | None) -> Figure:
         handles |= _draw(axes, panel, labels)
     ordered = _by_last_value(drawn[0], labels) if beside else labels
     shown = [label for label in ordered if label in handles]
+    # In one line a long reason would be cut off.
+    about = "\n".join(textwrap.wrap(_about_intervals(drawn), 110))
     if len(shown) > 1:
         place = {"loc": "outside right center"} if beside else {"loc": "outside lower center"}
         figure.legend(
             [handles[label] for label in shown], [_with_end(drawn, label) for label in shown],
-            frameon=False, handlelength=2.6,
+            frameon=False, handlelength=2.6, title=None if beside else about or None, title_fontsize=6.5,
             ncols=1 if beside else legend_columns, **place,
         )  # fmt: skip
     if len(labels) == 1:
         title = f"{title}: {labels[0]}" if title else labels[0]
     if title:
         figure.suptitle(title, fontsize=9.5)
-    about = _about_intervals(drawn)
-    if about:
-        # At its own width a long reason would be cut off.
-        figure.supxlabel("\n".join(textwrap.wrap(about, 120)), fontsize=6.5, color=INK)
+    if about and (beside or len(shown) < 2):
+        figure.supxlabel(about, fontsize=6.5, color=INK)
     return figure
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from made_up import NOT_COMPARABLE, REFUSED, TRAINED, comparison
 
-from zoo.comparison.comparison import Comparison
+from zoo.comparison.comparison import Comparison, Difference, Remark
 from zoo.comparison.page import page
 from zoo.comparison.page.looks import look
 
@@ -118,7 +118,8 @@ def wicked() -> Comparison:
     costs = [replace(cost, label=curve.label) for cost, curve in zip(made.costs, curves, strict=True)]
     panel = replace(
         panel, protocol=BREAKS_OUT, parameters={BREAKS_OUT: BREAKS_OUT}, curves=tuple(curves),
-        counted=BREAKS_OUT,
+        counted=BREAKS_OUT, interval=BREAKS_OUT, reference=curves[0].label,
+        pairs={(256, curves[0].label, curves[1].label): Difference(0.1, why=BREAKS_OUT)},
     )  # fmt: skip
     return Comparison(
         BREAKS_OUT,
@@ -127,7 +128,8 @@ def wicked() -> Comparison:
         (BREAKS_OUT,),
         ((BREAKS_OUT, BREAKS_OUT),),
         BREAKS_OUT,
-        (BREAKS_OUT,),
+        (Remark(BREAKS_OUT, (BREAKS_OUT,)),),
+        BREAKS_OUT,
     )
 
 
@@ -146,7 +148,7 @@ def test_the_tables_have_every_value_and_every_spread(seeds):
     made = comparison(6, 4, seeds)
     document = Document(page(made))
     for number, panel in enumerate(made.panels):
-        header, *body = rows(document, number)
+        header, *body = rows(document, 2 * number)
         assert [cell.split()[0] for cell in header[1:]] == [str(length) for length in panel.lengths]
         assert [cell for cell in header if "trained" in cell] == ["256 trained"]
         for curve, (label, *cells) in zip(panel.curves, body, strict=True):
@@ -154,21 +156,19 @@ def test_the_tables_have_every_value_and_every_spread(seeds):
             for place, cell in enumerate(cells):
                 if curve.mean[place] is None:
                     assert cell == "–1"
-                elif seeds > 1:
-                    assert cell == f"{curve.mean[place]:.3f} ± {curve.sd[place]:.3f}"
                 else:
                     low, high = curve.low[place], curve.high[place]
                     assert cell == f"{curve.mean[place]:.3f} {low:.3f}–{high:.3f}"
     notes = [text for _, text in document.all("li") if text == REFUSED]
     assert len(notes) == 4  # once in each panel, however many lengths it rules out
-    costs = rows(document, 4)[1:]
+    costs = rows(document, 8)[1:]
     for cost, row in zip(made.costs, costs, strict=True):
         peak = "–" if cost.peak_memory_mb is None else f"{cost.peak_memory_mb:,.0f}"
         assert row[0] == cost.label and row[1] == f"{cost.added_parameters:,}" and row[-1] == peak
 
 
 @pytest.mark.parametrize("accuracy", [False, True])
-def test_the_best_of_each_length_is_bold(accuracy):
+def test_what_is_ahead_of_all_others_at_a_length_is_bold(accuracy):
     made = comparison(6, 1, accuracy=accuracy)
     document, panel = Document(page(made)), made.panels[0]
     values = [[c.mean[place] for c in panel.curves if c.mean[place] is not None] for place in range(6)]
@@ -219,7 +219,8 @@ def test_what_all_share_the_remarks_and_the_command_are_there():
     made = comparison(3, 2)
     document = Document(page(made))
     assert [text for _, text in document.all("dd")] == [value for _, value in made.about]
-    assert [text for _, text in document.all("li")] == list(made.remarks)
+    assert [text for _, text in document.all("li")] == [remark.text for remark in made.remarks]
+    assert made.verdict.removeprefix("Verdict: ") in [text for _, text in document.all("p")]
     assert document.all("code", id="command")[0][1] == made.command
 
 
@@ -230,7 +231,7 @@ def test_what_values_stand_against_is_told_as_in_the_tables():
     data = json.loads(document.all("script", id="comparison")[0][1])
     captions = [text for _, text in document.all("caption")]
     for number, words in enumerate(("length", "length", "length", "context")):
-        assert f"by {words} in tokens; the best of each {words}" in captions[number]
+        assert f"by {words} in tokens; in bold what is better than all others" in captions[2 * number]
         assert document.all("div", role="group", **{"class": "stage"})[number][0]["aria-label"].startswith(
             f"Plot of bits per byte against {words}."
         )
