@@ -4,17 +4,20 @@ import csv
 import io
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from known_units import HARD, TOKENS
 
+from zoo import cli
 from zoo.comparison.assemble import assemble
 from zoo.comparison.comparison import Curve, Panel
 from zoo.comparison.exports import as_csv
 from zoo.comparison.page.plots import told
 from zoo.comparison.tables import COLUMNS, shown_lengths
 from zoo.comparison.text import console, markdown
+from zoo.evaluation.exports import inert
 from zoo.evaluation.interval import interval_of_ratio
 
 
@@ -225,3 +228,36 @@ def test_many_seeds_on_the_same_documents_are_no_more_documents(write_run):
     comparison, _ = assemble([write_run(f"s{seed}", seed=seed) for seed in range(3)])
     rows = [*csv.DictReader(io.StringIO(as_csv(comparison)))]
     assert {(row["measured"], row["counted"], row["count"]) for row in rows} == {("3", "documents", "7")}
+
+
+WICKED = "=1+1|a\n# b"
+"""A formula, the end of a cell, of a line and of a table. No card can hold an escape; a folder's name can."""
+
+
+def test_a_name_that_is_more_than_a_name_is_shown_and_does_nothing(write_run, capsys):
+    run = write_run("a", card={"encoding": WICKED}).rename("runs/@x\x1b[31m\ny")
+    runs = [run, write_run("b", "rope", values={16: 1.0, 32: 1.0, 64: 1.0})]
+    assert cli.main(["compare", *map(str, runs)]) == 0
+    shown = capsys.readouterr().out
+    written = {file.name: file.read_bytes() for file in Path("comparison").iterdir()}
+    for name, text in [("console", shown.encode()), *written.items()]:
+        if not name.endswith(".png"):
+            assert b"\x1b" not in text, name
+            assert name == "compare.svg" or b"\\x1b[31m" in text, name
+    table = markdown(assemble(runs)[0]).split("by length in tokens")[1].split("\n\n")[1].splitlines()
+    assert len(table) == 4 and all(line.count("|") - line.count("\\|") == 5 for line in table)
+    assert {row["encoding"] for row in csv.DictReader(io.StringIO(written["compare.csv"].decode()))} == {
+        "'=1+1|a\\n# b", "rope"
+    }  # fmt: skip
+    assert {row["runs"] for row in csv.DictReader(io.StringIO(written["compare.csv"].decode()))} == {
+        "runs/@x\\x1b[31m\\ny", "runs/b"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("value, cell", [
+    ("=1+1", "'=1+1"), ("+1", "'+1"), ("-1", "'-1"), ("@sum", "'@sum"), ("\t=1", "'\\t=1"),
+    ("\r=1", "'\\r=1"),
+    (-1.5, -1.5), (0, 0), (None, ""), ("a=b", "a=b"), ("\x1b[2J", "\\x1b[2J"), ("é – ±", "é – ±"),
+])  # fmt: skip
+def test_no_text_of_a_csv_file_is_a_formula_and_numbers_are_numbers(value, cell):
+    assert inert(value) == cell

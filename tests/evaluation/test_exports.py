@@ -7,6 +7,7 @@ import json
 from rows import task_row, text_row
 
 from zoo.evaluation.exports import as_csv, as_markdown, columns_of, number, seen_in_training, what_is_scored
+from zoo.evaluation.tables import rows_as_text
 
 
 def test_a_csv_gives_back_every_number():
@@ -114,3 +115,19 @@ def test_a_mean_never_leaves_out_the_seed_that_failed():
     rows = [text_row(64, 1.0), text_row(64, None, seed=1), text_row(128, 1.0), text_row(128, 2.0, seed=1)]
     text = as_markdown(rows)
     assert "| alibi | –¹ | 1.500 ± 0.707 |" in text and "¹ alibi at 64: seed 1: not finite" in text
+
+
+def test_a_name_that_is_more_than_a_name_is_shown_and_does_nothing():
+    """A formula, the end of a cell, of a line and of a table, and red."""
+    name = "=1+1|a\n# b\x1b[31m"
+    rows = [text_row(64, encoding=name, run=f"@{name}"), text_row(128, -2.0, encoding=name, run=f"@{name}")]
+    rows.append(text_row(256, note=f"ends\n\x1b{name}", encoding=name, run=f"@{name}"))
+    (first, second, last) = csv.DictReader(io.StringIO(as_csv(rows)))
+    assert first["encoding"] == "'=1+1|a\\n# b\\x1b[31m" and first["run"].startswith("'@=1+1")
+    assert second["bits_per_byte"] == "-2.0" and "\x1b" not in last["note"]
+    text, shown = as_markdown(rows), rows_as_text(rows)
+    assert "\x1b" not in text + shown and "\n# b" not in text + shown
+    lines = [line for line in text.splitlines() if line.startswith("| =")]
+    assert lines and all(line.count("|") - line.count("\\|") == 5 for line in lines)
+    many = [text_row(2**n, encoding=name, run=name) for n in range(14)]
+    assert "\x1b" not in rows_as_text(many) + as_markdown(many) and "\n# b" not in as_markdown(many)

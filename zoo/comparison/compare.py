@@ -45,6 +45,6 @@ def compare(
     width = shutil.get_terminal_size().columns if on_terminal else None
     print(console(comparison, width, bold=on_terminal and "NO_COLOR" not in os.environ), flush=True)
     written = write_comparison(comparison, panels, out)
-    print(f"\ntables, plots and page: {', '.join(map(str, written))}")
+    print(f"\ntables, plots and page: {printable(', '.join(map(str, written)))}")
     print(f"\n{printable(comparison.verdict)}", flush=True)
     return comparison

@@ -15,6 +15,7 @@ from zoo.comparison.comparable import Key, differing, duplicates, facts, is_of_t
 from zoo.comparison.groups import spoken
 from zoo.comparison.run import Row, Run
 from zoo.comparison.targets import of_same_targets
+from zoo.errors import printable
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def _readings(name: str, suffix: str, members: list[Run]) -> list[Line]:
         label = f"{name} {suffix}".rstrip()
         if changed:
             label = str(example["encoding"]) + (f" (trained: {suffix})" if suffix else "")
-        made.append(Line(label, changed, runs, tuple(of_run[run.path] for run in runs)))
+        made.append(Line(printable(label), changed, runs, tuple(of_run[run.path] for run in runs)))
     return made
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from zoo.errors import printable
+
 Row = dict[str, Any]
 
 MAIN = ("accuracy", "bits_per_byte", "loss_nats")
@@ -107,7 +109,7 @@ def kind_of(row: Row) -> tuple[str, str]:
 def protocol_text(protocol: str, parameters: dict[str, Any]) -> str:
     """A protocol with its parameters: `sliding (stride 0.5)`."""
     told = ", ".join(f"{name.replace('_', ' ')} {value_text(value)}" for name, value in parameters.items())
-    return f"{protocol} ({told})" if told else protocol
+    return printable(f"{protocol} ({told})" if told else protocol)
 
 
 def scored(row: Row) -> str | None:
@@ -177,7 +179,7 @@ def _labels(parted: list[tuple[tuple, list[Row]]]) -> list[str]:
             if len(same) < len(rivals):
                 told.append(own)
             rivals = same
-        labels.append(f"{key[0]} ({', '.join(told)})" if told else key[0])
+        labels.append(printable(f"{key[0]} ({', '.join(told)})" if told else str(key[0])))
     return labels
 
 

@@ -16,7 +16,7 @@ import torch
 from tqdm import tqdm
 
 from zoo.data.source import DataSource
-from zoo.errors import RunError
+from zoo.errors import RunError, printable
 from zoo.evaluation.pace import FAR, WORTH_SAYING, Pace, Stopwatch
 from zoo.evaluation.protocols import PROTOCOLS, Measurement, OutOfTime, Place, Row
 from zoo.evaluation.results import PassingNote, store_rows
@@ -334,4 +334,4 @@ def _finite(value: object) -> bool:
 
 def _shown(folder: Path) -> str:
     """Relative to where the user stands, where that is shorter."""
-    return min(str(folder), os.path.relpath(folder), key=len)
+    return printable(min(str(folder), os.path.relpath(folder), key=len))

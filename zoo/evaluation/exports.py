@@ -57,7 +57,7 @@ def as_markdown(rows: Sequence[Row]) -> str:
     A number has its 95 % interval in brackets where that is known, a mean over seeds its standard deviation.
     """
     names = ", ".join(sorted({str(row.get("run")) for row in rows}))
-    parts = [f"# {names} by length"]
+    parts = [f"# {printable(names)} by length"]
     for panel in panels(rows):
         parts.append(f"## {panel.title}")
         about, seen = what_is_scored(panel.rows), seen_in_training(panel.rows)
@@ -121,7 +121,9 @@ def _table(panel: Panel, measure: str) -> str:
         lines = [[curve.label, *own] for curve, own in zip(panel.curves, cells, strict=True)]
     text = [table_line(head), "|---" * len(head) + "|", *map(table_line, lines)]
     said = [
-        f"{raised(place)} {'; '.join(f'{label} at {_listed(at)}' for label, at in where.items())}: {note}"
+        printable(
+            f"{raised(place)} {'; '.join(f'{label} at {_listed(at)}' for label, at in where.items())}: {note}"
+        )
         for place, (note, where) in enumerate(notes.items(), 1)
     ]
     # Two blanks at its end break a line of Markdown.

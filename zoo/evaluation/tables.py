@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 
+from zoo.errors import printable
 from zoo.evaluation.curves import Curve, Panel, Row, panels
 from zoo.evaluation.exports import (
     MANY_LENGTHS,
@@ -66,7 +67,7 @@ def summary_line(rows: Sequence[Row]) -> str:
     # A reason is told once, however many lengths it rules out.
     for note in dict.fromkeys(row["note"] for row in rows if "note" in row):
         lengths = ", ".join(str(row["length"]) for row in rows if row.get("note") == note)
-        line += f"; not at {lengths}: {note}"
+        line += f"; not at {lengths}: {printable(note)}"
     return line
 
 
@@ -108,7 +109,7 @@ def _notes(panel: Panel) -> list[str]:
             if "note" in row:
                 reasons.setdefault((curve.label, row["note"]), []).append(row["length"])
     notes = [
-        f"{label}: not at {', '.join(map(str, dict.fromkeys(lengths)))}: {note}"
+        f"{label}: not at {', '.join(map(str, dict.fromkeys(lengths)))}: {printable(note)}"
         for (label, note), lengths in reasons.items()
     ]
     seen = seen_in_training(panel.rows)

@@ -20,13 +20,17 @@ from functools import cache
 from importlib.resources import files
 
 from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
 
 from zoo.comparison.comparison import Comparison
 from zoo.comparison.page.looks import MARKS
 from zoo.comparison.page.plots import drawn
 from zoo.comparison.page.tables import cost_table, panel_table
 from zoo.comparison.tables import order_text
+from zoo.errors import printable
 
+SPACE = "\u00a0"
+"""A blank at which no line ends; of ours."""
 SCRIPTS = ("scales.js", "plot.js", "reading.js", "start.js")
 
 
@@ -40,7 +44,7 @@ def page(comparison: Comparison) -> str:
     style, script = _asset("page.css"), "\n".join(_asset(name) for name in SCRIPTS)
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-        keep_trailing_newline=True,
+        keep_trailing_newline=True, finalize=_shown,
     )  # fmt: skip
     return environment.from_string(_asset("page.html")).render(
         title=comparison.title,
@@ -58,6 +62,13 @@ def page(comparison: Comparison) -> str:
         script=script,
         policy=_policy(style, script),
     )
+
+
+def _shown(value: object) -> object:
+    """A value as the page may have it: what is acted upon and not shown is escaped; markup of ours is not."""
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return SPACE.join(map(printable, value.split(SPACE)))
 
 
 @cache
