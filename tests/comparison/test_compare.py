@@ -20,9 +20,13 @@ def test_two_runs_are_compared(write_run, tmp_path, capsys):
     assert cli.main(["compare", *runs]) == 0
     printed = capsys.readouterr()
     assert "2 encodings on sample, trained at 16 tokens" in printed.out and printed.err == ""
-    assert printed.out.rstrip().endswith(
-        "tables, plots and page: comparison/compare.md, comparison/compare.csv, comparison/compare.png, "
-        "comparison/compare.svg, comparison/index.html"
+    assert (
+        printed.out.rstrip()
+        .split("\n\n")[-2]
+        .endswith(
+            "tables, plots and page: comparison/compare.md, comparison/compare.csv, comparison/compare.png, "
+            "comparison/compare.svg, comparison/index.html"
+        )
     )
     assert "Costs" in printed.out and "\033" not in printed.out
     assert cli.main(["compare", *runs, "--lengths", "32", "--out", "here/it/is"]) == 0
@@ -45,6 +49,8 @@ def test_what_is_not_comparable_is_refused_and_can_be_forced(write_run, tmp_path
     (["compare"], "compare which runs?"),
     (["compare", "runs/a", "--diff", "runs/a", "runs/b"], "--diff takes two runs and no more"),
     (["compare", "runs/nosuch"], "runs/nosuch: no such run folder"),
+    (["compare", "runs"], "runs: not a run: neither recipe.yaml nor card.json is in it; the runs in it: "
+                          "runs/a, runs/b"),
     (["compare", "runs/a", "runs/b", "--protocol", "slidin"], "did you mean 'sliding'?"),
     (["compare", "runs/a", "runs/b", "--out", "runs"], "runs holds what is no comparison's (a, b)"),
 ])  # fmt: skip

@@ -15,7 +15,9 @@ from rows import text_row
 
 from zoo.errors import InputError
 from zoo.evaluation import results
+from zoo.evaluation.curves import panels
 from zoo.evaluation.results import PassingNote, must_take_results, store_rows, stored_rows
+from zoo.evaluation.tables import rows_as_text
 from zoo.evaluation.units import UNITS_FILE, document_units, read_units, with_units, without_units
 
 FILES = ["lengths.csv", "lengths.json", "lengths.md", "lengths.png", "lengths.svg"]
@@ -142,6 +144,22 @@ def test_units_that_do_not_come_to_what_the_row_says_are_not_its_own(undrawn, tm
     assert own["units"]["nats"] == [20, 40]
     other = without_units(row) | {"loss_nats": 3.1}
     assert with_units([other], known) == [other]
+
+
+def test_rows_on_other_targets_are_neither_joined_nor_averaged_nor_given_one_interval(undrawn, tmp_path):
+    """Evaluated at one max_tokens, then at another at some of the lengths."""
+    store_rows(tmp_path, [text_row(length, 1.0) for length in (64, 128, 256)])
+    store_rows(tmp_path, [text_row(length, 3.0, targets="ffffff", tokens=99) for length in (128, 512)])
+    rows = stored_rows(tmp_path)
+    (panel,) = panels(rows)
+    assert {curve.label: [row["length"] for row in curve.rows] for curve in panel.curves} == {
+        "alibi (4,096 tokens)": [64, 256], "alibi (99 tokens)": [128, 512],
+    }  # fmt: skip
+    for curve, value in zip(panel.curves, (1.0, 3.0), strict=True):
+        assert {curve.mean(row["length"], "bits_per_byte") for row in curve.rows} == {value}
+        assert {*curve.ends.values()} == {(value - 0.1, value + 0.1)}
+    shown = rows_as_text(rows)
+    assert "alibi (4,096 tokens)" in shown and "alibi (99 tokens)" in shown
 
 
 @pytest.mark.parametrize("content, said", [

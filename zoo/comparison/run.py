@@ -20,6 +20,8 @@ from zoo.runs.metrics import read_metrics
 from zoo.runs.near import near_run
 from zoo.runs.stored_card import stored_card
 
+MANY_RUNS = 20
+"""Runs in a folder that are named."""
 CHECKPOINT = "checkpoints/last.ckpt"
 """Of a run, the state that is compared: the one that it ended with."""
 SPEED = "train/tokens_per_second"
@@ -94,7 +96,10 @@ def _whole(path: Path, evaluated: bool, wanted: Sequence[str]) -> Run:
         )
         raise InputError(Problem(there, where=str(path)))
     if not (path / RECIPE).exists() and not (path / CARD).exists():
-        raise InputError(Problem(f"not a run: neither {RECIPE} nor {CARD} is in it", where=str(path)))
+        runs = sorted(str(file.parent) for file in path.glob(f"*/{CARD}"))
+        more = f" and {len(runs) - MANY_RUNS} more" if len(runs) > MANY_RUNS else ""
+        inside = f"; the runs in it: {', '.join(runs[:MANY_RUNS])}{more}" if runs else ""
+        raise InputError(Problem(f"not a run: neither {RECIPE} nor {CARD} is in it{inside}", where=str(path)))
     problems: list[Problem] = []
 
     def attempt(read: Callable[[], Any], otherwise: Any) -> Any:
