@@ -169,7 +169,7 @@ def test_the_version_is_that_of_the_package(capsys):
 def test_dir_shows_the_api_before_any_of_it_is_imported():
     code = (
         "import sys, zoo\nassert set(zoo.__all__) <= set(dir(zoo)), dir(zoo)\nassert '__doc__' in dir(zoo)\n"
-        "assert 'torch' not in sys.modules\n"
+        "assert 'import_module' not in dir(zoo)\nassert 'torch' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], env=_environment(), check=True, timeout=120)
 
