@@ -195,7 +195,7 @@ def test_ranks_count_who_is_better_and_ties_share_one(run_of_examples):
             one = panel.between(16, label, "alibi")
             ends = [float(row[f"difference{end}"]) for end in ("", "_low", "_high")]
             assert ends == [one.value, one.low, one.high] and one.low < one.value < one.high
-    assert "tied with rope by 0.010 [-0.0" in comparison.verdict
+    assert "tied with rope (0.010 [-0.0" in comparison.verdict
     assert "and ahead of t5 by 0.400" in comparison.verdict and '"none" by 0.410' in comparison.verdict
     table = markdown(comparison).split("difference to alibi")[1].split("\n\n")[1]
     assert "| 1= |" in table and "| 3= |" in table and "| 5 |" in table
@@ -235,7 +235,7 @@ def test_many_differences_are_told_as_many(write_run):
     names = ("alibi", "rope", "none", "t5", "learned", "sinusoidal")
     runs = [write_run(n, n, values={16: 1.0 + i / 10, 32: 1.0 + i / 10}) for i, n in enumerate(names)]
     told = assemble(runs)[0].verdict
-    assert "alibi is ahead of all 5 others (the nearest, rope, by 0.100 [" in told
+    assert "alibi is ahead of all 5 others (the nearest is rope, by 0.100 [" in told
     assert "10 differences at 95 % each, not corrected for their number" in told
 
 

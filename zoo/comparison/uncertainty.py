@@ -152,6 +152,8 @@ def difference(one: Sample, other: Sample, basis: Basis) -> Difference:
     if basis.seeds:
         parts += _over_seeds(one, other, value)
     low, high = combined(value, *parts)
+    if one.measure == RATE and low is not None:
+        low, high = max(low, -1.0), min(high, 1.0)
     return Difference(value, low, high)
 
 

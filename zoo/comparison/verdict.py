@@ -19,7 +19,8 @@ FEW = 5
 def verdict(comparison: Comparison) -> str:
     """The sentence, about the first panel, at the trained length and at the one that decides the order."""
     panel = comparison.panels[0]
-    under = f"{words(panel.measure)} under {protocol_text(panel.protocol, panel.parameters)}"
+    measure, protocol = words(panel.measure), protocol_text(panel.protocol, panel.parameters)
+    under = measure if measure == protocol else f"{measure} under {protocol}"
     if comparison.differences:
         return (
             f"Verdict: none by {under}: these runs are not comparable (--force), and what separates them may "
@@ -52,20 +53,20 @@ def _at(panel: Panel, length: int) -> str:
     if not ahead:
         every = "both" if len(there) == 2 else f"all {len(there)}"
         return f"{where} {every} are tied{_extent(tied)}{lacking}"
-    said = [f"ahead of {_those(ahead, len(others))}"]
+    said = [f"ahead of {_those(ahead, len(others), 'by {}')}"]
     if tied:
-        said.insert(0, f"tied with {_those(tied, len(others))}")
+        said.insert(0, f"tied with {_those(tied, len(others), '({})')}")
     return f"{where} {in_sentence(leader)} is {' and '.join(said)}{lacking}"
 
 
-def _those(found: dict[str, Difference], count: int) -> str:
-    """Some encodings, the first with its difference and interval, or each where they are few."""
+def _those(found: dict[str, Difference], count: int, apart: str) -> str:
+    """Some encodings, the nearest with its difference and interval, or each where they are few."""
     by_distance = sorted(found, key=lambda label: abs(found[label].value))
     if len(found) <= NAMED:
-        return ", ".join(f"{in_sentence(label)} by {_by(found[label])}" for label in by_distance)
+        return ", ".join(f"{in_sentence(label)} {apart.format(_by(found[label]))}" for label in by_distance)
     nearest = by_distance[0]
     which = f"all {count} others" if len(found) == count else f"{len(found)} others"
-    return f"{which} (the nearest, {in_sentence(nearest)}, by {_by(found[nearest])})"
+    return f"{which} (the nearest is {in_sentence(nearest)}, by {_by(found[nearest])})"
 
 
 def _extent(tied: dict[str, Difference]) -> str:
