@@ -220,10 +220,8 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
         run["check"],
         "Try on an encoding the laws that encodings keep, and print what holds or what is to be mended.",
         """
-        zoo check rope
         zoo check my_encoding.py
-        zoo check my_encoding.py --all
-        zoo check my_encoding.py --verbose
+        zoo check my_encoding.py --all --verbose
         zoo check rope --set base=500000 --set layout=interleaved
         zoo check '[alibi, {name: shaw, values: false}]'
         """,

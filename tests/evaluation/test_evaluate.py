@@ -221,6 +221,9 @@ def test_one_bar_shows_the_work_of_all_protocols_and_lengths(run, spoilt, monkey
         def update(self, tokens):
             self.done += tokens
 
+        def set_description(self, text, refresh):
+            pass
+
     monkeypatch.setattr(sweep, "progress_bar", Bar)
     folder = run("model.encoding=learned")
     everything = ["nonoverlapping", "sliding", "fixed_targets", "per_position"]

@@ -70,7 +70,7 @@ def test_two_sweeps_share_the_runs(started, stub):
 
 
 def test_a_run_that_outlives_its_sweep_is_left_alone_until_it_ends(started, stub, wait_for):
-    Path("slow").write_text("20")
+    Path("slow").write_text("600")  # it is killed below, however slow the machine is
     process = started(*SWEEP)
     wait_for(1)
     process.kill()
