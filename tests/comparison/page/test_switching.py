@@ -56,9 +56,7 @@ def test_a_click_hides_a_line_everywhere_and_another_shows_it(show):
         pressed = page.locator(".key[data-curve='2']").evaluate_all("all => all.map((k) => k.ariaPressed)")
         assert pressed == [str(shown).lower()] * 2
         off = page.locator("tr.off .name").all_text_contents()
-        assert off == (
-            [] if shown else ["sinusoidal"] * 5
-        )  # two panels with their differences, and the costs
+        assert off == ([] if shown else ["sinusoidal"] * 5)  # two panels, their differences, the costs
         # The failed curve was what was cut; without it the others have the plot.
         assert page.locator(".beyond").count() == (10 if shown else 0)
         assert page.locator(".cut:visible").count() == (2 if shown else 0)
