@@ -77,6 +77,7 @@ class Ending(Callback):
         # What came to nothing goes, and what only takes room on a full disk.
         if self.claim is not None and (self.steps == 0 or (full and not saved)):
             give_up(self.claim)
+            self.presence = None  # it is gone, and by us
         # Whoever stops at once, by Ctrl-C, leaves the others, which were told to stop too. But a launcher
         # that has lost a process sends SIGTERM to the rest.
         if _is_interruption(error) or (lost is not None and self.interruption.by_hand):
