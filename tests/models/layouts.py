@@ -30,6 +30,18 @@ def spanned(keys=9, first=0, padded=0, causal=True, window=None):
     return Span(pos[..., first:], pos, first, causal, window, keep, consecutive)
 
 
+def keys_seen(span, b, i):
+    """The keys that query i of sequence b sees, by the definition of every mask."""
+    row = span.first + i
+    return [
+        j
+        for j in range(span.num_keys)
+        if (not span.causal or j <= row)
+        and (span.window is None or abs(row - j) < span.window)
+        and (span.keep is None or span.keep[b, j])
+    ]
+
+
 def heads(queries, keys, dtype=torch.float64):
     """Queries, keys and values; the width of the values is their own."""
     shapes = (B, H, queries, D), (B, H, keys, D), (B, H, keys, D + 2)

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 
 import pytest
 import torch
-from layouts import MASKS, B, D, H, gradients, heads, spanned
+from layouts import MASKS, B, D, H, gradients, heads, keys_seen, spanned
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import zoo
@@ -23,14 +23,7 @@ def naive(q, k, v, encoding, span):
     for b in range(B):
         for h in range(H):
             for i in range(span.num_queries):
-                row = span.first + i
-                seen = [
-                    j
-                    for j in range(span.num_keys)
-                    if (not span.causal or j <= row)
-                    and (span.window is None or abs(row - j) < span.window)
-                    and (span.keep is None or span.keep[b, j])
-                ]
+                seen = keys_seen(span, b, i)
                 if not seen:
                     rows.append(torch.zeros_like(v[0, 0, 0]))
                     continue
@@ -38,7 +31,7 @@ def naive(q, k, v, encoding, span):
                 if encoding is not None:
                     places = span.k_pos.expand(B, -1)[b]
                     logits = logits + torch.stack(
-                        [encoding.bias(torch.tensor(h), places[row], places[j]) for j in seen]
+                        [encoding.bias(torch.tensor(h), places[span.first + i], places[j]) for j in seen]
                     )
                 weights = (logits - logits.max()).exp()
                 rows.append(weights @ torch.stack([v[b, h, j] for j in seen]) / weights.sum())

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import yaml
-from layouts import MASKS, B, D, H, gradients, heads, spanned
+from layouts import MASKS, B, D, H, gradients, heads, keys_seen, spanned
 
 from zoo.encodings.stack import View, build_encoding
 from zoo.errors import InputError
@@ -64,14 +64,7 @@ def naive(q, k, v, view, spans, s):
     for b in range(B):
         for h in range(H):
             for i in range(span.num_queries):
-                row = span.first + i
-                seen = [
-                    j
-                    for j in range(span.num_keys)
-                    if (not span.causal or j <= row)
-                    and (span.window is None or abs(row - j) < span.window)
-                    and (span.keep is None or span.keep[b, j])
-                ]
+                seen = keys_seen(span, b, i)
                 factor = s[h] * math.log(max(1, len(seen)))
                 weights = torch.zeros(span.num_keys, dtype=q.dtype)
                 # A key that a bias closes has no weight, but was there to be seen.
