@@ -521,6 +521,7 @@ def test_a_name_that_the_user_gave_is_not_changed(tmp_path, recipe):
     ("seed: 1\n  name: x\n", 2, "indented deeper than line 1, which has a value already"),
     ("model:\n  kind: x\n d_model: 2\n", 3, "the indentation fits no line above"),
     ("seed: 1\nname:x\nmodel: 2\n", 2, "no space after the colon in 'name:x'"),
+    ("seed: 1\rname:x\rmodel: 2\r", 2, "no space after the colon in 'name:x'"),
     ("model:\n  kind:decoder\n  d_model: 3\n", 2, "no space after the colon in 'kind:decoder'"),
     ("seed: 1\nnothing\nmodel: 2\n", 2, "'nothing' is no `key: value`"),
     ("name: a: b\n", 1, "two keys in one line: put a value that has ': ' in it in quotes"),

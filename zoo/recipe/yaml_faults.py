@@ -8,6 +8,8 @@ import yaml
 
 from zoo.recipe.tree import shorten
 
+_BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
+"""What YAML counts lines by."""
 _KEY = re.compile(r"""(?:^|[\s{,])[^\s'"{}\[\],:#]+:(?=\s|$)""")
 _NO_SPACE = re.compile(r"\s*(?:- )?([\w.]+:[^\s:/][^:]*)$")
 
@@ -18,7 +20,7 @@ def fault_in_words(error: yaml.MarkedYAMLError, text: str) -> tuple[str, int]:
     mark = error.problem_mark or error.context_mark
     line = mark.line if mark else 0
     begun = error.context_mark.line if error.context_mark else line
-    lines = text.split("\n")
+    lines = _BREAK.split(text)
     found = problem.rpartition("found ")[2].strip("'")
 
     if problem.startswith("found character '\\t'"):
