@@ -53,7 +53,7 @@ ASCII = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C", "LANG": 
 
 @pytest.mark.slow
 def test_every_verb_runs_where_only_ascii_is_shown(here, mapping):
-    """Under names that ASCII lacks, and with results that have a ± in them."""
+    """Under names that ASCII lacks, and with results that have a dash between the ends of an interval."""
     made = {**mapping("max_index"), "name": "tiny"}
     (here / "récipe.yaml").write_text(yaml.safe_dump(made))
 
@@ -68,7 +68,7 @@ def test_every_verb_runs_where_only_ascii_is_shown(here, mapping):
         assert "trained" in said("fit", "--recipe", "récipe.yaml", "--set", f"seed={seed}", *out)
     assert "name: tiny" in said("show", "récipe.yaml")
     assert "accuracy" in said("evaluate", "runs/é0", "--lengths", "8,16")
-    assert " +/- " in said("compare", "runs/é0", "runs/é1")
+    assert "(low-high): 95 % interval" in said("compare", "runs/é0", "runs/é1")
     assert "seed" in said("compare", "--diff", "runs/é0", "runs/é1")
     assert "runs/" in said("list", "runs")
     assert "t5" in said("list", "encodings")
