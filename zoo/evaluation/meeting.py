@@ -86,5 +86,5 @@ def _end(children: Sequence[Popen], stopped: bool, lost: str) -> None:
         child.wait()
     if stopped:
         leave_interrupted()
-    os.write(2, f"{lost}\n".encode())
+    os.write(2, f"{lost}\n".encode(errors="backslashreplace"))
     os._exit(1)

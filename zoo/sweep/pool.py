@@ -63,7 +63,7 @@ class Pool:
     def start(self, run: Run, command: list[str], log: IO[bytes]) -> Job:
         """Start a command; what it prints goes to the log. There must be a free place."""
         with full_disk_told(Path(log.name)):
-            log.write(f"$ {as_text(command)}\n".encode())
+            log.write(f"$ {as_text(command)}\n".encode(errors="surrogateescape"))
             log.flush()
         begins = log.tell()
         place = self.free.pop(0)

@@ -82,7 +82,7 @@ class Interruption(Callback):
         if is_first_process():
             # os.write: a handler may run in the midst of another print.
             text = "\nstopping when this step is done and saved; once more to stop at once\n"
-            os.write(sys.__stderr__.fileno(), text.encode())
+            os.write(sys.__stderr__.fileno(), text.encode(errors="backslashreplace"))
 
     def deafen(self) -> None:
         """Take no more signals: what is left is to tell how the run ended. A second Ctrl-C ends it untold.

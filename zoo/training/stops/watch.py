@@ -77,7 +77,7 @@ class Watch(threading.Thread):
         for child in self.children:
             child.kill()
         if tells:
-            os.write(sys.__stderr__.fileno(), f"\n{text}\n".encode())
+            os.write(sys.__stderr__.fileno(), f"\n{text}\n".encode(errors="backslashreplace"))
         # Who was stopped at once was not lost, and the others were told to stop too.
         os._exit(INTERRUPTED if code == INTERRUPTED else 1)
 
