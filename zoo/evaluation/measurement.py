@@ -1,0 +1,299 @@
+"""Measurements: what was scored of a trained model, and what came out.
+
+A measurement is one checkpoint, read by one protocol with its parameters, on one set of targets, at one or more
+lengths. A run folder keeps each in a file of its own, `evaluation/measurements/PROTOCOL-DIGEST.json`; tables,
+plots and `lengths.json` are made from all of them.
+
+Nothing heavy is imported: `compare`, `sweep` and `list` read measurements too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+from filelock import FileLock
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from zoo.errors import InputError, Problem
+from zoo.files import write_whole
+from zoo.reading import read_json
+
+EVALUATION = Path("evaluation")
+MEASUREMENTS = EVALUATION / "measurements"
+LOCK = EVALUATION / ".lock"
+MAX_BYTES = 64 << 20
+"""Of one file. Where what each document or example gave would not fit, it is left out."""
+
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(gt=0)]
+Number = int | float | None
+"""None: not finite, or of nothing. JSON has no word for the infinities that failed extrapolation may give."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+
+class Targets(_Model):
+    """What is scored: `digest` is the same for the same targets at whatever lengths they are read. `count` is
+    the number of tokens, or of examples at each length."""
+
+    digest: str
+    count: Count
+
+
+class Units(_Model):
+    """What each document of a text or each example of a task gave: the units of a paired difference.
+
+    Of documents: their indices, the nats and tokens that were scored in each and, of a likelihood, the bytes.
+    Of examples: their scores.
+    """
+
+    documents: list[Count] | None = None
+    nats: list[Number] | None = None
+    tokens: list[Count] | None = None
+    bytes: list[Count] | None = None
+    scores: list[Number] | None = None
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> Units:
+        columns = self.columns()
+        names = set(columns) - {"bytes"}
+        if names not in ({"scores"}, {"documents", "nats", "tokens"}) or {"scores", "bytes"} <= set(columns):
+            raise ValueError(f"units of {sorted(columns)}")
+        if len({len(column) for column in columns.values()}) != 1 or not min(map(len, columns.values())):
+            raise ValueError("empty, or of different lengths")
+        if not sum(columns.get("tokens", [1])):
+            raise ValueError("no token")
+        return self
+
+    def columns(self) -> dict[str, list[Any]]:
+        return self.model_dump(exclude_none=True)
+
+    @classmethod
+    def of_documents(
+        cls,
+        documents: Iterable[int],
+        nats: Iterable[float],
+        tokens: Iterable[float],
+        sizes: Iterable[float] | None,
+    ) -> Units:
+        columns = {"nats": _numbers(nats), "tokens": _numbers(tokens)}
+        columns |= {} if sizes is None else {"bytes": _numbers(sizes)}
+        return cls(documents=[int(one) for one in documents], **columns)
+
+    @classmethod
+    def of_examples(cls, scores: Iterable[float]) -> Units:
+        return cls(scores=_numbers(scores))
+
+
+def _numbers(values: Iterable[float]) -> list[Number]:
+    # Ten digits are more than a loss in float32 has; a whole number needs no point.
+    rounded = (float(f"{float(value):.10g}") for value in values)
+    return [
+        None if not math.isfinite(value) else int(value) if value == int(value) else value
+        for value in rounded
+    ]
+
+
+class Row(_Model):
+    """What was measured at one length; or `note`, why nothing could be.
+
+    The measures themselves (`loss_nats`, `accuracy`, ..., each with the ends of its 95 % interval, `M_low` and
+    `M_high`) are the protocol's or the task's own: further keys, numbers all of them.
+    """
+
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Number] = Field(init=False)
+
+    length: Positive
+    """In tokens."""
+    note: str | None = None
+    documents: Count | None = None
+    documents_left_out: Count | None = None
+    examples: Count | None = None
+    tokens: Count | None = None
+    """Scored."""
+    seen_in_training: float | None = None
+    """The share, from 0 to 1, of what is scored that training may have seen."""
+    tokens_per_second: float | None = None
+    peak_memory_mb: float | None = None
+    units: Units | None = None
+
+    def get(self, measure: str) -> Number:
+        """A measure by its name; None where there is none."""
+        return getattr(self, measure, None)
+
+
+class Measurement(_Model):
+    """One measurement. `checkpoint` is relative to the run folder; `changed` is what was changed of the
+    encoding after training; `step` the optimizer steps of the checkpoint."""
+
+    run: str
+    encoding: str
+    seed: int
+    train_length: Positive
+    checkpoint: str
+    step: Count
+    changed: dict[str, Any] = {}
+    protocol: str
+    parameters: dict[str, Any]
+    """The protocol's own, the same at every length."""
+    targets: Targets
+    rows: list[Row]
+    """By length, ascending; one for each."""
+
+    @model_validator(mode="after")
+    def _has_each_length_once(self) -> Measurement:
+        lengths = [row.length for row in self.rows]
+        if lengths != sorted(set(lengths)):
+            raise ValueError("rows are not by length, one for each")
+        return self
+
+    @property
+    def identity(self) -> str:
+        """The same text for the same measurement, repeated or of further lengths."""
+        parts = (self.checkpoint, self.changed, self.protocol, self.parameters, self.targets.digest)
+        return json.dumps(parts, sort_keys=True)
+
+    @property
+    def file_name(self) -> str:
+        digest = hashlib.sha256(self.identity.encode()).hexdigest()[:12]
+        return f"{re.sub(r'[^A-Za-z0-9_-]', '_', self.protocol)}-{digest}.json"
+
+    @property
+    def kind(self) -> tuple[str, str, str]:
+        """Rows of measurements of one kind compare: they are of the same protocol, parameters and targets."""
+        return self.protocol, json.dumps(self.parameters, sort_keys=True), self.targets.digest
+
+    def at(self, length: int) -> Row | None:
+        return next((row for row in self.rows if row.length == length), None)
+
+    def updated(self, other: Measurement) -> Measurement:
+        """This one with the rows of a later one in place of its own. A note replaces no measured row."""
+        rows = {row.length: row for row in self.rows}
+        for row in other.rows:
+            if row.note is None or rows.get(row.length, row).note is not None:
+                rows[row.length] = row
+        return other.model_copy(update={"rows": [rows[length] for length in sorted(rows)]})
+
+    def without_units(self) -> Measurement:
+        rows = [Row(**row.model_dump(exclude_unset=True, exclude={"units"})) for row in self.rows]
+        return self.model_copy(update={"rows": rows})
+
+    def flat(self, units: bool = False) -> list[dict[str, Any]]:
+        """A mapping for each row with everything that is known of it, as `lengths.json` has them.
+
+        Args:
+            units: with what each document or example gave.
+        """
+        about = self.model_dump(include={"run", "encoding", "changed", "checkpoint", "step", "seed"})
+        if not self.changed:
+            del about["changed"]
+        about |= {"protocol": self.protocol, "parameters": self.parameters}
+        last = {"targets": self.targets.digest, "train_length": self.train_length}
+        rows = []
+        for row in self.rows:
+            own = row.model_dump(exclude_unset=True, exclude={"units"})
+            if units and row.units is not None:
+                own["units"] = row.units.columns()
+            rows.append(about | own | last)
+        return rows
+
+
+def flat_rows(measurements: Iterable[Measurement], units: bool = False) -> list[dict[str, Any]]:
+    """The rows of several measurements, in their order."""
+    return [row for measurement in measurements for row in measurement.flat(units)]
+
+
+def read_measurements(folder: Path) -> list[Measurement]:
+    """All measurements in a run folder, by checkpoint, protocol, parameters and change.
+
+    Raises:
+        InputError: with all files that cannot be read, or that no evaluation has written.
+    """
+    found, problems = [], []
+    try:
+        files = sorted(file for file in (folder / MEASUREMENTS).iterdir() if file.suffix == ".json")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        where = str(folder / MEASUREMENTS)
+        raise InputError(Problem(f"cannot be read: {error.strerror}", where=where)) from error
+    for file in files:
+        try:
+            found.append(_read(file))
+        except InputError as error:
+            problems += error.problems
+    if problems:
+        raise InputError(problems)
+    return sorted(found, key=_order)
+
+
+def store(folder: Path, measurements: Sequence[Measurement]) -> None:
+    """Add measurements to those of a run folder.
+
+    One that is there already gets the new rows, length by length; what an earlier step of the same checkpoint
+    file gave is removed, since that checkpoint is no more. Evaluations that end at once wait for each other.
+    """
+    with locked(folder):
+        stored = read_measurements(folder)
+        steps = {one.checkpoint: one.step for one in measurements}
+        current = {one.identity: one for one in stored if one.step == steps.get(one.checkpoint, one.step)}
+        changed: dict[str, Measurement] = {}
+        for one in measurements:
+            before = current.get(one.identity)
+            current[one.identity] = changed[one.identity] = before.updated(one) if before else one
+        for one in changed.values():
+            write_whole(folder / MEASUREMENTS / one.file_name, _as_json(one))
+        kept = {one.file_name for one in current.values()}
+        for one in stored:
+            if one.file_name not in kept:
+                (folder / MEASUREMENTS / one.file_name).unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """While no other process writes the results of a run."""
+    (folder / LOCK).parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / LOCK)
+    # Some network file systems know no locks; there one writes without.
+    with suppress(NotImplementedError):
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _read(file: Path) -> Measurement:
+    advice = "; move it away and evaluate again"
+    try:
+        return Measurement.model_validate(read_json(file, limit=MAX_BYTES, advice=advice))
+    except ValidationError as error:
+        keys = dict.fromkeys(".".join(map(str, fault["loc"])) or "all of it" for fault in error.errors())
+        said = f"not a measurement as an evaluation writes it ({', '.join([*keys][:3])})"
+        raise InputError(Problem(said + advice, where=str(file))) from error
+
+
+def _as_json(measurement: Measurement) -> str:
+    text = measurement.model_dump_json(exclude_unset=True) + "\n"
+    if len(text) < MAX_BYTES:
+        return text
+    return measurement.without_units().model_dump_json(exclude_unset=True) + "\n"
+
+
+def _order(measurement: Measurement) -> tuple[Any, ...]:
+    """By identity, but that a window of 64 comes before one of 512."""
+    parameters = json.dumps(measurement.parameters, sort_keys=True)
+    # Texts and numbers take turns, so that like is compared with like.
+    parts = re.split(r"(\d+(?:\.\d+)?)", parameters)
+    by_number = tuple(float(part) if index % 2 else part for index, part in enumerate(parts))
+    return measurement.checkpoint, measurement.protocol, by_number, measurement.identity
