@@ -197,7 +197,7 @@ def _sweep(options: argparse.Namespace) -> None:
 
         encodings = read_encodings(options.encodings)
         if not options.print_commands:
-            raise_from_now_on("torch", "zoo.comparison.compare", *DRAWING)
+            raise_from_now_on("torch", "zoo.reports.compare", *DRAWING)
     sweep(
         options.recipe,
         encodings,
@@ -214,7 +214,7 @@ def _compare(options: argparse.Namespace) -> None:
         if options.paths:
             raise InputError("--diff takes two runs and no more: zoo compare --diff runs/a runs/b")
         with waiting("reading the runs"):
-            from zoo.comparison.diff import diff
+            from zoo.reports.diff import diff
 
             told = diff(*options.diff)
         print(told)
@@ -222,7 +222,7 @@ def _compare(options: argparse.Namespace) -> None:
     if not options.paths:
         raise InputError("compare which runs? zoo compare runs/a runs/b, or --diff runs/a runs/b")
     with waiting("loading matplotlib"):
-        from zoo.comparison.compare import OUT, compare
+        from zoo.reports.compare import OUT, compare
 
         raise_from_now_on(*DRAWING)
     compare(

@@ -13,11 +13,11 @@ import pytest
 from test_fuzz_recipes import at_most
 
 from zoo import cli
-from zoo.comparison.run import read_runs
 from zoo.errors import MOST_TOLD, InputError, Problem
 from zoo.evaluation.results import stored_rows
 from zoo.recipe import dump, resolve
 from zoo.recipe.tree import faults_within
+from zoo.reports.compared_run import read_runs
 from zoo.sweep.standing import standing
 
 ROOT = Path(__file__).parents[2]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from zoo.comparison.run import _speed
+from zoo.reports.compared_run import _speed
 from zoo.errors import InputError
 from zoo.runs.metrics import read_metrics
 from zoo.training.loggers import CsvLog

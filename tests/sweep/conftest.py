@@ -30,7 +30,7 @@ def compared(monkeypatch):
     """What the comparison was asked for, call by call, instead of the comparison."""
     calls = []
     monkeypatch.setattr(
-        "zoo.comparison.compare.compare",
+        "zoo.reports.compare.compare",
         lambda paths, out: calls.append(([path.name for path in paths], str(out))),
     )
     return calls

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from zoo.comparison.write import must_be_ours
 from zoo.errors import InputError, Problem, RunError
+from zoo.reports.write import must_be_ours
 from zoo.runs.folder import RUNS, must_be_free
 from zoo.sweep.command import as_text, compare_command, fit_command, sweep_command
 from zoo.sweep.course import Course, Outcome, count_of_runs, log_of
@@ -117,7 +117,7 @@ def _compare(finished: Sequence[Run], into: Path) -> InputError | RunError | Non
     """Compare; what is in the way of it."""
     if not finished:
         return None
-    from zoo.comparison.compare import compare
+    from zoo.reports.compare import compare
 
     try:
         compare([run.folder for run in finished], out=into)

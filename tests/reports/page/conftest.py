@@ -1,0 +1,129 @@
+"""A real browser for the page: one headless Chromium for each process of tests."""
+
+import math
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+from zoo.reports.page import page as page_of
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+REQUIRED = "ZOO_REQUIRE_BROWSER"
+FLAGS = (
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+DESK = {"width": 1280, "height": 900}
+
+
+def missing(what: str):
+    """Skip, or fail where a browser is promised."""
+    (pytest.fail if os.environ.get(REQUIRED) == "1" else pytest.skip)(what)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Chromium from the PATH, without a window and with a new profile."""
+    path = next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None:
+        missing("no Chromium on the PATH; on Debian: apt-get install -y chromium")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        missing("no playwright; install it with: pip install playwright")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def show(browser, tmp_path):
+    """Open a comparison from a file. In the end no error was logged, and only the file was asked for."""
+    contexts, said, asked = [], [], []
+
+    def show(made, viewport=DESK, **settings):
+        file = tmp_path / f"{len(contexts)}.html"
+        file.write_text(page_of(made), encoding="utf-8")
+        contexts.append(browser.new_context(viewport=viewport, **settings))
+        contexts[-1].set_default_timeout(120_000)  # a loaded machine is slow and not wrong
+        page = contexts[-1].new_page()
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(file.as_uri())
+        return page
+
+    yield show
+    for context in contexts:
+        context.close()
+    assert said == []
+    assert {url for url in asked if url != "data:,"} <= {path.as_uri() for path in tmp_path.iterdir()}
+
+
+@pytest.fixture
+def seen():
+    """What a panel has drawn: its curves' marks and seeds, in pixels of the screen.
+
+    `seen(page, panel)` gives by curve `marks` {length: (x, y)}, `beyond` [length] and `seeds` [(x, y)].
+    """
+    script = """(panel) => Object.fromEntries(
+        [...document.querySelectorAll(`[data-panel="${panel}"] .curve`)].map((curve) => {
+            const at = (one) => { const m = one.getScreenCTM(); return [m.e, m.f]; };
+            const middle = (one) => {
+                const b = one.getBoundingClientRect();
+                return [(b.left + b.right) / 2, (b.top + b.bottom) / 2];
+            };
+            const all = (name) => [...curve.querySelectorAll(name)];
+            return [curve.dataset.curve, {
+                marks: Object.fromEntries(all(".mark").map((one) => [one.dataset.length, at(one)])),
+                beyond: Object.fromEntries(all(".beyond").map((one) => [one.dataset.length, at(one)])),
+                seeds: all(".seed").map(middle),
+            }];
+        }))"""
+
+    def seen(page, panel=0):
+        return {
+            int(curve): {
+                "marks": {int(n): tuple(at) for n, at in drawn["marks"].items()},
+                "beyond": {int(n): tuple(at) for n, at in drawn["beyond"].items()},
+                "seeds": drawn["seeds"],
+            }
+            for curve, drawn in page.evaluate(script, panel).items()
+        }
+
+    return seen
+
+
+@pytest.fixture
+def axes():
+    """Length and value to pixels of the screen, from nothing but where the labels of the axes stand."""
+    script = """(panel) => ["text.length", "text.value", "line.grid"].map((name) =>
+        [...document.querySelectorAll(`[data-panel="${panel}"] ${name}`)].map((one) => {
+            const b = one.getBoundingClientRect();
+            return [one.textContent, (b.left + b.right) / 2, (b.top + b.bottom) / 2];
+        }))"""
+
+    def axes(page, panel=0):
+        lengths, values, lines = page.evaluate(script, panel)
+        across = np.polyfit([math.log2(int(text)) for text, _, _ in lengths], [x for _, x, _ in lengths], 1)
+        values = [float(text.replace("−", "-")) for text, _, _ in values]
+        up = np.polyfit(values, [y for _, _, y in lines], 1)
+        return lambda length: np.polyval(across, math.log2(length)), lambda value: np.polyval(up, value)
+
+    return axes
+
+
+@pytest.fixture
+def told():
+    """What the tooltip of a panel says, by name; empty where it is hidden."""
+    script = """(panel) => {
+        const tip = document.querySelector(`[data-panel="${panel}"] .tip`);
+        if (!tip.checkVisibility()) return {};
+        const cells = (row) => [...row.children].map((cell) => cell.textContent);
+        const rows = [...tip.querySelectorAll("div")].map(cells);
+        return { curve: tip.querySelector("b").textContent, ...Object.fromEntries(rows) };
+    }"""
+    return lambda page, panel=0: page.evaluate(script, panel)

@@ -1,0 +1,205 @@
+"""Which runs may stand beside each other, and what is told of those that may not."""
+
+import pytest
+
+from zoo.errors import InputError
+from zoo.reports.build import assemble
+from zoo.reports.comparable import differences, told
+from zoo.reports.compared_run import read_runs
+
+
+def found(*runs):
+    return [str(one) for one in differences(read_runs(runs))]
+
+
+MAY_DIFFER = [
+    {"seed": 1},
+    {"data.root": "elsewhere"},
+    {"data.cache": "cache"},
+    {"data.workers": 2},
+    {"model.kernel": "sdpa"},
+    {"trainer.devices": 2},
+    {"trainer.num_nodes": 2},
+    {"trainer.strategy": "ddp"},
+    {"trainer.accelerator": "cpu"},
+    {"trainer.accumulate_grad_batches": 2},
+    {"trainer.log_every_n_steps": 7},
+    {"trainer.limit_val_batches": 3},
+    {"trainer.val_check_interval": 3},
+    {"trainer.deterministic": True},
+    {"trainer.max_time": "01:00:00:00"},
+    {"checkpoint.every_n_steps": 3},
+    {"logging": ["csv"]},
+    {"compile": True},
+    {"evaluate.lengths": [16]},
+]
+
+
+@pytest.mark.parametrize("changes", MAY_DIFFER, ids=lambda changes: next(iter(changes)))
+def test_where_and_how_a_run_was_computed_may_differ(write_run, changes):
+    assert found(write_run("a"), write_run("b", "rope", recipe=changes)) == []
+
+
+MAY_NOT_DIFFER = [
+    ("model.d_model", 32, 16),
+    ("model.num_layers", 2, 1),
+    ("model.dropout", 0.5, 0.0),
+    ("model.window", 4, "null"),
+    ("data.sequence_length", 32, 16),
+    ("data.batch_size", 8, 4),
+    ("data.vocab_size", 400, 300),
+    ("data.documents", 10, 400),
+    ("data.corpus_seed", 1, 0),
+    ("optimizer.lr", 0.5, 0.001),
+    ("optimizer.betas", [0.5, 0.6], [0.9, 0.95]),
+    ("trainer.precision", "bf16-mixed", "32-true"),
+    ("trainer.gradient_clip_val", 2.0, 1.0),
+    ("trainer.gradient_clip_algorithm", "value", "not set"),
+    ("trainer.limit_train_batches", 3, "not set"),
+    ("init_from", "runs/old", "not set"),
+]
+
+
+@pytest.mark.parametrize("key, value, plain", MAY_NOT_DIFFER, ids=lambda value: str(value))
+def test_every_other_key_of_the_recipes_may_not(write_run, key, value, plain):
+    runs = write_run("a"), write_run("b", "rope", recipe={key: value})
+    assert f"recipe {key}: {plain} in runs/a; {value} in runs/b" in found(*runs)
+
+
+def test_epochs_cut_to_batches_of_other_sizes_hold_other_tokens(write_run):
+    cut = {"trainer.limit_train_batches": 4}
+    runs = [write_run("a", recipe=cut)]
+    runs.append(write_run("b", "rope", recipe=cut | {"trainer.accumulate_grad_batches": 2}))
+    assert found(*runs) == ["recipe trainer.accumulate_grad_batches: 1 in runs/a; 2 in runs/b"]
+
+
+@pytest.mark.parametrize("key, value, said", [
+    ("task", "max_index", "language_modelling in runs/a; max_index in runs/b"),
+    ("fingerprint.corpus", "f" * 64, "cccccccccccc in runs/a; ffffffffffff in runs/b"),
+    ("fingerprint.tokenizer", "f" * 64, "dddddddddddd in runs/a; ffffffffffff in runs/b"),
+    ("tokens_seen", 5, "384 in runs/a; 5 in runs/b"),
+    ("finished", False, "true in runs/a; false in runs/b"),
+    ("parameters.other", 7, "1000 in runs/a; 7 in runs/b"),
+    ("init_from.sha256", "a" * 64, "not set in runs/a; aaaaaaaaaaaa in runs/b"),
+], ids=lambda value: str(value)[:20])  # fmt: skip
+def test_cards_must_agree(write_run, key, value, said):
+    runs = write_run("a"), write_run("b", "rope", card={key: value})
+    assert found(*runs) == [f"card {key}: {said}"]
+
+
+@pytest.mark.parametrize("card", [
+    {"versions.torch": "2.14.0"}, {"git_commit": "9" * 40}, {"parameters.positional": 5},
+    {"name": "other"}, {"fingerprint.plugins.mine": "9" * 64},
+])  # fmt: skip
+def test_versions_and_what_the_encoding_brings_may_differ(write_run, card):
+    assert found(write_run("a"), write_run("b", "rope", card=card)) == []
+
+
+def test_every_differing_key_is_told_once_with_the_runs_that_agree(write_run):
+    runs = [write_run(f"r{index}", seed=index) for index in range(6)]
+    runs += [write_run("x", "rope", recipe={"optimizer.lr": 0.5, "data.batch_size": 2}, card={"steps": 6})]
+    runs += [write_run("y", "rope", seed=1, recipe={"optimizer.lr": 0.7})]
+    assert found(*runs) == [
+        "recipe data.batch_size: 2 in runs/x; 4 in the other 7",
+        "recipe optimizer.lr: 0.5 in runs/x; 0.7 in runs/y; 0.001 in the other 6",
+    ]
+
+
+def test_of_two_groups_of_one_size_one_is_named():
+    names = tuple("abcdefghij")
+    text = told([(1, names[:5]), (2, names[5:])])
+    assert text.count("the other") == 1 and all(name in text for name in "fghij")
+
+
+@pytest.fixture
+def scored(write_run, row_of):
+    """A run whose row at a length has this digest."""
+
+    def scored(name, digest, length=64, seed=0, **more):
+        def rows(recipe):
+            return [row_of(recipe, length, 1.7, targets=digest, **more)]
+
+        return write_run(name, "rope" if name == "a" else "none", seed, rows=rows)
+
+    return scored
+
+
+def test_rows_that_scored_other_tokens_are_told_by_protocol_and_length(scored):
+    runs = scored("a", "111111111111"), scored("b", "222222222222")
+    assert found(*runs) == [
+        "nonoverlapping at 64: other targets were scored: 111111111111 in runs/a; 222222222222 in runs/b; "
+        "evaluated with another evaluate.max_tokens, or by another version; measure them again with: "
+        "python -m zoo evaluate runs/a runs/b --protocol nonoverlapping --lengths 16,32,64"
+    ]
+
+
+def test_what_is_scored_by_another_protocol_or_stride_or_length_may_differ(scored):
+    runs = [
+        scored("a", "1" * 12),
+        scored("b", "2" * 12, protocol="sliding", parameters={"stride": 0.5}),
+        scored("c", "3" * 12, seed=1, protocol="sliding", parameters={"stride": 0.25}),
+        scored("d", "4" * 12, seed=2, length=128),
+    ]
+    assert found(*runs) == []
+
+
+def test_old_rows_are_told_apart_by_the_number_of_tokens_alone(scored):
+    assert found(scored("a", None, tokens=256), scored("b", None, tokens=256)) == []
+    (said,) = found(scored("c", None, seed=1, tokens=256), scored("d", None, seed=2, tokens=128))
+    assert said.startswith("nonoverlapping at 64: other numbers of tokens: 256 in runs/c; 128 in runs/d; ")
+
+
+def test_the_same_encoding_and_seed_twice_is_told(write_run):
+    runs = write_run("a"), write_run("b"), write_run("c", seed=1), write_run("d", "rope")
+    assert found(*runs) == [
+        "the same encoding and seed twice (alibi, seed 0): runs/a, runs/b; leave out all but one"
+    ]
+    assert found(write_run("e"), write_run("f", {"name": "alibi", "slopes": "geometric"})) == []
+
+
+def test_the_refusal_names_all_and_says_what_may_be_done(write_run):
+    runs = [write_run("a"), write_run("b"), write_run("c", "rope", recipe={"optimizer.lr": 0.5})]
+    with pytest.raises(InputError) as caught:
+        assemble(runs)
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "not comparable: they differ in more than the encoding and the seed"
+    assert lines[1] == "  recipe optimizer.lr: 0.5 in runs/c; 0.001 in runs/a, runs/b"
+    assert "the same encoding and seed twice" in lines[2]
+    assert lines[3].endswith("python -m zoo compare --diff runs/a runs/c") and "--force" in lines[4]
+    comparison, _ = assemble(runs, force=True)
+    assert [f"  {one}" for one in comparison.differences] == lines[1:3]
+
+
+def test_a_copy_of_a_run_is_refused_for_what_it_is(write_run):
+    with pytest.raises(InputError) as caught:
+        assemble([write_run("a"), write_run("b")])
+    heading, why, *hints = str(caught.value).splitlines()
+    assert heading == "not comparable:" and "the same encoding and seed twice" in why
+    assert len(hints) == 1 and "--force" in hints[0]  # nothing differs that --diff could show
+
+
+def test_a_plugin_that_was_edited_between_two_runs_is_two_encodings(write_run):
+    source = {"name": "mine", "file": "mine.py"}
+    runs = [
+        write_run("a", card={"encoding_source": [source | {"sha256": "1" * 64}]}),
+        write_run("b", seed=1, card={"encoding_source": [source | {"sha256": "1" * 64}]}),
+        write_run("c", seed=2, card={"encoding_source": [source | {"sha256": "2" * 64}]}),
+    ]
+    comparison, _ = assemble(runs)
+    assert {curve.label: curve.seeds for curve in comparison.panels[0].curves} == {
+        "alibi code.mine=111111111111": 2,
+        "alibi code.mine=222222222222": 1,
+    }
+
+
+def test_the_same_weights_from_another_path_are_the_same(write_run):
+    weights = {"path": "x", "steps": 1, "tokens_seen": 2, "sha256": "a" * 64}
+
+    def run(name, encoding, path, **more):
+        return write_run(name, encoding, recipe={"init_from": path}, card={"init_from": weights | more})
+
+    runs = run("a", "alibi", "runs/x"), run("b", "rope", "./runs/x")
+    assert found(*runs) == []
+    assert found(runs[0], run("c", "rope", "runs/x", sha256="b" * 64)) == [
+        "card init_from.sha256: aaaaaaaaaaaa in runs/a; bbbbbbbbbbbb in runs/c"
+    ]

@@ -1,0 +1,121 @@
+"""`zoo compare` as it is called: on runs that were written for it, and on two that were trained."""
+
+import csv
+import html
+import re
+import shlex
+import statistics
+from pathlib import Path
+
+import pytest
+
+from zoo import cli
+from zoo.evaluation.evaluate import evaluate
+from zoo.reports.build import assemble
+from zoo.training.fit import fit
+
+
+def test_two_runs_are_compared(write_run, tmp_path, capsys):
+    runs = [str(write_run("a")), str(write_run("b", "rope"))]
+    assert cli.main(["compare", *runs]) == 0
+    printed = capsys.readouterr()
+    assert "2 encodings on sample, trained at 16 tokens" in printed.out and printed.err == ""
+    assert (
+        printed.out.rstrip()
+        .split("\n\n")[-2]
+        .endswith(
+            "tables, plots and page: comparison/compare.md, comparison/compare.csv, comparison/compare.png, "
+            "comparison/compare.svg, comparison/index.html"
+        )
+    )
+    assert "Costs" in printed.out and "\033" not in printed.out
+    assert cli.main(["compare", *runs, "--lengths", "32", "--out", "here/it/is"]) == 0
+    assert {row["length"] for row in csv.DictReader((tmp_path / "here/it/is/compare.csv").open())} == {"32"}
+
+
+def test_what_is_not_comparable_is_refused_and_can_be_forced(write_run, tmp_path, capsys):
+    runs = [str(write_run("a")), str(write_run("b", "rope", recipe={"optimizer.lr": 0.5}))]
+    assert cli.main(["compare", *runs]) == 2
+    printed = capsys.readouterr()
+    assert "recipe optimizer.lr: 0.001 in runs/a; 0.5 in runs/b" in printed.err and printed.out == ""
+    assert not (tmp_path / "comparison").exists()
+    assert cli.main(["compare", *runs, "--force"]) == 0
+    assert "NOT COMPARABLE" in capsys.readouterr().out
+    assert cli.main(["compare", "--diff", *runs]) == 0
+    assert "not comparable" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments, said", [
+    (["compare"], "compare which runs?"),
+    (["compare", "runs/a", "--diff", "runs/a", "runs/b"], "--diff takes two runs and no more"),
+    (["compare", "runs/nosuch"], "runs/nosuch: no such run folder"),
+    (["compare", "runs"], "runs: not a run: neither recipe.yaml nor card.json is in it; the runs in it: "
+                          "runs/a, runs/b"),
+    (["compare", "runs/a", "runs/b", "--protocol", "slidin"], "did you mean 'sliding'?"),
+    (["compare", "runs/a", "runs/b", "--out", "runs"], "runs holds what is no comparison's (a, b)"),
+])  # fmt: skip
+def test_wrong_input_is_told_and_exit_2(write_run, capsys, arguments, said):
+    write_run("a"), write_run("b", "rope")
+    assert cli.main(arguments) == 2
+    printed = capsys.readouterr()
+    assert said in printed.err and printed.out == ""
+
+
+def test_help_has_examples(capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["compare", "--help"])
+    printed = capsys.readouterr().out
+    assert "examples:" in printed and "zoo compare --diff" in printed
+
+
+def test_runs_that_were_trained_are_compared(here, recipe, capsys):
+    runs = [
+        fit(recipe("text", f"model.encoding={encoding}", f"seed={seed}", f"name={encoding}_{seed}"))
+        for encoding, seed in (("alibi", 0), ("alibi", 1), ("learned", 0))
+    ]
+    rows = evaluate(runs, [16, 32], ["nonoverlapping", "sliding"])
+    capsys.readouterr()
+    assert cli.main(["compare", *map(str, runs), "--lengths", "16,32"]) == 0
+    text = capsys.readouterr().out
+    assert not any(
+        said in text for said in ("NOT COMPARABLE", "not verified", "not evaluated by", "left out")
+    )
+    assert "the encoding ends at 16 tokens" in text
+
+    found = {
+        (row["encoding"], row["protocol"], row["length"]): row
+        for row in csv.DictReader((here / "comparison" / "compare.csv").open())
+    }
+    kinds = [(p, length) for p in ("nonoverlapping", "sliding") for length in (16, 32)]
+    assert found.keys() == {(e, p, str(length)) for e in ("alibi", "learned") for p, length in kinds}
+    for protocol, length in kinds:
+        cell = found["alibi", protocol, str(length)]
+        values = [
+            row["bits_per_byte"]
+            for row in rows
+            if (row["encoding"], row["protocol"], row["length"]) == ("alibi", protocol, length)
+        ]
+        assert float(cell["mean"]) == pytest.approx(statistics.mean(values), rel=1e-12)
+        assert float(cell["sd"]) == pytest.approx(statistics.stdev(values), rel=1e-9)
+        assert cell["comparable"] == "yes" and float(cell["training_tokens_per_second"]) > 0
+
+
+def test_the_page_has_the_command_that_was_given(write_run):
+    runs = [write_run("a"), write_run("b", "rope").rename("runs/b c")]
+    given = {"protocols": ["nonoverlapping"], "lengths": [16, 32], "force": True, "out": Path("here it is")}
+    comparison, _ = assemble(runs, **given)
+    assert shlex.split(comparison.command) == [
+        "python", "-m", "zoo", "compare", "runs/a", "runs/b c", "--protocol", "nonoverlapping",
+        "--lengths", "16,32", "--out", "here it is", "--force",
+    ]  # fmt: skip
+    assert assemble(runs)[0].command == "python -m zoo compare runs/a 'runs/b c'"
+
+
+def test_that_command_makes_the_same_page_again(write_run, tmp_path, capsys):
+    runs = [str(write_run("a")), str(write_run("b", "rope", values={16: 1.0, 64: 1.0}))]
+    assert cli.main(["compare", *runs, "--lengths", "16", "--out", "o"]) == 0
+    page = (tmp_path / "o" / "index.html").read_text()
+    command = html.unescape(re.search(r'id="command">(.*?)<', page)[1])
+    (tmp_path / "o" / "index.html").unlink()
+    assert cli.main(shlex.split(command)[3:]) == 0
+    assert (tmp_path / "o" / "index.html").read_text() == page

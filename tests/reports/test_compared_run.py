@@ -1,0 +1,216 @@
+"""What is read of a run, and what is told of one that cannot be."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from zoo.errors import InputError
+from zoo.reports.build import assemble
+from zoo.reports.compared_run import read_runs
+
+
+def test_a_run_is_read(write_run):
+    (run,) = read_runs([write_run("a", "rope", seed=3, speeds=(5, 300, 100))])
+    assert (run.path, run.seed, run.label, run.left_out) == ("runs/a", 3, "rope", ())
+    assert run.speed == 100  # the median, which the slow start does not move
+    assert [row["length"] for row in run.rows] == [16, 32]
+
+
+def test_nothing_of_torch_is_imported():
+    code = "import sys, zoo.reports.compare, zoo.reports.diff; print('torch' in sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert done.stdout.strip() == "False", done.stderr
+
+
+def test_a_run_given_twice_is_read_once_and_the_order_kept(write_run):
+    a, b = write_run("a"), write_run("b", "rope")
+    assert [run.path for run in read_runs([b, a, Path("runs/../runs/b"), a.resolve()])] == [
+        "runs/b",
+        "runs/a",
+    ]
+
+
+def test_all_that_is_wrong_is_told_at_once(write_run, tmp_path):
+    runs = [write_run(name) for name in "abcdefg"]
+    (runs[0] / "recipe.yaml").unlink()
+    (runs[0] / "card.json").write_text("{")
+    (runs[1] / "card.json").unlink()
+    (runs[2] / "evaluation" / "lengths.json").write_text('{"rows": 3}')
+    (runs[3] / "evaluation" / "lengths.json").unlink()
+    (runs[4] / "metrics.csv").write_bytes(b"step,train/tokens_per_second\n1,\xff\n")
+    (runs[5] / "recipe.yaml").write_text("model: [")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError) as caught:
+        read_runs([*runs, Path("nosuch"), Path("empty"), Path("file")], wanted=("--lengths", "16"))
+    told = [str(problem) for problem in caught.value.problems]
+    wanted = [
+        "runs/a/recipe.yaml: cannot be read: No such file",
+        "runs/a/card.json:1: cannot be read: it is not JSON",
+        "runs/b/card.json: the run's card is missing",
+        "runs/c/evaluation/lengths.json: not the results of an evaluation",
+        "runs/d: was not evaluated; do it with: python -m zoo evaluate runs/d --lengths 16",
+        "runs/e/metrics.csv: cannot be read",
+        "runs/f/recipe.yaml:1: not YAML",
+        "nosuch: no such run folder",
+        "empty: not a run",
+        "file: a file; compare takes run folders",
+    ]
+    assert len(told) == len(wanted), told
+    for line, start in zip(told, wanted, strict=True):
+        assert line.startswith(start), (line, start)
+
+
+def test_a_recipe_that_is_none_is_told_with_its_key(write_run):
+    run = write_run("a")
+    recipe = yaml.safe_load((run / "recipe.yaml").read_text())
+    recipe["trainer"]["max_step"] = recipe["trainer"].pop("max_steps")
+    (run / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    with pytest.raises(InputError, match=r"runs/a/recipe.yaml: trainer.max_step.*did you mean 'max_steps'"):
+        read_runs([run])
+
+
+@pytest.mark.parametrize("change, said", [
+    (lambda row: {k: v for k, v in row.items() if k != "step"}, "rows without step"),
+    (lambda row: row | {"length": 0}, "length"),
+    (lambda row: row | {"bits_per_byte": "1.5"}, "bits_per_byte"),
+    (lambda row: row | {"parameters": [1]}, "parameters"),
+])  # fmt: skip
+def test_rows_that_are_none_are_told_with_what_is_wrong(write_run, edit, change, said):
+    run = write_run("a")
+    edit(run / "evaluation" / "lengths.json", lambda rows: [rows[0], change(rows[1])])
+    with pytest.raises(InputError, match=said):
+        read_runs([run])
+
+
+def test_only_the_state_that_the_run_ended_with_is_compared(write_run, row_of):
+    def more(recipe):
+        return [
+            row_of(recipe, 16, 9.0, checkpoint="checkpoints/best.ckpt"),
+            row_of(recipe, 64, 9.0, step=4),
+        ]
+
+    (run,) = read_runs([write_run("a", rows=more)])
+    assert [row["bits_per_byte"] for row in run.rows] == [1.5, 1.6]
+    assert run.left_out == (
+        "rows of checkpoints/best.ckpt are left out",
+        "rows of step 4 are left out: it is at step 6 now",
+    )
+
+
+def test_rows_of_an_earlier_step_alone_are_no_evaluation(write_run, edit):
+    run = write_run("a")
+    edit(run / "card.json", lambda card: card | {"steps": 9})
+    with pytest.raises(
+        InputError, match=r"was not evaluated \(rows of step 6 are left out: it is at step 9 now\)"
+    ):
+        read_runs([run])
+
+
+def test_a_log_without_speeds_is_no_problem(write_run):
+    a, b = write_run("a"), write_run("b", speeds=())
+    (a / "metrics.csv").unlink()
+    assert [run.speed for run in read_runs([a, b])] == [None, None]
+
+
+def test_what_became_a_key_since_is_at_its_default(write_run):
+    old, new = write_run("old"), write_run("new")
+    recipe = yaml.safe_load((old / "recipe.yaml").read_text())
+    del recipe["init_from"], recipe["model"]["qk_norm"], recipe["model"]["encoding"]["form"]
+    (old / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    before, now = (run.recipe for run in read_runs([old, new]))
+    assert before | {"name": "new"} == now
+
+
+def test_the_encoding_of_a_plugin_that_is_not_here_is_kept_as_it_was(write_run):
+    run = write_run("a")
+    recipe = yaml.safe_load((run / "recipe.yaml").read_text())
+    recipe["model"]["encoding"] = {"name": "theirs", "slope": 3}
+    recipe["plugins"] = ["gone/theirs.py"]
+    (run / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    card = json.loads((run / "card.json").read_text())
+    (run / "card.json").write_text(json.dumps(card | {"encoding": "theirs"}))
+    (read,) = read_runs([run])
+    assert read.label == "theirs" and read.recipe["model"]["encoding"] == {"name": "theirs", "slope": 3}
+
+
+@pytest.mark.parametrize("change, said", [
+    *(({key: None}, f"no {key}") for key in ("task", "fingerprint", "steps", "tokens_seen", "parameters")),
+    ({"steps": "6"}, "steps is no int"), ({"tokens_seen": [3]}, "tokens_seen is no int"),
+    ({"fingerprint": "x"}, "fingerprint is no dict"), ({"parameters": 3}, "parameters is no dict"),
+    ({"parameters.other": [1]}, "parameters.other is no int"), ({"versions": "x"}, "versions is no dict"),
+    ({"encoding_source": 3}, "encoding_source is no list"), ({"init_from": "runs/x"}, "init_from is no dict"),
+    ({"git_commit": {"a": 1}}, "git_commit is no str"), ({"encoding": []}, "encoding is no str"),
+])  # fmt: skip
+def test_a_card_that_is_none_is_told_with_what_is_wrong(write_run, change, said):
+    with pytest.raises(InputError, match=r"runs/a/card.json: not the card of a run.*\(.*" + said):
+        read_runs([write_run("a", card=change)])
+
+
+def test_an_empty_card_is_none(write_run):
+    run = write_run("a")
+    (run / "card.json").write_text("{}")
+    with pytest.raises(InputError, match="no task, no fingerprint, no steps, no tokens_seen, no parameters"):
+        read_runs([run])
+
+
+def test_a_folder_that_cannot_be_looked_into_is_told(write_run, tmp_path, monkeypatch):
+    (tmp_path / "loop").symlink_to("loop")
+    run = write_run("a")
+    exists = Path.exists
+
+    def forbidden(path):
+        if path.name == "recipe.yaml":
+            raise PermissionError(13, "Permission denied", str(path))
+        return exists(path)
+
+    monkeypatch.setattr(Path, "exists", forbidden)
+    with pytest.raises(InputError) as caught:
+        read_runs([Path("loop"), Path("x" * 300), Path("a\0b"), run])
+    told = [str(problem) for problem in caught.value.problems]
+    starts = [
+        "loop: no such run folder (",
+        r"a\x00b: no such run folder (",
+        f"{'x' * 300}: cannot be read (File name too",
+        "runs/a/recipe.yaml: cannot be read (Permission denied)",
+    ]
+    assert len(told) == 4 and all(map(str.startswith, told, starts)), told
+
+
+@pytest.mark.parametrize(
+    "text", ["", "null", "3", "[3]", "[{}]", "[" * 100_000, "\N{LATIN SMALL LETTER Y WITH DIAERESIS}"]
+)
+def test_results_that_are_none_are_told(write_run, text):
+    run = write_run("a")
+    (run / "evaluation" / "lengths.json").write_bytes(text.encode("latin1"))
+    with pytest.raises(InputError, match=r"runs/a/evaluation/lengths.json(:1)?: .*; move it away"):
+        read_runs([run])
+
+
+def test_what_is_no_number_in_a_file_edited_by_hand_is_none(write_run):
+    run = write_run("a")
+    file = run / "evaluation" / "lengths.json"
+    rows = json.loads(file.read_text())
+    names = ("bits_per_byte", "bits_per_byte_low", "documents", "tokens_per_second")
+    rows[0] |= dict(zip(names, (float("nan"), float("inf"), float("-inf"), 12345.5), strict=True))
+    file.write_text(json.dumps(rows).replace("12345.5", "1e999"))
+    (read,) = read_runs([run])
+    assert [read.rows[0][name] for name in names] == [None] * 4
+    curve = assemble([run])[0].panels[0].curves[0]
+    assert curve.mean == (None, 1.6) and curve.notes == {16: "not finite"} and curve.counts == (None, 7)
+
+
+def test_a_command_can_be_pasted_whatever_a_folder_is_called(write_run, edit):
+    run = write_run("a").rename("runs/my run; $x")
+    edit(run / "evaluation" / "lengths.json", lambda rows: [])
+    with pytest.raises(InputError) as caught:
+        read_runs([run])
+    command = str(caught.value).split("do it with: ")[1]
+    assert shlex.split(command) == ["python", "-m", "zoo", "evaluate", str(run)]

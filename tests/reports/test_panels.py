@@ -1,0 +1,423 @@
+"""Which runs make a curve, what it is called, and its numbers, computed once more by numpy."""
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from zoo.reports.build import assemble
+from zoo.reports.csv_export import as_csv
+from zoo.reports.tables import order_text
+
+LENGTHS = (16, 32, 64)
+
+
+@pytest.fixture
+def curves_of():
+    """The curves of the first panel, by label."""
+
+    def curves_of(runs, force=False):
+        return {curve.label: curve for curve in assemble(runs, force=force)[0].panels[0].curves}
+
+    return curves_of
+
+
+@pytest.fixture
+def matrix(write_run):
+    """Three encodings, three seeds, and their values [seed, length]."""
+    rng = np.random.default_rng(0)
+    values = {encoding: rng.uniform(1, 3, (3, 3)) for encoding in ("alibi", "rope", "none")}
+    runs = [
+        write_run(f"{encoding}_{seed}", encoding, seed, dict(zip(LENGTHS, row, strict=True)))
+        for encoding, of_seeds in values.items()
+        for seed, row in enumerate(of_seeds.tolist())
+    ]
+    return runs, values
+
+
+def test_a_curve_is_the_mean_over_seeds_and_their_standard_deviation(matrix, curves_of):
+    runs, values = matrix
+    curves = curves_of(runs)
+    assert curves.keys() == values.keys()
+    for label, curve in curves.items():
+        expected, sd = values[label].mean(0), values[label].std(0, ddof=1)
+        np.testing.assert_allclose(curve.mean, expected, rtol=1e-12)
+        np.testing.assert_allclose(curve.sd, sd, rtol=1e-12)
+        # Over three seeds and seven documents: wider than over the seeds alone.
+        margin = stats.t.ppf(0.975, 2) * sd / 3**0.5
+        assert (np.array(curve.high) > expected + margin).all()
+        assert (np.array(curve.low) < np.maximum(expected - margin, 1e-9)).all()
+        assert curve.seeds == 3 and curve.measured == (3, 3, 3) and curve.counts == (7, 7, 7)
+        assert curve.lengths == LENGTHS and not curve.notes
+        assert [(p.length, p.seed) for p in curve.points] == [*itertools.product(LENGTHS, range(3))]
+        assert [p.value for p in curve.points] == values[label].T.flatten().tolist()
+
+
+def test_the_order_of_the_runs_changes_nothing(matrix):
+    runs, _ = matrix
+    forward, backward = (assemble(order)[0] for order in (runs, runs[::-1]))
+    mixed = assemble([runs[i] for i in np.random.default_rng(1).permutation(len(runs))])[0]
+    assert forward.panels == backward.panels == mixed.panels
+    assert forward.costs == backward.costs == mixed.costs
+    assert as_csv(forward) == as_csv(backward) == as_csv(mixed)
+
+
+def test_the_order_of_the_runs_changes_no_label(write_run, curves_of):
+    lrs = {"optimizer.lr": 0.5}, {"optimizer.lr": 0.7, "data.batch_size": 2}, {}
+    runs = [write_run(f"r{i}", seed=i, recipe=changes) for i, changes in enumerate(lrs)]
+    labels = {frozenset(curves_of(order, force=True)) for order in itertools.permutations(runs)}
+    assert len(labels) == 1 and len(labels.pop()) == 3
+
+
+def test_a_single_seed_has_the_interval_of_its_measurement(write_run, curves_of):
+    curve = curves_of([write_run("a", values={16: 1.5, 32: 1.7})])["alibi"]
+    assert curve.mean == (1.5, 1.7) and curve.sd == (None, None) and curve.seeds == 1
+    rows = json.loads(Path("runs/a/evaluation/lengths.json").read_text())
+    for end, found in (("low", curve.low), ("high", curve.high)):
+        np.testing.assert_allclose(found, [row[f"bits_per_byte_{end}"] for row in rows], rtol=1e-9)
+
+
+def test_the_best_at_the_longest_length_that_most_have_comes_first(write_run):
+    runs = [
+        write_run("a", "alibi", values={16: 1.0, 32: 2.0, 64: 3.0}),
+        write_run("b", "rope", values={16: 3.0, 32: 2.0, 64: 1.0}),
+        write_run("c", "learned", values={16: 0.5, 32: "ends", 64: "ends"}),
+        write_run("d", "none", values={16: 0.5, 32: 0.5, 64: "ends"}),
+    ]
+
+    def order(*chosen, **options):
+        comparison, _ = assemble([runs[place] for place in chosen], **options)
+        return [curve.label for curve in comparison.panels[0].curves], order_text(comparison)
+
+    said = (
+        "Encodings in the order of bits per byte at {} tokens; {} is ahead of all others there, "
+        "beyond the intervals."
+    )
+    assert order(0, 1) == (["rope", "alibi"], said.format(64, "rope"))
+    assert order(0, 1, 3) == (["rope", "alibi", "none"], said.format(64, "rope"))
+    # At 32 two are equal: `rope` is the better one at 64.
+    assert order(0, 1, 2, 3) == (["none", "rope", "alibi", "learned"], said.format(32, '"none"'))
+    # An encoding without a number at any length has no say.
+    assert order(0, 1, 2, lengths=[32, 64]) == (["rope", "alibi", "learned"], said.format(64, "rope"))
+
+
+def test_accuracy_is_better_when_higher(write_run, row_of):
+    def rows_with(value):
+        return lambda recipe: [row_of(recipe, n, None, protocol="accuracy", accuracy=value) for n in (16, 32)]
+
+    runs = [write_run(n, e, rows=rows_with(v), values={16: "no text"}) for n, e, v in (
+        ("a", "alibi", 0.2), ("b", "rope", 0.9), ("c", "none", 0.5)
+    )]  # fmt: skip
+    (panel,) = assemble(runs, protocols=["accuracy"])[0].panels
+    assert (panel.measure, panel.lower_is_better) == ("accuracy", False)
+    assert [curve.label for curve in panel.curves] == ["rope", "none", "alibi"]
+
+
+def test_every_protocol_with_its_parameters_is_a_panel_in_one_order(write_run, row_of):
+    def rows(better):
+        def make(recipe):
+            more = [
+                ("sliding", {"stride": 0.5}),
+                ("sliding", {"stride": 0.25}),
+                ("fixed_targets", {"targets": 4}),
+            ]
+            return [
+                row_of(recipe, length, 5.0 - better, protocol, parameters)
+                for protocol, parameters in more
+                for length in (16, 32)
+            ]
+
+        return make
+
+    runs = [
+        write_run("a", "alibi", values={16: 1.0}, rows=rows(better=0)),
+        write_run("b", "rope", values={16: 2.0}, rows=rows(better=1)),
+    ]
+    panels = assemble(runs)[0].panels
+    assert [(panel.protocol, panel.parameters) for panel in panels] == [
+        ("nonoverlapping", {}),
+        ("sliding", {"stride": 0.25}),
+        ("sliding", {"stride": 0.5}),
+        ("fixed_targets", {"targets": 4}),
+    ]
+    assert {tuple(curve.label for curve in panel.curves) for panel in panels} == {("alibi", "rope")}
+
+
+def test_a_length_that_could_not_be_measured_has_its_note(write_run, curves_of):
+    ends = write_run("a", "learned", values={16: 1.5, 32: "the encoding ends"})
+    curve = curves_of([ends, write_run("b")])["learned"]
+    assert curve.mean == (1.5, None) and curve.notes == {32: "the encoding ends"}
+    assert curve.measured == (1, 0) and curve.counts == (7, None) and len(curve.points) == 1
+
+
+def test_what_is_not_finite_is_never_left_out_of_a_mean(write_run, curves_of):
+    runs = [
+        write_run(f"s{seed}", seed=seed, values={16: 1.0, 32: value})
+        for seed, value in enumerate([1.0, None, 2.0])
+    ]
+    curve = curves_of(runs)["alibi"]
+    assert curve.mean == (1.0, None) and curve.notes == {32: "seed 1: not finite"}
+    assert [p.seed for p in curve.points if p.length == 32] == [0, 2]
+    alone = curves_of([runs[1], write_run("r", "rope")])["alibi"]
+    assert alone.notes == {32: "not finite"}
+
+
+def test_a_mean_without_some_seeds_says_which(write_run, curves_of):
+    runs = [
+        write_run("a", seed=0, values={16: 1.0, 32: 2.0}),
+        write_run("b", seed=1, values={16: 1.0}),
+        write_run("c", seed=2, values={16: 1.0, 32: 4.0}),
+        write_run("d", seed=3, values={16: 1.0, 32: "out of memory"}),
+    ]
+    curve = curves_of(runs)["alibi"]
+    assert curve.mean == (1.0, 3.0) and curve.measured == (4, 2)
+    assert curve.notes == {32: "seed 1: not evaluated; seed 3: out of memory"}
+
+
+def test_one_note_stands_for_every_bin_of_its_window(write_run, row_of):
+    window = {"window": 64}
+
+    def bins(recipe):
+        return [row_of(recipe, n, 2.0, "per_position", window) for n in (16, 32, 64)]
+
+    def note(recipe):
+        return [row_of(recipe, 64, "the encoding ends at 16 tokens", "per_position", window)]
+
+    runs = [write_run("a", "alibi", rows=bins), write_run("b", "learned", rows=note)]
+    comparison, _ = assemble(runs, protocols=["per_position"])
+    curve = comparison.panels[0].curves[1]
+    assert curve.label == "learned" and curve.mean == (None, None, None)
+    assert curve.notes == dict.fromkeys((16, 32, 64), "the encoding ends at 16 tokens")
+    assert not any("not evaluated" in remark for remark in tuple(map(str, comparison.remarks)))
+
+
+def test_encodings_of_one_name_are_called_by_all_that_differs(write_run, curves_of):
+    runs = [
+        write_run("a", {"name": "rope"}),
+        write_run("b", {"name": "rope", "partial": 0.5, "base": 500.0}),
+        write_run("c", {"name": "rope", "partial": 0.5}),
+        write_run("d", "alibi"),
+    ]
+    assert curves_of(runs).keys() == {
+        "alibi",
+        "rope base=10000.0 partial=1.0",
+        "rope base=500.0 partial=0.5",
+        "rope base=10000.0 partial=0.5",
+    }
+
+
+def test_values_that_differ_where_a_message_would_cut_them_are_two_labels(write_run, curves_of):
+    runs = [
+        write_run(name, {"name": "rope", "long_factor": [1.0] * 40 + [last]})
+        for name, last in (("a", 1.5), ("b", 2.5), ("c", 3.5))
+    ]
+    assert len(curves_of(runs)) == 3
+
+
+def test_seeds_of_old_and_new_runs_are_one_curve(write_run, curves_of):
+    import yaml
+
+    runs = [write_run(f"s{seed}", seed=seed) for seed in (0, 1)]
+    recipe = yaml.safe_load((runs[0] / "recipe.yaml").read_text())
+    del recipe["init_from"], recipe["model"]["encoding"]["form"]
+    (runs[0] / "recipe.yaml").write_text(yaml.safe_dump(recipe))
+    assert curves_of(runs)["alibi"].seeds == 2
+
+
+def changed_rows(row_of, label="rope scaling=yarn factor=4", **changed):
+    changed = changed or {"model.encoding.scaling": "yarn", "model.encoding.factor": 4.0}
+    return lambda recipe: [row_of(recipe, n, 1.2, encoding=label, changed=changed) for n in (16, 32)]
+
+
+def test_what_was_changed_after_training_is_a_curve_of_its_own(write_run, row_of, curves_of):
+    runs = [write_run(f"s{seed}", "rope", seed, rows=changed_rows(row_of)) for seed in (0, 1)]
+    curves = curves_of([*runs, write_run("a", "alibi")])
+    assert {label: (curve.seeds, curve.runs) for label, curve in curves.items()} == {
+        "rope scaling=yarn factor=4": (2, ("runs/s0", "runs/s1")),
+        "rope": (2, ("runs/s0", "runs/s1")),
+        "alibi": (1, ("runs/a",)),
+    }
+    assert curves["rope scaling=yarn factor=4"].mean == (1.2, 1.2)
+
+
+def test_a_changed_encoding_of_two_trained_ones_says_which(write_run, row_of, curves_of):
+    changed = changed_rows(row_of, "rerope", **{"model.encoding.name": "rerope"})
+    runs = [
+        write_run("a", {"name": "rope", "partial": 0.5}, rows=changed),
+        write_run("b", {"name": "rope", "partial": 1.0}, rows=changed),
+    ]
+    assert curves_of(runs).keys() == {
+        "rope partial=0.5",
+        "rope partial=1.0",
+        "rerope (trained: partial=0.5)",
+        "rerope (trained: partial=1.0)",
+    }
+
+
+def test_a_changed_encoding_never_takes_the_name_of_a_trained_one(write_run, row_of, curves_of):
+    changed = changed_rows(row_of, "alibi", **{"model.encoding.name": "alibi"})
+    runs = [write_run("a", "alibi"), write_run("b", "rope", rows=changed)]
+    assert curves_of(runs).keys() == {"alibi", "rope", "alibi (trained: rope)"}
+
+
+def test_forced_runs_that_differ_never_share_a_curve(write_run, curves_of):
+    runs = [
+        write_run("a", seed=0),
+        write_run("b", seed=1),
+        write_run("c", seed=1, recipe={"optimizer.lr": 0.5, "data.batch_size": 2}),
+        write_run("d", seed=1, card={"steps": 6, "tokens_seen": 5}),
+        write_run("e", "rope", recipe={"optimizer.lr": 0.5}),
+    ]
+    curves = curves_of(runs, force=True)
+    assert sorted(curve.runs for curve in curves.values()) == [
+        ("runs/a", "runs/b"),
+        ("runs/c",),
+        ("runs/d",),
+        ("runs/e",),
+    ]
+    assert "rope" in curves  # alone of its name, it needs no more
+    assert all(label.startswith("alibi ") for label in curves if label != "rope")
+
+
+def test_a_seed_that_is_there_twice_is_forced_into_curves_of_their_own(write_run, curves_of):
+    runs = [write_run("a"), write_run("b"), write_run("c", seed=1)]
+    curves = curves_of(runs, force=True)
+    assert {label: curve.runs for label, curve in curves.items()} == {
+        "alibi run=runs/a": ("runs/a",),
+        "alibi run=runs/b": ("runs/b",),
+        "alibi": ("runs/c",),
+    }
+
+
+def test_costs_are_those_of_the_longest_length_that_all_can_read(write_run):
+    def run(name, encoding, seed, values, positional, speeds):
+        card = {"parameters.positional": positional, "parameters.total": 1000 + positional}
+        return write_run(name, encoding, seed, values, card=card, speeds=speeds)
+
+    runs = [
+        run("a", "alibi", 0, {16: 1.0, 32: 1.0, 64: 1.0}, 0, (1, 100, 200)),
+        run("b", "alibi", 1, {16: 1.0, 32: 1.0, 64: 1.0}, 0, (300, 300, 300)),
+        run("c", "learned", 0, {16: 1.0, 32: 1.0, 64: "ends"}, 64, ()),
+    ]
+    costs = {cost.label: cost for cost in assemble(runs)[0].costs}
+    assert (costs["alibi"].added_parameters, costs["alibi"].parameters) == (0, 1000)
+    assert (costs["learned"].added_parameters, costs["learned"].parameters) == (64, 1064)
+    assert costs["alibi"].training_tokens_per_second == 200  # the mean of two medians
+    assert costs["learned"].training_tokens_per_second is None
+    for cost in costs.values():
+        assert (cost.evaluation_length, cost.evaluation_tokens_per_second, cost.peak_memory_mb) == (
+            32,
+            1032,
+            132,
+        )
+
+
+def test_an_encoding_that_reads_nothing_takes_the_costs_from_no_other(write_run):
+    runs = [write_run("a"), write_run("b", "learned", values={16: "no", 32: "no"})]
+    costs = {cost.label: cost for cost in assemble(runs)[0].costs}
+    assert costs["alibi"].evaluation_length == 32 and costs["alibi"].peak_memory_mb == 132
+    assert costs["learned"].peak_memory_mb is None
+
+
+def test_lengths_and_protocols_can_be_chosen(write_run, row_of):
+    def more(recipe):
+        return [row_of(recipe, n, 2.0, "sliding", {"stride": 0.5}) for n in (16, 64)]
+
+    runs = [write_run("a", rows=more), write_run("b", "rope", rows=more)]
+    panels = assemble(runs, protocols=["sliding"], lengths=[64])[0].panels
+    assert [(panel.protocol, panel.lengths) for panel in panels] == [("sliding", (64,))]
+    assert [panel.lengths for panel in assemble(runs, lengths=[16])[0].panels] == [(16,), (16,)]
+
+
+def sliding(row_of, **strides):
+    """Rows of `sliding`: the value of each stride."""
+    kinds = ({"quarter": 0.25, "half": 0.5}[name] for name in strides)
+    made = [*zip(kinds, strides.values(), strict=True)]
+    return lambda recipe: [row_of(recipe, n, v, "sliding", {"stride": s}) for s, v in made for n in (16, 32)]
+
+
+def test_the_best_first_is_about_what_is_shown(write_run, row_of):
+    """The panel of `a` alone comes first, and is left out: in the next one `b` is better."""
+    a = write_run("a", rows=sliding(row_of, quarter=9.0, half=9.0))
+    b = write_run("b", "rope", rows=sliding(row_of, half=1.0))
+    (panel,) = assemble([a, b], protocols=["sliding"])[0].panels
+    assert panel.parameters == {"stride": 0.5} and [curve.label for curve in panel.curves] == [
+        "rope",
+        "alibi",
+    ]
+
+
+def test_an_encoding_that_was_measured_and_is_never_finite_is_no_reason_to_drop_a_panel(write_run, row_of):
+    runs = [
+        write_run("a", rows=sliding(row_of, half=1.0)),
+        write_run("b", "rope", rows=sliding(row_of, half=None)),
+        write_run("c", "none", rows=sliding(row_of, quarter=1.0)),
+        write_run("d", "t5", rows=sliding(row_of, quarter=1.0)),
+    ]
+    comparison, _ = assemble(runs, protocols=["sliding"])
+    assert [panel.parameters for panel in comparison.panels] == [{"stride": 0.25}, {"stride": 0.5}]
+    assert not any("left out" in remark for remark in tuple(map(str, comparison.remarks)))
+
+
+def test_three_changes_of_one_name_are_three_curves(write_run, row_of, curves_of):
+    changes = [{}, {"model.encoding.window": 512}, {"model.encoding.window": 512, "model.encoding.k": 1}]
+
+    def rows(recipe):
+        return [
+            row_of(recipe, n, 1.0 + n, encoding="rerope", changed={"model.encoding.name": "rerope", **change})
+            for change in changes
+            for n in (16, 32)
+        ]
+
+    labels = curves_of([write_run("a", "rope", rows=rows)]).keys()
+    assert labels == {"rope", "rerope", "rerope (window=512)", "rerope (window=512 k=1)"}
+
+
+def test_runs_of_other_trained_lengths_have_each_its_own(write_run):
+    runs = [write_run("a"), write_run("b", "rope", recipe={"data.sequence_length": 32})]
+    (panel,) = assemble(runs, force=True)[0].panels
+    assert {curve.label: curve.train_length for curve in panel.curves} == {"alibi": 16, "rope": 32}
+    assert panel.train_lengths == (16, 32)
+
+
+def test_the_measure_is_one_that_has_values(write_run, row_of):
+    """A target of no bytes has no bits per byte."""
+
+    def rows(recipe):
+        return [row_of(recipe, n, None, "fixed_targets", {"targets": 1}, loss_nats=5.664) for n in (1, 8)]
+
+    runs = [write_run("a", rows=rows), write_run("b", "rope", rows=rows)]
+    panel = assemble(runs)[0].panels[1]
+    assert panel.measure == "loss_nats" and [curve.mean for curve in panel.curves] == [(5.664, 5.664)] * 2
+
+
+def test_a_length_with_nothing_but_notes_is_no_column_and_told_once(write_run, row_of):
+    def rows(recipe):
+        return [
+            row_of(recipe, 32, 2.0, "sliding", {"stride": 0.5}),
+            row_of(recipe, 100000, "too short", "sliding", {"stride": 0.5}),
+        ]
+
+    runs = [
+        write_run("a", values={32: 1.0, 100000: "too short"}, rows=rows),
+        write_run("b", "rope", values={32: 1.0}, rows=rows),
+    ]
+    comparison, drawn = assemble(runs)
+    assert [panel.lengths for panel in comparison.panels] == [(32,)] * 2
+    assert [panel.lengths for panel in drawn] == [[32]] * 2
+    # `b` is not asked for what nobody could measure.
+    assert tuple(map(str, comparison.remarks)) == (
+        "nonoverlapping, sliding (stride 0.5) at 100000: left out, for nothing could be measured: too short",
+    )
+
+
+def test_a_panel_without_a_number_is_left_out_and_told(write_run, row_of):
+    runs = [write_run(n, e, rows=sliding(row_of, half=None)) for n, e in (("a", "alibi"), ("b", "rope"))]
+    comparison, _ = assemble(runs)
+    assert [panel.protocol for panel in comparison.panels] == ["nonoverlapping"]
+    assert tuple(map(str, comparison.remarks)) == (
+        "nothing could be measured by sliding (stride 0.5): not finite",
+    )

@@ -1,0 +1,301 @@
+"""Who is ahead of whom: differences over the same documents or examples, ties, and the verdict."""
+
+import csv
+import io
+import itertools
+import math
+import re
+
+import numpy as np
+import pytest
+from known_units import TOKENS
+from scipy import stats
+
+from zoo import cli
+from zoo.errors import InputError
+from zoo.evaluation.interval import interval_of_ratio
+from zoo.reports.build import assemble
+from zoo.reports.csv_export import as_csv
+from zoo.reports.page import page
+from zoo.reports.report import Difference
+from zoo.reports.tables import order_text
+from zoo.reports.text import console, markdown
+
+
+def texts(comparison):
+    return markdown(comparison), console(comparison), page(comparison)
+
+
+@pytest.fixture
+def run_of_documents(write_run, row_of):
+    """A run of one length, from what each document gave in nats: `run_of_documents("a", "rope", nats)`."""
+
+    def run_of_documents(name, encoding, nats, seed=0, **row):
+        tokens = [*itertools.islice(itertools.cycle(TOKENS), len(nats))]
+        sizes = [3.0 * count for count in tokens]
+        loss = sum(nats) / sum(tokens)
+
+        def rows(recipe):
+            return [row_of(
+                recipe, 16, loss / 3 / math.log(2), tokens=sum(tokens), documents=len(nats), loss_nats=loss,
+                **row,
+            ) | {"units": {
+                "documents": [*range(len(nats))], "nats": [*map(float, nats)],
+                "tokens": tokens, "bytes": sizes,
+            }}]  # fmt: skip
+
+        return write_run(name, encoding, seed, {64: "not here"}, rows=rows)
+
+    return run_of_documents
+
+
+@pytest.fixture
+def run_of_examples(write_run, row_of):
+    """A run of a task, from the score of each example."""
+
+    def run_of_examples(name, encoding, scores, seed=0):
+        def rows(recipe):
+            row = row_of(
+                recipe, 16, 1.0, "accuracy", accuracy=sum(scores) / len(scores), examples=len(scores)
+            )
+            return [row | {"units": {"scores": [*map(float, scores)]}}]
+
+        return write_run(name, encoding, seed, {64: "not here"}, rows=rows)
+
+    return run_of_examples
+
+
+def panel_of(runs, **how):
+    return assemble(runs, **how)[0].panels[0]
+
+
+def test_three_runs_that_are_all_wrong_are_tied_and_none_is_bold(run_of_examples):
+    runs = [run_of_examples(n, n, [0] * 50) for n in ("alibi", "rope", "t5")]
+    comparison, _ = assemble(runs, protocols=["accuracy"])
+    (panel,) = comparison.panels
+    assert [panel.rank(curve.label, 16) for curve in panel.curves] == [1, 1, 1]
+    for one, other in itertools.permutations(("alibi", "rope", "t5"), 2):
+        apart = panel.between(16, one, other)
+        assert apart.value == 0 and apart.low == -apart.high and 0.05 < apart.high < 0.1
+    assert all(curve.low == (0,) and 0.05 < curve.high[0] < 0.1 for curve in panel.curves)
+    text, shown, html = texts(comparison)
+    assert "**" not in text and "<strong>" not in html.split("<main>")[1].split('id="costs"')[0]
+    assert "\033[1m" not in re.sub(r"\033\[1m(accuracy|Costs).*", "", console(comparison, bold=True))
+    for one in (text, shown, html):
+        assert "all are tied" in one and "the best first" not in one
+    for one in (text, comparison.verdict, html):
+        assert "at 16 tokens (trained) all 3 are tied (no difference at all" in one
+
+
+def test_one_seed_and_one_document_make_no_ranking(run_of_documents):
+    runs = [run_of_documents("a", "alibi", [30.0]), run_of_documents("b", "rope", [30.29])]
+    comparison, panels = assemble(runs, protocols=["nonoverlapping"])
+    (panel,) = comparison.panels
+    assert panel.curves[1].mean[0] - panel.curves[0].mean[0] == pytest.approx(0.007, abs=1e-4)
+    assert [panel.rank(curve.label, 16) for curve in panel.curves] == [None, None]
+    text, shown, html = texts(comparison)
+    assert "**" not in text
+    for one in (text, shown, html):
+        assert "No ranking: there is no interval at 16 tokens (one document was scored)" in one
+    for one in (text, comparison.verdict, html):
+        assert "no ranking, no interval because one document was scored" in one
+        assert "the means of 2 lie within 0.007; 1 document; one seed each" in one
+    assert panels[0].interval == "no interval: one document was scored"
+
+
+def test_seeds_that_only_some_have_make_one_kind_of_interval(run_of_documents):
+    nats = np.array(TOKENS) * 2.0
+    noise = np.random.default_rng(0).normal(0, 1, (3, len(TOKENS)))
+    runs = [
+        run_of_documents("a0", "alibi", nats + noise[0], 0),
+        run_of_documents("a1", "alibi", nats + noise[1], 1),
+        run_of_documents("b0", "rope", nats + noise[2], 0),
+    ]
+    comparison, panels = assemble(runs, protocols=["nonoverlapping"])
+    (panel,) = comparison.panels
+    curves = {curve.label: curve for curve in panel.curves}
+    factor, sizes = 1 / math.log(2), 3 * np.array(TOKENS)
+    for label, own in (("alibi", nats + noise[:2].mean(0)), ("rope", nats + noise[2])):
+        expected = interval_of_ratio(factor * own, sizes)
+        assert (*curves[label].low, *curves[label].high) == pytest.approx(expected)
+    apart = panel.between(16, "alibi", "rope")
+    expected = interval_of_ratio(factor * (noise[:2].mean(0) - noise[2]), sizes)
+    assert (apart.low, apart.high) == pytest.approx(expected)
+    said = (
+        "95 % interval over documents; seeds are averaged and the interval is not over them, since rope "
+        "has one"
+    )
+    assert panels[0].interval == said
+    for text in texts(comparison):
+        assert said in text and "standard deviation" not in text.split('id="comparison"')[0]
+    assert "one seed of some: another seed could change this" in comparison.verdict
+
+
+def test_seeds_that_all_have_are_in_the_interval_the_same_seed_against_the_same(run_of_documents):
+    rng = np.random.default_rng(1)
+    of_seed = {0: 3.0, 1: -2.0, 2: 0.5}  # the same for both encodings: what a seed does is no difference
+    nats = {
+        (encoding, seed): np.array(TOKENS) * (2 + shift + 0.02 * of_seed[seed])
+        + rng.normal(0, 0.01, len(TOKENS))
+        for encoding, shift in (("alibi", 0.0), ("rope", 0.02))
+        for seed in of_seed
+    }
+    runs = [run_of_documents(f"{e}{s}", e, own, s) for (e, s), own in nats.items()]
+    panel = panel_of(runs, protocols=["nonoverlapping"])
+    assert panel.interval == "95 % interval over seeds and documents"
+    factor = 1 / math.log(2) / (3 * sum(TOKENS))
+    of = {key: factor * own.sum() for key, own in nats.items()}
+    apart = panel.between(16, "rope", "alibi")
+    differences = [of["rope", seed] - of["alibi", seed] for seed in of_seed]
+    over_seeds = stats.ttest_1samp(differences, 0).confidence_interval(0.95)
+    assert apart.value == pytest.approx(np.mean(differences))
+    assert apart.low < over_seeds.low and apart.high > over_seeds.high and apart.sign == 1
+    # Alone, each is as uncertain as the seeds make it; their difference is not.
+    assert panel.curves[0].high[0] - panel.curves[0].low[0] > 5 * (apart.high - apart.low)
+    # Other seeds of one than of the other are no pairs.
+    others = [run_of_documents(f"x{s}", "rope", nats["rope", s], s + 5) for s in of_seed]
+    unpaired = panel_of([*runs[:3], *others], protocols=["nonoverlapping"]).between(16, "rope", "alibi")
+    assert unpaired.value == pytest.approx(apart.value) and unpaired.sign == 0
+
+
+def test_a_difference_is_surer_than_two_intervals_that_overlap(run_of_documents):
+    """Documents are of very different difficulty, and one encoding is a little better on each of them."""
+    nats = np.array(TOKENS) * np.array([1.0, 4.0, 2.0, 3.0, 1.5, 2.5, 2.2])
+    runs = [run_of_documents("a", "alibi", nats), run_of_documents("b", "rope", nats * 1.01)]
+    comparison, _ = assemble(runs, protocols=["nonoverlapping"])
+    (panel,) = comparison.panels
+    alibi, rope = panel.curves
+    assert alibi.high[0] > rope.low[0] and panel.between(16, "rope", "alibi").sign == 1
+    assert (panel.rank("alibi", 16), panel.rank("rope", 16)) == (1, 2)
+    assert panel.winner(16) == "alibi" and "**" in markdown(comparison)
+    assert "at 16 tokens (trained) alibi is ahead of rope by 0.011 [0.0" in comparison.verdict
+
+
+def test_ranks_count_who_is_better_and_ties_share_one(run_of_examples):
+    scores = {
+        "alibi": [1] * 90 + [0] * 10, "rope": [1] * 89 + [0] * 11, "t5": [1] * 50 + [0] * 50,
+        "none": [1] * 49 + [0] * 51, "learned": [0] * 100,
+    }  # fmt: skip
+    runs = [run_of_examples(name, name, own) for name, own in scores.items()]
+    comparison, _ = assemble(runs, protocols=["accuracy"])
+    (panel,) = comparison.panels
+    ranks = {curve.label: panel.rank(curve.label, 16) for curve in panel.curves}
+    assert ranks == {"alibi": 1, "rope": 1, "t5": 3, "none": 3, "learned": 5}
+    assert panel.winner(16) is None and panel.reference == "alibi"
+    assert order_text(comparison).startswith(
+        "Encodings in the order of accuracy at 16 tokens, where alibi, rope are tied"
+    )
+    found = {row["encoding"]: row for row in csv.DictReader(io.StringIO(as_csv(comparison)))}
+    assert {label: int(row["rank"]) for label, row in found.items()} == ranks
+    for label, row in found.items():
+        assert row["reference"] == "alibi" and row["interval"] == "95 % interval over examples"
+        if label == "alibi":
+            assert row["difference"] == row["difference_low"] == row["difference_high"] == ""
+        else:
+            one = panel.between(16, label, "alibi")
+            ends = [float(row[f"difference{end}"]) for end in ("", "_low", "_high")]
+            assert ends == [one.value, one.low, one.high] and one.low < one.value < one.high
+    assert "tied with rope (0.010 [-0.0" in comparison.verdict
+    assert "and ahead of t5 by 0.400" in comparison.verdict and '"none" by 0.410' in comparison.verdict
+    table = markdown(comparison).split("difference to alibi")[1].split("\n\n")[1]
+    assert "| 1= |" in table and "| 3= |" in table and "| 5 |" in table
+
+
+def test_the_reference_can_be_named_and_a_wrong_name_is_told(run_of_examples, capsys):
+    runs = [
+        run_of_examples(n, n, [1] * k + [0] * (50 - k)) for n, k in (("alibi", 40), ("rope", 20), ("t5", 10))
+    ]
+    panel = panel_of(runs, protocols=["accuracy"], reference="rope")
+    assert panel.reference == "rope" and panel.between(16, "alibi", "rope").value == pytest.approx(0.4)
+    with pytest.raises(InputError, match="--reference: no curve is called 'roep'; did you mean 'rope'"):
+        assemble(runs, reference="roep")
+    given = [*map(str, runs), "--protocol", "accuracy", "--reference", "rope"]
+    assert cli.main(["compare", *given]) == 0
+    assert "difference to rope" in capsys.readouterr().out
+    assert cli.main(["compare", *map(str, runs), "--reference", "nothing"]) == 2
+    assert "there are: " in capsys.readouterr().err
+    assert "--reference rope" in assemble(runs, protocols=["accuracy"], reference="rope")[0].command
+
+
+def test_the_last_line_of_all_is_the_verdict(write_run, tmp_path, capsys):
+    runs = [write_run("a"), write_run("b", "rope", values={16: 1.2, 32: 1.6})]
+    assert cli.main(["compare", *map(str, runs)]) == 0
+    last = capsys.readouterr().out.rstrip("\n").split("\n")[-1]
+    assert last.startswith(
+        "Verdict: by bits per byte under nonoverlapping, at 16 tokens (trained) rope is ahead of"
+    )
+    assert "; at 32 tokens both are tied" in last
+    assert "7 documents; one seed each: another seed could change this" in last
+    assert (tmp_path / "comparison" / "compare.md").read_text().replace("\\", "").rstrip().endswith(last)
+    shown = (tmp_path / "comparison" / "index.html").read_text()
+    assert last.removeprefix("Verdict: ") in shown
+
+
+def test_many_differences_are_told_as_many(write_run):
+    names = ("alibi", "rope", "none", "t5", "learned", "sinusoidal")
+    runs = [write_run(n, n, values={16: 1.0 + i / 10, 32: 1.0 + i / 10}) for i, n in enumerate(names)]
+    told = assemble(runs)[0].verdict
+    assert "alibi is ahead of all 5 others (the nearest is rope, by 0.100 [" in told
+    assert "10 differences at 95 % each, not corrected for their number" in told
+
+
+def test_runs_that_do_not_compare_have_no_verdict(write_run):
+    runs = [write_run("a"), write_run("b", "rope", recipe={"optimizer.lr": 0.5})]
+    told = assemble(runs, force=True)[0].verdict
+    assert told.startswith(
+        "Verdict: none by bits per byte under nonoverlapping: these runs are not comparable"
+    )
+
+
+def test_rows_without_units_have_differences_without_intervals_and_the_command(write_run, edit):
+    runs = [write_run("a"), write_run("b", "rope", values={16: 1.6, 32: 1.7})]
+    (runs[1] / "evaluation" / "units.json").unlink()
+    comparison, _ = assemble(runs)
+    (panel,) = comparison.panels
+    one = panel.between(16, "rope", "alibi")
+    assert (one.value, one.low, one.high) == (pytest.approx(0.1), None, None)
+    assert panel.rank("rope", 16) is None and panel.winner(16) is None
+    # Each by itself has the interval of its row.
+    assert all(None not in curve.low for curve in panel.curves)
+    (remark,) = comparison.remarks
+    assert "of runs/b it is not stored what each document or example gave at 16, 32" in remark.text
+    assert remark.commands == ("python -m zoo evaluate runs/b --protocol nonoverlapping --lengths 16,32",)
+    assert "no ranking, no interval because rows without what each document gave" in comparison.verdict
+    # Units of another measurement than the row's are none.
+    edit(runs[0] / "evaluation" / "lengths.json", lambda rows: [row | {"loss_nats": 9.9} for row in rows])
+    assert len(assemble(runs)[0].remarks[0].commands) == 1
+    assert "runs/a, runs/b" in assemble(runs)[0].remarks[0].text
+
+
+def test_an_infinite_loss_of_one_document_is_no_rank(write_run):
+    runs = [write_run("a"), write_run("b", "rope", values={16: None, 32: 1.6}), write_run("c", "t5")]
+    panel = panel_of(runs)
+    assert panel.rank("rope", 16) is None and panel.between(16, "rope", "alibi") is None
+    assert panel.rank("alibi", 16) == panel.rank("t5", 16) == 1
+
+
+def test_the_other_way_round_a_difference_is_its_mirror():
+    one = -Difference(1.0, 0.5, 2.0)
+    assert (one.value, one.low, one.high, one.sign) == (-1.0, -2.0, -0.5, -1)
+    assert -Difference(1.0, why="x") == Difference(-1.0, why="x")
+
+
+def test_remarks_are_a_list_at_the_end_with_commands_to_copy(write_run, capsys):
+    runs = [write_run("a", values={16: 1.0, 64: 2.0}), write_run("b", "rope", values={16: 1.5})]
+    assert cli.main(["compare", *map(str, runs)]) == 0
+    shown = capsys.readouterr().out
+    command = "python -m zoo evaluate runs/b --protocol nonoverlapping --lengths 64"
+    after = shown.split("Remarks:\n")[1]
+    assert after.startswith(
+        f"- runs/b: not evaluated by nonoverlapping at 64; do it with:\n    {command}\n\n"
+    )
+    assert "Costs" in shown.split("Remarks:")[0]
+    text = markdown(assemble(runs)[0])
+    assert f"do it with:\n\n  ```sh\n  {command}\n  ```\n" in text
+    assert text.index("## Costs") < text.index("## Remarks") < text.index("## Verdict")
+
+
+def test_nothing_of_the_units_stands_in_what_is_written(write_run):
+    comparison, _ = assemble([write_run("a"), write_run("b", "rope")])
+    for text in (*texts(comparison), as_csv(comparison)):
+        assert '"nats"' not in text and "units" not in text

@@ -1,0 +1,263 @@
+"""The tables: what stands in a cell, what is bold, what is explained below."""
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from known_units import HARD, TOKENS
+
+from zoo import cli
+from zoo.evaluation.exports import inert
+from zoo.evaluation.interval import interval_of_ratio
+from zoo.reports.build import assemble
+from zoo.reports.csv_export import as_csv
+from zoo.reports.page.plot_data import told
+from zoo.reports.report import Curve, Panel
+from zoo.reports.tables import COLUMNS, shown_lengths
+from zoo.reports.text import console, markdown
+
+
+def cells(text, title):
+    """The cells of the Markdown table under a title, without the heading's line."""
+    block = text.split(f"## {title}")[1].split("\n\n")[1]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines()]
+    return [rows[0], *rows[2:]]
+
+
+@pytest.fixture
+def matrix(write_run):
+    """Two encodings of three seeds and one of a single one; their values [seed, length]."""
+    rng = np.random.default_rng(0)
+    values = {
+        "alibi": rng.uniform(1, 3, (3, 2)),
+        "rope": rng.uniform(1, 3, (3, 2)),
+        "none": np.array([[9.0, 1.1]]),
+    }
+    runs = [
+        write_run(f"{encoding}_{seed}", encoding, seed, {16: row[0], 32: row[1]})
+        for encoding, of_seeds in values.items()
+        for seed, row in enumerate(of_seeds.tolist())
+    ]
+    return runs, values
+
+
+def test_a_cell_is_the_mean_and_the_spread(matrix):
+    runs, values = matrix
+    header, *rows = cells(markdown(assemble(runs)[0]), "nonoverlapping")
+    assert header == ["encoding", "16 (trained)", "32"]
+    for label, *shown in rows:
+        for column, cell in enumerate(shown):
+            # One kind for all: over documents, since one encoding has a single seed.
+            mean = values[label][:, column].mean()
+            low, high = interval_of_ratio(mean * np.array(TOKENS) * HARD, np.array(TOKENS))
+            assert cell.replace("*", "") == f"{mean:.3f} ({low:.3f}–{high:.3f})"
+
+
+def test_bold_is_the_best_of_each_column_and_nothing_else(matrix):
+    runs, values = matrix
+    _, *rows = cells(markdown(assemble(runs)[0]), "nonoverlapping")
+    for column in (0, 1):
+        best = min(values, key=lambda label: values[label][:, column].mean())
+        assert [row[0] for row in rows if "**" in row[column + 1]] == [best]
+
+
+def test_equals_are_tied_and_neither_they_nor_one_alone_are_bold(write_run):
+    runs = [
+        write_run("a", "alibi", values={16: 1.5, 32: 1.6}),
+        write_run("b", "rope", values={16: 1.5, 32: "ends"}),
+        write_run("c", "none", values={16: 1.6, 32: "ends"}),
+    ]
+    text = markdown(assemble(runs)[0])
+    assert "**" not in text
+    _, *rows = cells(text, "nonoverlapping: difference")
+    assert {row[0]: (row[1], row[-1]) for row in rows} == {
+        "alibi": ("reference", "1="),
+        "rope": ("0.000 (0.000 to 0.000) tied", "1="),
+        "none": (rows[2][1], "3"),
+    }
+    assert rows[2][1].startswith("+0.100 (+0.")
+
+
+def test_on_a_terminal_bold_are_the_same_cells(matrix):
+    comparison, _ = assemble(matrix[0])
+    bold = re.findall(r"\033\[1m *(\S+)[^\033]*\033\[0m", console(comparison, bold=True))
+    starred = re.findall(r"\*\*([\d.]+)\*\*", markdown(comparison))
+    assert [text for text in bold if text[0].isdigit()] == starred
+    plain = console(comparison)
+    assert "\033" not in plain
+    assert re.sub(r"\033\[\dm", "", console(comparison, bold=True)) == plain
+
+
+def test_what_could_not_be_measured_is_a_dash_with_the_reason_below(write_run):
+    runs = [
+        write_run("a", "alibi", values={16: 1.5, 32: 1.6, 64: None}),
+        write_run("b", "learned", values={16: 1.5, 32: "the encoding ends", 64: "the encoding ends"}),
+        write_run("c", "none", values={16: 1.5}),
+    ]
+    text = markdown(assemble(runs)[0])
+    _, *rows = cells(text, "nonoverlapping")
+    marks = {"¹": "not finite", "²": "the encoding ends", "³": "not evaluated"}
+    for mark, note in marks.items():
+        assert f"\n{mark} {note}  " in text
+    shown = {row[0]: row[2:] for row in rows}
+    assert shown["learned"] == ["–²", "–²"] and shown["none"] == ["–³", "–³"]
+    assert shown["alibi"][0].startswith("1.600 (1.5") and shown["alibi"][1] == "–¹"
+
+
+def test_a_mean_without_some_seeds_has_a_mark_beside_it(write_run):
+    runs = [write_run("a"), write_run("b", seed=1, values={16: 1.0}), write_run("c", "rope")]
+    text = markdown(assemble(runs)[0])
+    row = next(row for row in cells(text, "nonoverlapping") if row[0] == "alibi")
+    assert row[2].endswith("¹") and "\n¹ seed 1: not evaluated  " in text
+
+
+def test_what_stands_below_says_only_what_is_there(write_run):
+    one = markdown(assemble([write_run("a"), write_run("b", "rope")])[0])
+    assert "(low–high): 95 % interval over documents;" in one and "seeds and" not in one
+    several = [write_run(f"{e}{s}", e, s) for e in ("alibi", "rope") for s in (1, 2)]
+    both = markdown(assemble(several)[0])
+    assert "(low–high): 95 % interval over seeds and documents; seeds: 2" in both
+
+
+def test_a_difference_never_reads_as_none(write_run):
+    runs = [write_run("a", values={16: 1.0}), write_run("b", "rope", values={16: 1.00001})]
+    row = cells(markdown(assemble(runs)[0]), "nonoverlapping: difference")[2]
+    assert row[1].startswith("+1e-05 (+1e-05 to +1e-05)")
+
+
+def test_a_forced_comparison_is_marked(write_run):
+    runs = [write_run("a"), write_run("b", "rope", recipe={"optimizer.lr": 0.5})]
+    comparison, _ = assemble(runs, force=True)
+    key = "recipe optimizer.lr: 0.001 in runs/a; 0.5 in runs/b"
+    for text in (markdown(comparison), console(comparison)):
+        assert "NOT COMPARABLE" in text and key in text
+    assert {row["comparable"] for row in csv.DictReader(io.StringIO(as_csv(comparison)))} == {f"no: {key}"}
+    good, _ = assemble([write_run("c"), write_run("d", "rope")])
+    assert "NOT COMPARABLE" not in markdown(good) + console(good)
+    assert {row["comparable"] for row in csv.DictReader(io.StringIO(as_csv(good)))} == {"yes"}
+
+
+def test_a_table_too_wide_for_the_terminal_goes_without_the_spread(matrix):
+    comparison, _ = assemble(matrix[0])
+    wide, narrow = console(comparison, width=200), console(comparison, width=40)
+    assert re.search(r"\d–\d", wide) and "too narrow" not in wide and wide == console(comparison)
+    tables = narrow.split("\n\n")
+    shown = next(table for table in tables if table.startswith("nonoverlapping"))
+    assert not re.search(r"\d–\d+\.", shown) and "too narrow" in shown
+    assert max(len(line) for line in shown.splitlines()[1:5]) <= 40
+
+
+def test_csv_holds_every_curve_length_and_protocol(matrix):
+    runs, values = matrix
+    comparison, _ = assemble(runs)
+    rows = [*csv.DictReader(io.StringIO(as_csv(comparison)))]
+    assert len(rows) == 3 * 2
+    for row in rows:
+        own = values[row["encoding"]][:, 0 if row["length"] == "16" else 1]
+        assert float(row["mean"]) == pytest.approx(own.mean(), rel=1e-12)
+        assert row["sd"] == "" if len(own) == 1 else float(row["sd"]) == pytest.approx(own.std(ddof=1))
+        assert (int(row["seeds"]), int(row["measured"]), int(row["count"])) == (
+            len(own),
+            len(own),
+            7,
+        )
+        assert row["counted"] == "documents" and json.loads(row["parameters"]) == {}
+        assert float(row["evaluation_tokens_per_second"]) == 1000 + int(row["length"])
+        assert (row["measure"], row["train_length"], row["added_parameters"]) == ("bits_per_byte", "16", "0")
+
+
+def panel_of(lengths, train_length):
+    values = tuple(float(length) for length in lengths)
+    none = (None,) * len(lengths)
+    curve = Curve(
+        "x", ("x",), lengths, values, none, none, 1, (), {}, none, (1,) * len(lengths), none, none, none,
+        train_length,
+    )  # fmt: skip
+    return Panel("per_position", {}, "loss_nats", True, lengths, (curve,), "tokens")
+
+
+def test_of_many_lengths_a_table_shows_some_the_longest_and_the_trained_among_them():
+    bins = tuple(round(16 * 2 ** (i / 2)) for i in range(19))
+    shown = shown_lengths(panel_of(bins, 256))
+    assert len(shown) <= COLUMNS + 1 and shown[-1] == bins[-1] and 256 in shown
+    assert set(shown) <= set(bins) and list(shown) == sorted(shown)
+    assert 23 in shown_lengths(panel_of(bins, 23))
+    assert shown_lengths(panel_of(bins[:COLUMNS], 999)) == bins[:COLUMNS]
+
+
+def test_a_label_with_a_bar_stays_in_its_cell(write_run):
+    text = markdown(assemble([write_run("a", card={"encoding": "a|b"}), write_run("b", "rope")])[0])
+    assert "| a\\|b |" in text
+
+
+def test_a_run_called_like_a_tag_is_text(write_run):
+    run = write_run("a").rename("runs/<script>*x*")
+    runs = [run, write_run("b", "rope", values={16: 1.0, 32: 1.0, 64: 1.0})]
+    text = markdown(assemble(runs)[0])
+    # In a command, which is code between fences, it is as it is.
+    assert "<script>" not in re.sub(r"```sh\n.*?```", "", text, flags=re.DOTALL)
+    assert "runs/&lt;script&gt;\\*x\\*: not" in text and "evaluate 'runs/<script>*x*' --protocol" in text
+
+
+def test_a_number_reads_as_in_the_tables_of_a_run(write_run):
+    text = markdown(assemble([write_run("a", values={16: 12345.6}), write_run("b", "rope")])[0])
+    row = next(row for row in cells(text, "nonoverlapping") if row[0] == "alibi")
+    assert row[1].startswith("12,346 (1")  # as tests/evaluation/test_exports.py has it
+
+
+def test_every_curve_is_told_beside_its_own_trained_length(write_run):
+    runs = [write_run("a"), write_run("b", "rope", recipe={"data.sequence_length": 32})]
+    comparison, _ = assemble(runs, force=True)
+    header, *rows = cells(markdown(comparison), "nonoverlapping")
+    assert header == ["encoding", "16", "32"]
+    assert {row[0] for row in rows} == {"alibi, trained at 16", "rope, trained at 32"}
+    lengths = {
+        (row["encoding"], row["train_length"]) for row in csv.DictReader(io.StringIO(as_csv(comparison)))
+    }
+    assert lengths == {("alibi", "16"), ("rope", "32")}
+    (panel,) = comparison.panels
+    told_of = {curve.label: dict(told(curve, panel, 1))["length"] for curve in panel.curves}
+    assert told_of == {"alibi": "32 (2× trained)", "rope": "32 (trained)"}
+
+
+def test_many_seeds_on_the_same_documents_are_no_more_documents(write_run):
+    comparison, _ = assemble([write_run(f"s{seed}", seed=seed) for seed in range(3)])
+    rows = [*csv.DictReader(io.StringIO(as_csv(comparison)))]
+    assert {(row["measured"], row["counted"], row["count"]) for row in rows} == {("3", "documents", "7")}
+
+
+WICKED = "=1+1|a\n# b"
+"""A formula, the end of a cell, of a line and of a table. No card can hold an escape; a folder's name can."""
+
+
+def test_a_name_that_is_more_than_a_name_is_shown_and_does_nothing(write_run, capsys):
+    run = write_run("a", card={"encoding": WICKED}).rename("runs/@x\x1b[31m\ny")
+    runs = [run, write_run("b", "rope", values={16: 1.0, 32: 1.0, 64: 1.0})]
+    assert cli.main(["compare", *map(str, runs)]) == 0
+    shown = capsys.readouterr().out
+    written = {file.name: file.read_bytes() for file in Path("comparison").iterdir()}
+    for name, text in [("console", shown.encode()), *written.items()]:
+        if not name.endswith(".png"):
+            assert b"\x1b" not in text, name
+            assert name == "compare.svg" or b"\\x1b[31m" in text, name
+    table = markdown(assemble(runs)[0]).split("by length in tokens")[1].split("\n\n")[1].splitlines()
+    assert len(table) == 4 and all(line.count("|") - line.count("\\|") == 5 for line in table)
+    assert {row["encoding"] for row in csv.DictReader(io.StringIO(written["compare.csv"].decode()))} == {
+        "'=1+1|a\\n# b", "rope"
+    }  # fmt: skip
+    assert {row["runs"] for row in csv.DictReader(io.StringIO(written["compare.csv"].decode()))} == {
+        "runs/@x\\x1b[31m\\ny", "runs/b"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("value, cell", [
+    ("=1+1", "'=1+1"), ("+1", "'+1"), ("-1", "'-1"), ("@sum", "'@sum"), ("\t=1", "'\\t=1"),
+    ("\r=1", "'\\r=1"),
+    (-1.5, -1.5), (0, 0), (None, ""), ("a=b", "a=b"), ("\x1b[2J", "\\x1b[2J"), ("é – ±", "é – ±"),
+])  # fmt: skip
+def test_no_text_of_a_csv_file_is_a_formula_and_numbers_are_numbers(value, cell):
+    assert inert(value) == cell

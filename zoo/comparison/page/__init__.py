@@ -1,5 +1,0 @@
-"""A comparison as one HTML page that needs nothing but itself."""
-
-from zoo.comparison.page.document import page
-
-__all__ = ["page"]

@@ -1,0 +1,153 @@
+"""Whether runs may stand beside each other: they differ in the encoding and the seed, and in nothing else."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from zoo.reports.commands import ENCODING
+from zoo.reports.compared_run import Run
+from zoo.reports.groups import Groups, grouped, spoken, told
+from zoo.reports.targets import between_runs
+from zoo.runs.changes import (
+    MAY_CHANGE_ON_RESUME,
+    RECORDED,
+    ROUNDING,
+    is_among,
+    is_noted_change,
+    limits_epochs,
+)
+
+MAY_DIFFER = (
+    # What is compared, and what it is repeated over.
+    ENCODING, "seed", "name",
+    # Without an effect on the last checkpoint, which is what was measured, but for rounding and random draws.
+    *MAY_CHANGE_ON_RESUME,
+    # How much is validated decides which state is best.ckpt, and nothing of the last one.
+    "trainer.limit_val_batches",
+)  # fmt: skip
+"""The keys of a recipe that name a run, are what is compared, or decide where and how it is computed. What
+they do to the data the card tells, by its fingerprints; who has other values of `ROUNDING` is remarked."""
+ON_THE_CARD = (
+    "task", "fingerprint.corpus", "fingerprint.tokenizer", "steps", "tokens_seen", "finished",
+    "parameters.other", "init_from.steps", "init_from.tokens_seen", "init_from.sha256",
+)  # fmt: skip
+DECIDES_SPEED = (*ROUNDING, "data.workers")
+NOT_SET = "not set"
+
+Key = tuple[str, str]
+"""Where it stands (`recipe` or `card`), and the dotted key."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A key at which runs differ: each value, and the runs that have it."""
+
+    key: Key
+    values: Groups
+
+    def __str__(self) -> str:
+        return f"{' '.join(self.key)}: {told(self.values)}"
+
+
+def flat(value: Any, key: str = "") -> dict[str, Any]:
+    """Nested mappings, and lists of such, as one mapping with dotted keys."""
+    if isinstance(value, dict) and value:
+        parts: Iterable[tuple[Any, Any]] = value.items()
+    elif isinstance(value, list) and any(isinstance(part, dict) for part in value):
+        parts = enumerate(value)
+    else:
+        return {key: value}
+    return {
+        k: v for name, part in parts for k, v in flat(part, f"{key}.{name}" if key else str(name)).items()
+    }
+
+
+def facts(run: Run) -> dict[Key, Any]:
+    """All that tells a run from another but its seed and how it was computed, the encoding included."""
+    recipe = {
+        ("recipe", key): value
+        for key, value in flat(run.recipe).items()
+        if is_among(key, (ENCODING,)) or not is_among(key, MAY_DIFFER)
+    }
+    parts = "trainer.accumulate_grad_batches"
+    if limits_epochs(run.recipe["trainer"]):
+        # Counted in parts of batches: where those have another size an epoch is cut to other tokens.
+        recipe["recipe", parts] = run.recipe["trainer"][parts.partition(".")[2]]
+    card = flat(run.card)
+    # Weights are the same ones by their digest, wherever they lay.
+    if card.get("init_from.sha256") is not None or run.recipe.get("init_from") is None:
+        recipe.pop(("recipe", "init_from"), None)
+    # The encodings of plugins are the same ones only where their code is.
+    code = {
+        f"code.{source.get('name')}": source.get("sha256")
+        for source in run.card.get("encoding_source") or ()
+        if isinstance(source, dict)
+    }
+    on_the_card = {key: card[key] for key in ON_THE_CARD if key in card} | code
+    return recipe | {("card", key): value for key, value in on_the_card.items()}
+
+
+def is_of_the_encoding(key: Key) -> bool:
+    return is_among(key[1], (ENCODING,)) or key[1].startswith("code.")
+
+
+def differing(named: Sequence[tuple[str, dict[Key, Any]]]) -> list[Difference]:
+    """The keys at which mappings differ, with every value."""
+    keys = dict.fromkeys(key for _, values in named for key in values)
+    found = []
+    for key in keys:
+        groups = grouped((name, values.get(key, NOT_SET)) for name, values in named)
+        if len(groups) > 1:
+            found.append(Difference(key, groups))
+    return found
+
+
+def differences(runs: Sequence[Run]) -> list[Difference | str]:
+    """Why runs are not comparable; empty where they are."""
+    keys = differing([(run.path, facts(run)) for run in runs])
+    return [*(one for one in keys if not is_of_the_encoding(one.key)), *between_runs(runs), *_twice(runs)]
+
+
+def changed_on_the_way(runs: Iterable[Run]) -> list[str]:
+    """Of each run that was resumed in another way than it began, what its card tells of that.
+
+    When it was validated, and how long it was to be, has changed no weight of its last checkpoint.
+    """
+    found = []
+    for run in runs:
+        noted = run.card.get("changed_on_resume") or ()
+        noted = [one for one in noted if is_noted_change(one) and one["step"] < run.card["steps"]]
+        by_rounding = [one for one in noted if one["key"] in ROUNDING or one["key"] == "device"]
+        by_code = [one for one in noted if one["key"] not in (*RECORDED, "device")]
+        for group, said in (
+            (by_rounding, "its weights are those of a straight run but for rounding and random draws"),
+            (by_code, "it was trained by more than one version of the code"),
+        ):
+            if group:
+                told_of = (
+                    f"{one['key']} from {spoken(one['from'])} to {spoken(one['to'])} at step {one['step']}"
+                    for one in group
+                )
+                found.append(f"{run.path}: changed when it was resumed: {', '.join(told_of)}: {said}")
+    return found
+
+
+def duplicates(runs: Iterable[Run]) -> list[list[Run]]:
+    """Runs of one encoding with the same seed: one measurement done twice, and no two seeds."""
+    same: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        known = sorted((key, json.dumps(value)) for key, value in facts(run).items())
+        same[json.dumps([run.seed, known])].append(run)
+    return [group for group in same.values() if len(group) > 1]
+
+
+def _twice(runs: Sequence[Run]) -> list[str]:
+    return [
+        f"the same encoding and seed twice ({group[0].label}, seed {group[0].seed}): "
+        f"{', '.join(run.path for run in group)}; leave out all but one"
+        for group in duplicates(runs)
+    ]

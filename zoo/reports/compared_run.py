@@ -1,0 +1,167 @@
+"""What a comparison reads of a run: its recipe, its card, its measurements, and how fast it trained."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from zoo.errors import InputError, Problem
+from zoo.evaluation.stored import Row, read_rows
+from zoo.evaluation.units import UNITS_FILE, read_units, with_units
+from zoo.recipe import resolve
+from zoo.recipe.options import check_encoding
+from zoo.reports.commands import command
+from zoo.runs.folder import CARD, METRICS, RECIPE, RESULTS, stored_recipe
+from zoo.runs.metrics import read_metrics
+from zoo.runs.near import near_run
+from zoo.runs.stored_card import stored_card
+
+MANY_RUNS = 20
+"""Runs in a folder that are named."""
+CHECKPOINT = "checkpoints/last.ckpt"
+"""Of a run, the state that is compared: the one that it ended with."""
+SPEED = "train/tokens_per_second"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as it lies on disk.
+
+    `path` is the folder as it was given. `recipe` is the resolved one; what has become a key since it was
+    made is at its default. `rows` are the measurements of its last checkpoint, with what each document or
+    example gave where that is known; `left_out` says which others there are. `speed` is the median of the
+    tokens per second of its training, None where none were logged.
+    """
+
+    path: str
+    recipe: dict[str, Any]
+    card: dict[str, Any]
+    rows: list[Row] = field(default_factory=list)
+    left_out: tuple[str, ...] = ()
+    speed: float | None = None
+
+    @property
+    def seed(self) -> int:
+        return self.recipe["seed"]
+
+    @property
+    def label(self) -> str:
+        """Its encoding in a word, as its rows have it."""
+        return str(self.card.get("encoding") or self.recipe["model"]["encoding"])
+
+
+def read_runs(paths: Sequence[Path], evaluated: bool = True, wanted: Sequence[str] = ()) -> list[Run]:
+    """Read runs; a folder given twice is read once.
+
+    Args:
+        evaluated: whether one that was not evaluated is a problem.
+        wanted: words of the `evaluate` command that is told then.
+
+    Raises:
+        InputError: everything that cannot be read, of all of them.
+    """
+    folders: dict[Path, Path] = {}
+    runs, problems = [], []
+    for path in paths:
+        try:
+            folders.setdefault(path.resolve(), path)
+        except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: links that go round
+            problems.append(Problem(f"no such run folder ({error})", where=str(path)))
+    for path in folders.values():
+        try:
+            runs.append(_read(path, evaluated, wanted))
+        except InputError as error:
+            problems += error.problems
+    if problems:
+        raise InputError(problems)
+    return runs
+
+
+def _read(path: Path, evaluated: bool, wanted: Sequence[str]) -> Run:
+    try:
+        return _whole(path, evaluated, wanted)
+    except OSError as error:
+        where = str(error.filename or path)
+        raise InputError(Problem(f"cannot be read ({error.strerror})", where=where)) from error
+
+
+def _whole(path: Path, evaluated: bool, wanted: Sequence[str]) -> Run:
+    if not path.is_dir():
+        there = (
+            "a file; compare takes run folders" if path.exists() else f"no such run folder{near_run(path)}"
+        )
+        raise InputError(Problem(there, where=str(path)))
+    if not (path / RECIPE).exists() and not (path / CARD).exists():
+        runs = sorted(str(file.parent) for file in path.glob(f"*/{CARD}"))
+        more = f" and {len(runs) - MANY_RUNS} more" if len(runs) > MANY_RUNS else ""
+        inside = f"; the runs in it: {', '.join(runs[:MANY_RUNS])}{more}" if runs else ""
+        raise InputError(Problem(f"not a run: neither {RECIPE} nor {CARD} is in it{inside}", where=str(path)))
+    problems: list[Problem] = []
+
+    def attempt(read: Callable[[], Any], otherwise: Any) -> Any:
+        try:
+            return read()
+        except InputError as error:
+            problems.extend(error.problems)
+            return otherwise
+
+    recipe = attempt(lambda: _recipe(path), {})
+    card = attempt(lambda: stored_card(path), {})
+    speed = attempt(lambda: _speed(path / METRICS), None)
+    rows = attempt(lambda: read_rows(path / RESULTS), None)
+    units = attempt(lambda: read_units((path / RESULTS).with_name(UNITS_FILE)), {})
+    kept, left_out = _of_the_end(with_units(rows or [], units), card)
+    if rows is not None and not kept and evaluated and not problems:
+        after = "" if rows == [] else f" ({'; '.join(left_out)})"
+        mends = command(["evaluate", str(path), *wanted])
+        problems.append(Problem(f"was not evaluated{after}; do it with: {mends}", where=str(path)))
+    if problems:
+        raise InputError(problems)
+    return Run(str(path), recipe, card, kept, left_out, speed)
+
+
+def _recipe(folder: Path) -> dict[str, Any]:
+    stored = stored_recipe(folder)
+    model = stored.get("model")
+    if not isinstance(model, dict) or "encoding" not in model:
+        raise InputError(Problem("not the recipe of a run: no model.encoding", where=str(folder / RECIPE)))
+    # What an encoding's plugin brings is not read for a comparison, and what was evaluated the rows say.
+    plain = {key: value for key, value in stored.items() if key not in ("plugins", "evaluate")}
+    try:
+        resolved = resolve({**plain, "model": {**model, "encoding": "none"}}).as_dict()
+    except InputError as error:
+        where = str(folder / RECIPE)
+        raise InputError([Problem(p.message, key=p.key, where=where) for p in error.problems]) from error
+    encoding, faults = check_encoding(model["encoding"], ("model", "encoding"))
+    kept = {key: stored[key] for key in ("plugins", "evaluate") if key in stored}
+    resolved["model"]["encoding"] = model["encoding"] if faults else encoding
+    return resolved | kept
+
+
+def _of_the_end(rows: list[Row], card: dict[str, Any]) -> tuple[list[Row], tuple[str, ...]]:
+    """The rows of the state that a run ended with, and what is said of the others."""
+    last = [row for row in rows if row["checkpoint"] == CHECKPOINT]
+    kept = [row for row in last if row["step"] == card.get("steps")]
+    others = sorted({str(row["checkpoint"]) for row in rows if row["checkpoint"] != CHECKPOINT})
+    steps = sorted({str(row["step"]) for row in last if row["step"] != card.get("steps")})
+    left_out = [f"rows of {', '.join(others)} are left out"] if others else []
+    if steps:
+        left_out.append(
+            f"rows of step {', '.join(steps)} are left out: it is at step {card.get('steps')} now"
+        )
+    return kept, tuple(left_out)
+
+
+def _speed(file: Path) -> float | None:
+    """Tokens per second of the training: the median of those logged, which a slow start does not move."""
+    _, rows = read_metrics(file)  # none where `logging` does not name csv
+    try:
+        values = [float(row[SPEED]) for row in rows if row.get(SPEED)]
+    except ValueError as error:
+        raise InputError(Problem(f"cannot be read ({error})", where=str(file))) from error
+    values = [value for value in values if math.isfinite(value)]
+    return statistics.median(values) if values else None

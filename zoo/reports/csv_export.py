@@ -1,0 +1,51 @@
+"""A comparison as CSV, for whoever draws plots or computes of their own."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+from zoo.evaluation.exports import inert
+from zoo.reports.report import Comparison
+
+COLUMNS = (
+    "encoding", "protocol", "parameters", "length", "train_length", "measure", "mean", "sd", "low", "high",
+    "interval", "rank", "reference", "difference", "difference_low", "difference_high",
+    "seeds", "measured", "counted", "count", "note", "added_parameters", "parameter_count",
+    "training_tokens_per_second", "evaluation_tokens_per_second", "peak_memory_mb", "runs", "comparable",
+)  # fmt: skip
+
+
+def as_csv(comparison: Comparison) -> str:
+    """A line for each curve, length and protocol, with what it cost there.
+
+    `low` and `high` are the ends of the mean's interval, and `interval` says over what; `sd` is the standard
+    deviation over seeds. `difference` is the mean less that of `reference` at this length,
+    `difference_low` and `difference_high` are the ends of its paired interval; `rank` is 1 + the number of
+    encodings that are better beyond the interval of theirs. Texts are made inert for spreadsheets.
+    """
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    of = {cost.label: cost for cost in comparison.costs}
+    comparable = f"no: {'; '.join(comparison.differences)}" if comparison.differences else "yes"
+    for panel in comparison.panels:
+        for curve in panel.curves:
+            cost = of[curve.label]
+            columns = zip(
+                panel.lengths, curve.mean, curve.sd, curve.low, curve.high, curve.measured, curve.counts,
+                curve.tokens_per_second, curve.peak_memory_mb, strict=True,
+            )  # fmt: skip
+            for length, mean, sd, low, high, measured, count, speed, memory in columns:
+                one = panel.between(length, curve.label, panel.reference)
+                apart = (one.value, one.low, one.high) if one else (None, None, None)
+                writer.writerow(map(inert, (
+                    curve.label, panel.protocol, json.dumps(panel.parameters, sort_keys=True), length,
+                    curve.train_length, panel.measure, mean, sd, low, high,
+                    panel.interval if low is not None else None, panel.rank(curve.label, length),
+                    panel.reference if panel.pairs else None, *apart, curve.seeds, measured,
+                    panel.counted, count, curve.notes.get(length), cost.added_parameters, cost.parameters,
+                    cost.training_tokens_per_second, speed, memory, " ".join(curve.runs), comparable,
+                )))  # fmt: skip
+    return text.getvalue()
