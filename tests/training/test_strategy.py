@@ -9,7 +9,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard, distribute_tensor
 
 from zoo.errors import InputError
-from zoo.models.shards import must_divide, whole
+from zoo.models.shards import gather_full_state, validate_shardable
 from zoo.runs.checkpoint import load
 
 FSDP = ["trainer.devices=2", "trainer.strategy=fsdp"]
@@ -129,18 +129,18 @@ def test_only_the_process_that_writes_copies_a_whole_tensor_to_the_cpu(monkeypat
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         state = {"weight": distribute_tensor(torch.arange(6.0), init_device_mesh("cpu", (1,)), [Shard(0)])}
-        assert whole(state, keep=False) == {"weight": None} and copied == []
-        assert whole(state)["weight"].tolist() == [0, 1, 2, 3, 4, 5] and copied == [(6,)]
+        assert gather_full_state(state, keep=False) == {"weight": None} and copied == []
+        assert gather_full_state(state)["weight"].tolist() == [0, 1, 2, 3, 4, 5] and copied == [(6,)]
     finally:
         dist.destroy_process_group()
 
 
 def test_a_parameter_without_a_dimension_is_told(model_of):
     model = model_of("none")
-    must_divide(model)
+    validate_shardable(model)
     model.blocks[0].gain = torch.nn.Parameter(torch.tensor(1.0))
     with pytest.raises(InputError, match=r"^blocks\.0\.gain: a parameter without a dimension .* \[1\]"):
-        must_divide(model)
+        validate_shardable(model)
 
 
 @pytest.mark.parametrize(

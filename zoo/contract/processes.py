@@ -29,7 +29,7 @@ from zoo.contract.law import first_line
 from zoo.contract.subject import Subject, some_tokens
 from zoo.encodings import registry
 from zoo.files import write_whole
-from zoo.models.shards import shard, whole
+from zoo.models.shards import gather_full_state, shard
 
 PROCESSES, STEPS = 2, 3
 DONE = f"{PROCESSES} processes, {STEPS} steps, equal weights; the same in shards"
@@ -133,7 +133,7 @@ def _train(subject: Subject, rank: int) -> str | None:
     for _ in _steps(in_shards, in_shards, rank):
         pass
     expected = model.state_dict()
-    for name, weight in whole(in_shards.state_dict()).items():
+    for name, weight in gather_full_state(in_shards.state_dict()).items():
         difference = (weight - expected[name]).abs().max().item() if weight.numel() else 0.0
         if not difference <= EQUAL:
             return f"in shards, {name} differs by {difference:.2g} from what DDP trains"

@@ -23,13 +23,13 @@ def shard(model: Transformer, mesh: DeviceMesh) -> None:
     Raises:
         InputError: a parameter that cannot be divided.
     """
-    must_divide(model)
+    validate_shardable(model)
     for block in model.blocks:
         fully_shard(block, mesh=mesh)
     fully_shard(model, mesh=mesh, reshard_after_forward=False)
 
 
-def must_divide(model: Transformer) -> None:
+def validate_shardable(model: Transformer) -> None:
     """Raises InputError where a parameter is a single number, which cannot be divided among processes."""
     single = [name for name, parameter in model.named_parameters() if parameter.dim() == 0]
     if single:
@@ -39,7 +39,7 @@ def must_divide(model: Transformer) -> None:
         )
 
 
-def whole(state: Any, keep: bool = True) -> Any:
+def gather_full_state(state: Any, keep: bool = True) -> Any:
     """A state (dicts and lists of tensors and plain data) with every shard made whole, on the CPU.
 
     All processes must call it. One after the other, so that no device holds all at once; a process that does
@@ -51,11 +51,11 @@ def whole(state: Any, keep: bool = True) -> Any:
     if isinstance(state, Tensor):
         return state.cpu()
     if isinstance(state, dict):
-        return type(state)((key, whole(value, keep)) for key, value in state.items())
-    return [whole(value, keep) for value in state] if isinstance(state, list) else state
+        return type(state)((key, gather_full_state(value, keep)) for key, value in state.items())
+    return [gather_full_state(value, keep) for value in state] if isinstance(state, list) else state
 
 
-def share_of(value: Any, like: Tensor | None) -> Any:
+def to_shard(value: Any, like: Tensor | None) -> Any:
     """This process's share of a whole tensor that goes where `like` is; anything else as it is."""
     if not isinstance(like, DTensor) or not isinstance(value, Tensor) or value.shape != like.shape:
         return value

@@ -13,7 +13,7 @@ from lightning.pytorch.strategies import ModelParallelStrategy, Strategy
 from lightning.pytorch.trainer.states import TrainerFn
 from torch.optim import Optimizer
 
-from zoo.models.shards import must_divide, shard, share_of, whole
+from zoo.models.shards import gather_full_state, shard, to_shard, validate_shardable
 from zoo.models.transformer import Transformer
 
 
@@ -25,7 +25,7 @@ def make_strategy(name: str, model: Transformer) -> str | Strategy:
     """
     if name != "fsdp":
         return name
-    must_divide(model)
+    validate_shardable(model)
     return FullyShardedStrategy()
 
 
@@ -65,12 +65,12 @@ class FullyShardedStrategy(ModelParallelStrategy):
             self.lightning_module(token)
 
     def lightning_module_state_dict(self) -> dict[str, Any]:
-        return whole(self.lightning_module.state_dict(), keep=self.is_global_zero)
+        return gather_full_state(self.lightning_module.state_dict(), keep=self.is_global_zero)
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
         if isinstance(optimizer, LightningOptimizer):
             optimizer = optimizer.optimizer
-        return whole(optimizer.state_dict(), keep=self.is_global_zero)
+        return gather_full_state(optimizer.state_dict(), keep=self.is_global_zero)
 
     @property
     def lightning_restore_optimizer(self) -> bool:
@@ -85,7 +85,7 @@ class FullyShardedStrategy(ModelParallelStrategy):
 
     def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
         own, given = self.lightning_module.state_dict(), checkpoint["state_dict"]
-        mine = {name: share_of(value, own.get(name)) for name, value in given.items()}
+        mine = {name: to_shard(value, own.get(name)) for name, value in given.items()}
         self.lightning_module.load_state_dict(mine, strict=strict)
 
     def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
@@ -93,7 +93,7 @@ class FullyShardedStrategy(ModelParallelStrategy):
             parameters = [p for group in optimizer.param_groups for p in group["params"]]
             numbers = [number for group in given["param_groups"] for number in group["params"]]
             mine = {
-                number: {key: share_of(value, parameter) for key, value in given["state"][number].items()}
+                number: {key: to_shard(value, parameter) for key, value in given["state"][number].items()}
                 for number, parameter in zip(numbers, parameters, strict=True)
                 if number in given["state"]
             }
