@@ -1,8 +1,8 @@
 """Measurements: what was scored of a trained model, and what came out.
 
-A measurement is one checkpoint, read by one protocol with its parameters, on one set of targets, at one or more
-lengths. A run folder keeps each in a file of its own, `evaluation/measurements/PROTOCOL-DIGEST.json`; tables,
-plots and `lengths.json` are made from all of them.
+A measurement is one checkpoint, read by one protocol with its parameters, on one set of targets, at one or
+more lengths. A run folder keeps each in a file of its own, `evaluation/measurements/PROTOCOL-DIGEST.json`;
+tables, plots and `lengths.json` are made from all of them.
 
 Nothing heavy is imported: `compare`, `sweep` and `list` read measurements too.
 """
@@ -106,8 +106,8 @@ def _numbers(values: Iterable[float]) -> list[Number]:
 class Row(_Model):
     """What was measured at one length; or `note`, why nothing could be.
 
-    The measures themselves (`loss_nats`, `accuracy`, ..., each with the ends of its 95 % interval, `M_low` and
-    `M_high`) are the protocol's or the task's own: further keys, numbers all of them.
+    The measures themselves (`loss_nats`, `accuracy`, ..., each with the ends of its 95 % interval, `M_low`
+    and `M_high`) are the protocol's or the task's own: further keys, numbers all of them.
     """
 
     model_config = ConfigDict(extra="allow")
