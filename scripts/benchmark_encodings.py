@@ -32,7 +32,7 @@ import torch.nn.functional as F
 from zoo.encodings import registry
 from zoo.encodings.base import Size
 from zoo.encodings.parameters import HEADS, LAYERS, LENGTH, WIDTH, representative
-from zoo.files import write_whole
+from zoo.files import atomic_write
 from zoo.memory import freed_memory_kept, peak_memory_mb, restart_peak_memory
 from zoo.models.transformer import Decoder, Encoder
 from zoo.progress import progress_bar
@@ -256,9 +256,9 @@ def main(given: list[str] | None = None) -> None:
             rows.append(measure(name, options, without))
             # Written as it grows: what is measured is not lost with an interruption.
             content = json.dumps({"setting": setting, "rows": rows}, indent=1)
-            write_whole(file, content + "\n")
+            atomic_write(file, content + "\n")
             table = markdown(rows, setting)
-            write_whole(options.out.with_suffix(".md"), table + "\n")
+            atomic_write(options.out.with_suffix(".md"), table + "\n")
             bar.update()
     print(f"{table}\n\nwritten: {options.out}.json, .md")
 

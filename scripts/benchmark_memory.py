@@ -27,7 +27,7 @@ import torch
 from zoo.encodings import registry
 from zoo.encodings.base import Size
 from zoo.encodings.parameters import representative
-from zoo.files import write_whole
+from zoo.files import atomic_write
 from zoo.memory import (
     allocations_bounded,
     is_out_of_memory,
@@ -176,9 +176,9 @@ def main(given: list[str] | None = None) -> None:
                 rows[name, length] = apart(name, length, options)
                 # Written as it grows: what is measured is not lost with an interruption.
                 content = {"setting": setting, "rows": list(rows.values())}
-                write_whole(file, json.dumps(content, indent=1) + "\n")
+                atomic_write(file, json.dumps(content, indent=1) + "\n")
                 table = markdown(list(rows.values()), setting)
-                write_whole(options.out.with_suffix(".md"), table + "\n")
+                atomic_write(options.out.with_suffix(".md"), table + "\n")
                 bar.update()
     print(f"{table}\n\nwritten: {options.out}.json, .md")
 

@@ -11,18 +11,18 @@ import torch
 
 from zoo.files import (
     DiskFull,
-    bytes_as_text,
+    atomic_file,
+    atomic_write,
+    format_bytes,
+    fsync_tree,
     full_disk_message,
     is_disk_full,
-    sync_tree,
-    whole_file,
-    write_whole,
 )
 
 
 @pytest.mark.parametrize("content", ["Übermut\n", b"\x89PNG\r\n"])
 def test_it_is_what_was_given(tmp_path, content):
-    write_whole(tmp_path / "deep" / "file", content)
+    atomic_write(tmp_path / "deep" / "file", content)
     expected = content if isinstance(content, bytes) else content.encode()
     assert (tmp_path / "deep" / "file").read_bytes() == expected
     assert os.listdir(tmp_path / "deep") == ["file"]
@@ -30,19 +30,19 @@ def test_it_is_what_was_given(tmp_path, content):
 
 @pytest.mark.parametrize("failing", ["fsync", "replace"])
 def test_a_failure_leaves_the_old_one_and_nothing_beside(tmp_path, monkeypatch, failing):
-    write_whole(tmp_path / "file", "old")
+    atomic_write(tmp_path / "file", "old")
 
     def full(*given):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, failing, full)
     with pytest.raises(OSError, match="No space"):
-        write_whole(tmp_path / "file", "new")
+        atomic_write(tmp_path / "file", "new")
     assert (tmp_path / "file").read_text() == "old" and os.listdir(tmp_path) == ["file"]
 
 
 def test_a_file_is_written_piece_by_piece_and_takes_its_place_at_the_end(tmp_path):
-    with whole_file(tmp_path / "file") as file:
+    with atomic_file(tmp_path / "file") as file:
         file.write(b"new")
         assert not (tmp_path / "file").exists()
     assert (tmp_path / "file").read_bytes() == b"new" and os.listdir(tmp_path) == ["file"]
@@ -82,7 +82,7 @@ def after_another(number):
 @pytest.mark.parametrize("kind", [from_torch, from_words, from_system, after_another])
 @pytest.mark.parametrize("number, full", [(28, True), (122, True), (5, False), (13, False)])
 def test_a_full_disk_is_known_by_whatever_error_tells_it(tmp_path, kind, number, full):
-    with pytest.raises(Exception) as caught, whole_file(tmp_path / "file", 1_234_000) as file:
+    with pytest.raises(Exception) as caught, atomic_file(tmp_path / "file", 1_234_000) as file:
         file.write(b"some")
         kind(number)
     assert is_disk_full(caught.value) is full and isinstance(caught.value, DiskFull) is full
@@ -106,7 +106,7 @@ def test_a_full_disk_of_which_no_path_is_told(tmp_path):
     [(0, "0 bytes"), (999, "999 bytes"), (1000, "1.0 kB"), (2_500_000, "2.5 MB"), (3e15, "3000.0 TB")],
 )
 def test_bytes_as_text(count, text):
-    assert bytes_as_text(count) == text
+    assert format_bytes(count) == text
 
 
 def test_a_tree_is_flushed_file_by_file(tmp_path, monkeypatch):
@@ -120,27 +120,27 @@ def test_a_tree_is_flushed_file_by_file(tmp_path, monkeypatch):
         real(descriptor)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    sync_tree(tmp_path)
+    fsync_tree(tmp_path)
     assert sorted(flushed) == sorted(map(str, [tmp_path, *tmp_path.rglob("*")]))
 
 
 MAY_WRITE = {
-    "zoo/files.py whole_file: open": "it is how all others write",
-    "zoo/files.py sync_tree: open": "to flush, not to write",
+    "zoo/files.py atomic_file: open": "it is how all others write",
+    "zoo/files.py fsync_tree: open": "to flush, not to write",
     "zoo/training/loggers.py log_metrics: open": "metrics.csv grows by a line; whole lines are read",
     "zoo/runs/folder.py _write_first: open": "where there are no links: it must be created exclusively",
     "zoo/sweep/pool.py claim_log: open": "the log of a run grows by what its process prints",
     "zoo/memory.py restart_peak_memory: write_text": "/proc/self/clear_refs is no file",
     "zoo/evaluation/plot.py draw: savefig": "into memory",
-    "zoo/training/checkpoints/writing.py save_checkpoint: torch.save": "into a whole_file",
+    "zoo/training/checkpoints/writing.py save_checkpoint: torch.save": "into a atomic_file",
     "zoo/data/text/tokenising.py write_split: OSFile": "its folder is flushed, then renamed",
     "zoo/data/text/tokenising.py write_split: save_to_disk": "the same",
-    "zoo/data/text/tokenising.py build: tokenizer.save": "our own, which is write_whole",
-    "zoo/data/source.py save_tokenizer: tokenizer.save": "our own, which is write_whole",
+    "zoo/data/text/tokenising.py build: tokenizer.save": "our own, which is atomic_write",
+    "zoo/data/source.py save_tokenizer: tokenizer.save": "our own, which is atomic_write",
     "scripts/benchmark_restart.py enlarge: OSFile": "a corpus made up to be measured, in a folder of its own",
     "scripts/benchmark_restart.py move_on: torch.save": "the same, of its run",
 }
-"""The calls that write and are not `write_whole` or `whole_file`, and why each may."""
+"""The calls that write and are not `atomic_write` or `atomic_file`, and why each may."""
 WRITERS = {
     "write_text", "write_bytes", "savefig", "save_to_disk", "tofile", "to_csv", "to_parquet", "OSFile",
     "copyfile", "copy2", "copytree", "mkstemp", "NamedTemporaryFile",

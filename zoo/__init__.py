@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from zoo.encodings.registry import register as register
     from zoo.encodings.wrapper import Wrapper as Wrapper
     from zoo.errors import InputError as InputError
-    from zoo.runs.checkpoint import load as load
+    from zoo.runs.load import load as load
     from zoo.tasks import build as build
 
 # Imported when first asked for: `zoo --help` must not wait for torch, and nothing for what it does not need.
@@ -34,7 +34,7 @@ _WHERE = {
     "Span": ("zoo.encodings.base", "Span"),
     "Wrapper": ("zoo.encodings.wrapper", "Wrapper"),
     "build": ("zoo.tasks", "build"),
-    "load": ("zoo.runs.checkpoint", "load"),
+    "load": ("zoo.runs.load", "load"),
     "register": ("zoo.encodings.registry", "register"),
 }
 

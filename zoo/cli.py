@@ -177,10 +177,11 @@ def _evaluate(options: argparse.Namespace) -> None:
     missing = [path for path in options.paths if not path.exists()]
     # Of processes started together the first tells it, once they have met.
     if missing and not among_others():
-        from zoo.runs.near import near_run
+        from zoo.runs.folder import nearest_run_hint
 
         told = (
-            Problem(f"no such run folder or checkpoint{near_run(path)}", where=str(path)) for path in missing
+            Problem(f"no such run folder or checkpoint{nearest_run_hint(path)}", where=str(path))
+            for path in missing
         )
         raise InputError(told)
     with waiting("loading torch and lightning"):

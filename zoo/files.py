@@ -1,14 +1,20 @@
-"""Files that are whole, whatever happens while they are written, and disks that are full."""
+"""Writing files atomically, reading files of unknown origin within limits, and errors of full disks."""
 
 from __future__ import annotations
 
 import errno
+import json
+import math
 import os
+import re
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+from zoo.errors import InputError, Problem
 
 FULL = {errno.ENOSPC, errno.EDQUOT}
 # `tokenizers` and others keep the words of the system and lose its number.
@@ -27,19 +33,19 @@ class DiskFull(OSError):
         return DiskFull, (Path(self.filename), self.size, self.errno)
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
+def atomic_write(path: Path, content: str | bytes) -> None:
     """Write a file that is either the old one or the new one, whatever happens in between.
 
     Raises DiskFull, or another OSError where it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     raw = content.encode() if isinstance(content, str) else content
-    with whole_file(path, len(raw)) as file:
+    with atomic_file(path, len(raw)) as file:
         file.write(raw)
 
 
 @contextmanager
-def whole_file(path: Path, size: int = 0) -> Iterator[IO[bytes]]:
+def atomic_file(path: Path, size: int = 0) -> Iterator[IO[bytes]]:
     """A file to be written piece by piece, which takes its place at `path` once the block has ended well.
 
     It is written beside, flushed and renamed; after an error what was there before is as it was.
@@ -52,18 +58,18 @@ def whole_file(path: Path, size: int = 0) -> Iterator[IO[bytes]]:
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with full_disk_told(path, size), beside.open("wb") as file:
+        with raise_disk_full(path, size), beside.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)
-        sync_folder(path.parent)
+        fsync_folder(path.parent)
     finally:
         beside.unlink(missing_ok=True)
 
 
 @contextmanager
-def full_disk_told(path: Path, size: int = 0) -> Iterator[None]:
+def raise_disk_full(path: Path, size: int = 0) -> Iterator[None]:
     """Turns every error that means a full disk into a DiskFull of `path`, which needs `size` bytes."""
     try:
         yield
@@ -73,7 +79,7 @@ def full_disk_told(path: Path, size: int = 0) -> Iterator[None]:
         raise DiskFull(path, size, getattr(error, "errno", None) or errno.ENOSPC) from error
 
 
-def disk_full_at(path: Path, error: BaseException) -> DiskFull:
+def disk_full_error(path: Path, error: BaseException) -> DiskFull:
     """The same error, of which `is_disk_full` holds, of a path that the user knows."""
     cause = _full_disk_in(error)
     return DiskFull(path, getattr(cause, "size", 0), getattr(cause, "errno", None) or errno.ENOSPC)
@@ -104,14 +110,14 @@ def full_disk_message(error: BaseException, folder: Path | None = None) -> str:
         return said
     said = f"{where}: {said}"
     if (free := _free_bytes(where)) is not None:
-        said += f" ({bytes_as_text(free)} free)"
+        said += f" ({format_bytes(free)} free)"
     if path is None:
         return said
     size = cause.size if isinstance(cause, DiskFull) else 0
-    return f"{said}: {path.name}{f' of {bytes_as_text(size)}' if size else ''} could not be written"
+    return f"{said}: {path.name}{f' of {format_bytes(size)}' if size else ''} could not be written"
 
 
-def bytes_as_text(count: int) -> str:
+def format_bytes(count: int) -> str:
     """A number of bytes as people read it: 512 bytes, 1.4 MB."""
     size, unit = float(count), "bytes"
     for larger in ("kB", "MB", "GB", "TB"):
@@ -121,7 +127,7 @@ def bytes_as_text(count: int) -> str:
     return f"{size:.{0 if unit == 'bytes' else 1}f} {unit}"
 
 
-def sync_folder(folder: Path) -> None:
+def fsync_folder(folder: Path) -> None:
     """Have the names in a folder on the disk itself: a rename outlives a power failure only then."""
     with suppress(OSError):  # Windows, and file systems that cannot
         descriptor = os.open(folder, os.O_RDONLY)
@@ -131,18 +137,18 @@ def sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def sync_tree(folder: Path) -> None:
+def fsync_tree(folder: Path) -> None:
     """Have all that is in a folder, and below, on the disk itself: before the folder is renamed to its place.
 
     Raises OSError (DiskFull among them) where the disk does not take it.
     """
     for path in sorted(folder.rglob("*")):
         if path.is_dir():
-            sync_folder(path)
+            fsync_folder(path)
             continue
-        with full_disk_told(path, path.stat().st_size), path.open("rb+") as file:
+        with raise_disk_full(path, path.stat().st_size), path.open("rb+") as file:
             os.fsync(file.fileno())
-    sync_folder(folder)
+    fsync_folder(folder)
 
 
 def _full_disk_in(error: BaseException) -> BaseException | None:
@@ -166,3 +172,114 @@ def _free_bytes(folder: Path) -> int | None:
             next(path for path in (folder, *folder.absolute().parents) if path.exists())
         ).free
     return None
+
+
+MAX_BYTES = 16 << 20
+MAX_DEPTH = 32
+MAX_DIGITS = 19
+"""Of a whole number: more do not fit into 64 bits."""
+
+# What a terminal would act upon instead of showing it, and halves of characters, which no file can hold.
+_NO_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def control_character(text: str) -> str | None:
+    """The first character of a text that is none to be read, as `U+001B`; None where all are."""
+    found = _NO_TEXT.search(text)
+    return None if found is None else f"U+{ord(found[0]):04X}"
+
+
+def read_bytes(file: Path, limit: int) -> bytes:
+    """The content of an ordinary file.
+
+    Raises:
+        InputError: none of `limit` bytes or fewer can be read there; a pipe or device is not waited for.
+    """
+    where = str(file)
+    try:
+        # Without O_NONBLOCK the opening of a pipe waits for somebody who writes into it.
+        descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        with open(descriptor, "rb") as opened:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise InputError(Problem("cannot be read: it is no ordinary file", where=where))
+            raw = opened.read(limit + 1)
+    except IsADirectoryError as error:
+        raise InputError(Problem("cannot be read: it is a folder", where=where)) from error
+    except (OSError, ValueError) as error:  # ValueError: no name that a file can have
+        cause = getattr(error, "strerror", None) or error
+        raise InputError(Problem(f"cannot be read: {cause}", where=where)) from error
+    if len(raw) > limit:
+        size = f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit >> 10} KiB"
+        raise InputError(Problem(f"cannot be read: larger than {size}", where=where))
+    return raw
+
+
+def read_text(file: Path, limit: int, advice: str = "") -> str:
+    """The text of an ordinary file in UTF-8, with or without a byte order mark.
+
+    `advice` is what to do about one that holds something else.
+
+    Raises:
+        InputError: as `read_bytes`, or it is not UTF-8; the line is told.
+    """
+    raw = read_bytes(file, limit)
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise InputError(Problem(f"is not UTF-8 text{advice}", where=f"{file}:{line}")) from error
+
+
+def read_json(file: Path, limit: int = MAX_BYTES, advice: str = "") -> Any:
+    """What a JSON file holds. Numbers that are none (NaN, or beyond what a float holds) are None.
+
+    `advice` is what to do about one that holds something else.
+
+    Raises:
+        InputError: it cannot be read, or holds what the zoo never writes: values nested deeper than
+            MAX_DEPTH, whole numbers beyond 64 bits, control characters. The line is told where there is one.
+    """
+    text = read_text(file, limit, advice)
+    try:
+        value = json.loads(text, parse_constant=lambda _: None, parse_float=_finite, parse_int=_whole)
+        fault = _fault(value)
+    except json.JSONDecodeError as error:
+        place, fault = f"{file}:{error.lineno}", f"it is not JSON: {error.msg}"
+        raise InputError(Problem(f"cannot be read: {fault}{advice}", where=place)) from error
+    except RecursionError:
+        fault = _TOO_DEEP
+    except ValueError as error:
+        fault = str(error)
+    if fault is not None:
+        raise InputError(Problem(f"cannot be read: {fault}{advice}", where=str(file)))
+    return value
+
+
+_TOO_DEEP = "nested too deeply"
+
+
+def _finite(text: str) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def _whole(text: str) -> int:
+    if len(text.lstrip("-")) > MAX_DIGITS:
+        raise ValueError(f"a whole number of {len(text.lstrip('-'))} digits in it")
+    return int(text)
+
+
+def _fault(value: Any) -> str | None:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        texts = [one for one in level if isinstance(one, str)]
+        texts += [key for one in level if isinstance(one, dict) for key in one]
+        character = control_character("".join(texts))
+        if character is not None:
+            return f"a control character ({character}) in it"
+        lists = [one for one in level if isinstance(one, list)]
+        lists += [one.values() for one in level if isinstance(one, dict)]
+        level = [inner for values in lists for inner in values]
+        if not level:
+            return None
+    return _TOO_DEEP

@@ -18,11 +18,11 @@ from typing import Any
 
 from zoo.encodings import registry
 from zoo.errors import InputError, printable
-from zoo.reading import read_text
+from zoo.files import read_text
 from zoo.recipe.catalogue import DATASETS, TASKS
+from zoo.recipe.located_tree import shorten
 from zoo.recipe.options import encoding_label
 from zoo.recipe.reader import read_recipe
-from zoo.recipe.tree import shorten
 from zoo.recipe.yaml_file import MAX_BYTES, read_file
 from zoo.runs.stored_card import read_card
 

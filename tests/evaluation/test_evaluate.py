@@ -93,7 +93,7 @@ def test_a_length_that_cannot_be_measured_has_a_note_and_spares_the_others(run, 
 
 def test_the_longest_length_that_the_text_can_fill_is_measured(run):
     from zoo.data import open_data
-    from zoo.runs.checkpoint import load_task
+    from zoo.runs.load import load_task
 
     folder = run()
     num_tokens = len(open_data(load_task(folder).recipe).stream("valid"))
@@ -372,7 +372,7 @@ def test_what_cannot_be_stored_is_told_all_the_same(run, monkeypatch, capsys):
     def full(*given):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(results, "write_whole", full)
+    monkeypatch.setattr(results, "atomic_write", full)
     with pytest.raises(OSError, match="No space left"):
         evaluate([folder], lengths=[16])
     assert "16 trained" in capsys.readouterr().out

@@ -7,7 +7,7 @@ import pytest
 
 from zoo.errors import InputError
 from zoo.evaluation.measurement import MEASUREMENTS, Measurement, Row, Units, read_measurements, store
-from zoo.files import write_whole
+from zoo.files import atomic_write
 
 UNITS = Units.of_documents([0, 3], [1.5, float("inf")], [10, 12], [30.0, 31.0])
 
@@ -114,7 +114,7 @@ def test_damaged_measurements_are_wrong_input_that_names_the_file(tmp_path, dama
     store(tmp_path, [measurement(row())])
     (file,) = (tmp_path / MEASUREMENTS).iterdir()
     content = damage if isinstance(damage, str) else json.dumps(json.loads(file.read_text()) | damage)
-    write_whole(file, content)
+    atomic_write(file, content)
     with pytest.raises(InputError, match="move it away and evaluate again") as error:
         read_measurements(tmp_path)
     assert [problem.where.split(":")[0] for problem in error.value.problems] == [str(file)]

@@ -182,7 +182,7 @@ def test_a_crash_leaves_whole_files_and_earlier_results(tmp_path, monkeypatch, f
     before = {name: (tmp_path / "evaluation" / name).read_bytes() for name in FILES}
     from zoo.evaluation import plot
 
-    real = results.write_whole
+    real = results.atomic_write
 
     def full(path, content):
         if path.name == failing:
@@ -190,7 +190,7 @@ def test_a_crash_leaves_whole_files_and_earlier_results(tmp_path, monkeypatch, f
         real(path, content)
 
     for module in (results, plot):
-        monkeypatch.setattr(module, "write_whole", full)
+        monkeypatch.setattr(module, "atomic_write", full)
     with pytest.raises(OSError, match="No space left"):
         store_rows(tmp_path, [text_row(128)])
     assert files(tmp_path) == FILES

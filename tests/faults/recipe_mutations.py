@@ -82,14 +82,14 @@ def likely_value(value, path, rng):
     return value
 
 
-def places(values, path=()):
+def locations(values, path=()):
     """The paths of everything in a tree."""
     yield path
     pairs = (
         values.items() if isinstance(values, dict) else enumerate(values) if isinstance(values, list) else ()
     )
     for key, value in pairs:
-        yield from places(value, (*path, key))
+        yield from locations(value, (*path, key))
 
 
 def parent(values, path):
@@ -102,7 +102,7 @@ def mutated_tree(values, rng):
     """Some keys of a tree replaced, swapped, dropped, renamed or added."""
     values = copy.deepcopy(values)
     for _ in range(rng.choice([1, 1, 1, 2, 4])):
-        paths = [path for path in places(values) if path]
+        paths = [path for path in locations(values) if path]
         if not paths:
             return values
         path, other = rng.choice(paths), rng.choice(paths)
@@ -127,7 +127,7 @@ def mutated_tree(values, rng):
 
 
 class Dumper(yaml.SafeDumper):
-    """One list that stands in two places is an alias."""
+    """One list that stands in two locations is an alias."""
 
 
 def as_bytes(values, rng):
@@ -192,7 +192,11 @@ def case(number, files):
     values = yaml.safe_load(files[name])
     sets = []
     if rng.random() < 0.3:
-        paths = [path for path in places(values) if path] + [("base",), ("plugins",), ("trainer", "profiler")]
+        paths = [path for path in locations(values) if path] + [
+            ("base",),
+            ("plugins",),
+            ("trainer", "profiler"),
+        ]
         sets = [odd_set(paths, rng) for _ in range(rng.choice([1, 1, 2, 3]))]
         if rng.random() < 0.5:
             return name, files[name], sets

@@ -16,7 +16,7 @@ from zoo import cli
 from zoo.errors import MOST_TOLD, InputError, Problem
 from zoo.evaluation.results import stored_rows
 from zoo.recipe import dump, resolve
-from zoo.recipe.tree import faults_within
+from zoo.recipe.located_tree import faults_within
 from zoo.reports.compared_run import read_runs
 from zoo.sweep.standing import standing
 
@@ -267,7 +267,7 @@ def test_a_message_does_not_play_with_the_terminal():
 
 
 def test_only_the_bounded_readers_parse_what_others_wrote():
-    """A law: `yaml.load` and its kin nowhere; in the package JSON files by `zoo.reading`."""
+    """A law: `yaml.load` and its kin nowhere; in the package JSON files by `zoo.files`."""
     wrong = []
     for file in sorted([*(ROOT / "zoo").rglob("*.py"), *(ROOT / "scripts").glob("*.py")]):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):

@@ -7,7 +7,7 @@ import pytest
 from zoo import cli
 from zoo.tasks.task import Task
 from zoo.training import finish
-from zoo.training.checkpoints.writing import WholeCheckpointIO
+from zoo.training.checkpoints.checkpoint_io import AtomicCheckpointIO
 
 LOG = ["trainer.log_every_n_steps=1", "checkpoint.every_n_steps=100", "logging=[csv, tensorboard]"]
 CHECKPOINT = ["trainer.log_every_n_steps=100", "checkpoint.every_n_steps=1", "logging=[]"]
@@ -64,13 +64,13 @@ def test_what_has_taken_its_place_is_not_written_into(here, train, monkeypatch):
 
 
 def test_removed_while_a_checkpoint_is_written(here, train, monkeypatch):
-    real = WholeCheckpointIO.save_checkpoint
+    real = AtomicCheckpointIO.save_checkpoint
 
     def removed(self, *given, **named):
         shutil.rmtree(here / "runs" / "max_index")
         return real(self, *given, **named)
 
-    monkeypatch.setattr(WholeCheckpointIO, "save_checkpoint", removed)
+    monkeypatch.setattr(AtomicCheckpointIO, "save_checkpoint", removed)
     assert_told(*train(*CHECKPOINT), "after step 1")
     assert [*(here / "runs").iterdir()] == []
 

@@ -11,8 +11,8 @@ from zoo.errors import InputError
 from zoo.reports import write
 from zoo.reports.build import assemble
 from zoo.reports.write import FILES, must_be_ours, write_comparison
-from zoo.runs import holding
-from zoo.runs.holding import hold, let_go
+from zoo.runs import lock
+from zoo.runs.lock import lock_run, unlock
 
 
 @pytest.fixture
@@ -141,12 +141,12 @@ def test_what_a_killed_comparison_left_is_removed_by_the_next(made, tmp_path, mo
 
 
 def test_what_another_comparison_is_writing_is_left(made, tmp_path, monkeypatch):
-    monkeypatch.setattr(holding, "PATIENCE", 0.0)
+    monkeypatch.setattr(lock, "PATIENCE", 0.0)
     others = tmp_path / ".comparison.1"
     others.mkdir()
-    held = hold(others)
+    held = lock_run(others)
     write_comparison(*made, tmp_path / "comparison")
     assert hidden(tmp_path) == [others]
-    let_go(held)
+    unlock(held)
     write_comparison(*made, tmp_path / "comparison")
     assert hidden(tmp_path) == []

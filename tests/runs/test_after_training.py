@@ -6,8 +6,8 @@ import torch
 import zoo
 from zoo.errors import InputError
 from zoo.recipe import read_recipe, resolve
-from zoo.recipe.after_training import changed_label, encoding_changes, may_change, taken_over
-from zoo.runs.checkpoint import load_task
+from zoo.recipe.after_training import changed_label, encoding_changes, may_change, keep_trained_options
+from zoo.runs.load import load_task
 from zoo.training.fit import fit
 
 ROPE = "{name: rope, base: 500.0, layout: interleaved, partial: 0.5}"
@@ -175,7 +175,7 @@ def test_what_is_as_trained_is_no_change(mapping):
     "asked", [None, 3, [], {"window": 3}, {"name": 3}, "nothing", [{"name": "rope"}]], ids=str
 )
 def test_what_is_no_encoding_is_left_to_the_check(asked):
-    assert taken_over({"name": "rope", "base": 5.0}, asked) == asked
+    assert keep_trained_options({"name": "rope", "base": 5.0}, asked) == asked
 
 
 @pytest.mark.parametrize(

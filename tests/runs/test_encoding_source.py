@@ -12,7 +12,7 @@ from zoo.encodings import registry
 from zoo.encodings.description import Description
 from zoo.errors import InputError
 from zoo.runs import encoding_source
-from zoo.runs.checkpoint import load_task
+from zoo.runs.load import load_task
 from zoo.runs.encoding_source import encoding_sources, recorded_sources, what_has_changed, what_is_missing
 from zoo.training.fit import fit
 

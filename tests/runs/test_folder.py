@@ -10,10 +10,10 @@ import pytest
 
 from zoo.errors import InputError
 from zoo.runs import folder as run_folder
-from zoo.runs import holding
-from zoo.runs.changes import changed_keys
-from zoo.runs.folder import must_be_free, new_run
-from zoo.runs.holding import hold, let_go
+from zoo.runs import lock
+from zoo.runs.changes import diff
+from zoo.runs.folder import validate_free, new_run
+from zoo.runs.lock import lock_run, unlock
 from zoo.training.loggers import CsvLog
 
 
@@ -36,7 +36,7 @@ def test_only_one_gets_a_named_folder(here, recipe):
 
 
 def test_a_folder_that_cannot_be_made(here, recipe, monkeypatch):
-    must_be_free(here / "a" / "b" / "c")
+    validate_free(here / "a" / "b" / "c")
     assert not (here / "a").exists()
 
     def denied(*given, **named):
@@ -49,8 +49,8 @@ def test_a_folder_that_cannot_be_made(here, recipe, monkeypatch):
 
 def test_changed_keys():
     old = {"a": 1, "b": {"c": [1], "d": 2}, "gone": 3}
-    assert changed_keys(old, old) == []
-    assert changed_keys(old, {"a": 1, "b": {"c": [2], "d": 2}, "new": 4}) == [
+    assert diff(old, old) == []
+    assert diff(old, {"a": 1, "b": {"c": [2], "d": 2}, "new": 4}) == [
         ("b.c", [1], [2]), ("gone", 3, None), ("new", None, 4),
     ]  # fmt: skip
 
@@ -91,21 +91,21 @@ def test_a_resumed_log_keeps_what_came_before_it(tmp_path):
 
 def test_what_a_process_holds_its_forked_processes_do_not(here):
     """A loader's processes outlive a kill of the run: it can be resumed at once all the same."""
-    held = hold(here)
+    held = lock_run(here)
     asked, answer = os.pipe()
     child = os.fork()
     if not child:
-        let_go(held)  # it is not the child's to free
+        unlock(held)  # it is not the child's to free
         os.write(answer, b"has begun")
         time.sleep(600)
         os._exit(0)
     try:
         os.read(asked, 9)
         with pytest.raises(InputError, match="another process is at work"):
-            hold(here)
+            lock_run(here)
         os.close(held)  # as the kernel does it for one that was killed
-        holding._HELD.discard(held)
-        let_go(hold(here))
+        lock._HELD.discard(held)
+        unlock(lock_run(here))
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -114,6 +114,6 @@ def test_what_a_process_holds_its_forked_processes_do_not(here):
 
 
 def test_who_was_killed_a_moment_ago_is_waited_for(here):
-    held = hold(here)
-    threading.Timer(0.3, let_go, [held]).start()
-    let_go(hold(here))
+    held = lock_run(here)
+    threading.Timer(0.3, unlock, [held]).start()
+    unlock(lock_run(here))

@@ -4,7 +4,7 @@ import pytest
 
 from zoo.reports.compared_run import _speed
 from zoo.errors import InputError
-from zoo.runs.metrics import read_metrics
+from zoo.runs.metrics_csv import read_metrics
 from zoo.training.loggers import CsvLog
 
 LOGGED = [

@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 from zoo.recipe import read_recipe
-from zoo.runs.folder import new_run, old_run, write_recipe
-from zoo.runs.holding import hold
+from zoo.runs.folder import existing_run, new_run, write_recipe
+from zoo.runs.lock import lock_run
 
 CARD = {"task": "max_index", "fingerprint": {}, "tokens_seen": 0, "parameters": {}}
 ROW = {"encoding": "alibi", "checkpoint": "checkpoints/last.ckpt", "train_length": 8}
@@ -34,8 +34,8 @@ def main():
     parser.add_argument("--resume", action="store_true")
     options = parser.parse_args()
     recipe = read_recipe(options.recipe, options.set)
-    folder = old_run(recipe, options.out) if options.resume else new_run(recipe, options.out).folder
-    hold(folder)
+    folder = existing_run(recipe, options.out) if options.resume else new_run(recipe, options.out).folder
+    lock_run(folder)
     write_recipe(folder, recipe)
     file = folder / "checkpoints" / "last.ckpt"
     first = int(file.read_text()) if options.resume else 0

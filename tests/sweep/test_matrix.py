@@ -7,7 +7,7 @@ import pytest
 
 from zoo.encodings import registry
 from zoo.errors import InputError
-from zoo.recipe import read_recipe, spell
+from zoo.recipe import read_recipe, to_yaml_line
 from zoo.recipe.options import check_encoding
 from zoo.recipe.yaml_file import read_value
 from zoo.sweep.matrix import matrix, read_encodings, slugs
@@ -142,9 +142,9 @@ def test_an_item_may_be_anything_that_a_recipe_takes():
     ["rope", {"name": "fire", "of": ["t5", {"name": "it's: #1"}]}], {"factors": [0.1 + 0.2] * 99},
 ])  # fmt: skip
 def test_a_spelled_value_is_one_line_and_reads_as_itself(value):
-    line = spell(value)
+    line = to_yaml_line(value)
     assert "\n" not in line and read_value(line, "") == value
-    assert read_encodings(spell([value, "rope"])[1:-1]) == [value, "rope"]
+    assert read_encodings(to_yaml_line([value, "rope"])[1:-1]) == [value, "rope"]
 
 
 def test_what_only_the_code_of_an_encoding_refuses_is_told_before_anything_starts(tiny, tmp_path):

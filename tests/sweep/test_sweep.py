@@ -11,7 +11,7 @@ import pytest
 from zoo import cli
 from zoo.errors import InputError, RunError
 from zoo.runs.folder import stored_recipe
-from zoo.runs.holding import hold, let_go
+from zoo.runs.lock import lock_run, unlock
 from zoo.sweep.places import cores
 from zoo.sweep.pool import claim_log
 from zoo.sweep.sweep import sweep
@@ -105,10 +105,10 @@ def test_what_stopped_before_its_first_checkpoint_begins_anew(go, tiny, capsys):
     folder = Path("runs/rope_tiny_s0")
     assert (folder / "recipe.yaml").is_file() and not (folder / "checkpoints").exists()
     # While a process is at work there, it may be that it only begins.
-    held = hold(folder)
+    held = lock_run(folder)
     with pytest.raises(InputError, match="another process is at work"):
         go()
-    let_go(held)
+    unlock(held)
     # Nobody can say what another file is worth.
     (folder / "notes.txt").write_text("mine")
     before = content("runs")

@@ -46,7 +46,7 @@ def out_of_memory(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "owner, name", [(SingleDeviceStrategy, "teardown"), (Watch, "lost"), (training, "let_go")]
+    "owner, name", [(SingleDeviceStrategy, "teardown"), (Watch, "lost"), (training, "unlock")]
 )
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_while_it_ends_loses_no_message(
@@ -64,7 +64,7 @@ def test_a_signal_while_it_ends_loses_no_message(
     [
         (training, "open_data", "interrupted before training began; nothing was written"),
         (training, "make_trainer", "interrupted before training began; nothing was written"),
-        (training, "let_go", "interrupted at step 6; saved; continue: python -m zoo fit "),
+        (training, "unlock", "interrupted at step 6; saved; continue: python -m zoo fit "),
         (gc, "collect", "interrupted while it was evaluated; saved; continue: python -m zoo fit "),
     ],
 )

@@ -10,7 +10,7 @@ from zoo import cli
 from zoo.errors import InputError
 from zoo.recipe import resolve
 from zoo.runs.folder import write_recipe
-from zoo.runs.origin import read_origin, start_from
+from zoo.runs.init_from import init_weights, read_init_from
 from zoo.tasks import task_class
 from zoo.training import fit as training
 from zoo.training.fit import fit
@@ -64,7 +64,7 @@ def test_the_card_says_where_it_started(here, recipe, capsys):
 
 def test_another_encoding_keeps_its_own_start(here, recipe):
     fit(recipe("max_index", "name=first", "model.encoding=t5"))
-    origin = read_origin("runs/first")
+    origin = read_init_from("runs/first")
     for encoding, taken in (
         ("t5", True),
         ("{name: t5, num_buckets: 8}", False),
@@ -74,7 +74,7 @@ def test_another_encoding_keeps_its_own_start(here, recipe):
     ):
         task = fresh(recipe("max_index", f"model.encoding={encoding}", "seed=3"))
         before = {name: value.clone() for name, value in task.state_dict().items()}
-        start_from(origin, task)
+        init_weights(origin, task)
         for name, value in task.state_dict().items():
             if name.startswith("model.encoding."):
                 wanted = origin.weights[name] if taken else before[name]

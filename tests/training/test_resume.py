@@ -21,10 +21,10 @@ from zoo.recipe.options import OWNED, trainer_options
 from zoo.recipe.schema import TrainerConfig
 from zoo.runs import checkpoint_file
 from zoo.runs.changes import MAY_CHANGE_ON_RESUME
-from zoo.runs.folder import old_run, write_recipe
-from zoo.runs.holding import hold, let_go
+from zoo.runs.folder import existing_run, write_recipe
+from zoo.runs.lock import lock_run, unlock
 from zoo.tasks.task import Task
-from zoo.training.checkpoints.kept import BestCheckpoint
+from zoo.training.checkpoints.callbacks import BestCheckpoint
 from zoo.training.fit import fit
 
 
@@ -399,9 +399,9 @@ def test_resume_takes_the_newest_run_of_this_very_name(here, recipe):
         path.mkdir(parents=True)
         write_recipe(path, recipe("max_index", f"name={name}"))
         os.utime(path / "recipe.yaml", (1000 + age, 1000 + age))
-    assert old_run(recipe(), None).name == "tiny-2"
+    assert existing_run(recipe(), None).name == "tiny-2"
     os.utime(here / "runs" / "tiny" / "recipe.yaml", (5000, 5000))
-    assert old_run(recipe(), None).name == "tiny"
+    assert existing_run(recipe(), None).name == "tiny"
 
 
 def test_a_damaged_recipe_in_a_run_is_wrong_input(here, recipe):
@@ -481,11 +481,11 @@ def test_a_second_signal_stops_at_once(here, recipe, interrupt, capfd):
 def test_a_run_is_trained_by_one_process_at_a_time(here, recipe):
     folder = fit(recipe())
     before = weights(folder)
-    held = hold(folder)
+    held = lock_run(folder)
     with pytest.raises(InputError, match="another process is at work on this run"):
         fit(recipe(), resume=True)
     assert_same(before, weights(folder))
-    let_go(held)
+    unlock(held)
     fit(recipe(), resume=True)
 
 

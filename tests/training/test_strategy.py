@@ -10,7 +10,7 @@ from torch.distributed.tensor import Shard, distribute_tensor
 
 from zoo.errors import InputError
 from zoo.models.shards import gather_full_state, validate_shardable
-from zoo.runs.checkpoint import load
+from zoo.runs.load import load
 
 FSDP = ["trainer.devices=2", "trainer.strategy=fsdp"]
 STEPS = [

@@ -18,8 +18,8 @@ from zoo.encodings import registry
 from zoo.errors import InputError, Problem, RunError
 from zoo.listing import table
 from zoo.progress import progress_bar
+from zoo.recipe.located_tree import dotted
 from zoo.recipe.options import check_encoding, encoding_label
-from zoo.recipe.tree import dotted
 from zoo.recipe.yaml_file import read_value
 
 WIDTH = 110

@@ -28,7 +28,7 @@ from torch.nn.parallel import DistributedDataParallel
 from zoo.contract.law import first_line
 from zoo.contract.subject import Subject, some_tokens
 from zoo.encodings import registry
-from zoo.files import write_whole
+from zoo.files import atomic_write
 from zoo.models.shards import gather_full_state, shard
 
 PROCESSES, STEPS = 2, 3
@@ -41,7 +41,7 @@ START_SECONDS, SECONDS_EACH = 120, 20
 def train_in_two(subjects: Sequence[Subject]) -> list[str | None]:
     """What went wrong with each subject, None where nothing did. One pair of processes trains them all."""
     with tempfile.TemporaryDirectory() as folder:
-        write_whole(
+        atomic_write(
             Path(folder) / "subjects.json",
             json.dumps(
                 {"plugins": _plugins(), "subjects": [[one.spec, one.kind, one.config] for one in subjects]}
@@ -115,7 +115,7 @@ def main(rank: int, folder: Path) -> None:
         dist.all_gather_object(both, fault)
         faults.append(next((one for one in both if one is not None), None))
         if rank == 0:
-            write_whole(folder / "faults.json", json.dumps(faults))
+            atomic_write(folder / "faults.json", json.dumps(faults))
     dist.destroy_process_group()
 
 

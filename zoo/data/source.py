@@ -16,7 +16,7 @@ from zoo.data.max_index import MaxIndex
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
 from zoo.recipe.algorithmic import options_of
-from zoo.recipe.fields import DataConfig
+from zoo.recipe.field_types import DataConfig
 from zoo.recipe.schema import MaxIndexDataConfig
 from zoo.recipe.texts import TextDataConfig
 

@@ -18,7 +18,7 @@ from types import UnionType
 from typing import TYPE_CHECKING
 
 from zoo.errors import InputError, Problem
-from zoo.reading import read_text
+from zoo.files import read_text
 from zoo.signatures import REQUIRED, Option, options_of
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from zoo.errors import InputError, Problem
-from zoo.files import write_whole
-from zoo.reading import read_json
+from zoo.files import atomic_write, read_json
 
 EVALUATION = Path("evaluation")
 MEASUREMENTS = EVALUATION / "measurements"
@@ -252,7 +251,7 @@ def store(folder: Path, measurements: Sequence[Measurement]) -> None:
             before = current.get(one.identity)
             current[one.identity] = changed[one.identity] = before.updated(one) if before else one
         for one in changed.values():
-            write_whole(folder / MEASUREMENTS / one.file_name, _as_json(one))
+            atomic_write(folder / MEASUREMENTS / one.file_name, _as_json(one))
         kept = {one.file_name for one in current.values()}
         for one in stored:
             if one.file_name not in kept:

@@ -71,7 +71,7 @@ def _unobserved() -> Iterator[None]:
 
 
 def _watch(reader: int, children: Children, lost: str, over: threading.Event) -> None:
-    while not over.is_set():
+    while not over.is_from_command_line():
         ready, _, _ = select.select([reader], [], [], PAUSE)
         stopped = bool(ready) and not {*os.read(reader, 64)}.isdisjoint(NUMBERS)
         codes = [child.returncode for child in children() if child.poll()]

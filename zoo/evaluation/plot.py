@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.evaluation.curves import Curve, Panel, panels
-from zoo.files import write_whole
+from zoo.files import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,7 +84,7 @@ def draw(panels: Iterable[Panel], *files: Path, title: str | None = None) -> Non
             content = io.BytesIO()
             ending = file.suffix.lower()
             figure.savefig(content, format=ending[1:], dpi=200, metadata=METADATA.get(ending))
-            write_whole(file, content.getvalue())
+            atomic_write(file, content.getvalue())
 
 
 def _figure(drawn: Sequence[Panel], title: str | None) -> Figure:

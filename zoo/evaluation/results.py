@@ -24,7 +24,7 @@ from zoo.evaluation.exports import as_csv, as_markdown
 from zoo.evaluation.plot import plot_lengths
 from zoo.evaluation.stored import Row, read_rows
 from zoo.evaluation.units import UNITS, UNITS_FILE, key_of, read_units, units_as_json, without_units
-from zoo.files import write_whole
+from zoo.files import atomic_write
 from zoo.runs.folder import RESULTS
 
 EXPORTS = (".csv", ".md", ".png", ".svg")
@@ -124,10 +124,10 @@ def store_rows(folder: Path, rows: list[Row]) -> None:
         # Before the rows that it belongs to: units that agree with no row are left out by whoever reads them.
         by_unit = read_units(units) | measured
         if by_unit:
-            write_whole(units, units_as_json(merged, by_unit))
-        write_whole(file, _as_json(merged))
-        write_whole(file.with_suffix(".csv"), as_csv(merged))
-        write_whole(file.with_suffix(".md"), as_markdown(merged))
+            atomic_write(units, units_as_json(merged, by_unit))
+        atomic_write(file, _as_json(merged))
+        atomic_write(file.with_suffix(".csv"), as_csv(merged))
+        atomic_write(file.with_suffix(".md"), as_markdown(merged))
         plot_lengths(merged, file.with_suffix(".png"), file.with_suffix(".svg"))
 
 
@@ -147,7 +147,7 @@ def _sole_writer(file: Path) -> Iterator[None]:
 def _keep_earlier(file: Path, replaced: list[Row], steps: dict[object, object]) -> None:
     before = [row for row in read_rows(file) if _is_of(row, steps)]
     known = {(*key_of(row), str(row.get("targets"))): row for row in [*before, *replaced]}
-    write_whole(file, _as_json(known[key] for key in sorted(known)))
+    atomic_write(file, _as_json(known[key] for key in sorted(known)))
 
 
 def _is_of(row: Row, steps: dict[object, object]) -> bool:

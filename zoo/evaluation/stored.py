@@ -11,7 +11,7 @@ from typing import Any
 
 from zoo.errors import InputError, Problem
 from zoo.evaluation.curves import MAIN
-from zoo.reading import read_json
+from zoo.files import read_json
 
 Row = dict[str, Any]
 

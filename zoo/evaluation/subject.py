@@ -15,7 +15,7 @@ from zoo.evaluation.protocols import sliding
 from zoo.evaluation.results import must_take_results
 from zoo.recipe.rules import no_protocol
 from zoo.runs.card import changed_data
-from zoo.runs.checkpoint import find_checkpoint, load_task, run_folder_of
+from zoo.runs.load import find_checkpoint, load_task, run_folder_of
 from zoo.tasks.task import Task
 
 LONGEST = 2**40

@@ -19,7 +19,7 @@ from typing import Any
 from zoo.errors import InputError, Problem
 from zoo.evaluation.curves import Row, parameters_text
 from zoo.evaluation.stored import ADVICE, is_a
-from zoo.reading import read_json
+from zoo.files import read_json
 
 UNITS = "units"
 """The key of a row under which its units are, from the measurement until they are stored beside it."""

@@ -1,8 +1,17 @@
 """Recipes: what decides a run, read from YAML and checked before anything heavy starts."""
 
-from zoo.recipe.editor import json_schema
-from zoo.recipe.reader import locate, must_train, read_recipe, resolve
+from zoo.recipe.json_schema import json_schema
+from zoo.recipe.reader import locate, read_recipe, resolve, validate_trainable
 from zoo.recipe.schema import Recipe
-from zoo.recipe.writer import dump, spell
+from zoo.recipe.yaml_file import dump, to_yaml_line
 
-__all__ = ["Recipe", "dump", "json_schema", "locate", "must_train", "read_recipe", "resolve", "spell"]
+__all__ = [
+    "Recipe",
+    "dump",
+    "json_schema",
+    "locate",
+    "read_recipe",
+    "resolve",
+    "to_yaml_line",
+    "validate_trainable",
+]

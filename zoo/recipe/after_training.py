@@ -12,8 +12,8 @@ from typing import Any
 
 from zoo.encodings import registry
 from zoo.errors import InputError
+from zoo.recipe.located_tree import KeyPath, dotted
 from zoo.recipe.options import encoding_label, encodings_in
-from zoo.recipe.tree import Path_, dotted
 
 ENCODING = ("model", "encoding")
 
@@ -29,13 +29,13 @@ class Changes:
     refused: dict[str, str] = field(default_factory=dict)
 
 
-def taken_over(trained: Any, asked: Any) -> Any:
+def keep_trained_options(trained: Any, asked: Any) -> Any:
     """An encoding asked for in place of a trained one, with what it leaves unsaid as it was trained.
 
     Both are as in a recipe, `asked` not checked yet: what is wrong with it is told when it is.
     """
     if isinstance(trained, list) and isinstance(asked, list) and len(trained) == len(asked):
-        return [taken_over(old, new) for old, new in zip(trained, asked, strict=True)]
+        return [keep_trained_options(old, new) for old, new in zip(trained, asked, strict=True)]
     spec = {"name": asked} if isinstance(asked, str) else asked
     if not (isinstance(trained, dict) and isinstance(spec, dict) and isinstance(spec.get("name"), str)):
         return asked
@@ -50,7 +50,7 @@ def taken_over(trained: Any, asked: Any) -> Any:
     # `model.encoding.name=...` leaves the trained one's own options where they were.
     left = {name for name, value in spec.items() if name not in known and trained.get(name, ...) == value}
     said = {name: value for name, value in spec.items() if name == "name" or name not in left}
-    return {**kept, **{name: taken_over(kept.get(name), value) for name, value in said.items()}}
+    return {**kept, **{name: keep_trained_options(kept.get(name), value) for name, value in said.items()}}
 
 
 def encoding_changes(trained: Any, asked: Any) -> Changes:
@@ -60,7 +60,7 @@ def encoding_changes(trained: Any, asked: Any) -> Changes:
     return changes
 
 
-def _compare(trained: Any, asked: Any, path: Path_, changes: Changes) -> None:
+def _compare(trained: Any, asked: Any, path: KeyPath, changes: Changes) -> None:
     if isinstance(trained, list) and isinstance(asked, list) and len(trained) == len(asked):
         for index, (old, new) in enumerate(zip(trained, asked, strict=True)):
             _compare(old, new, (*path, index), changes)
@@ -71,7 +71,7 @@ def _compare(trained: Any, asked: Any, path: Path_, changes: Changes) -> None:
         changes.refused[dotted(path)] = f"the run was trained with {old!r}, and {new!r} would make it another"
 
 
-def _compare_one(trained: dict[str, Any], asked: dict[str, Any], path: Path_, changes: Changes) -> None:
+def _compare_one(trained: dict[str, Any], asked: dict[str, Any], path: KeyPath, changes: Changes) -> None:
     before, after = registry.describe(trained["name"]), registry.describe(asked["name"])
     if before.name != after.name:
         if before.name not in after.replaces:
@@ -100,7 +100,7 @@ def _must_be_at_defaults(
     trained: dict[str, Any],
     before: registry.Description,
     after: registry.Description,
-    path: Path_,
+    path: KeyPath,
     changes: Changes,
 ) -> None:
     """Refuse a replacement that lacks an option which the training made use of."""

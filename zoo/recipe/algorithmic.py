@@ -10,7 +10,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from zoo.recipe.fields import DataConfig, Fraction, Positive
+from zoo.recipe.field_types import DataConfig, Fraction, Positive
 
 Several = Annotated[Positive, Field(ge=2)]
 """A choice among so many; among one there is nothing to ask."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from zoo.recipe import algorithmic, schema
-from zoo.recipe.fields import Section
+from zoo.recipe.field_types import Section
 
 LENGTH_FACTORS = (1, 2, 4)
 

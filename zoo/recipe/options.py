@@ -18,11 +18,11 @@ from pydantic import TypeAdapter, ValidationError
 from zoo.encodings import registry
 from zoo.errors import InputError
 from zoo.recipe import schema
-from zoo.recipe.explain import MANY, explain, unknown_key
-from zoo.recipe.tree import Path_, spoken
+from zoo.recipe.error_messages import MANY, explain_validation_error, unknown_key
+from zoo.recipe.located_tree import KeyPath, describe_value
 from zoo.signatures import Option, read_signature
 
-Faults = dict[Path_, str]
+Faults = dict[KeyPath, str]
 
 OWNED = {
     "logger": "the loggers are named under `logging`",
@@ -43,7 +43,7 @@ OWNED = {
 _UNWRITABLE = ("Accelerator", "Strategy", "Profiler", "Logger", "Callback", "timedelta")
 
 
-def check_encoding(spec: Any, path: Path_) -> tuple[Any, Faults]:
+def check_encoding(spec: Any, path: KeyPath) -> tuple[Any, Faults]:
     """An encoding with every option given, and what is wrong with it by key path.
 
     `spec` is a name, a mapping of a name and its options, or a list of such. The result is a mapping, or a
@@ -53,7 +53,7 @@ def check_encoding(spec: Any, path: Path_) -> tuple[Any, Faults]:
     return _encoding(spec, path, faults), faults
 
 
-def encodings_in(spec: Any, path: Path_) -> Iterator[tuple[Path_, str]]:
+def encodings_in(spec: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
     """Every encoding in a resolved one, the wrapped ones included: its key path and its name."""
     if isinstance(spec, list | tuple):
         for index, part in enumerate(spec):
@@ -77,7 +77,7 @@ def encoding_label(spec: Any) -> str:
     return f"{spec['name']}({', '.join(inside)})" if inside else spec["name"]
 
 
-def _encoding(spec: Any, path: Path_, faults: Faults) -> Any:
+def _encoding(spec: Any, path: KeyPath, faults: Faults) -> Any:
     if len(faults) > MANY:
         return None  # there is enough to tell
     if isinstance(spec, list | tuple):
@@ -96,7 +96,7 @@ def _encoding(spec: Any, path: Path_, faults: Faults) -> Any:
     name = spec["name"] if isinstance(spec, dict) else spec
     if not isinstance(name, str):
         hint = "; for no encoding at all write none" if name is None else ""
-        faults[name_path] = f"must be the name of an encoding, got {spoken(name)}{hint}"
+        faults[name_path] = f"must be the name of an encoding, got {describe_value(name)}{hint}"
         return None
     try:
         options = registry.describe(name).options
@@ -108,7 +108,7 @@ def _encoding(spec: Any, path: Path_, faults: Faults) -> Any:
 
 
 def _options(
-    name: str, options: tuple[Option, ...], given: dict[str, Any], path: Path_, faults: Faults
+    name: str, options: tuple[Option, ...], given: dict[str, Any], path: KeyPath, faults: Faults
 ) -> dict[str, Any]:
     resolved: dict[str, Any] = {}
     known = {option.name: option for option in options}
@@ -147,12 +147,12 @@ def _holds_one(annotation: Any) -> bool:
     return annotation is registry.WRAPPED
 
 
-def _value(option: Option, value: Any, path: Path_, faults: Faults) -> Any:
+def _value(option: Option, value: Any, path: KeyPath, faults: Faults) -> Any:
     adapter = _adapter(strict_type(option.annotation))
     try:
         return adapter.dump_python(adapter.validate_python(value), mode="json")
     except ValidationError as error:
-        for below, message in explain(error, value, {}).items():
+        for below, message in explain_validation_error(error, value, {}).items():
             faults[(*path, *below)] = message
         return None
 
@@ -219,7 +219,7 @@ def trainer_options() -> dict[str, Option]:
     return {option.name: option for option in options}
 
 
-def check_trainer(section: dict[str, Any], path: Path_) -> tuple[dict[str, Any], Faults]:
+def check_trainer(section: dict[str, Any], path: KeyPath) -> tuple[dict[str, Any], Faults]:
     """The keys of `trainer` that only Lightning knows, checked against its signature; and what is wrong."""
     faults: Faults = {}
     own = schema.TrainerConfig.model_fields

@@ -12,22 +12,22 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import InputError, Problem
-from zoo.recipe.after_training import taken_over
-from zoo.recipe.checking import ENCODING, check_tree
-from zoo.recipe.explain import LONGEST_WORD
+from zoo.recipe.after_training import keep_trained_options
+from zoo.recipe.error_messages import LONGEST_WORD
+from zoo.recipe.located_tree import (
+    MAX_DEPTH,
+    KeyPath,
+    LocatedTree,
+    describe_value,
+    dotted,
+    is_from_command_line,
+    plain_data_faults,
+    scalar_fault,
+    shorten,
+)
 from zoo.recipe.rules import FOR_TRAINING, RULES, Values, broken_rules
 from zoo.recipe.schema import LONGEST_NAME, Recipe
-from zoo.recipe.tree import (
-    MAX_DEPTH,
-    Path_,
-    Tree,
-    dotted,
-    fault_of,
-    faults_within,
-    is_set,
-    shorten,
-    spoken,
-)
+from zoo.recipe.validation import ENCODING, validate_tree
 from zoo.recipe.yaml_file import read_file, read_value
 
 LONGEST_SET = 500
@@ -46,7 +46,7 @@ def read_recipe(path: str | Path, sets: Sequence[str] = ()) -> Recipe:
         InputError: every problem with the file, its base, its plugins and the sets.
     """
     tree, problems = _read_tree(Path(path), sets)
-    return check_tree(tree, problems, (*RULES, *FOR_TRAINING))
+    return validate_tree(tree, problems, (*RULES, *FOR_TRAINING))
 
 
 def locate(path: str | Path, sets: Sequence[str], key: str) -> str | None:
@@ -65,7 +65,11 @@ def locate(path: str | Path, sets: Sequence[str], key: str) -> str | None:
     except InputError:
         return None
     owner = tree.path(key)
-    below = {place for path, place in tree.places.items() if path[: len(owner)] == owner and is_set(place)}
+    below = {
+        place
+        for path, place in tree.locations.items()
+        if path[: len(owner)] == owner and is_from_command_line(place)
+    }
     return below.pop() if len(below) == 1 else tree.where(owner)
 
 
@@ -79,40 +83,40 @@ def resolve(mapping: Mapping[str, Any], sets: Sequence[str] = (), trained: bool 
     Raises:
         InputError: every problem with it.
     """
-    beyond = faults_within(dict(mapping))
+    beyond = plain_data_faults(dict(mapping))
     if beyond:
         raise InputError([Problem(fault, key=dotted(path) or None) for path, fault in beyond])
-    tree = Tree(values=copy.deepcopy(dict(mapping)))
+    tree = LocatedTree(values=copy.deepcopy(dict(mapping)))
     problems: list[Problem] = []
     if "base" in tree.values:
         problems.append(Problem("only a recipe file can have a base", key="base"))
         del tree.values["base"]
     before = copy.deepcopy(tree.get(ENCODING))
     for where, keys, value in _parse_sets(sets, problems):
-        _put(tree, keys, value, where, problems)
-    _place_plugins(tree, Path())
+        _set_key(tree, keys, value, where, problems)
+    _resolve_plugin_paths(tree, Path())
     if trained and tree.get(ENCODING) is not None:
-        tree.values["model"]["encoding"] = taken_over(before, tree.get(ENCODING))
-    return check_tree(tree, problems)
+        tree.values["model"]["encoding"] = keep_trained_options(before, tree.get(ENCODING))
+    return validate_tree(tree, problems)
 
 
-def must_train(recipe: Recipe) -> None:
+def validate_trainable(recipe: Recipe) -> None:
     """Raises InputError for a recipe that says how a trained model is evaluated, not how one is trained."""
     broken = broken_rules(Values(recipe.as_dict(), ()), FOR_TRAINING)
     if broken:
         raise InputError([Problem(rule.message, key=dotted(path)) for path, rule in broken.items()])
 
 
-def _read_tree(path: Path, sets: Sequence[str]) -> tuple[Tree, list[Problem]]:
+def _read_tree(path: Path, sets: Sequence[str]) -> tuple[LocatedTree, list[Problem]]:
     problems: list[Problem] = []
-    _must_exist(path)
+    _validate_exists(path)
     parsed = list(_parse_sets(sets, problems))
     tree = read_file(path)
-    _place_plugins(tree, path.parent)
+    _resolve_plugin_paths(tree, path.parent)
     here = path.parent
     for where, keys, value in parsed:
         if keys == ("base",):
-            tree.values["base"], tree.places[keys], here = value, where, Path()
+            tree.values["base"], tree.locations[keys], here = value, where, Path()
     if tree.values.get("base") is not None:
         base = _read_base(tree, here, problems)
         if base is not None:
@@ -123,9 +127,9 @@ def _read_tree(path: Path, sets: Sequence[str]) -> tuple[Tree, list[Problem]]:
     for where, keys, value in parsed:
         if keys == ("base",):
             continue
-        _put(tree, keys, value, where, problems)
+        _set_key(tree, keys, value, where, problems)
         if keys[0] == "plugins":
-            _place_plugins(tree, Path())
+            _resolve_plugin_paths(tree, Path())
     return tree, [*tree.problems, *problems]
 
 
@@ -138,10 +142,10 @@ def name_of_file(path: Path) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", plain)[:LONGEST_NAME].strip("-._") or "recipe"
 
 
-def _read_base(tree: Tree, folder: Path, problems: list[Problem]) -> Tree | None:
+def _read_base(tree: LocatedTree, folder: Path, problems: list[Problem]) -> LocatedTree | None:
     name = tree.values["base"]
     if not isinstance(name, str):
-        problems.append(tree.problem(("base",), f"must be the path of a file, got {spoken(name)}"))
+        problems.append(tree.problem(("base",), f"must be the path of a file, got {describe_value(name)}"))
         return None
     path = Path(os.path.normpath(folder / name))
     if not _is_file(path):
@@ -156,7 +160,7 @@ def _read_base(tree: Tree, folder: Path, problems: list[Problem]) -> Tree | None
         problems.append(base.problem(("base",), "a base has no base of its own: one level is all there is"))
         del base.values["base"]
     base.values.pop("name", None)  # each recipe has its own
-    _place_plugins(base, path.parent)
+    _resolve_plugin_paths(base, path.parent)
     return base
 
 
@@ -167,7 +171,7 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _must_exist(path: Path) -> None:
+def _validate_exists(path: Path) -> None:
     if _is_file(path):
         return
     what = "no such recipe file"
@@ -196,13 +200,13 @@ def _shown(path: Path) -> str:
     return os.path.normpath(path)
 
 
-def _parse_sets(sets: Sequence[str], problems: list[Problem]) -> list[tuple[str, Path_, Any]]:
-    parsed: list[tuple[str, Path_, Any]] = []
+def _parse_sets(sets: Sequence[str], problems: list[Problem]) -> list[tuple[str, KeyPath, Any]]:
+    parsed: list[tuple[str, KeyPath, Any]] = []
     for text in sets:
         where = f"--set {shorten(text, LONGEST_SET)}"
         key, equals, value = text.partition("=")
         keys = tuple(key.strip().split("."))
-        if not equals or not all(keys) or len(keys) > MAX_DEPTH or any(map(fault_of, keys)):
+        if not equals or not all(keys) or len(keys) > MAX_DEPTH or any(map(scalar_fault, keys)):
             problems.append(
                 Problem("not of the form key=value, for example trainer.max_steps=100", where=where)
             )
@@ -214,14 +218,14 @@ def _parse_sets(sets: Sequence[str], problems: list[Problem]) -> list[tuple[str,
     return parsed
 
 
-def _put(tree: Tree, keys: Path_, value: Any, where: str, problems: list[Problem]) -> None:
+def _set_key(tree: LocatedTree, keys: KeyPath, value: Any, where: str, problems: list[Problem]) -> None:
     try:
         tree.put(keys, value, where)
     except ValueError as error:
         problems.append(Problem(str(error), key=dotted(keys), where=where))
 
 
-def _place_plugins(tree: Tree, folder: Path) -> None:
+def _resolve_plugin_paths(tree: LocatedTree, folder: Path) -> None:
     """Make the plugins' paths absolute: what they are relative to is known only here."""
     plugins = tree.values.get("plugins")
     if isinstance(plugins, list):

@@ -16,14 +16,14 @@ from zoo.encodings import registry
 from zoo.errors import InputError
 from zoo.recipe import algorithmic
 from zoo.recipe.catalogue import DATASETS, TASKS, section_class
-from zoo.recipe.explain import nearest
-from zoo.recipe.fields import whole
+from zoo.recipe.error_messages import nearest
+from zoo.recipe.field_types import float_to_int
+from zoo.recipe.located_tree import KeyPath, dotted
 from zoo.recipe.options import encodings_in
 from zoo.recipe.schema import PRECISION_ALIASES, Recipe
-from zoo.recipe.tree import Path_, dotted
 
 FSDP_PRECISIONS = ("32-true", "bf16-mixed", "bf16-true", "16-true")
-Fault = tuple[str | Path_, str]
+Fault = tuple[str | KeyPath, str]
 Rule = Callable[["Values"], Iterator[Fault]]
 
 
@@ -32,7 +32,7 @@ class Broken:
     """A broken rule: what to tell, and every key that the rule looked at."""
 
     message: str
-    involved: tuple[Path_, ...]
+    involved: tuple[KeyPath, ...]
 
 
 class _Unknown(Exception):
@@ -42,10 +42,10 @@ class _Unknown(Exception):
 class Values:
     """The values of a recipe that are known to be right, by dotted key, defaults included."""
 
-    def __init__(self, values: dict[str, Any], wrong: Iterable[Path_]):
+    def __init__(self, values: dict[str, Any], wrong: Iterable[KeyPath]):
         self.values = values
         self.wrong = set(wrong)
-        self.asked: list[Path_] = []
+        self.asked: list[KeyPath] = []
 
     def __getitem__(self, key: str) -> Any:
         path = tuple(key.split("."))
@@ -58,7 +58,7 @@ class Values:
             return Recipe.model_fields[section].get_default() if value is None else value
         inside = value if isinstance(value, dict) else {}
         if rest[0] in inside:
-            return whole(inside[rest[0]])
+            return float_to_int(inside[rest[0]])
         owner = section_class(section, inside.get("name"))
         default = (
             owner.model_fields[rest[0]].get_default() if owner and rest[0] in owner.model_fields else None
@@ -68,9 +68,9 @@ class Values:
         return default
 
 
-def broken_rules(values: Values, rules: Iterable[Rule] | None = None) -> dict[Path_, Broken]:
+def broken_rules(values: Values, rules: Iterable[Rule] | None = None) -> dict[KeyPath, Broken]:
     """The rules (by default `RULES`) that are broken, by the key path that is to blame."""
-    broken: dict[Path_, Broken] = {}
+    broken: dict[KeyPath, Broken] = {}
     for rule in RULES if rules is None else rules:
         values.asked.clear()
         try:

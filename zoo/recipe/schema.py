@@ -21,7 +21,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from zoo.recipe import algorithmic
-from zoo.recipe.fields import (
+from zoo.recipe.field_types import (
     Count,
     DataConfig,
     Exact,
@@ -34,8 +34,8 @@ from zoo.recipe.fields import (
     Seed,
     Text,
 )
+from zoo.recipe.located_tree import describe_value
 from zoo.recipe.texts import PasskeyDataConfig, SampleDataConfig, TextDataConfig
-from zoo.recipe.tree import spoken
 
 # Far above every published model; beyond them the building itself would not come to an end.
 MOST_LAYERS, WIDEST = 1000, 1 << 20
@@ -236,7 +236,7 @@ def _stride(value: object, check: ValidatorFunctionWrapHandler) -> int | float:
         return check(value)
     except ValidationError as error:
         message = "must be a whole number of tokens above 0, or a fraction of the window up to 1, got {given}"
-        raise PydanticCustomError("stride", message, {"given": spoken(value)}) from error
+        raise PydanticCustomError("stride", message, {"given": describe_value(value)}) from error
 
 
 Stride = Annotated[

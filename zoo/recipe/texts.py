@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from zoo.recipe.fields import DataConfig, Positive, Seed, Text, Vocabulary
+from zoo.recipe.field_types import DataConfig, Positive, Seed, Text, Vocabulary
 
 
 class TextDataConfig(DataConfig):

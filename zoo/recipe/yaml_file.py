@@ -1,4 +1,4 @@
-"""Reading YAML into a tree.
+"""Reading YAML into a tree, and writing a recipe as YAML that is read back to the same.
 
 PyYAML alone reads `6e-4` as text and `on` as true, lets a duplicated key win in silence, and forgets where a
 value stood. Here scalars are those of YAML 1.2, duplicates are problems, and every key path knows its place.
@@ -6,23 +6,36 @@ value stood. Here scalars are those of YAML 1.2, duplicates are problems, and ev
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from zoo.errors import InputError, Problem
-from zoo.reading import read_text
-from zoo.recipe.tree import MAX_DEPTH, MAX_VALUES, Path_, Tree, dotted, fault_of, shorten, spoken
-from zoo.recipe.yaml_faults import fault_in_words
+from zoo.files import read_text
+from zoo.recipe.located_tree import (
+    MAX_DEPTH,
+    MAX_VALUES,
+    KeyPath,
+    LocatedTree,
+    describe_value,
+    dotted,
+    scalar_fault,
+    shorten,
+)
+from zoo.recipe.yaml_errors import explain_yaml_error
+
+if TYPE_CHECKING:
+    from zoo.recipe.schema import Recipe
 
 MAX_BYTES = 256 << 10
 
 
-def read_file(path: str | Path) -> Tree:
+def read_file(path: str | Path) -> LocatedTree:
     """The tree of a YAML file, with the problems of its keys and scalars.
 
     Raises:
@@ -30,10 +43,10 @@ def read_file(path: str | Path) -> Tree:
     """
     shown = os.path.normpath(path)
     text = read_text(Path(shown), MAX_BYTES)
-    tree = Tree(places={(): f"{shown}:1"})
+    tree = LocatedTree(locations={(): f"{shown}:1"})
     values = _Builder(tree, lambda line: f"{shown}:{line}").parse(text)
     if not isinstance(values, dict):
-        message = f"a recipe is a mapping of keys, this is {spoken(values)}"
+        message = f"a recipe is a mapping of keys, this is {describe_value(values)}"
         if values is None:
             message = "the file is empty; a recipe is a mapping of keys"
         raise InputError(tree.problems or Problem(message, where=f"{shown}:1"))
@@ -43,7 +56,7 @@ def read_file(path: str | Path) -> Tree:
 
 def read_value(text: str, where: str) -> Any:
     """The value that a piece of YAML means, read by the rules of a recipe; nothing is null."""
-    tree = Tree()
+    tree = LocatedTree()
     value = _Builder(tree, lambda line: where).parse(text)
     if tree.problems:
         raise InputError(tree.problems)
@@ -90,7 +103,7 @@ RESOLVERS: dict[str, list] = _Loader.yaml_implicit_resolvers
 class _Builder:
     """Turns nodes into plain values, notes each key's place, and gathers in the tree what is wrong."""
 
-    def __init__(self, tree: Tree, place: Any):
+    def __init__(self, tree: LocatedTree, place: Any):
         self.tree = tree
         self.place = place
         self.built = 0
@@ -105,7 +118,7 @@ class _Builder:
                 loader.dispose()
             return None if node is None else self.build(node, ())
         except yaml.MarkedYAMLError as error:
-            fault, line = fault_in_words(error, text)
+            fault, line = explain_yaml_error(error, text)
             problem = Problem(f"not YAML: {fault}", where=self.place(line))
             raise InputError([*self.tree.problems, problem]) from error
         except (yaml.YAMLError, ValueError, OverflowError) as error:
@@ -114,14 +127,14 @@ class _Builder:
             reason = getattr(error, "reason", None) or str(error)
             raise InputError(Problem(f"not YAML: {shorten(reason, 200)}", where=self.place(line))) from error
 
-    def build(self, node: yaml.Node, path: Path_) -> Any:
+    def build(self, node: yaml.Node, path: KeyPath) -> Any:
         # An alias is built again at each use: counting here is what stops a bomb of aliases.
         self.built += 1
         if self.built > MAX_VALUES or len(path) > MAX_DEPTH:
             raise yaml.MarkedYAMLError(
                 problem="aliases that grow too large: this is no recipe", problem_mark=node.start_mark
             )
-        self.tree.places.setdefault(path, self.place(node.start_mark.line + 1))
+        self.tree.locations.setdefault(path, self.place(node.start_mark.line + 1))
         if isinstance(node, yaml.ScalarNode):
             return self.scalar(node, path)
         if node.tag != f"{_TAG}{'map' if isinstance(node, yaml.MappingNode) else 'seq'}":
@@ -130,7 +143,7 @@ class _Builder:
             return self.mapping(node, path)
         return [self.build(item, (*path, index)) for index, item in enumerate(node.value)]
 
-    def mapping(self, node: yaml.MappingNode, path: Path_) -> dict[str, Any]:
+    def mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
         lines: dict[str, int] = {}
         result: dict[str, Any] = {}
         for key, value in self.pairs(node, path):
@@ -141,22 +154,22 @@ class _Builder:
                 self.tree.problems.append(Problem(message, key=dotted(here), where=self.place(line)))
                 continue
             lines[key.value] = line
-            self.tree.places[here] = self.place(line)
+            self.tree.locations[here] = self.place(line)
             result[key.value] = self.build(value, here)
         return result
 
-    def pairs(self, node: yaml.MappingNode, path: Path_) -> Iterator[tuple[yaml.ScalarNode, yaml.Node]]:
+    def pairs(self, node: yaml.MappingNode, path: KeyPath) -> Iterator[tuple[yaml.ScalarNode, yaml.Node]]:
         for key, value in node.value:
             fault = "a key must be text"
             if isinstance(key, yaml.ScalarNode):
-                fault = fault_of(key.value)
+                fault = scalar_fault(key.value)
             if fault is None:
                 yield key, value
             else:
                 where = self.place(key.start_mark.line + 1)
                 self.tree.problems.append(Problem(fault, key=dotted(path) or None, where=where))
 
-    def scalar(self, node: yaml.ScalarNode, path: Path_) -> Any:
+    def scalar(self, node: yaml.ScalarNode, path: KeyPath) -> Any:
         text = node.value
         try:
             match node.tag.removeprefix(_TAG):
@@ -177,11 +190,11 @@ class _Builder:
             message = f"{shorten(text)!r} cannot be read as {node.tag.rpartition(':')[2]}"
         return self.unreadable(node, path, message)
 
-    def sound(self, node: yaml.Node, path: Path_, value: Any) -> Any:
-        fault = fault_of(value)
+    def sound(self, node: yaml.Node, path: KeyPath, value: Any) -> Any:
+        fault = scalar_fault(value)
         return value if fault is None else self.unreadable(node, path, fault)
 
-    def unreadable(self, node: yaml.Node, path: Path_, message: str) -> None:
+    def unreadable(self, node: yaml.Node, path: KeyPath, message: str) -> None:
         """Note a value that could not be read; it is null instead."""
         where = self.place(node.start_mark.line + 1)
         self.tree.problems.append(Problem(message, key=dotted(path) or None, where=where))
@@ -190,3 +203,48 @@ class _Builder:
 
 def _meaningless(tag: str) -> str:
     return f"the tag {shorten(tag)} means nothing in a recipe"
+
+
+def dump(recipe: Recipe) -> str:
+    """The resolved recipe as YAML that `read_recipe` reads back to the same recipe."""
+    return yaml.dump(recipe.as_dict(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+
+
+def to_yaml_line(value: Any) -> str:
+    """A plain value as one line of YAML: what `--set key=` takes to mean just that."""
+    text = yaml.dump(
+        value,
+        Dumper=_LineDumper,
+        default_flow_style=True,
+        sort_keys=False,
+        allow_unicode=True,
+        width=math.inf,
+    )
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+class _Dumper(yaml.SafeDumper):
+    """Plain YAML that quotes whatever either of the two YAMLs would take for something other than text."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012  (PyYAML's own registry)
+        first: [*yaml.SafeDumper.yaml_implicit_resolvers.get(first, []), *RESOLVERS.get(first, [])]
+        for first in {*yaml.SafeDumper.yaml_implicit_resolvers, *RESOLVERS}
+    }
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _list(dumper: _Dumper, data: list[Any]) -> yaml.Node:
+    flow = not any(isinstance(item, dict | list) for item in data)
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=flow)
+
+
+_Dumper.add_representer(list, _list)
+
+
+class _LineDumper(_Dumper):
+    """All on one line."""
+
+
+_LineDumper.add_representer(list, yaml.SafeDumper.represent_list)

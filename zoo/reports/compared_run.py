@@ -15,9 +15,8 @@ from zoo.evaluation.units import UNITS_FILE, read_units, with_units
 from zoo.recipe import resolve
 from zoo.recipe.options import check_encoding
 from zoo.reports.commands import command
-from zoo.runs.folder import CARD, METRICS, RECIPE, RESULTS, stored_recipe
-from zoo.runs.metrics import read_metrics
-from zoo.runs.near import near_run
+from zoo.runs.folder import CARD, METRICS, RECIPE, RESULTS, nearest_run_hint, stored_recipe
+from zoo.runs.metrics_csv import read_metrics
 from zoo.runs.stored_card import stored_card
 
 MANY_RUNS = 20
@@ -92,7 +91,9 @@ def _read(path: Path, evaluated: bool, wanted: Sequence[str]) -> Run:
 def _whole(path: Path, evaluated: bool, wanted: Sequence[str]) -> Run:
     if not path.is_dir():
         there = (
-            "a file; compare takes run folders" if path.exists() else f"no such run folder{near_run(path)}"
+            "a file; compare takes run folders"
+            if path.exists()
+            else f"no such run folder{nearest_run_hint(path)}"
         )
         raise InputError(Problem(there, where=str(path)))
     if not (path / RECIPE).exists() and not (path / CARD).exists():

@@ -12,12 +12,12 @@ from pathlib import Path
 from zoo.errors import InputError, RunError
 from zoo.evaluation import curves
 from zoo.evaluation.plot import draw
-from zoo.files import disk_full_at, full_disk_message, is_disk_full, sync_folder, write_whole
+from zoo.files import atomic_write, disk_full_error, fsync_folder, full_disk_message, is_disk_full
 from zoo.reports.csv_export import COLUMNS, as_csv
 from zoo.reports.page import page
 from zoo.reports.report import Comparison
 from zoo.reports.text import NOT_COMPARABLE, markdown
-from zoo.runs.holding import hold, let_go
+from zoo.runs.lock import lock_run, unlock
 
 TABLE, DATA, PAGE = "compare.md", "compare.csv", "index.html"
 PICTURES = ("compare.png", "compare.svg")
@@ -90,12 +90,12 @@ def _beside(folder: Path) -> Iterator[Path]:
     _remove_leftovers(folder)
     beside = folder.with_name(f".{folder.name}.{os.getpid()}")
     beside.mkdir(exist_ok=True)
-    held = hold(beside)
+    held = lock_run(beside)
     try:
         yield beside
     finally:
         shutil.rmtree(beside, ignore_errors=True)
-        let_go(held)
+        unlock(held)
 
 
 def _remove_leftovers(folder: Path) -> None:
@@ -105,11 +105,11 @@ def _remove_leftovers(folder: Path) -> None:
         there = [path for path in folder.parent.iterdir() if named.fullmatch(path.name)]
     for left in there:
         try:
-            held = hold(left, must=True)
+            held = lock_run(left, must=True)
         except InputError:
             continue  # another comparison writes there, or that cannot be told
         shutil.rmtree(left, ignore_errors=True)
-        let_go(held)
+        unlock(held)
 
 
 def _write_into(beside: Path, comparison: Comparison, panels: Sequence[curves.Panel]) -> None:
@@ -119,9 +119,9 @@ def _write_into(beside: Path, comparison: Comparison, panels: Sequence[curves.Pa
     # Of a comparison of nothing but infinities there is no picture.
     draw(panels, *(beside / name for name in PICTURES), title=title)
     drawn = [name for name in PICTURES if (beside / name).exists()]
-    write_whole(beside / TABLE, markdown(comparison, drawn[:1]))
-    write_whole(beside / DATA, as_csv(comparison))
-    write_whole(beside / PAGE, page(comparison))
+    atomic_write(beside / TABLE, markdown(comparison, drawn[:1]))
+    atomic_write(beside / DATA, as_csv(comparison))
+    atomic_write(beside / PAGE, page(comparison))
 
 
 def _take_the_place(folder: Path, beside: Path) -> None:
@@ -132,7 +132,7 @@ def _take_the_place(folder: Path, beside: Path) -> None:
             os.replace(beside / name, folder / name)
         else:
             (folder / name).unlink(missing_ok=True)
-    sync_folder(folder)
+    fsync_folder(folder)
 
 
 def _unwritable(folder: Path, error: OSError) -> InputError | RunError:
@@ -140,5 +140,5 @@ def _unwritable(folder: Path, error: OSError) -> InputError | RunError:
         return InputError(f"{folder}: a comparison cannot be written there: {error.strerror or error}")
     # What it was written into, beside, is gone.
     name = Path(error.filename or folder).name
-    full = disk_full_at(folder / name if name in FILES else folder, error)
+    full = disk_full_error(folder / name if name in FILES else folder, error)
     return RunError(f"{full_disk_message(full)}; make room and try again")

@@ -12,10 +12,10 @@ from typing import Any
 
 from zoo.data.source import DataSource
 from zoo.encodings.base import Encoding
-from zoo.files import write_whole
+from zoo.files import atomic_write
 from zoo.recipe import Recipe
 from zoo.recipe.options import encoding_label
-from zoo.runs.changes import changed_keys, recorded_changes
+from zoo.runs.changes import diff, recorded_changes
 from zoo.runs.encoding_source import encoding_sources, recorded_sources
 from zoo.runs.folder import CARD
 
@@ -72,7 +72,7 @@ def note_changes(
     """
     earlier = before.get("changed_on_resume")
     # A card of an earlier version says less.
-    by = [row for row in changed_keys(_computed_by(before), _computed_by(card)) if row[1] is not None]
+    by = [row for row in diff(_computed_by(before), _computed_by(card)) if row[1] is not None]
     card["changed_on_resume"] = [
         *(earlier if isinstance(earlier, list) else []),
         *(
@@ -103,7 +103,7 @@ def changed_data(card: Any, source: DataSource) -> list[str]:
 
 
 def write_card(folder: Path, card: dict[str, Any]) -> None:
-    write_whole(folder / CARD, json.dumps(card, indent=2) + "\n")
+    atomic_write(folder / CARD, json.dumps(card, indent=2) + "\n")
 
 
 def _plugins(recipe: Recipe) -> dict[str, dict[str, str]]:

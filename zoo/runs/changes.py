@@ -57,12 +57,12 @@ RECORDED = (*WHEN_VALIDATED, *ROUNDING, MAX_STEPS)
 """Those of them that the card of a resumed run tells, with the step at which they changed."""
 
 
-def changed_keys(old: object, new: object, key: str = "") -> list[tuple[str, object, object]]:
+def diff(old: object, new: object, key: str = "") -> list[tuple[str, object, object]]:
     """Every key at which two recipes differ, with both values."""
     if isinstance(old, dict) and isinstance(new, dict):
         rows = []
         for part in [*old, *(k for k in new if k not in old)]:
-            rows += changed_keys(old.get(part), new.get(part), f"{key}.{part}" if key else str(part))
+            rows += diff(old.get(part), new.get(part), f"{key}.{part}" if key else str(part))
         return rows
     return [] if old == new else [(key, old, new)]
 
@@ -83,7 +83,7 @@ def changes_of(stored: dict[str, Any], recipe: Recipe) -> list[tuple[str, object
 
     What has become a key since the run was made had its default.
     """
-    return changed_keys(_with_defaults(stored), recipe.as_dict())
+    return diff(_with_defaults(stored), recipe.as_dict())
 
 
 def refused_changes(stored: dict[str, Any], recipe: Recipe) -> list[tuple[str, object, object]]:

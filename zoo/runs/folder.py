@@ -5,6 +5,7 @@ recipe.yaml  card.json  checkpoints/  metrics.csv  tensorboard/  tokenizer.json 
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import shutil
@@ -16,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import InputError, Problem, RunError
-from zoo.files import disk_full_at, full_disk_message, is_disk_full, write_whole
+from zoo.files import disk_full_error, full_disk_message, is_disk_full, atomic_write
 from zoo.recipe import Recipe, dump
-from zoo.recipe.tree import shorten
+from zoo.recipe.located_tree import shorten
 from zoo.recipe.yaml_file import read_file
 from zoo.runs.changes import refused_changes
 
@@ -31,11 +32,11 @@ CHECKPOINTS = Path("checkpoints")
 LAST = CHECKPOINTS / "last.ckpt"
 BEST = CHECKPOINTS / "best.ckpt"
 RESULTS = Path("evaluation") / "lengths.json"
-# What `whole_file` writes before it has its name.
+# What `atomic_file` writes before it has its name.
 _LEFTOVER = re.compile(r"\..+(\.\d+)+")
 
 
-def must_be_free(folder: Path) -> None:
+def validate_free(folder: Path) -> None:
     """Raises InputError where a run cannot begin: something is in the folder, or it cannot be written."""
     try:
         taken = folder.is_dir() and _is_taken(folder)
@@ -114,7 +115,7 @@ def find_run(recipe: Recipe, out: Path | None) -> Path | None:
     return max(runs, key=lambda run: (run / RECIPE).stat().st_mtime, default=None)
 
 
-def old_run(recipe: Recipe, out: Path | None) -> Path:
+def existing_run(recipe: Recipe, out: Path | None) -> Path:
     """The folder of the run to resume: `out`, or the newest of this recipe's name.
 
     Whether its `trainer.max_steps` may change depends on the steps done: `max_steps_problem`.
@@ -135,7 +136,7 @@ def old_run(recipe: Recipe, out: Path | None) -> Path:
     return folder
 
 
-def must_not_lack_its_recipe(folder: Path) -> None:
+def validate_recipe_present(folder: Path) -> None:
     """Raises InputError for the folder of a run whose recipe is gone."""
     if os.path.lexists(folder / RECIPE):
         return
@@ -170,7 +171,7 @@ def _recipe_is_in(folder: Path) -> str:
 
 
 def write_recipe(folder: Path, recipe: Recipe) -> None:
-    write_whole(folder / RECIPE, dump(recipe))
+    atomic_write(folder / RECIPE, dump(recipe))
 
 
 def _claim(folder: Path, recipe: Recipe) -> Claim | None:
@@ -201,7 +202,7 @@ def _write_first(file: Path, content: str) -> None:
     """
     beside = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_ident()}")
     try:
-        write_whole(beside, content)
+        atomic_write(beside, content)
         try:
             os.link(beside, file)  # unlike a rename it never takes the place of another
         except FileExistsError:
@@ -229,6 +230,24 @@ def _taken(folder: Path) -> InputError:
 
 def _unwritable(folder: Path, error: OSError) -> InputError | RunError:
     if is_disk_full(error):
-        full = full_disk_message(disk_full_at(folder / RECIPE, error))
+        full = full_disk_message(disk_full_error(folder / RECIPE, error))
         return RunError(f"{full}. Nothing was saved; make room and start it again")
     return InputError(f"{folder}: a run cannot be written there: {error.strerror}")
+
+
+LONGEST_NAME = 255
+"""Of a file; of a longer one nothing is near."""
+
+
+def nearest_run_hint(path: Path) -> str:
+    """`; did you mean runs/NAME?`: the run beside the path, or in runs/, whose name is nearest; else nothing."""
+    known: dict[str, Path] = {}
+    for folder in (RUNS, path.parent):
+        with suppress(OSError, ValueError):
+            known.update({one.name: one for one in sorted(folder.iterdir()) if _is_run(one)})
+    near = difflib.get_close_matches(path.name, known, n=1) if len(path.name) <= LONGEST_NAME else []
+    return f"; did you mean {os.path.normpath(known[near[0]])}?" if near else ""
+
+
+def _is_run(folder: Path) -> bool:
+    return any((folder / part).is_file() for part in (RECIPE, CARD, LAST))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import InputError, Problem
-from zoo.reading import read_json
+from zoo.files import read_json
 from zoo.runs.folder import CARD
 
 MAX_BYTES = 1 << 20

@@ -20,7 +20,7 @@ ROOM = 1 << 30
 """Bytes that a model may take beside eight times its weights: tables and masks that are not stored."""
 
 
-def built_around(weights: Mapping[str, Tensor], recipe: dict[str, Any], vocab_size: int) -> Task:
+def build_for_weights(weights: Mapping[str, Tensor], recipe: dict[str, Any], vocab_size: int) -> Task:
     """The task of a stored recipe, at its initial weights, once `weights` are known to fit it.
 
     Raises:
@@ -37,11 +37,11 @@ def built_around(weights: Mapping[str, Tensor], recipe: dict[str, Any], vocab_si
         raise InputError(
             f"its recipe asks for a model far larger than its weights, which are {size / 2**20:.1f} MiB"
         ) from error
-    must_fit(weights, task)
+    validate_weights(weights, task)
     return task
 
 
-def must_fit(weights: Mapping[str, Tensor], task: Task, where: Path | None = None) -> None:
+def validate_weights(weights: Mapping[str, Tensor], task: Task, where: Path | None = None) -> None:
     """Raises InputError, as of the file `where`, for weights that are not a task's, or are of no use."""
     problems = [*misfits(weights, task)]
     told = "its weights do not fit its recipe"

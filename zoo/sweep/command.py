@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from zoo.recipe import spell
+from zoo.recipe import to_yaml_line
 from zoo.sweep.matrix import Run
 from zoo.sweep.standing import State
 
@@ -34,7 +34,7 @@ def sweep_command(
     jobs: int | None,
 ) -> list[str]:
     """The sweep itself."""
-    command = [*PYTHON, "sweep", str(file), "--encodings", spell(list(encodings))[1:-1]]
+    command = [*PYTHON, "sweep", str(file), "--encodings", to_yaml_line(list(encodings))[1:-1]]
     command += ["--seeds", ",".join(map(str, seeds))]
     command += [part for text in sets for part in ("--set", text)]
     return [*command, "--out", str(out), *(["--jobs", str(jobs)] if jobs else [])]

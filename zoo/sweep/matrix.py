@@ -12,9 +12,9 @@ from typing import Any
 
 from zoo.encodings import registry
 from zoo.errors import InputError, Problem
-from zoo.recipe import Recipe, read_recipe, spell
+from zoo.recipe import Recipe, read_recipe, to_yaml_line
+from zoo.recipe.located_tree import shorten
 from zoo.recipe.options import encoding_label
-from zoo.recipe.tree import shorten
 from zoo.recipe.yaml_file import read_value
 from zoo.tasks import must_build
 
@@ -85,7 +85,7 @@ def matrix(
         raise InputError([*owned, *broken])
     recipes: dict[tuple[str, int], Recipe] = {}
     found: dict[Problem, list[tuple[str, int]]] = {}
-    items = list(dict.fromkeys(map(spell, encodings)))
+    items = list(dict.fromkeys(map(to_yaml_line, encodings)))
     for item in items:
         for seed in seeds:
             try:
@@ -103,7 +103,7 @@ def matrix(
         raise InputError(dict.fromkeys(_told(found, items, seeds)))
     specs = {item: recipes[item, seeds[0]].as_dict()["model"]["encoding"] for item in items}
     # `rope` and `{name: rope}` are one.
-    items = list({spell(spec): item for item, spec in reversed(specs.items())}.values())[::-1]
+    items = list({to_yaml_line(spec): item for item, spec in reversed(specs.items())}.values())[::-1]
     called, names = _called(file, sets), slugs([specs[item] for item in items])
     runs = []
     for seed in dict.fromkeys(seeds):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from zoo.files import full_disk_told
+from zoo.files import raise_disk_full
 from zoo.sweep.command import as_text, with_this_python
 from zoo.sweep.matrix import Run
 
@@ -62,7 +62,7 @@ class Pool:
 
     def start(self, run: Run, command: list[str], log: IO[bytes]) -> Job:
         """Start a command; what it prints goes to the log. There must be a free place."""
-        with full_disk_told(Path(log.name)):
+        with raise_disk_full(Path(log.name)):
             log.write(f"$ {as_text(command)}\n".encode(errors="surrogateescape"))
             log.flush()
         begins = log.tell()

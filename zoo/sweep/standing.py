@@ -20,10 +20,10 @@ from zoo.runs.folder import (
     RECIPE,
     RESULTS,
     TOKENIZER,
-    old_run,
+    existing_run,
     stored_recipe,
 )
-from zoo.runs.holding import hold, let_go
+from zoo.runs.lock import lock_run, unlock
 from zoo.runs.stored_card import stored_card
 
 # What a run has written when it stops before its first checkpoint, and no more.
@@ -95,7 +95,7 @@ def remove_empty(folder: Path, only_ask: bool = False) -> None:
     Raises:
         InputError: it may be more than that: a process is at work there, or there are other files.
     """
-    held = hold(folder, must=True)
+    held = lock_run(folder, must=True)
     try:
         more = sorted(
             str(path.relative_to(folder))
@@ -112,13 +112,13 @@ def remove_empty(folder: Path, only_ask: bool = False) -> None:
         if not only_ask:
             shutil.rmtree(folder)
     finally:
-        let_go(held)
+        unlock(held)
 
 
 def _same_recipe(folder: Path, recipe: Recipe, done: int) -> None:
     problems = []
     try:
-        old_run(recipe, folder)
+        existing_run(recipe, folder)
     except InputError as error:
         problems = list(error.problems)
     longer = max_steps_problem(folder, stored_recipe(folder), recipe, done)

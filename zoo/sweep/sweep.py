@@ -11,7 +11,7 @@ from typing import Any
 
 from zoo.errors import InputError, Problem, RunError
 from zoo.reports.write import must_be_ours
-from zoo.runs.folder import RUNS, must_be_free
+from zoo.runs.folder import RUNS, validate_free
 from zoo.sweep.command import as_text, compare_command, fit_command, sweep_command
 from zoo.sweep.course import Course, Outcome, count_of_runs, log_of
 from zoo.sweep.matrix import Run, matrix
@@ -86,7 +86,7 @@ def _found(runs: Sequence[Run], into: Path, may_remove: bool) -> dict[str, Stand
         try:
             found[run.name] = standing(run.folder, run.recipe)
             if found[run.name].state is State.NEW and not problems:
-                must_be_free(run.folder)
+                validate_free(run.folder)
             if found[run.name].state is State.EMPTY and not is_elsewhere(log_of(run)):
                 remove_empty(run.folder, only_ask=True)
                 if not may_remove:

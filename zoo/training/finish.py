@@ -15,9 +15,9 @@ from zoo.evaluation.tables import rows_as_text, summary_line
 from zoo.files import full_disk_message, is_disk_full
 from zoo.recipe import Recipe
 from zoo.recipe.options import encoding_label
-from zoo.runs.checkpoint import read_checkpoint
 from zoo.runs.folder import LAST, RECIPE, RUNS
-from zoo.runs.presence import Presence
+from zoo.runs.folder_identity import FolderIdentity
+from zoo.runs.load import read_checkpoint
 from zoo.tasks import task_class
 from zoo.tasks.task import Task
 
@@ -44,17 +44,17 @@ def _why_numbered(recipe: Recipe, folder: Path, checkpoint: Path | None) -> str:
     return f" ({first} holds an earlier run; --resume continues one)"
 
 
-def finish(recipe: Recipe, source: DataSource, folder: Path, presence: Presence) -> None:
+def finish(recipe: Recipe, source: DataSource, folder: Path, identity: FolderIdentity) -> None:
     """Evaluate what was saved, which is what everybody else will evaluate, and say what came out.
 
     Raises:
         RunError: the disk is full, or the folder is gone.
     """
     try:
-        _finish(recipe, source, folder, presence)
+        _finish(recipe, source, folder, identity)
     except (OSError, InputError) as error:
-        if presence.is_gone():
-            raise presence.lost("before it was evaluated") from error
+        if identity.is_gone():
+            raise identity.lost("before it was evaluated") from error
         if isinstance(error, InputError):
             raise
         if not is_disk_full(error):
@@ -64,7 +64,7 @@ def finish(recipe: Recipe, source: DataSource, folder: Path, presence: Presence)
         raise RunError(f"{said}; make room, then measure it: {command}") from error
 
 
-def _finish(recipe: Recipe, source: DataSource, folder: Path, presence: Presence) -> None:
+def _finish(recipe: Recipe, source: DataSource, folder: Path, identity: FolderIdentity) -> None:
     checkpoint = folder / LAST
     content = read_checkpoint(checkpoint)
     task = task_class(recipe.task.name)(recipe.as_dict(), source.vocab_size)
@@ -74,8 +74,8 @@ def _finish(recipe: Recipe, source: DataSource, folder: Path, presence: Presence
 
     def keep(measured: list[Row]) -> None:
         rows.extend(measured)
-        if presence.is_gone():
-            raise presence.lost("while it was evaluated")
+        if identity.is_gone():
+            raise identity.lost("while it was evaluated")
         store_rows(folder, measured)
 
     try:

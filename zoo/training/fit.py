@@ -17,16 +17,16 @@ from zoo.memory import freed_memory_kept
 from zoo.processes.launch import is_first_process
 from zoo.processes.parent import children_told, leave_with_parent
 from zoo.processes.telling import silent, told_once
-from zoo.recipe import Recipe, must_train
+from zoo.recipe import Recipe, validate_trainable
 from zoo.recipe.options import encodings_in
-from zoo.runs.folder import Claim, must_be_free, new_run, remove_leftovers, write_recipe
-from zoo.runs.holding import hold, let_go
-from zoo.runs.origin import must_have_same_tokens, read_origin, start_from
-from zoo.runs.presence import Presence
+from zoo.runs.folder import Claim, new_run, remove_leftovers, validate_free, write_recipe
+from zoo.runs.folder_identity import FolderIdentity
+from zoo.runs.init_from import init_weights, read_init_from, validate_same_tokenizer
+from zoo.runs.lock import lock_run, unlock
 from zoo.tasks import must_build, task_class
 from zoo.tasks.task import Task
-from zoo.training.checkpoints.matching import restoring
 from zoo.training.checkpoints.resume import Resume, resume_command, resume_point, run_to_resume
+from zoo.training.checkpoints.resume_checks import restoring
 from zoo.training.data_module import DataModule
 from zoo.training.finish import finish, opening_line
 from zoo.training.loggers import must_be_installed, quiet_writers
@@ -95,7 +95,7 @@ class _Start:
 
 def _prepare(recipe: Recipe, out: Path | None, resume: Resume) -> _Start:
     """Everything that may be refused, before anything is written; then the folder."""
-    must_train(recipe)
+    validate_trainable(recipe)
     must_be_shared_out(recipe)
     must_compute_as_said(recipe)
     must_be_installed(recipe)
@@ -107,17 +107,17 @@ def _prepare(recipe: Recipe, out: Path | None, resume: Resume) -> _Start:
         checkpoint, content = resume_point(folder, recipe)
         must_take_results(folder)
     elif out is not None and is_first_process():
-        must_be_free(out)
+        validate_free(out)
     if recipe.init_from is not None and checkpoint is None:
         # Before the data is prepared, which may take long: whether the weights fit does not depend on it.
-        origin = read_origin(recipe.init_from)
+        origin = read_init_from(recipe.init_from)
         task = _task(recipe, origin.vocab_size)
-        start_from(origin, task)
+        init_weights(origin, task)
     source = open_data(recipe)
     if origin is None:
         task = _task(recipe, source.vocab_size)
     else:
-        must_have_same_tokens(origin, source)
+        validate_same_tokenizer(origin, source)
     source.train_loader()  # a batch that cannot be had is told before anything is written
 
     if folder is None:
@@ -142,11 +142,11 @@ def _train(recipe: Recipe, start: _Start, ending: Ending) -> tuple[Path, bool]:
     # The weights, the gradients and the optimizer's moments are four times the model that is evaluated next:
     # nobody else may keep them.
     del start.task, start.content
-    held = hold(folder) if is_first_process() else None
+    held = lock_run(folder) if is_first_process() else None
     ending.claim = start.claim
     try:
         if is_first_process():
-            ending.presence = Presence.of(folder)
+            ending.identity = FolderIdentity.of(folder)
         if held is not None:
             remove_leftovers(folder)
         trainer, last = make_trainer(
@@ -179,7 +179,7 @@ def _train(recipe: Recipe, start: _Start, ending: Ending) -> tuple[Path, bool]:
             raise
         raise end from error
     finally:
-        let_go(held)
+        unlock(held)
     if ending.interruption.asked:
         raise KeyboardInterrupt(ending.interrupted())
     if not last.saved_at:
@@ -192,7 +192,7 @@ def _train(recipe: Recipe, start: _Start, ending: Ending) -> tuple[Path, bool]:
 def _measure(recipe: Recipe, source: DataSource, folder: Path, ending: Ending) -> None:
     try:
         gc.collect()  # the trainer, the model and the optimizer know each other
-        finish(recipe, source, folder, ending.presence)
+        finish(recipe, source, folder, ending.identity)
     except KeyboardInterrupt:
         if ending.is_homeless():
             raise KeyboardInterrupt(ending.interrupted()) from None

@@ -17,11 +17,11 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
 
 from zoo.errors import InputError, Problem
-from zoo.files import full_disk_told, is_disk_full, write_whole
+from zoo.files import atomic_write, is_disk_full, raise_disk_full
 from zoo.processes.launch import is_first_process
 from zoo.recipe import Recipe
 from zoo.runs.folder import METRICS
-from zoo.runs.metrics import read_metrics
+from zoo.runs.metrics_csv import read_metrics
 
 
 class CsvLog(Logger):
@@ -67,7 +67,7 @@ class CsvLog(Logger):
             self.rows.append(row)
         # Written at once: a run that is killed keeps what it has logged.
         if fits and not again:
-            with full_disk_told(self.path), self.path.open("a", newline="", encoding="utf-8") as file:
+            with raise_disk_full(self.path), self.path.open("a", newline="", encoding="utf-8") as file:
                 csv.DictWriter(file, self.columns, restval="").writerow(row)
         else:
             self.save()
@@ -81,7 +81,7 @@ class CsvLog(Logger):
         writer = csv.DictWriter(text, self.columns, restval="")
         writer.writeheader()
         writer.writerows(self.rows)
-        write_whole(self.path, text.getvalue())
+        atomic_write(self.path, text.getvalue())
         self.in_file = True
 
 

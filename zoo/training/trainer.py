@@ -16,9 +16,9 @@ from zoo.runs.card import make_card, note_changes
 from zoo.tasks.task import Task
 from zoo.training.boundary import StepTimer
 from zoo.training.callbacks import SeededSteps, StepBar, StepLog
-from zoo.training.checkpoints.kept import BestCheckpoint, LastCheckpoint
-from zoo.training.checkpoints.matching import must_be_restorable, must_have_same_data
-from zoo.training.checkpoints.writing import WholeCheckpointIO
+from zoo.training.checkpoints.callbacks import BestCheckpoint, LastCheckpoint
+from zoo.training.checkpoints.checkpoint_io import AtomicCheckpointIO
+from zoo.training.checkpoints.resume_checks import validate_restorable, validate_same_data
 from zoo.training.loggers import make_loggers
 from zoo.training.stops.failure import Failure
 from zoo.training.stops.finite import MustBeFinite
@@ -61,7 +61,7 @@ def make_trainer(
         flags["check_val_every_n_epoch"] = None
     before = content or {}
     if checkpoint is not None:
-        must_have_same_data(checkpoint, before, source)
+        validate_same_data(checkpoint, before, source)
     done = before.get("global_step", 0)
     # The origin may be gone, or hold another model, by the time that a run is resumed.
     origin = origin or before.get("zoo_card", {}).get("init_from")
@@ -91,7 +91,7 @@ def make_trainer(
             max_epochs=-1,
             # Never made: Lightning would go on from any hpc_ckpt_1.ckpt that lies there.
             default_root_dir=folder / "lightning",
-            plugins=WholeCheckpointIO(),
+            plugins=AtomicCheckpointIO(),
             use_distributed_sampler=False,
             logger=make_loggers(recipe, folder, done),
             callbacks=callbacks,
@@ -102,7 +102,7 @@ def make_trainer(
         raise InputError(Problem(str(error).strip(), key="trainer")) from error
     card["device"] = trainer.strategy.root_device.type
     if checkpoint is not None:
-        must_be_restorable(checkpoint, before, task, trainer)
+        validate_restorable(checkpoint, before, task, trainer)
         note_changes(card, recipe, before["hyper_parameters"]["recipe"], before["zoo_card"], done)
     _leave_signals_to_us(trainer)
     return trainer, last

@@ -18,8 +18,8 @@ from zoo import cli
 from zoo.errors import InputError
 from zoo.evaluation.evaluate import evaluate
 from zoo.recipe import resolve
-from zoo.runs.checkpoint import load_task
 from zoo.runs.checkpoint_file import read_checkpoint
+from zoo.runs.load import load_task
 from zoo.training.fit import fit
 
 # What kind of file it is

@@ -37,7 +37,7 @@ def test_what_cannot_be_restored_is_told_before_it_is_tried(run, last, spoil, sa
 
 def test_what_lightning_stumbles_over_is_told_with_its_version(run, last, monkeypatch):
     from zoo.training import trainer
-    from zoo.training.checkpoints import matching
+    from zoo.training.checkpoints import resume_checks
 
     def spoil(content):
         content["optimizer_states"] = "none"
@@ -46,9 +46,9 @@ def test_what_lightning_stumbles_over_is_told_with_its_version(run, last, monkey
     change(last, spoil)
     refused(lambda: resume(run), "written by Lightning 3.1.0, here is ")
     # What the checks before it do not know.
-    monkeypatch.setattr(trainer, "must_be_restorable", lambda *given: None)
+    monkeypatch.setattr(trainer, "validate_restorable", lambda *given: None)
     refused(lambda: resume(run), str(last), "cannot be continued: ", "written by Lightning 3.1.0, here is ")
-    assert matching.RESTORES in sys.modules
+    assert resume_checks.RESTORES in sys.modules
 
 
 @pytest.mark.slow

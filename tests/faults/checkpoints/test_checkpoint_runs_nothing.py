@@ -15,7 +15,7 @@ import zoo
 from zoo import cli
 from zoo.errors import InputError
 from zoo.evaluation.evaluate import evaluate
-from zoo.files import write_whole
+from zoo.files import atomic_write
 
 
 def files_in(folder):
@@ -115,7 +115,7 @@ TRAPS = {
     "os.system": lambda mark: Runs(os.system, f"touch {mark}"),
     "builtins.exec": lambda mark: Runs(exec, f"open({mark!r}, 'w')"),
     "builtins.open": lambda mark: Runs(open, mark, "w"),
-    "the zoo's own writer": lambda mark: Runs(write_whole, Path(mark), "run"),
+    "the zoo's own writer": lambda mark: Runs(atomic_write, Path(mark), "run"),
     "a plugin file": lambda mark: Runs(runpy.run_path, "marks.py"),
     "numpy": lambda mark: Runs(np.savetxt, mark, [1.0]),
     "torch.load": lambda mark: Runs(torch.save, [1], mark),

@@ -12,8 +12,8 @@ import torch
 from limits import at_most
 
 from zoo.errors import InputError, RunError
-from zoo.runs.checkpoint import load_task
 from zoo.runs.checkpoint_file import read_checkpoint
+from zoo.runs.load import load_task
 from zoo.training.fit import fit
 
 SEED = 5

@@ -29,7 +29,7 @@ from zoo.data.text.tokenising import FORMAT, META, META_CRC, TOKENIZER, build, m
 from zoo.data.text.tokenizer import TextTokenizer, TextUnits
 from zoo.data.text.tokens import TokenStream
 from zoo.errors import InputError, Problem
-from zoo.files import full_disk_message, is_disk_full, sync_folder, sync_tree, write_whole
+from zoo.files import full_disk_message, is_disk_full, fsync_folder, fsync_tree, atomic_write
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def remembered(corpus: Corpus, note: Path) -> Contents:
             with progress(f"reading {corpus.name}", None) as advance:
                 contents = survey(corpus, advance)
             told = {"fingerprint": contents.fingerprint, "bytes": contents.bytes, "crc32": _crc_of(contents)}
-            write_whole(note, json.dumps(told) + "\n")
+            atomic_write(note, json.dumps(told) + "\n")
     return contents
 
 
@@ -163,13 +163,13 @@ def build_alone(corpus: Corpus, contents: Contents, vocab_size: int, folder: Pat
         part = folder.with_name(f"{folder.name}.part-{uuid.uuid4().hex[:8]}")
         try:
             build(corpus, contents, vocab_size, part)
-            sync_tree(part)
+            fsync_tree(part)
             try:
                 part.rename(folder)
             except OSError:
                 if not folder.exists():  # another, without locks, was first
                     raise
-            sync_folder(folder.parent)
+            fsync_folder(folder.parent)
         finally:
             shutil.rmtree(part, ignore_errors=True)
 

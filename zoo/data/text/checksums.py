@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from zoo.files import write_whole
+from zoo.files import atomic_write
 
 CHUNK = 4 << 20
 # A write within one tick of the file system's clock leaves a file's times as they are: only what has been
@@ -93,7 +93,7 @@ def compare(
         elif _is_settled(state) and state == _state(folder / name):
             known[name] = [crc, *state]
     with suppress(OSError):
-        write_whole(note, json.dumps(known, indent=1) + "\n")
+        atomic_write(note, json.dumps(known, indent=1) + "\n")
     _raise(problems)
 
 

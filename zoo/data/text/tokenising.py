@@ -17,7 +17,7 @@ from zoo.data.text.checksums import checksums
 from zoo.data.text.corpus import SPLITS, Contents, Corpus, Digest, TextChanged
 from zoo.data.text.tokenizer import TextTokenizer, TextUnits, train_tokenizer
 from zoo.errors import InputError
-from zoo.files import full_disk_told, write_whole
+from zoo.files import raise_disk_full, atomic_write
 from zoo.progress import progress_bar
 
 FORMAT = 2
@@ -66,8 +66,8 @@ def build(corpus: Corpus, contents: Contents, vocab_size: int, folder: Path) -> 
 def write_meta(folder: Path, meta: dict[str, Any]) -> None:
     """Write meta.json, and beside it its own checksum: all other checksums stand in it."""
     raw = (json.dumps(meta, indent=1) + "\n").encode()
-    write_whole(folder / META, raw)
-    write_whole(folder / META_CRC, meta_crc(raw))
+    atomic_write(folder / META, raw)
+    atomic_write(folder / META_CRC, meta_crc(raw))
 
 
 def meta_crc(raw: bytes) -> bytes:
@@ -92,7 +92,7 @@ def write_split(
     totals = {"documents": 0, "tokens": 0, "bytes": 0, "words": 0}
     draft = folder.with_suffix(".arrow")
     with (
-        full_disk_told(draft),
+        raise_disk_full(draft),
         pa.OSFile(str(draft), "wb") as sink,
         pa.ipc.new_stream(sink, schema) as writer,
     ):
@@ -111,7 +111,7 @@ def write_split(
             writer.write_batch(pa.record_batch(arrays, schema=schema))
             for name, count in zip(totals, (len(rows), len(flat), sizes.sum(), words.sum()), strict=True):
                 totals[name] += int(count)
-    with quiet_datasets(), full_disk_told(folder, draft.stat().st_size):
+    with quiet_datasets(), raise_disk_full(folder, draft.stat().st_size):
         datasets.Dataset.from_file(str(draft)).save_to_disk(str(folder))
     draft.unlink()
     return totals

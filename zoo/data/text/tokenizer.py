@@ -17,7 +17,7 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from zoo.errors import InputError, Problem
-from zoo.files import write_whole
+from zoo.files import atomic_write
 
 # Said aloud, `tokenizers` keeps quiet when data workers are forked after it has used its threads.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
@@ -80,7 +80,7 @@ class TextTokenizer:
 
     def save(self, path: Path) -> None:
         """Write tokenizer.json, which `tokenizers` and `transformers` read too."""
-        write_whole(path, self.tokenizer.to_str(pretty=True))
+        atomic_write(path, self.tokenizer.to_str(pretty=True))
 
     @classmethod
     def load(cls, path: Path) -> TextTokenizer:

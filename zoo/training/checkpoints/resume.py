@@ -10,12 +10,12 @@ from typing import Any, Literal
 from zoo.errors import InputError
 from zoo.recipe import Recipe
 from zoo.runs.changes import max_steps_problem
-from zoo.runs.checkpoint import warn_of_changes
 from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.runs.encoding_source import recorded_sources
-from zoo.runs.folder import BEST, CARD, LAST, RECIPE, RUNS, find_run, must_not_lack_its_recipe, old_run
+from zoo.runs.folder import BEST, CARD, LAST, RECIPE, RUNS, existing_run, find_run, validate_recipe_present
+from zoo.runs.load import warn_of_changed_code
 from zoo.runs.stored_card import read_card
-from zoo.training.checkpoints.matching import must_be_of_the_run
+from zoo.training.checkpoints.resume_checks import validate_same_run
 
 Resume = bool | Literal["auto"]
 
@@ -32,10 +32,10 @@ def run_to_resume(recipe: Recipe, out: Path | None, resume: Resume) -> Path | No
         lost = out or RUNS / recipe.name
         if (lost / LAST).is_file():
             return lost  # its recipe is in the checkpoint too, and is compared there; it is written anew
-        must_not_lack_its_recipe(lost)
+        validate_recipe_present(lost)
         if resume == "auto":
             return None
-    return old_run(recipe, out)
+    return existing_run(recipe, out)
 
 
 def resume_point(folder: Path, recipe: Recipe) -> tuple[Path | None, dict[str, Any] | None]:
@@ -50,8 +50,8 @@ def resume_point(folder: Path, recipe: Recipe) -> tuple[Path | None, dict[str, A
         _must_not_have_been_saved(folder)
         return None, None
     content = read_checkpoint(checkpoint)
-    must_be_of_the_run(folder, checkpoint, content, recipe)
-    warn_of_changes(folder, recorded_sources(content.get("zoo_card")))
+    validate_same_run(folder, checkpoint, content, recipe)
+    warn_of_changed_code(folder, recorded_sources(content.get("zoo_card")))
     problem = max_steps_problem(folder, content["hyper_parameters"]["recipe"], recipe, content["global_step"])
     if problem is not None:
         raise InputError(problem)

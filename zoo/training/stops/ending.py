@@ -13,8 +13,8 @@ from zoo.errors import RunError
 from zoo.files import full_disk_message, is_disk_full
 from zoo.processes.telling import silent
 from zoo.runs.folder import RECIPE, Claim, give_up
-from zoo.runs.presence import Presence
-from zoo.training.checkpoints.kept import LastCheckpoint
+from zoo.runs.folder_identity import FolderIdentity
+from zoo.training.checkpoints.callbacks import LastCheckpoint
 from zoo.training.checkpoints.resume import resume_command
 from zoo.training.stops.failure import Failure, failure_of
 from zoo.training.stops.interruption import REQUEUE, Interruption, Stopped
@@ -26,13 +26,13 @@ class Ending(Callback):
     """Knows how far a run has come, and so what an error means that ends it.
 
     Once there is one, signals cannot change what is told any more, and this process watches no others: they
-    end too. `claim` is that of a new run's folder, `presence` that of the folder in the process that writes.
+    end too. `claim` is that of a new run's folder, `identity` that of the folder in the process that writes.
     """
 
     def __init__(self, interruption: Interruption):
         self.interruption = interruption
         self.claim: Claim | None = None
-        self.presence: Presence | None = None
+        self.identity: FolderIdentity | None = None
         self.trainer: pl.Trainer | None = None
         self.last: LastCheckpoint | None = None
         self.failure: Failure | None = None
@@ -73,11 +73,11 @@ class Ending(Callback):
         saved = self.last.saved_at if self.last else 0
         full = _disk_full(error, folder, saved) if is_disk_full(error) else None
         if self.is_homeless() and not _is_interruption(error):
-            return self.presence.lost(self._when())
+            return self.identity.lost(self._when())
         # What came to nothing goes, and what only takes room on a full disk.
         if self.claim is not None and (self.steps == 0 or (full and not saved)):
             give_up(self.claim)
-            self.presence = None  # it is gone, and by us
+            self.identity = None  # it is gone, and by us
         # Whoever stops at once, by Ctrl-C, leaves the others, which were told to stop too. But a launcher
         # that has lost a process sends SIGTERM to the rest.
         if _is_interruption(error) or (lost is not None and self.interruption.by_hand):
@@ -99,18 +99,18 @@ class Ending(Callback):
         step = max(self.steps, last.saved_at)
         text = f"interrupted at step {step}"
         if self.is_homeless():
-            return f"{text}; {self.presence.lost('before')}"
+            return f"{text}; {self.identity.lost('before')}"
         if not (last.saved_at or (last.folder / RECIPE).is_file()):
             return f"{text}; nothing was saved"
         return f"{text}; {'saved; ' if last.saved_at == step else ''}{last.how_to_continue(step)}"
 
     def is_homeless(self) -> bool:
         """Whether the run's folder is gone, and all that it had saved with it."""
-        return self.presence is not None and self.presence.is_gone()
+        return self.identity is not None and self.identity.is_gone()
 
     def _folder_must_be_there(self) -> None:
         if self.is_homeless():
-            raise self.presence.lost(self._when())
+            raise self.identity.lost(self._when())
 
     def _when(self) -> str:
         return f"after step {self.steps}" if self.steps else "in the first step"

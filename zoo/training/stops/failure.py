@@ -14,7 +14,7 @@ from lightning.pytorch.callbacks import Callback
 from zoo.errors import InputError, RunError
 from zoo.memory import is_out_of_memory
 from zoo.processes.telling import silent
-from zoo.training.checkpoints.kept import LastCheckpoint
+from zoo.training.checkpoints.callbacks import LastCheckpoint
 from zoo.training.checkpoints.resume import how_to_continue
 from zoo.training.stops.room import Room
 

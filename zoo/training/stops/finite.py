@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor
 
 from zoo.errors import RunError
 from zoo.runs.folder import RECIPE
-from zoo.training.checkpoints.kept import LastCheckpoint
+from zoo.training.checkpoints.callbacks import LastCheckpoint
 
 LEAST_SCALE = 1e-4
 """A gradient scaler that has come down to this finds no gradient finite: fairseq stops there too."""

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem
-from zoo.runs.checkpoint import find_checkpoint
+from zoo.runs.load import find_checkpoint
 from zoo.runs.checkpoint_file import read_checkpoint
-from zoo.runs.weights import must_fit
+from zoo.runs.weights import validate_weights
 from zoo.tasks.task import Task
 
 KEY = "init_from"
@@ -37,7 +37,7 @@ class Origin:
     """For the card: the path as given, how long was trained, the SHA-256 of the checkpoint file."""
 
 
-def read_origin(path: str) -> Origin:
+def read_init_from(path: str) -> Origin:
     """What a run folder (its last checkpoint) or a checkpoint gives to start from; none of its code is run.
 
     Raises:
@@ -66,7 +66,7 @@ def read_origin(path: str) -> Origin:
     )
 
 
-def start_from(origin: Origin, task: Task) -> None:
+def init_weights(origin: Origin, task: Task) -> None:
     """Give a task the weights of an origin: all but the encodings', and theirs where they are the same ones.
 
     An encoding is the same if it stands at the same place of a list, has the same name (what it wraps too)
@@ -83,13 +83,13 @@ def start_from(origin: Origin, task: Task) -> None:
         raise InputError([Problem(f"{origin.path} holds another model: {'; '.join(problems)}", key=KEY)])
     weights = {**own, **there, **_same_encodings(origin, task, own)}
     try:
-        must_fit(weights, task)
+        validate_weights(weights, task)
     except InputError as error:
         raise InputError([Problem(f"{origin.path}: {p.message}", key=KEY) for p in error.problems]) from error
     task.load_state_dict(weights)
 
 
-def must_have_same_tokens(origin: Origin, source: DataSource) -> None:
+def validate_same_tokenizer(origin: Origin, source: DataSource) -> None:
     """Raises InputError where a token id means another token here: the embedding would be of no use."""
     tokenizer = source.fingerprint["tokenizer"]
     if source.vocab_size != origin.vocab_size or origin.tokenizer not in (None, tokenizer):

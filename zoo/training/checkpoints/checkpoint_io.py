@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
-from zoo.files import whole_file
+from zoo.files import atomic_file
 
 
-class WholeCheckpointIO(TorchCheckpointIO):
+class AtomicCheckpointIO(TorchCheckpointIO):
     """Writes a checkpoint beside its place, flushes it and renames it: a kill leaves the old one or the new.
 
     Lightning's own goes through a temporary file that may lie on another disk, holds the whole checkpoint in
@@ -24,7 +24,7 @@ class WholeCheckpointIO(TorchCheckpointIO):
         """Raises DiskFull, or another OSError where it cannot be written; the old file is then as it was."""
         path = Path(path)
         path.parent.mkdir(exist_ok=True)  # not the run's folder: where that is gone, so is the run
-        with whole_file(path, _tensor_bytes(checkpoint)) as file:
+        with atomic_file(path, _tensor_bytes(checkpoint)) as file:
             torch.save(checkpoint, file)
 
 

@@ -14,7 +14,7 @@ PATIENCE = 2.0  # seconds
 _HELD: set[int] = set()
 
 
-def hold(folder: Path, must: bool = False) -> int | None:
+def lock_run(folder: Path, must: bool = False) -> int | None:
     """Keep every other process from training in a run folder, until this one lets go or ends, however.
 
     Args:
@@ -69,7 +69,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_to_parent)
 
 
-def let_go(held: int | None) -> None:
+def unlock(held: int | None) -> None:
     """Let others train in a run folder again. `held` is what `hold` gave."""
     if held not in _HELD:
         return  # a forked process has nothing to free: it is its parent's

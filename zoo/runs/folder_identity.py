@@ -10,7 +10,7 @@ from zoo.errors import RunError
 
 
 @dataclass(frozen=True)
-class Presence:
+class FolderIdentity:
     """A run folder, and what the file system knows it by: another one of its name is not this run's.
 
     What writes into a run makes the folders that it needs, so that a removed one would come back with a few
@@ -21,7 +21,7 @@ class Presence:
     identity: tuple[int, int]
 
     @classmethod
-    def of(cls, folder: Path) -> Presence:
+    def of(cls, folder: Path) -> FolderIdentity:
         return cls(folder, _identity(folder))
 
     def is_gone(self) -> bool:

@@ -6,7 +6,7 @@ import re
 
 import yaml
 
-from zoo.recipe.tree import shorten
+from zoo.recipe.located_tree import shorten
 
 _BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 """What YAML counts lines by."""
@@ -14,7 +14,7 @@ _KEY = re.compile(r"""(?:^|[\s{,])[^\s'"{}\[\],:#]+:(?=\s|$)""")
 _NO_SPACE = re.compile(r"\s*(?:- )?([\w.]+:[^\s:/][^:]*)$")
 
 
-def fault_in_words(error: yaml.MarkedYAMLError, text: str) -> tuple[str, int]:
+def explain_yaml_error(error: yaml.MarkedYAMLError, text: str) -> tuple[str, int]:
     """What is wrong, and in which line, from 1; of the fault that the user made, not of where it shows."""
     problem, context = error.problem or "", error.context or ""
     mark = error.problem_mark or error.context_mark

@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 
 from zoo.errors import InputError, Problem
-from zoo.reading import read_bytes
+from zoo.files import read_bytes
 
 MAX_BYTES = 256 << 20
 FIRST = b"step"

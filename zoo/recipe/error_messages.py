@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from zoo.recipe.tree import Path_, shorten, spoken
+from zoo.recipe.located_tree import KeyPath, describe_value, shorten
 
 _EXPECTED = {
     "int_type": "a whole number",
@@ -50,7 +50,7 @@ def nearest(word: object, valid: Iterable[str]) -> str | None:
     return by_lower[near[0]] if near else None
 
 
-def one_of(word: object, valid: Iterable[str], what: str) -> str:
+def unknown_name(word: object, valid: Iterable[str], what: str) -> str:
     """The message for a word that is none of the valid ones."""
     valid = list(valid)
     near = nearest(word, valid)
@@ -58,12 +58,14 @@ def one_of(word: object, valid: Iterable[str], what: str) -> str:
     return f"no {what} {shorten(str(word))!r}; {hint}"
 
 
-def explain(error: ValidationError, given: Any, keys: Mapping[Path_, Iterable[str]]) -> dict[Path_, str]:
+def explain_validation_error(
+    error: ValidationError, given: Any, keys: Mapping[KeyPath, Iterable[str]]
+) -> dict[KeyPath, str]:
     """One message for each key path that is wrong.
 
     `given` is what was validated; `keys` are the names that each mapping may have, by its path.
     """
-    found: dict[Path_, list[dict[str, Any]]] = {}
+    found: dict[KeyPath, list[dict[str, Any]]] = {}
     for detail in error.errors(include_url=False):
         found.setdefault(_path(detail, given), []).append(detail)
     # A list that fits no member of a union for one of its items: the item is to blame, not the list.
@@ -75,7 +77,7 @@ def explain(error: ValidationError, given: Any, keys: Mapping[Path_, Iterable[st
     return {path: _message(path, found[path], keys) for path in to_blame}
 
 
-def unknown_key(path: Path_, valid: Iterable[str], elsewhere: Iterable[Path_] = ()) -> str:
+def unknown_key(path: KeyPath, valid: Iterable[str], elsewhere: Iterable[KeyPath] = ()) -> str:
     """The message for a key that its mapping does not have."""
     valid = list(valid)
     word = str(path[-1])
@@ -88,7 +90,7 @@ def unknown_key(path: Path_, valid: Iterable[str], elsewhere: Iterable[Path_] = 
     return f"unknown key; there are: {', '.join(valid)}"
 
 
-def _path(detail: dict[str, Any], given: Any) -> Path_:
+def _path(detail: dict[str, Any], given: Any) -> KeyPath:
     """The location of an error without what pydantic adds to it: tags and members of unions."""
     path: list[str | int] = []
     parts = list(detail["loc"])
@@ -106,7 +108,7 @@ def _path(detail: dict[str, Any], given: Any) -> Path_:
     return tuple(path)
 
 
-def _message(path: Path_, details: list[dict[str, Any]], keys: Mapping[Path_, Iterable[str]]) -> str:
+def _message(path: KeyPath, details: list[dict[str, Any]], keys: Mapping[KeyPath, Iterable[str]]) -> str:
     first = details[0]
     kind, context, value = first["type"], first.get("ctx", {}), first["input"]
     if kind in ("missing", "union_tag_not_found"):
@@ -115,14 +117,14 @@ def _message(path: Path_, details: list[dict[str, Any]], keys: Mapping[Path_, It
         elsewhere = ((*owner, name) for owner, names in keys.items() if owner != path[:-1] for name in names)
         return unknown_key(path, keys.get(path[:-1], ()), elsewhere)
     if kind == "union_tag_invalid":
-        return one_of(context["tag"], _quoted(context["expected_tags"]), _noun(path))
+        return unknown_name(context["tag"], _quoted(context["expected_tags"]), _noun(path))
     # A union fails once for each of its members: what would have fitted is all of them.
     bounds = [detail for detail in details if detail["type"] in _BOUNDS]
     if bounds:
         asked = [
             f"{word} {bound['ctx'][limit]}" for bound in bounds for word, limit in [_BOUNDS[bound["type"]]]
         ]
-        return f"must be {' or '.join(dict.fromkeys(asked))}, got {spoken(bounds[0]['input'])}"
+        return f"must be {' or '.join(dict.fromkeys(asked))}, got {describe_value(bounds[0]['input'])}"
     literals = [
         name
         for detail in details
@@ -154,13 +156,13 @@ def _message(path: Path_, details: list[dict[str, Any]], keys: Mapping[Path_, It
         return first["msg"]
     if "a number" in expected:
         expected = [one for one in expected if one != "a whole number"]
-    message = f"must be {' or '.join(dict.fromkeys(expected))}, got {spoken(value)}"
+    message = f"must be {' or '.join(dict.fromkeys(expected))}, got {describe_value(value)}"
     if expected == ["a list"] and isinstance(value, str | int | float) and not isinstance(value, bool):
         message += f"; write [{shorten(str(value))}]"
     return message
 
 
-def _noun(path: Path_) -> str:
+def _noun(path: KeyPath) -> str:
     return {"data": "dataset"}.get(str(path[0]), str(path[0])) if path else "name"
 
 

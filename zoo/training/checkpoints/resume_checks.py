@@ -17,13 +17,13 @@ from torch import Tensor
 from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
-from zoo.recipe.tree import shorten
+from zoo.recipe.located_tree import shorten
 from zoo.runs.card import changed_data
 from zoo.runs.changes import refused_changes
 from zoo.runs.checkpoint_file import instead_of, read_checkpoint
 from zoo.runs.folder import CARD, RECIPE
 from zoo.runs.stored_card import read_card
-from zoo.runs.weights import must_fit
+from zoo.runs.weights import validate_weights
 from zoo.tasks.task import Task
 
 VERSION = "pytorch-lightning_version"
@@ -34,7 +34,7 @@ SAME_ON_CARD = ("name", "encoding", "task", "data", "train_length", "seed", "ini
 MOST_TOLD = 6
 
 
-def must_be_of_the_run(folder: Path, checkpoint: Path, content: dict[str, Any], recipe: Recipe) -> None:
+def validate_same_run(folder: Path, checkpoint: Path, content: dict[str, Any], recipe: Recipe) -> None:
     """Compare a checkpoint with the recipe of the run that it lies in, and with its card.
 
     The card may lag behind: it is written after the checkpoint. Without one a new one is written.
@@ -81,7 +81,7 @@ def must_be_of_the_run(folder: Path, checkpoint: Path, content: dict[str, Any], 
         )
 
 
-def must_have_same_data(checkpoint: Path, content: dict[str, Any], source: DataSource) -> None:
+def validate_same_data(checkpoint: Path, content: dict[str, Any], source: DataSource) -> None:
     """Raises InputError where a run would go on with other data than it has learned from so far."""
     differing = changed_data(content.get("zoo_card"), source)
     if differing:
@@ -95,13 +95,13 @@ def must_have_same_data(checkpoint: Path, content: dict[str, Any], source: DataS
         )
 
 
-def must_be_restorable(checkpoint: Path, content: dict[str, Any], task: Task, trainer: pl.Trainer) -> None:
+def validate_restorable(checkpoint: Path, content: dict[str, Any], task: Task, trainer: pl.Trainer) -> None:
     """Compare what Lightning will restore with what it would save of this run.
 
     Raises:
         InputError: something is missing, or of another kind or size; or the weights are of no use.
     """
-    must_fit(content["state_dict"], task, checkpoint)
+    validate_weights(content["state_dict"], task, checkpoint)
     wrong = [*_wrong_progress(content, trainer), *_wrong_optimizer(content, task)]
     if wrong:
         more = [f"and {len(wrong) - MOST_TOLD} more"] if len(wrong) > MOST_TOLD else []

@@ -14,7 +14,7 @@ from zoo.errors import InputError, Problem
 from zoo.processes.launch import is_first_process
 from zoo.recipe import resolve
 from zoo.recipe.after_training import encoding_changes, may_change
-from zoo.runs.changes import changed_keys, is_among
+from zoo.runs.changes import diff, is_among
 from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.runs.encoding_source import (
     Source,
@@ -24,7 +24,7 @@ from zoo.runs.encoding_source import (
     what_is_missing,
 )
 from zoo.runs.folder import LAST, RECIPE
-from zoo.runs.weights import built_around
+from zoo.runs.weights import build_for_weights
 from zoo.tasks.task import Task
 
 MANY_RUNS = 12
@@ -84,7 +84,7 @@ def load_task(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path
     try:
         recipe = _with_named_plugins(settings["recipe"], path, sets, plugins, sources)
         changed = _changes_of_encoding(settings["recipe"], recipe, path, sets)
-        task = built_around(content["state_dict"], recipe, settings["vocab_size"])
+        task = build_for_weights(content["state_dict"], recipe, settings["vocab_size"])
     except InputError as error:
         raise InputError(
             [replace(problem, where=problem.where or str(path)) for problem in error.problems]
@@ -118,13 +118,13 @@ def _with_named_plugins(
         if gone:
             raise InputError([Problem(text, where=str(path)) for text in gone]) from error
         # An option that is not known any more has its cause there.
-        warn_of_changes(path, sources)
+        warn_of_changed_code(path, sources)
         raise
-    warn_of_changes(path, sources)
+    warn_of_changed_code(path, sources)
     return resolved
 
 
-def warn_of_changes(path: Path, sources: Sequence[Source]) -> None:
+def warn_of_changed_code(path: Path, sources: Sequence[Source]) -> None:
     """Say, a line each, which encodings have another code now than when a checkpoint was trained."""
     for text in what_has_changed(sources) if is_first_process() else ():
         print(f"warning: {path}: {text}", file=sys.stderr)
@@ -146,7 +146,7 @@ def _changes_of_encoding(
     unchanged = resolve({**stored, "plugins": changed["plugins"]}).as_dict()
     encoding = encoding_changes(unchanged["model"]["encoding"], changed["model"]["encoding"])
     refused = dict(encoding.refused)
-    for key, old, new in changed_keys(unchanged, changed):
+    for key, old, new in diff(unchanged, changed):
         if not is_among(key, (*MAY_CHANGE_AFTER_TRAINING, "model.encoding")):
             refused[key] = f"the run was trained with {old!r}, and {new!r} would make it another"
     if refused:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from zoo.errors import Problem
-from zoo.reading import control_character
+from zoo.files import control_character
 
-Path_ = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 
 MAX_VALUES = 10_000
 MAX_DEPTH = 32
@@ -24,7 +24,7 @@ REPLACED = (("model", "encoding"), ("task",))
 
 
 @dataclass
-class Tree:
+class LocatedTree:
     """Plain values, and for each key path the place (`recipes/x.yaml:8`) it came from.
 
     `problems` are those of the reading itself, such as a key that stands twice; `unread` holds the paths
@@ -32,41 +32,41 @@ class Tree:
     """
 
     values: dict[str, Any] = field(default_factory=dict)
-    places: dict[Path_, str] = field(default_factory=dict)
+    locations: dict[KeyPath, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
-    unread: set[Path_] = field(default_factory=set)
+    unread: set[KeyPath] = field(default_factory=set)
 
-    def where(self, path: Path_) -> str | None:
+    def where(self, path: KeyPath) -> str | None:
         """The place of a key, or of its nearest parent that has one."""
         for end in range(len(path), -1, -1):
-            if path[:end] in self.places:
-                return self.places[path[:end]]
+            if path[:end] in self.locations:
+                return self.locations[path[:end]]
         return None
 
-    def problem(self, path: Path_, message: str, involved: Iterable[Path_] = ()) -> Problem:
+    def problem(self, path: KeyPath, message: str, involved: Iterable[KeyPath] = ()) -> Problem:
         """A problem with the value at a key path.
 
         Its place is where that key was said; but where only another key that is involved was set on the
         command line, that setting: the file was right without it.
         """
         where = self.where(path)
-        if not is_set(where):
-            said = (self.places.get(key) or self._place_of_short(key) for key in involved)
-            where = next(filter(is_set, said), where)
+        if not is_from_command_line(where):
+            said = (self.locations.get(key) or self._location_of_short(key) for key in involved)
+            where = next(filter(is_from_command_line, said), where)
         return Problem(message, key=dotted(path) or None, where=where)
 
-    def _place_of_short(self, path: Path_) -> str | None:
+    def _location_of_short(self, path: KeyPath) -> str | None:
         """The place of text that stands for a mapping with that name, by the path of the name."""
-        return self.places.get(path[:-1]) if path[-1:] == ("name",) and path[:-1] in NAMED else None
+        return self.locations.get(path[:-1]) if path[-1:] == ("name",) and path[:-1] in NAMED else None
 
-    def path(self, key: str) -> Path_:
+    def path(self, key: str) -> KeyPath:
         """The key path that dotted text means here: a digit is an index where there is a list."""
-        path: Path_ = ()
+        path: KeyPath = ()
         for part in key.split("."):
             path = (*path, int(part) if part.isdigit() and isinstance(self.get(path), list) else part)
         return path
 
-    def get(self, path: Path_, default: Any = None) -> Any:
+    def get(self, path: KeyPath, default: Any = None) -> Any:
         """The value at a key path, or the default where the path ends early."""
         value: Any = self.values
         for part in path:
@@ -76,19 +76,19 @@ class Tree:
             value = value[part]
         return value
 
-    def put(self, path: Path_, value: Any, where: str) -> None:
+    def put(self, path: KeyPath, value: Any, where: str) -> None:
         """Set one key, making the mappings above it; they have the same place.
 
         Raises:
             ValueError: something above the key is neither a mapping nor a list that long.
         """
         owner: Any = self.values
-        here: Path_ = ()
+        here: KeyPath = ()
         for depth, part in enumerate(path):
             if isinstance(owner, list):
                 part = _index(part, owner, here)
             elif not isinstance(owner, dict):
-                raise ValueError(f"{dotted(here)} is {spoken(owner)}, with no keys below it")
+                raise ValueError(f"{dotted(here)} is {describe_value(owner)}, with no keys below it")
             here = (*here, part)
             if depth == len(path) - 1:
                 owner[part] = value
@@ -97,44 +97,44 @@ class Tree:
             if below is None:
                 below = {}
                 self.forget([here])
-                self.places[here] = where
+                self.locations[here] = where
             elif isinstance(below, str) and any(path[: len(root)] == root for root in NAMED):
                 below = {"name": below}
             owner[part] = owner = below
         self.forget([here])
         self._note(here, value, where)
 
-    def _note(self, path: Path_, value: Any, where: str) -> None:
-        self.places[path] = where
+    def _note(self, path: KeyPath, value: Any, where: str) -> None:
+        self.locations[path] = where
         if isinstance(value, dict | list):
             for part, inner in value.items() if isinstance(value, dict) else enumerate(value):
                 self._note((*path, part), inner, where)
 
-    def forget(self, paths: Iterable[Path_]) -> None:
+    def forget(self, paths: Iterable[KeyPath]) -> None:
         """Drop what is known of everything at and below some keys: its place, and that it was not read."""
         gone = set(paths)
 
-        def stays(key: Path_) -> bool:
+        def stays(key: KeyPath) -> bool:
             return not any(key[:end] in gone for end in range(len(key) + 1))
 
-        self.places = {key: place for key, place in self.places.items() if stays(key)}
+        self.locations = {key: place for key, place in self.locations.items() if stays(key)}
         self.unread = set(filter(stays, self.unread))
 
-    def merged_over(self, base: Tree) -> Tree:
+    def merged_over(self, base: LocatedTree) -> LocatedTree:
         """This tree laid over another: mappings merge key by key, everything else replaces."""
-        merged = Tree(
-            places=dict(base.places), problems=[*base.problems, *self.problems], unread=set(base.unread)
+        merged = LocatedTree(
+            locations=dict(base.locations), problems=[*base.problems, *self.problems], unread=set(base.unread)
         )
-        replaced: list[Path_] = []
+        replaced: list[KeyPath] = []
         merged.values = _merge(base.values, self.values, (), replaced)
         merged.forget(replaced)
-        merged.places.update(self.places)
+        merged.locations.update(self.locations)
         merged.unread |= self.unread
         return merged
 
 
 def _merge(
-    below: dict[str, Any], above: dict[str, Any], path: Path_, replaced: list[Path_]
+    below: dict[str, Any], above: dict[str, Any], path: KeyPath, replaced: list[KeyPath]
 ) -> dict[str, Any]:
     result = dict(below)
     for key, value in above.items():
@@ -150,14 +150,14 @@ def _merge(
     return result
 
 
-def _index(part: str | int, owner: list[Any], here: Path_) -> int:
+def _index(part: str | int, owner: list[Any], here: KeyPath) -> int:
     text = str(part)
     if not text.isdigit() or int(text) >= len(owner):
         raise ValueError(f"{dotted(here)} is a list of {len(owner)}; {text!r} is no index into it (from 0)")
     return int(text)
 
 
-def fault_of(value: object) -> str | None:
+def scalar_fault(value: object) -> str | None:
     """Why a plain value by itself can be nothing in a recipe; None where it can."""
     if isinstance(value, str):
         character = control_character(value)
@@ -167,14 +167,14 @@ def fault_of(value: object) -> str | None:
     return None
 
 
-def faults_within(values: object) -> list[tuple[Path_, str]]:
+def plain_data_faults(values: object) -> list[tuple[KeyPath, str]]:
     """What values hold that plain data of a recipe cannot, by key path; of those without end, that alone."""
-    faults: list[tuple[Path_, str]] = []
-    level: list[tuple[Path_, Any]] = [((), values)]
+    faults: list[tuple[KeyPath, str]] = []
+    level: list[tuple[KeyPath, Any]] = [((), values)]
     count = 0
     # Twice: what a file holds may have been set below what it holds.
     for _ in range(2 * MAX_DEPTH):
-        below: list[tuple[Path_, Any]] = []
+        below: list[tuple[KeyPath, Any]] = []
         for path, value in level:
             if isinstance(value, dict):
                 below += [((*path, key), inner) for key, inner in value.items()]
@@ -183,8 +183,8 @@ def faults_within(values: object) -> list[tuple[Path_, str]]:
                 below += [((*path, index), inner) for index, inner in enumerate(value)]
             elif value is not None and not isinstance(value, str | int | float):
                 faults.append((path, f"must be plain data, got a {type(value).__name__}"))
-            elif fault_of(value) is not None:
-                faults.append((path, fault_of(value)))
+            elif scalar_fault(value) is not None:
+                faults.append((path, scalar_fault(value)))
         if not below:
             return faults
         count += len(below)
@@ -195,10 +195,10 @@ def faults_within(values: object) -> list[tuple[Path_, str]]:
 
 
 def _fault_of_key(key: object) -> str | None:
-    return fault_of(key) if isinstance(key, str) else f"a key must be text, got {spoken(key)}"
+    return scalar_fault(key) if isinstance(key, str) else f"a key must be text, got {describe_value(key)}"
 
 
-def is_set(where: str | None) -> bool:
+def is_from_command_line(where: str | None) -> bool:
     """Whether a place is a `--set` of the command line."""
     return where is not None and where.startswith("--set ")
 
@@ -208,7 +208,7 @@ def dotted(path: Iterable[str | int]) -> str:
     return ".".join(map(str, path))
 
 
-def spoken(value: object) -> str:
+def describe_value(value: object) -> str:
     """A value as a message shows it: text is called text, so that '64' is not taken for 64."""
     match value:
         case None:

@@ -11,17 +11,17 @@ from pydantic import ValidationError
 from zoo.encodings import registry
 from zoo.errors import InputError, Problem
 from zoo.recipe.catalogue import DATASETS, LENGTH_FACTORS, TASKS, section_class, usual_task
-from zoo.recipe.explain import explain, nearest, one_of
-from zoo.recipe.fields import Section
+from zoo.recipe.error_messages import explain_validation_error, nearest, unknown_name
+from zoo.recipe.field_types import Section
+from zoo.recipe.located_tree import KeyPath, LocatedTree, is_from_command_line
 from zoo.recipe.options import OWNED, Faults, check_encoding, check_trainer
 from zoo.recipe.rules import RULES, Rule, Values, broken_rules
 from zoo.recipe.schema import Recipe, TrainerConfig
-from zoo.recipe.tree import Path_, Tree, is_set
 
 ENCODING = ("model", "encoding")
 
 
-def check_tree(tree: Tree, problems: list[Problem], rules: Sequence[Rule] = RULES) -> Recipe:
+def validate_tree(tree: LocatedTree, problems: list[Problem], rules: Sequence[Rule] = RULES) -> Recipe:
     """The recipe of a tree; every problem, and those found before, if there are any."""
     plugin_problems = _read_plugins(tree)
     problems = [*problems, *plugin_problems]
@@ -48,7 +48,7 @@ def check_tree(tree: Tree, problems: list[Problem], rules: Sequence[Rule] = RULE
     try:
         recipe = Recipe.model_validate(values)
     except ValidationError as error:
-        explained = explain(error, values, _valid_keys(values))
+        explained = explain_validation_error(error, values, _valid_keys(values))
         # Of a section without a right name nothing else has been looked at.
         unsure += [path[:1] for path in explained if path[1:] == ("name",)]
         faults.update(explained)
@@ -73,10 +73,10 @@ def _take_nearest_dataset(data: Any) -> Faults:
     if near is None:
         return {}
     data["name"] = near
-    return {("data", "name"): one_of(name, DATASETS, "dataset")}
+    return {("data", "name"): unknown_name(name, DATASETS, "dataset")}
 
 
-def _read_plugins(tree: Tree) -> list[Problem]:
+def _read_plugins(tree: LocatedTree) -> list[Problem]:
     problems = []
     plugins = tree.values.get("plugins")
     for index, plugin in enumerate(plugins if isinstance(plugins, list) else ()):
@@ -91,10 +91,10 @@ def _read_plugins(tree: Tree) -> list[Problem]:
     return problems
 
 
-def _fill_in(tree: Tree) -> list[Path_]:
+def _fill_in(tree: LocatedTree) -> list[KeyPath]:
     """Make explicit what follows from other keys; the key paths where that could only be guessed."""
     values = tree.values
-    guessed: list[Path_] = []
+    guessed: list[KeyPath] = []
 
     def section(name: str) -> dict[str, Any]:
         found = values.get(name)
@@ -124,14 +124,14 @@ def _fill_in(tree: Tree) -> list[Path_]:
         evaluate["lengths"] = [factor * length for factor in LENGTH_FACTORS]
         place = tree.where(("data", "sequence_length"))
         if place is not None:
-            tree.places["evaluate", "lengths"] = place
+            tree.locations["evaluate", "lengths"] = place
     if evaluate.get("protocols") is None and task in [*TASKS]:
         evaluate["protocols"] = [TASKS[task].protocols[0]]
     return guessed
 
 
-def _valid_keys(values: dict[str, Any]) -> dict[Path_, list[str]]:
-    keys: dict[Path_, list[str]] = {(): [*Recipe.model_fields, "base"]}
+def _valid_keys(values: dict[str, Any]) -> dict[KeyPath, list[str]]:
+    keys: dict[KeyPath, list[str]] = {(): [*Recipe.model_fields, "base"]}
     for name in Recipe.model_fields:
         value = values.get(name)
         owner: type[Section] | None = section_class(
@@ -146,6 +146,6 @@ def _order(problem: Problem) -> tuple[Any, ...]:
     """By file and line; what was set on the command line comes last."""
     where = problem.where or ""
     match = re.fullmatch(r"(.*):(\d+)", where)
-    if match and not is_set(where):
+    if match and not is_from_command_line(where):
         return 0, match[1], int(match[2]), problem.key or ""
-    return (1 if is_set(where) else 0), where, 0, problem.key or ""
+    return (1 if is_from_command_line(where) else 0), where, 0, problem.key or ""
