@@ -16,7 +16,7 @@ from zoo import cli
 from zoo.errors import MOST_TOLD, InputError, Problem
 from zoo.evaluation.results import stored_rows
 from zoo.recipe import dump, resolve
-from zoo.recipe.located_tree import faults_within
+from zoo.recipe.located_tree import plain_data_faults
 from zoo.reports.compared_run import read_runs
 from zoo.sweep.standing import standing
 
@@ -256,7 +256,7 @@ def test_a_resolved_recipe_from_elsewhere_is_plain_data_within_bounds(recipe):
         mapping = recipe.as_dict()
         mapping["model"]["encoding"] = value
         told(lambda mapping=mapping: resolve(mapping), said)
-    assert faults_within(recipe.as_dict()) == []
+    assert plain_data_faults(recipe.as_dict()) == []
 
 
 def test_a_message_does_not_play_with_the_terminal():
