@@ -29,7 +29,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from zoo.encodings import registry
+from zoo import registry
 from zoo.encodings.base import Size
 from zoo.encodings.parameters import HEADS, LAYERS, LENGTH, WIDTH, representative
 from zoo.files import atomic_write
@@ -128,7 +128,7 @@ def peak_memory(name: str, kind: str, setting: Setting) -> Row:
 
 def _resolved(spec: Row) -> Row:
     """A specification with the encodings that its options hold by default."""
-    options = registry.describe(spec["name"]).options
+    options = registry.encodings.describe(spec["name"]).options
     defaults = {o.name: o.default for o in options if registry.holds_wrapped(o.annotation)}
     return {**{key: {"name": value} if isinstance(value, str) else value for key, value in defaults.items()
                if value is not registry.REQUIRED}, **spec}  # fmt: skip
@@ -138,7 +138,9 @@ def markdown(rows: list[Row], setting: Row) -> str:
     """The table, the dearest last, and what it was measured on."""
     lines = ["| encoding | time of a step | from – to | peak memory | parameters |", "|---|---|---|---|---|"]
     for row in sorted(rows, key=lambda row: (row.get("time") is None, row.get("time") or 0.0, row["name"])):
-        about = registry.describe(row["name"]) if row["name"] in registry.names() else None
+        about = (
+            registry.encodings.describe(row["name"]) if row["name"] in registry.encodings.names() else None
+        )
         marks = [row["kind"]] if row["kind"] != "decoder" else []
         marks += ["evaluation only"] if about is not None and about.replaces else []
         label = row.get("label", row["name"]) + (f" ({', '.join(marks)})" if marks else "")
@@ -162,7 +164,7 @@ def markdown(rows: list[Row], setting: Row) -> str:
 
 def measure(name: str, options: argparse.Namespace, without: dict[str, float]) -> Row:
     """The row of an encoding; `without` keeps the memory of `none` by kind of model."""
-    kind = "decoder" if registry.describe(name).decoder else "encoder"
+    kind = "decoder" if registry.encodings.describe(name).decoder else "encoder"
     row: Row = {"name": name, "kind": kind}
     try:
         if kind not in without:
@@ -232,10 +234,10 @@ def arguments() -> argparse.ArgumentParser:
 def main(given: list[str] | None = None) -> None:
     parser = arguments()
     options = parser.parse_args(given)
-    names = [name for name in (options.encodings or "").split(",") if name] or registry.names()
+    names = [name for name in (options.encodings or "").split(",") if name] or registry.encodings.names()
     for name in names:
-        if name not in registry.names():
-            parser.error(registry.unknown(name))
+        if name not in registry.encodings.names():
+            parser.error(registry.encodings.unknown(name))
     if options.rounds < 1:
         parser.error("--rounds is at least 1")
     if options.device == "cuda" and not torch.cuda.is_available():

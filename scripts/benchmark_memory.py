@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from zoo.encodings import registry
+from zoo import registry
 from zoo.encodings.base import Size
 from zoo.encodings.parameters import representative
 from zoo.files import atomic_write
@@ -49,7 +49,7 @@ Row = dict[str, Any]
 
 def forward(name: str, length: int, options: argparse.Namespace) -> Row:
     """Measures one pair, in this process."""
-    kind = "decoder" if registry.describe(name).decoder else "encoder"
+    kind = "decoder" if registry.encodings.describe(name).decoder else "encoder"
     spec = representative(
         name, Size(options.width, options.heads, options.layers, options.trained, kind == "decoder")
     )
@@ -150,10 +150,10 @@ def arguments() -> argparse.ArgumentParser:
 def main(given: list[str] | None = None) -> None:
     parser = arguments()
     options = parser.parse_args(given)
-    names = [name for name in (options.encodings or "").split(",") if name] or registry.names()
+    names = [name for name in (options.encodings or "").split(",") if name] or registry.encodings.names()
     for name in names:
-        if name not in registry.names():
-            parser.error(registry.unknown(name))
+        if name not in registry.encodings.names():
+            parser.error(registry.encodings.unknown(name))
     lengths = [int(length) for length in options.lengths.split(",") if length.isdecimal()]
     if not lengths or ",".join(map(str, lengths)) != options.lengths or min(lengths) < 1:
         parser.error(f"--lengths are numbers of tokens, 1024,4096, not {options.lengths!r}")

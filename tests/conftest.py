@@ -11,8 +11,8 @@ import pytest
 import torch
 import yaml
 
+from zoo import registry
 from zoo.contract.subject import HEADS, LAYERS, LENGTH, WIDTH, small_model, some_tokens
-from zoo.encodings import registry
 from zoo.encodings.base import Size
 from zoo.encodings.parameters import representative
 from zoo.recipe import resolve
@@ -83,7 +83,7 @@ def spec_of():
 
     @functools.cache
     def spec_of(name):
-        causal = registry.describe(name).decoder
+        causal = registry.encodings.describe(name).decoder
         return representative(name, Size(WIDTH, HEADS, LAYERS, LENGTH, causal))
 
     return spec_of
@@ -114,12 +114,11 @@ def tokens():
 @pytest.fixture
 def forgetful_registry():
     """Takes out of the registry, after the test, what came in during it."""
-    tables = [registry._plugins, registry._live, registry._classes]
-    before = [dict(table) for table in tables]
+    tables = [(kind, table) for kind in registry.KINDS.values() for table in (kind.added, kind.classes)]
+    before = [dict(table) for _, table in tables]
     yield registry
-    builtin = registry._builtin()
-    for table, old in zip(tables, before, strict=True):
-        for name in table.keys() - old.keys() - builtin.keys():
+    for (kind, table), old in zip(tables, before, strict=True):
+        for name in table.keys() - old.keys() - kind.shipped.keys():
             del table[name]
 
 

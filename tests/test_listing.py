@@ -10,11 +10,11 @@ import pytest
 
 import zoo
 from zoo import cli
-from zoo.encodings import registry
 from zoo.encodings.base import Size
 from zoo.encodings.parameters import learned_parameters, representative
 from zoo.encodings.stack import EncodingStack
 from zoo.encodings.wrapper import Wrapper
+from zoo.registry import encodings
 
 ROOT = Path(__file__).parents[1]
 
@@ -39,7 +39,7 @@ def cells(lines):
 
 def test_every_encoding_is_listed(listed):
     rows, below = listed("encodings")
-    assert [line.split()[0] for line in rows] == registry.names()
+    assert [line.split()[0] for line in rows] == encodings.names()
     assert listed()[0] == rows
     assert below[0] == "parameters: learned, at width 256, 6 layers, 8 heads, length 512"
     assert not [line for line in below if line.startswith(("cannot be used", "not counted"))]
@@ -48,7 +48,9 @@ def test_every_encoding_is_listed(listed):
 def test_a_bare_pattern_lists_encodings(listed):
     for pattern in ("[rs]*", "rope*"):
         rows, _ = listed(pattern)
-        expected = [n for n in registry.names() if n.startswith(tuple("rs") if pattern[0] == "[" else "rope")]
+        expected = [
+            n for n in encodings.names() if n.startswith(tuple("rs") if pattern[0] == "[" else "rope")
+        ]
         assert [line.split()[0] for line in rows] == expected and expected
 
 
@@ -64,9 +66,9 @@ def test_one_encoding_is_told_in_full(capsys):
     assert "error | clamp | interpolate = error (may be changed after training)" in told
 
 
-@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize("name", encodings.names())
 def test_the_count_is_that_of_the_model(name):
-    about = registry.describe(name)
+    about = encodings.describe(name)
     size = Size(256, 8, 6, 512, about.decoder)
     spec = representative(name, size)
     count = learned_parameters(name)
@@ -84,7 +86,7 @@ def test_what_is_wrapped_is_not_counted(forgetful_registry, listed):
         """Another, with a scale."""
 
         def __init__(self, size: zoo.Size, *, of: zoo.Encoding = "learned"):
-            super().__init__(size, registry.load("learned")(size) if of == "learned" else of)
+            super().__init__(size, encodings.load("learned")(size) if of == "learned" else of)
             self.scale = zoo_parameter(size.d_model)
 
     @zoo.register("plainly_around")
@@ -132,7 +134,7 @@ def test_one_that_cannot_be_built_has_a_dash(forgetful_registry, listed):
             raise KeyError("lost")
 
     rows, below = listed("encodings")
-    assert [line.split()[0] for line in rows] == registry.names()
+    assert [line.split()[0] for line in rows] == encodings.names()
     assert "-" in cells(rows)["needs_more"] and "-" in cells(rows)["fails"]
     assert "not counted: encoding 'needs_more': needs 7 heads" in below
     (fails,) = [line for line in below if "'fails'" in line]

@@ -14,8 +14,8 @@ import pytest
 import yaml
 from ports import free_port
 
+from zoo import registry
 from zoo.cli import main
-from zoo.encodings import registry
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -235,8 +235,8 @@ def test_the_encodings_shown_can_be_built(model_of, tokens):
 
 
 def test_every_encoding_is_named():
-    for name in registry.names():
-        if registry.describe(name).builtin:
+    for name in registry.encodings.names():
+        if registry.encodings.describe(name).builtin:
             assert f"`{name}`" in README, name
 
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from zoo.encodings.base import Encoding as Encoding
     from zoo.encodings.base import Size as Size
     from zoo.encodings.base import Span as Span
-    from zoo.encodings.registry import register as register
     from zoo.encodings.wrapper import Wrapper as Wrapper
     from zoo.errors import InputError as InputError
+    from zoo.registry import register as register
     from zoo.runs.load import load as load
     from zoo.tasks import build as build
 
@@ -35,7 +35,7 @@ _WHERE = {
     "Wrapper": ("zoo.encodings.wrapper", "Wrapper"),
     "build": ("zoo.tasks", "build"),
     "load": ("zoo.runs.load", "load"),
-    "register": ("zoo.encodings.registry", "register"),
+    "register": ("zoo.registry", "register"),
 }
 
 __all__ = ["Encoding", "InputError", "Size", "Span", "Wrapper", "build", "encodings", "load", "register"]

@@ -16,7 +16,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from zoo.encodings import registry
+from zoo import registry
 from zoo.errors import InputError, printable
 from zoo.files import read_text
 from zoo.recipe.catalogue import DATASETS, TASKS
@@ -77,12 +77,17 @@ def _matching(names: Iterable[str], pattern: str | None, what: str) -> list[str]
 
 
 def _encodings(pattern: str | None) -> str:
-    if pattern in registry.broken() and pattern not in registry.names():
-        raise InputError(registry.unknown(pattern))
-    found = [registry.describe(name) for name in _matching(registry.names(), pattern, "encoding")]
+    if pattern in registry.encodings.broken and pattern not in registry.encodings.names():
+        raise InputError(registry.encodings.unknown(pattern))
+    found = [
+        registry.encodings.describe(name)
+        for name in _matching(registry.encodings.names(), pattern, "encoding")
+    ]
     if pattern is not None and [one.name for one in found] == [pattern]:
         return _one_encoding(found[0])
-    notes = [f"cannot be used: {name}: {why}" for name, why in registry.broken().items() if pattern is None]
+    notes = [
+        f"cannot be used: {name}: {why}" for name, why in registry.encodings.broken.items() if pattern is None
+    ]
     rows = []
     for one in found:
         count, note = _count(one)
@@ -101,7 +106,7 @@ def _encodings(pattern: str | None) -> str:
 
 def _one_encoding(one: registry.Description) -> str:
     if not one.builtin:
-        registry.load(one.name)  # one that cannot be imported is told instead
+        registry.encodings.load(one.name)  # one that cannot be imported is told instead
     facts = [
         ("paper", one.paper),
         ("family", one.family),
@@ -127,7 +132,7 @@ def _count(one: registry.Description) -> tuple[str, str]:
     from zoo.encodings.parameters import learned_parameters
 
     try:
-        registry.load(one.name)
+        registry.encodings.load(one.name)
     except InputError as error:
         return "-", f"cannot be used: {one.name}: {error}"
     try:

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from zoo import cli
+from zoo import cli, registry
 from zoo.contract import LAWS, Subject, check
 from zoo.contract.examination import examine
 from zoo.contract.law import Finding, Law, beyond, farthest, within
 from zoo.contract.output import captured
 from zoo.contract.variants import variants
-from zoo.encodings import registry
 
 ROOT = Path(__file__).parents[2]
 FAULTY = Path(__file__).parent / "faulty"
@@ -444,7 +443,7 @@ def test_laws_leave_the_callers_random_numbers_alone():
     torch.manual_seed(7)
     random.seed(7)
     state, other = torch.get_rng_state(), random.getstate()
-    (subject, *_) = variants(registry.describe("t5")).subjects
+    (subject, *_) = variants(registry.encodings.describe("t5")).subjects
     for law in LAWS:
         if not law.slow and law.does_not_apply(subject) is None:
             law.try_on(subject)

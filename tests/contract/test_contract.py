@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from zoo import registry
 from zoo.contract import LAWS
 from zoo.contract.subject import kinds_of
 from zoo.contract.variants import given, needs, variants
-from zoo.encodings import registry
 from zoo.errors import InputError
 from zoo.recipe.options import check_encoding
 
@@ -56,19 +56,19 @@ OF_MODELS = {f"zoo.contract.{module}" for module in ("growth", "numerics", "orde
 @contextmanager
 def plugins_known():
     """The three plugins among the zoo's own, as long as the subjects are gathered."""
-    before = dict(registry._plugins)
+    before = dict(registry.encodings.added)
     for file in PLUGINS:
         registry.read_plugin(file)
     yield
-    registry._plugins.clear()
-    registry._plugins.update(before)
+    registry.encodings.added.clear()
+    registry.encodings.added.update(before)
 
 
 @plugins_known()
 def _subjects():
     found, refused = [], []
-    for name in registry.names():
-        of = variants(registry.describe(name), strict=True)
+    for name in registry.encodings.names():
+        of = variants(registry.encodings.describe(name), strict=True)
         found += of.subjects
         refused += of.refused
     for spec in [*TOGETHER, *BESIDE]:
@@ -145,12 +145,12 @@ def assert_trained(subjects):
 
 def test_every_encoding_is_tried():
     tried = {name for subject in SUBJECTS for name in subject.label.replace("(", " ").split()}
-    assert set(registry.names()) <= tried
-    assert not [name for name in registry.names() if needs(registry.describe(name))]
-    for name in registry.names():
+    assert set(registry.encodings.names()) <= tried
+    assert not [name for name in registry.encodings.names() if needs(registry.encodings.describe(name))]
+    for name in registry.encodings.names():
         kinds = {subject.kind for subject in SUBJECTS if subject.label.split("(")[0].split()[0] == name}
         assert kinds == set(kinds_of(name)) or any(
-            registry.holds_wrapped(o.annotation) for o in registry.describe(name).options
+            registry.holds_wrapped(o.annotation) for o in registry.encodings.describe(name).options
         )
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import zoo
-from zoo.encodings import installed as reader
-from zoo.encodings import registry
+from zoo import plugins as plugin_reader
+from zoo import registry
 from zoo.encodings.base import Encoding
-from zoo.encodings.description import FACTS, describe_class, read_descriptions
 from zoo.errors import InputError
+from zoo.registry import encodings
 
 PLUGINS = sorted((Path(__file__).parent / "plugins").glob("*.py"))
 
@@ -42,19 +42,21 @@ def said(description):
 # Reading is the same as running.
 
 
-@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize("name", encodings.names())
 def test_what_is_read_is_what_the_class_says(name):
-    assert said(registry.describe(name)) == said(describe_class(name, registry.load(name)))
+    assert said(encodings.describe(name)) == said(encodings.describe_class(name, encodings.load(name)))
 
 
 def test_also_of_plugins(plugins):
     for file in PLUGINS:
-        (one,) = read_descriptions(file, {})
-        assert said(plugins.describe(one.name)) == said(describe_class(one.name, plugins.load(one.name)))
+        (one,) = encodings.read(file)
+        assert said(encodings.describe(one.name)) == said(
+            encodings.describe_class(one.name, encodings.load(one.name))
+        )
 
 
 def test_the_facts_are_the_attributes_of_the_base_class():
-    assert {fact: getattr(Encoding, fact) for fact in FACTS} == FACTS
+    assert {fact: getattr(Encoding, fact) for fact in encodings.facts} == encodings.facts
 
 
 EVERY_KIND = """
@@ -85,7 +87,7 @@ class EveryKind(Encoding):
 
 def test_options_of_every_kind(plugin):
     (read,) = registry.read_plugin(plugin(EVERY_KIND))
-    assert said(read) == said(describe_class("every_kind", registry.load("every_kind")))
+    assert said(read) == said(encodings.describe_class("every_kind", encodings.load("every_kind")))
     options = {option.name: option for option in read.options}
     assert options["of"].annotation is registry.WRAPPED
     assert options["of"].default is options["needed"].default is registry.REQUIRED
@@ -107,8 +109,8 @@ def test_options_of_every_kind(plugin):
 def test_a_class_derived_from_one_of_the_zoo_inherits_what_it_says(head, plugin):
     head = head.replace("@R", "@zoo.register('mine')")
     (read,) = registry.read_plugin(plugin(f"{head}:\n    '''Mine.'''\n    extrapolates = 'no'\n"))
-    alibi = registry.describe("alibi")
-    assert said(read) == said(describe_class("mine", registry.load("mine")))
+    alibi = encodings.describe("alibi")
+    assert said(read) == said(encodings.describe_class("mine", encodings.load("mine")))
     assert read.options == alibi.options
     assert (read.relative, read.distance_only, read.paper) == (True, True, alibi.paper)
     assert read.extrapolates == "no"
@@ -126,7 +128,7 @@ def test_a_class_derived_from_one_of_the_zoo_inherits_what_it_says(head, plugin)
 def test_facts_may_be_assigned_in_any_form(facts, plugin):
     source = f"@zoo.register('mine')\nclass Mine(zoo.Encoding):\n    '''Mine.'''\n    {facts}\n"
     (read,) = registry.read_plugin(plugin(source))
-    assert said(read) == said(describe_class("mine", registry.load("mine")))
+    assert said(read) == said(encodings.describe_class("mine", encodings.load("mine")))
     assert (read.family, read.relative) == ("bias", True)
 
 
@@ -146,12 +148,13 @@ class Mine(ALiBi):
 def test_reading_runs_nothing(plugin):
     file = plugin("raise SystemExit\n@zoo.register('mine')\nclass Mine(zoo.Encoding):\n    '''Mine.'''")
     assert [one.name for one in registry.read_plugin(file)] == ["mine"]
-    assert registry.describe("mine").summary == "Mine."
+    assert encodings.describe("mine").summary == "Mine."
 
 
 def test_neither_listing_nor_describing_imports_torch():
     code = (
-        "import sys, zoo, zoo.encodings.registry as r; [r.describe(n).options for n in r.names()];"
+        "import sys, zoo, zoo.registry as r; "
+        "[k.describe(n).options for k in r.KINDS.values() for n in k.names()];"
         "print([m for m in ('torch', 'lightning', 'datasets') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=dict(os.environ))
@@ -187,7 +190,7 @@ def test_a_class_decorated_in_the_running_program_is_known(forgetful_registry, m
         ("x", float, 0.5),
     ]
     assert about.where.startswith(f"{Path(__file__).resolve()}:")
-    assert registry.load("live") is Live
+    assert encodings.load("live") is Live
     model = model_of({"name": "live", "of": "alibi", "x": 2.0})
     assert model.encoding.view(0).encodings[0].x == 2.0
     assert model(tokens(1, 4)).isfinite().all()
@@ -199,9 +202,9 @@ def test_a_class_from_no_file_is_known_too(forgetful_registry):
         cell = "@zoo.register('cell')\nclass Cell(zoo.Encoding):\n"
         cell += f"    def __init__(self, size, *, x: int = {default}): ..."
         exec(cell, scope)
-        (option,) = registry.describe("cell").options
+        (option,) = encodings.describe("cell").options
         assert (option.name, option.annotation, option.default) == ("x", int, default)
-    assert registry.describe("cell").where == "<__notebook__>:1"
+    assert encodings.describe("cell").where == "<__notebook__>:1"
 
 
 def test_a_plugin_that_was_imported_may_be_named_by_a_recipe_too(plugin, monkeypatch, tmp_path):
@@ -211,7 +214,7 @@ def test_a_plugin_that_was_imported_may_be_named_by_a_recipe_too(plugin, monkeyp
     monkeypatch.syspath_prepend(tmp_path)
     module = __import__("imported_first")
     registry.read_plugin(file)
-    assert registry.load("imported") is module.Imported
+    assert encodings.load("imported") is module.Imported
 
 
 # A name taken twice.
@@ -222,9 +225,9 @@ def test_a_file_cannot_take_a_name_of_the_zoo(plugin):
     with pytest.raises(InputError) as caught:
         registry.read_plugin(file)
     assert str(caught.value) == (
-        f"{file}:3: the name 'alibi' is taken by {registry.describe('alibi').where}; choose another"
+        f"{file}:3: the name 'alibi' is taken by {encodings.describe('alibi').where}; choose another"
     )
-    assert registry.load("alibi").__name__ == "ALiBi"
+    assert encodings.load("alibi").__name__ == "ALiBi"
 
 
 def test_two_files_or_two_classes_of_one_cannot_take_the_same_name(plugin):
@@ -243,12 +246,12 @@ def test_two_files_or_two_classes_of_one_cannot_take_the_same_name(plugin):
 def test_a_live_class_cannot_take_a_name_of_the_zoo(name, forgetful_registry):
     class Other(zoo.Encoding): ...
 
-    about = registry.describe(name)
+    about = encodings.describe(name)
     with pytest.raises(InputError) as caught:
         zoo.register(name)(Other)
     for part in (f"two encodings are called {name!r}", about.class_name, about.where, f"Other ({__file__}:"):
         assert part in str(caught.value)
-    assert registry.load(name).__name__ == about.class_name
+    assert encodings.load(name).__name__ == about.class_name
 
 
 def test_nor_each_other_s(forgetful_registry):
@@ -295,7 +298,7 @@ def test_a_file_that_cannot_be_run_names_the_cause(plugin):
     file = plugin("@zoo.register('mine')\nclass Mine(zoo.Encoding): ...\nimport no_such_module_anywhere")
     registry.read_plugin(file)
     with pytest.raises(InputError, match=f"{file}:4: the plugin cannot be imported: ModuleNotFoundError"):
-        registry.load("mine")
+        encodings.load("mine")
 
 
 @pytest.mark.parametrize(
@@ -310,7 +313,7 @@ def test_what_goes_wrong_when_it_runs_is_told_with_its_line(source, line, cause,
     file = plugin(source + "\n\n@zoo.register('mine')\nclass Mine(zoo.Encoding): ...\n")
     registry.read_plugin(file)
     with pytest.raises(InputError, match=f"^{file}:{line}: the plugin cannot be imported: {cause}"):
-        registry.load("mine")
+        encodings.load("mine")
 
 
 def test_another_s_decorator_of_that_name(plugin):
@@ -318,16 +321,16 @@ def test_another_s_decorator_of_that_name(plugin):
     file = plugin(source)
     registry.read_plugin(file)
     with pytest.raises(InputError, match=f"{file}:5: 'mine' is not registered when the file is run"):
-        registry.load("mine")
+        encodings.load("mine")
 
 
 def test_an_unknown_name_is_told_the_nearest():
     with pytest.raises(InputError, match="no encoding 'alibbi'; did you mean 'alibi'"):
-        registry.describe("alibbi")
+        encodings.describe("alibbi")
     with pytest.raises(
         InputError, match=r"no encoding 'zzz'; there are: alibi, .*plugins: \[my_encoding.py\]"
     ):
-        registry.load("zzz")
+        encodings.load("zzz")
 
 
 # Installed packages.
@@ -352,14 +355,14 @@ def installed(tmp_path, monkeypatch, forgetful_registry):
         for name, source in {"__init__": "", **files}.items():
             (folder / f"{name}.py").write_text(source)
         monkeypatch.syspath_prepend(tmp_path)
-        monkeypatch.setattr(reader, "entry_points", lambda group: [Point("their_package.encodings")])
-        registry._installed.cache_clear()
+        monkeypatch.setattr(plugin_reader, "entry_points", lambda group: [Point("their_package.encodings")])
+        vars(encodings).pop("_installed", None)
 
     yield installed
     for name in [name for name in sys.modules if name.startswith("their_package")]:
         del sys.modules[name]
     monkeypatch.undo()
-    registry._installed.cache_clear()
+    vars(encodings).pop("_installed", None)
 
 
 @pytest.mark.parametrize("init", ["", "from . import encodings"])
@@ -368,38 +371,38 @@ def test_an_installed_package_is_found_and_imported_by_its_name(init, installed)
     installed(
         encodings=theirs + "class Theirs(zoo.Encoding):\n    step = STEP\n", size="STEP = 3\n", __init__=init
     )
-    assert "theirs" in registry.names()
-    assert registry.load("theirs").step == 3
-    assert registry.load("theirs").__module__ == "their_package.encodings"
+    assert "theirs" in encodings.names()
+    assert encodings.load("theirs").step == 3
+    assert encodings.load("theirs").__module__ == "their_package.encodings"
 
 
 def test_one_that_cannot_be_read_breaks_only_itself(installed):
     installed(encodings="class Broken(")
-    assert "alibi" in registry.names()
-    assert list(registry.broken()) == ["their_package.encodings"]
+    assert "alibi" in encodings.names()
+    assert list(encodings.broken) == ["their_package.encodings"]
     with pytest.raises(
         InputError, match=r"cannot be used: package their_package\.encodings: .*:1: not Python"
     ):
-        registry.describe("their_package.encodings")
+        encodings.describe("their_package.encodings")
 
 
 def test_one_that_takes_a_name_of_the_zoo_is_refused(installed):
     installed(encodings="import zoo\n@zoo.register('rope')\nclass Other(zoo.Encoding): ...")
-    assert registry.describe("rope").class_name == "RoPE"
-    assert "the name 'rope' is taken by" in next(iter(registry.broken().values()))
+    assert encodings.describe("rope").class_name == "RoPE"
+    assert "the name 'rope' is taken by" in next(iter(encodings.broken.values()))
 
 
 def test_what_is_no_encoding_is_refused(forgetful_registry):
-    with pytest.raises(InputError, match=r"does not derive from zoo\.Encoding"):
+    with pytest.raises(InputError, match=r"does not derive from Encoding"):
 
-        @registry.register("no_encoding")
+        @encodings.register("no_encoding")
         class Other:
             pass
 
 
-@pytest.mark.parametrize("name", [n for n in registry.names() if registry.describe(n).builtin])
+@pytest.mark.parametrize("name", [n for n in encodings.names() if encodings.describe(n).builtin])
 def test_an_encoding_lies_in_a_file_of_its_name_in_the_folder_of_its_family(name):
-    one = registry.describe(name)
+    one = encodings.describe(name)
     assert one.file.stem == name
     assert one.file.parent.name == one.family.replace(" ", "_")
-    assert inspect.getsource(inspect.getmodule(registry.load(name))).count("@register(") == 1
+    assert inspect.getsource(inspect.getmodule(encodings.load(name))).count("@register(") == 1

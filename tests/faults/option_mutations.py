@@ -3,7 +3,7 @@
 import random
 import typing
 
-from zoo.encodings import registry
+from zoo import registry
 
 WHOLE = [0, 1, 2, 3, 4, 5, 7, 8, 16, 31, 64, 100, 512, -1, 2**12, 2**45, 2**62, 1e2, 1e300]
 REAL = [0.0, 0.25, 0.3, 0.5, 1.0, 2.0, 3.5, 10.0, 1e4, 1e-3, 1e-30, 1e30, 1e-300, 1e300, -0.5, -1.0, -1e30]
@@ -35,15 +35,15 @@ def value_of(annotation, rng, depth):
 def encoding(rng, depth=0):
     names = [
         name
-        for name in registry.names()
+        for name in registry.encodings.names()
         if depth < DEEPEST
-        or not any(registry.holds_wrapped(o.annotation) for o in registry.describe(name).options)
+        or not any(registry.holds_wrapped(o.annotation) for o in registry.encodings.describe(name).options)
     ]
     if rng.random() < 0.08:
         return [encoding(rng, depth + 1) for _ in range(rng.choice([1, 2, 2, 3]))]
     name = rng.choice(names)
     spec = {"name": name}
-    for option in registry.describe(name).options:
+    for option in registry.encodings.describe(name).options:
         if option.default is registry.REQUIRED or rng.random() < 0.25:
             spec[option.name] = value_of(option.annotation, rng, depth)
     return spec

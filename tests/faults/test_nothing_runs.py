@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 import zoo
-from zoo import cli
-from zoo.encodings import registry
+from zoo import cli, registry
 from zoo.errors import InputError
 
 PLUGIN = """\
@@ -49,7 +48,7 @@ class Watched:
 
     def forget(self):
         """As in a new process, which knows of no plugin."""
-        for table in (registry._plugins, registry._live, registry._classes):
+        for table in (registry.encodings.added, registry.encodings.classes):
             table.pop("noted", None)
         sys.modules.pop("zoo_plugin_noted", None)
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from zoo import registry
 from zoo.contract.subject import HEADS, LAYERS, LENGTH, WIDTH
-from zoo.encodings import registry
 from zoo.encodings.base import Size
 from zoo.encodings.stack import EncodingStack
 from zoo.errors import InputError
@@ -50,9 +50,9 @@ def ending(here, forgetful_registry):
     return "plugins=[ending.py]"
 
 
-@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize("name", registry.encodings.names())
 def test_every_encoding_takes_the_length_that_it_is_trained_for(spec_of, name):
-    causal = registry.describe(name).decoder
+    causal = registry.encodings.describe(name).decoder
     stack = EncodingStack(spec_of(name), Size(WIDTH, HEADS, LAYERS, LENGTH, causal))
     assert stack.max_length is None or stack.max_length >= LENGTH
     stack.eval()

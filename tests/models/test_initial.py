@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from zoo.encodings import registry
+from zoo import registry
 
 SETUPS = [("decoder", {}), ("encoder", {}), ("decoder", {"norm": "rmsnorm", "activation": "swiglu"})]
 
@@ -31,8 +31,8 @@ def started(model_of):
 def test_any_two_encodings_share_every_other_weight(kind, config, spec_of, started):
     models = {
         name: started(spec_of(name), kind, **config)
-        for name in registry.names()
-        if getattr(registry.describe(name), kind)
+        for name in registry.encodings.names()
+        if getattr(registry.encodings.describe(name), kind)
     }
     for one, other in itertools.combinations(models, 2):
         assert equal(of_the_rest(models[one]), of_the_rest(models[other])), (one, other)
@@ -45,7 +45,7 @@ def test_an_encoding_added_to_another_changes_neither(started):
     assert all(torch.equal(p, theirs[name]) for name, p in of_the_encoding(alone).items())
 
 
-@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize("name", registry.encodings.names())
 def test_nothing_but_the_seed_decides(name, spec_of, started):
     torch.manual_seed(1)
     one = started(spec_of(name))
@@ -56,7 +56,7 @@ def test_nothing_but_the_seed_decides(name, spec_of, started):
     assert equal(dict(one.named_parameters()), dict(other.named_parameters()))
 
 
-@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize("name", registry.encodings.names())
 def test_another_seed_draws_anew_all_that_is_drawn(name, spec_of, started):
     one, other = started(spec_of(name), seed=0), dict(started(spec_of(name), seed=1).named_parameters())
     for parameter_name, p in one.named_parameters():

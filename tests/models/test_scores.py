@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from zoo.encodings import registry
 from zoo.encodings.base import Span
 from zoo.encodings.stack import build_encoding
 from zoo.models import kernels
+from zoo.registry import encodings
 
-BY_DISTANCE = [name for name in registry.names() if registry.describe(name).distance_only]
+BY_DISTANCE = [name for name in encodings.names() if encodings.describe(name).distance_only]
 
 
 @pytest.mark.parametrize("causal", [True, False])
@@ -86,7 +86,7 @@ def memo_after(model, row, monkeypatch):
     return [key for one in memo.values() for key in one]
 
 
-@pytest.mark.parametrize("name", [n for n in registry.names() if registry.describe(n).decoder])
+@pytest.mark.parametrize("name", [n for n in encodings.names() if encodings.describe(n).decoder])
 def test_blocks_of_queries_leave_nothing_behind(name, spec_of, model_of, tokens, monkeypatch):
     """What a block computes goes with it: memory must not grow with the number of blocks."""
     model, row = model_of(spec_of(name), length=96), tokens(1, 96)

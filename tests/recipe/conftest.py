@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from zoo.encodings import registry
+from zoo import registry
 from zoo.errors import InputError
 
 
@@ -46,7 +46,7 @@ def problems():
 
 @pytest.fixture(autouse=True)
 def _no_plugin_outlives_its_test():
-    before = dict(registry._plugins)
+    before = dict(registry.encodings.added)
     yield
-    registry._plugins.clear()
-    registry._plugins.update(before)
+    registry.encodings.added.clear()
+    registry.encodings.added.update(before)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from zoo.encodings import registry
 from zoo.recipe import json_schema, resolve
 from zoo.recipe.yaml_file import read_file
+from zoo.registry import encodings
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").rglob("*.yaml"))
 
@@ -35,9 +35,12 @@ def test_every_encoding_and_option_is_in_it():
         for member in json_schema()["$defs"]["encoding"]["anyOf"]
         if "properties" in member
     }
-    assert sorted(members) == registry.names()
+    assert sorted(members) == encodings.names()
     for name, properties in members.items():
-        assert set(properties) == {"name", *(option.name for option in registry.describe(name).options)}
+        assert set(properties) == {
+            "name",
+            *(option.name for option in encodings.describe(name).options),
+        }
 
 
 def test_every_key_has_a_description():

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from zoo.encodings import registry
 from zoo.errors import InputError
 from zoo.recipe import dump, locate, read_recipe, resolve
+from zoo.registry import encodings
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.yaml"))
 
@@ -441,14 +441,17 @@ def test_every_recipe_reads_and_gives_itself_back(path, tmp_path):
     assert read_recipe(again) == recipe
 
 
-@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize("name", encodings.names())
 def test_every_encoding_gives_itself_back(good, write, spec_of, name):
-    kind = "decoder" if registry.describe(name).decoder else "encoder"
+    kind = "decoder" if encodings.describe(name).decoder else "encoder"
     good["model"] |= {"encoding": spec_of(name), "kind": kind}
     recipe = resolve(good)
-    assert recipe.model.encoding.keys() == {"name", *(o.name for o in registry.describe(name).options)}
+    assert recipe.model.encoding.keys() == {
+        "name",
+        *(o.name for o in encodings.describe(name).options),
+    }
     assert resolve(recipe.as_dict()) == recipe
-    if not registry.describe(name).replaces:  # a file is a training run, and nothing trains with such a one
+    if not encodings.describe(name).replaces:  # a file is a training run, and nothing trains with such a one
         assert read_recipe(write(dump(recipe))) == recipe
 
 

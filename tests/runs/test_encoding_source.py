@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import zoo
-from zoo.encodings import registry
-from zoo.encodings.description import Description
+from zoo import registry
+from zoo.registry import Description
 from zoo.errors import InputError
 from zoo.runs import encoding_source
 from zoo.runs.load import load_task
@@ -42,7 +42,7 @@ def forget(forgetful_registry):
     """Forget the plugins, as a new process would."""
 
     def forget():
-        for known in (registry._plugins, registry._classes, registry._live):
+        for known in (registry.encodings.added, registry.encodings.classes):
             for name in ("mine", "around"):
                 known.pop(name, None)
 
@@ -155,7 +155,7 @@ def package(monkeypatch, tmp_path):
     """Pretend that a package is installed in a version, with an encoding or without."""
     file = tmp_path / "theirs.py"
     file.write_text("one\n")
-    about = registry.describe("none")
+    about = registry.encodings.describe("none")
     fields = {name: getattr(about, name) for name in Description.__dataclass_fields__}
 
     def package(version, has=True, broken=None):
@@ -165,9 +165,11 @@ def package(monkeypatch, tmp_path):
             return version
 
         it = Description(**{**fields, "name": "theirs", "file": file, "package": f"their-package {version}"})
-        known = {**registry._builtin(), **({"theirs": it} if has and version else {})}
-        monkeypatch.setattr(registry, "_all", lambda: known)
-        monkeypatch.setattr(registry, "broken", lambda: {"theirs": broken} if broken else {})
+        known = {**registry.encodings.shipped, **({"theirs": it} if has and version else {})}
+        monkeypatch.setattr(registry.encodings, "all", lambda: known)
+        monkeypatch.setitem(
+            vars(registry.encodings), "_installed", ({}, {"theirs": broken} if broken else {})
+        )
         monkeypatch.setattr(encoding_source, "version", installed_version)
         return file
 
@@ -207,7 +209,7 @@ def test_a_class_of_no_file_has_to_be_registered_again(forgetful_registry):
     sources = encoding_sources({"name": "cell"})
     assert sources == [{"name": "cell", "file": "<__notebook__>", "sha256": ""}]
     assert what_has_changed(sources) == what_is_missing(sources) == []
-    for known in (registry._live, registry._classes):
+    for known in (registry.encodings.added, registry.encodings.classes):
         del known["cell"]
     assert what_is_missing(sources)[0].endswith("register it again before you load this")
 

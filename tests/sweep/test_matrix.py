@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from zoo.encodings import registry
+from zoo import registry
 from zoo.errors import InputError
 from zoo.recipe import read_recipe, to_yaml_line
 from zoo.recipe.options import check_encoding
@@ -74,8 +74,8 @@ def test_the_same_encoding_said_twice_is_one(tiny):
 
 
 def test_all_names_are_different_and_safe(forgetful_registry):
-    @registry.register("rope-t5")
-    class Near(registry.load("none")):
+    @registry.encodings.register("rope-t5")
+    class Near(registry.encodings.load("none")):
         pass
 
     long = [1.0 + i / 7 for i in range(100)]

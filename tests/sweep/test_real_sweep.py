@@ -14,11 +14,11 @@ import torch
 
 PLUGIN = """\
 import zoo
-from zoo.encodings import registry
+from zoo import registry
 
 
 @zoo.register("brittle")
-class Brittle(registry.load("alibi")):
+class Brittle(registry.encodings.load("alibi")):
     def bias(self, head, q, k):
         raise ArithmeticError("not today")
 """

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from zoo import registry
 from zoo.contract import LAWS
 from zoo.contract.examination import Verdict, examine
 from zoo.contract.output import captured
 from zoo.contract.variants import Variants, given, needs, variants
-from zoo.encodings import registry
 from zoo.errors import InputError, Problem, RunError
 from zoo.listing import table
 from zoo.progress import progress_bar
@@ -87,13 +87,13 @@ def _asked(what: str, sets: Sequence[str]) -> Iterator[tuple[str, Any]]:
     if text.endswith(".py") or os.sep in text:
         names = [description.name for description in _read_file(Path(text))]
     for name in names:
-        description = registry.describe(name)
+        description = registry.encodings.describe(name)
         spec = _with_sets(name, sets) if sets else None
         lacking = [] if spec else needs(description)
         if lacking:
             shown = " ".join(f"--set {option}=..." for option in lacking)
             raise InputError(f"encoding {name!r} cannot be tried without {', '.join(lacking)}: give {shown}")
-        registry.load(name)
+        registry.encodings.load(name)
         yield name, spec
 
 
@@ -136,18 +136,18 @@ def _with_sets(spec: Any, sets: Sequence[str]) -> Any:
 def _subjects(name: str, spec: Any) -> tuple[Variants, str]:
     """What is to be tried, and a word about it."""
     if spec is None:
-        description = registry.describe(name)
+        description = registry.encodings.describe(name)
         found = variants(description)
         summary = description.summary
     else:
         from zoo.encodings.stack import EncodingStack
 
-        strict = isinstance(spec, list) or registry.describe(spec["name"]).builtin
+        strict = isinstance(spec, list) or registry.encodings.describe(spec["name"]).builtin
         found = Variants(given(spec, name, strict))
         first = found.subjects[0]
         # What cannot be so is wrong input here, since it was asked for.
         EncodingStack(spec, first.size())
-        summary = registry.describe(spec["name"]).summary if isinstance(spec, dict) else "together"
+        summary = registry.encodings.describe(spec["name"]).summary if isinstance(spec, dict) else "together"
     labels = dict.fromkeys(subject.label for subject in found.subjects)
     kinds = dict.fromkeys(subject.kind for subject in found.subjects)
     return found, f"{summary}\n" + _wrapped(f"  tried as {' and '.join(kinds)}: {', '.join(labels)}")

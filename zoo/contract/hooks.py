@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from zoo import registry
 from zoo.contract.law import (
     CHANGES,
     PADDED,
@@ -27,9 +28,8 @@ from zoo.contract.law import (
     law,
 )
 from zoo.contract.subject import VOCABULARY, Subject, keep_of, line_of, names_in
-from zoo.encodings import registry
+from zoo.description import class_location
 from zoo.encodings.base import Encoding, Span
-from zoo.encodings.description import place
 from zoo.encodings.stack import build_encoding
 from zoo.models.cache import Cache
 from zoo.models.transformer import Transformer
@@ -45,7 +45,9 @@ LONGEST = 64
     needs=(),
 )
 def spelled_right(subject: Subject) -> Finding:
-    return all_of([_spelling(registry.load(name)) for name in dict.fromkeys(names_in(subject.spec))])
+    return all_of(
+        [_spelling(registry.encodings.load(name)) for name in dict.fromkeys(names_in(subject.spec))]
+    )
 
 
 def _spelling(cls: type[Encoding]) -> Finding:
@@ -198,7 +200,7 @@ def _without_effect(encoding: Encoding, finding: Finding) -> Finding:
 
 
 def _class_line(cls: type[Encoding]) -> str:
-    file, line = place(cls)
+    file, line = class_location(cls)
     return f"{file}:{line}"
 
 
@@ -265,7 +267,9 @@ def _watching(encoding: Encoding, hook: str, seen: list[Seen]) -> Callable[..., 
         except Fault:
             raise  # of an encoding inside this one
         except (Exception, SystemExit) as error:
-            at = line_of(error, [registry.describe(encoding.name)]) or _defined(getattr(type(encoding), hook))
+            at = line_of(error, [registry.encodings.describe(encoding.name)]) or _defined(
+                getattr(type(encoding), hook)
+            )
             raise Fault(f"{hook} of {encoding.name!r} raised {first_line(error)}", at) from error
         fault = rule(encoding, result, *given.arguments.values())
         if fault is not None:

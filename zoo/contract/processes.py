@@ -25,9 +25,9 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
+from zoo import registry
 from zoo.contract.law import first_line
 from zoo.contract.subject import Subject, some_tokens
-from zoo.encodings import registry
 from zoo.files import atomic_write
 from zoo.models.shards import gather_full_state, shard
 
@@ -56,7 +56,7 @@ def train_in_two(subjects: Sequence[Subject]) -> list[str | None]:
 
 def _plugins() -> list[str]:
     """The loose files whose encodings are known here, which another process must read too."""
-    loose = (registry.describe(name) for name in registry.names())
+    loose = (registry.encodings.describe(name) for name in registry.encodings.names())
     return sorted({str(one.file) for one in loose if one.module is None and one.file.is_file()})
 
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from zoo.encodings import registry
+from zoo import registry
 from zoo.encodings.base import Encoding, Size
 from zoo.encodings.stack import EncodingStack
 from zoo.models.transformer import Decoder, Encoder, Transformer
@@ -62,11 +62,13 @@ class Subject:
     def descriptions(self) -> list[registry.Description]:
         """Of the encodings themselves, not of those that they wrap."""
         specs = self.spec if isinstance(self.spec, list) else [self.spec]
-        return [registry.describe(spec if isinstance(spec, str) else spec["name"]) for spec in specs]
+        return [
+            registry.encodings.describe(spec if isinstance(spec, str) else spec["name"]) for spec in specs
+        ]
 
     def line_of(self, error: BaseException) -> str:
         """File and line of the last code of a plugin that ran before an error; "" where none did."""
-        return line_of(error, [registry.describe(name) for name in names_in(self.spec)])
+        return line_of(error, [registry.encodings.describe(name) for name in names_in(self.spec)])
 
     @property
     def relative(self) -> bool:
@@ -156,7 +158,7 @@ def enliven(model: nn.Module, seed: int) -> None:
 
 def kinds_of(spec: Any) -> tuple[Kind, ...]:
     """What an encoding, and every one that it wraps, is for."""
-    named = [registry.describe(name) for name in names_in(spec)]
+    named = [registry.encodings.describe(name) for name in names_in(spec)]
     return tuple(kind for kind in KINDS if all(getattr(one, kind) for one in named))
 
 
@@ -180,7 +182,7 @@ def _as_mapping(spec: Any) -> Any:
         return {"name": spec}
     wrapped = {
         option.name: _as_mapping(spec[option.name])
-        for option in registry.describe(spec["name"]).options
+        for option in registry.encodings.describe(spec["name"]).options
         if registry.holds_wrapped(option.annotation) and spec.get(option.name) is not None
     }
     return {**spec, **wrapped}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from zoo import registry
 from zoo.contract import LAWS
 from zoo.contract.examination import Verdict, examine
 from zoo.contract.hooks import SPELLED
@@ -12,7 +13,6 @@ from zoo.contract.law import CAUSAL, CHANGES, SHAPES
 from zoo.contract.numerics import PRECISION
 from zoo.contract.subject import Subject, names_in
 from zoo.contract.training import GRADIENTS
-from zoo.encodings import registry
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
 
@@ -62,7 +62,7 @@ def _sizes(recipe: Recipe) -> Iterator[tuple[dict[str, Any], int]]:
 
 
 def _problem(verdict: Verdict, spec: Any) -> Problem:
-    plugins = [about for about in map(registry.describe, names_in(spec)) if not about.builtin]
+    plugins = [about for about in map(registry.encodings.describe, names_in(spec)) if not about.builtin]
     (finding,) = (finding for _, finding in verdict.broken)
     where = finding.where or plugins[0].where
     about = next((one for one in plugins if where.startswith(f"{one.file}:")), plugins[0])

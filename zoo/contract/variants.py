@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from zoo import registry
 from zoo.contract.law import first_line
 from zoo.contract.subject import KINDS, Kind, Subject, kinds_of
-from zoo.encodings import registry
-from zoo.encodings.registry import Description, Option
 from zoo.errors import InputError
+from zoo.registry import Description, Option
 
 INSIDE = ("sinusoidal", "rope", "t5", "alibi", "shaw")
 """What a wrapper is tried around: one of each family, and of the biases one without parameters too."""

@@ -9,11 +9,10 @@ from typing import Any
 
 import torch
 
+from zoo import registry
 from zoo.contract.law import BUILDS, Finding, alone, broken, first_kind, first_line, held, law, plain
 from zoo.contract.subject import KINDS, Subject
 from zoo.contract.variants import listed
-from zoo.encodings import registry
-from zoo.encodings.description import FACTS, describe_class
 from zoo.errors import InputError
 from zoo.recipe import resolve
 
@@ -40,7 +39,7 @@ def can_be_built(subject: Subject) -> Finding:
 )
 def says_what_it_is(subject: Subject) -> Finding:
     (description,) = subject.descriptions
-    cls = registry.load(description.name)
+    cls = registry.encodings.load(description.name)
     docstring = inspect.cleandoc(cls.__dict__.get("__doc__") or "")
     first, *rest = docstring.splitlines() or [""]
     # What a stranger may leave out is noted; what the list of encodings shows may not be missing.
@@ -80,9 +79,9 @@ def says_what_it_is(subject: Subject) -> Finding:
 )
 def source_and_class_agree(subject: Subject) -> Finding:
     (read,) = subject.descriptions
-    lives = describe_class(read.name, registry.load(read.name))
+    lives = registry.encodings.describe_class(read.name, registry.encodings.load(read.name))
     differing = []
-    for fact in (*FACTS, "summary"):
+    for fact in (*registry.encodings.facts, "summary"):
         before, after = getattr(read, fact), getattr(lives, fact)
         if before != after:
             differing.append(f"{fact}: {before!r} in the file, {after!r} in the class")

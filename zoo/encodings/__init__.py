@@ -1,6 +1,7 @@
-"""Positional encodings: one file each. `base` holds the hooks, `registry` finds what there is, `description`
-reads what each says of itself, `stack` builds those of a model."""
+"""Positional encodings: one file each. `base` holds the hooks, `stack` builds those of a model."""
 
-from zoo.encodings.registry import describe, names, register
+from zoo.registry import encodings, register
+
+describe, names = encodings.describe, encodings.names
 
 __all__ = ["describe", "names", "register"]

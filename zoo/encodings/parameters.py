@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from zoo.encodings import registry
+from zoo import registry
 from zoo.encodings.base import Encoding, Size
 from zoo.encodings.stack import EncodingStack
 from zoo.errors import InputError
@@ -32,7 +32,7 @@ class Learned:
 
 def comparison_size(name: str) -> Size:
     """The size of comparison, as a decoder; as an encoder for what is not for decoders."""
-    return Size(WIDTH, HEADS, LAYERS, LENGTH, registry.describe(name).decoder)
+    return Size(WIDTH, HEADS, LAYERS, LENGTH, registry.encodings.describe(name).decoder)
 
 
 def representative(name: str, size: Size) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def representative(name: str, size: Size) -> dict[str, Any]:
     """
     around = [
         option
-        for option in registry.describe(name).options
+        for option in registry.encodings.describe(name).options
         if option.default is registry.REQUIRED and registry.holds_wrapped(option.annotation)
     ]
     if not around:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from zoo.encodings import registry
+from zoo import registry
 from zoo.encodings.base import Encoding, Size, Span
 from zoo.errors import InputError
 from zoo.memory import is_out_of_memory
@@ -29,7 +29,7 @@ def build_encoding(spec: Spec | str, size: Size) -> Encoding:
     """
     spec = {"name": spec} if isinstance(spec, str) else dict(spec)
     name = spec.pop("name")
-    about = registry.describe(name)
+    about = registry.encodings.describe(name)
     fits, other = (about.decoder, about.encoder) if size.causal else (about.encoder, about.decoder)
     # One that says it is for neither has a fault of its own, and the contract tells it.
     if other and not fits:
@@ -41,7 +41,7 @@ def build_encoding(spec: Spec | str, size: Size) -> Encoding:
                 raise InputError(f"encoding {name!r}: {option.name} holds one encoding, not a list")
             spec[option.name] = _build_wrapped(spec[option.name], size)
     try:
-        return registry.load(name)(size, **spec)
+        return registry.encodings.load(name)(size, **spec)
     except InputError:
         raise
     except (ValueError, TypeError) as error:

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from zoo.encodings import registry
+from zoo import registry
 from zoo.errors import InputError
 from zoo.recipe.located_tree import KeyPath, dotted
 from zoo.recipe.options import encoding_label, encodings_in
@@ -40,7 +40,7 @@ def keep_trained_options(trained: Any, asked: Any) -> Any:
     if not (isinstance(trained, dict) and isinstance(spec, dict) and isinstance(spec.get("name"), str)):
         return asked
     try:
-        about = registry.describe(spec["name"])
+        about = registry.encodings.describe(spec["name"])
     except InputError:
         return asked
     if trained["name"] not in (about.name, *about.replaces):
@@ -72,7 +72,7 @@ def _compare(trained: Any, asked: Any, path: KeyPath, changes: Changes) -> None:
 
 
 def _compare_one(trained: dict[str, Any], asked: dict[str, Any], path: KeyPath, changes: Changes) -> None:
-    before, after = registry.describe(trained["name"]), registry.describe(asked["name"])
+    before, after = registry.encodings.describe(trained["name"]), registry.encodings.describe(asked["name"])
     if before.name != after.name:
         if before.name not in after.replaces:
             changes.refused[dotted(path)] = (
@@ -121,7 +121,7 @@ def changed_label(spec: Any, changed: dict[str, Any]) -> str:
     defaults = {}
     for path, name in encodings_in(spec, ENCODING):
         if dotted((*path, "name")) in changed:
-            options = registry.describe(name).options
+            options = registry.encodings.describe(name).options
             defaults |= {dotted((*path, option.name)): _as_resolved(option.default) for option in options}
     told = [
         f"{key.removeprefix(dotted(ENCODING) + '.')}={_spoken(value)}"
@@ -134,9 +134,9 @@ def changed_label(spec: Any, changed: dict[str, Any]) -> str:
 def may_change(spec: Any) -> list[str]:
     """The keys of a resolved encoding that may be set on a trained model."""
     keys = []
-    every = [registry.describe(name) for name in registry.names()]
+    every = [registry.encodings.describe(name) for name in registry.encodings.names()]
     for path, name in encodings_in(spec, ENCODING):
-        keys += [dotted((*path, option)) for option in registry.describe(name).after_training]
+        keys += [dotted((*path, option)) for option in registry.encodings.describe(name).after_training]
         instead = [one.name for one in every if name in one.replaces]
         if instead:
             keys.append(f"{dotted(path)} (to {' or '.join(instead)})")

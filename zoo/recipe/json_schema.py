@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from zoo.encodings import registry
+from zoo import registry
 from zoo.recipe.catalogue import TASKS
 from zoo.recipe.options import OWNED, strict_type, trainer_options
 from zoo.recipe.schema import PRECISION_ALIASES, Recipe, TrainerConfig
@@ -58,7 +58,7 @@ def _encoding_is(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _encoding_schema() -> dict[str, Any]:
-    about = [registry.describe(name) for name in registry.names()]
+    about = [registry.encodings.describe(name) for name in registry.encodings.names()]
     short = [
         one.name for one in about if not any(option.default is registry.REQUIRED for option in one.options)
     ]

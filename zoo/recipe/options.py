@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from zoo.encodings import registry
+from zoo import registry
 from zoo.errors import InputError
 from zoo.recipe import schema
 from zoo.recipe.error_messages import MANY, explain_validation_error, unknown_key
@@ -60,7 +60,7 @@ def encodings_in(spec: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
             yield from encodings_in(part, (*path, index))
     elif isinstance(spec, dict) and "name" in spec:
         yield path, spec["name"]
-        for option in registry.describe(spec["name"]).options:
+        for option in registry.encodings.describe(spec["name"]).options:
             if registry.holds_wrapped(option.annotation):
                 yield from encodings_in(spec.get(option.name), (*path, option.name))
 
@@ -71,7 +71,7 @@ def encoding_label(spec: Any) -> str:
         return "+".join(map(encoding_label, spec))
     inside = [
         encoding_label(spec[option.name])
-        for option in registry.describe(spec["name"]).options
+        for option in registry.encodings.describe(spec["name"]).options
         if registry.holds_wrapped(option.annotation) and spec.get(option.name) is not None
     ]
     return f"{spec['name']}({', '.join(inside)})" if inside else spec["name"]
@@ -99,7 +99,7 @@ def _encoding(spec: Any, path: KeyPath, faults: Faults) -> Any:
         faults[name_path] = f"must be the name of an encoding, got {describe_value(name)}{hint}"
         return None
     try:
-        options = registry.describe(name).options
+        options = registry.encodings.describe(name).options
     except InputError as error:
         faults[name_path] = "; ".join(problem.message for problem in error.problems)
         return None

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic_core import PydanticUndefined
 
-from zoo.encodings import registry
+from zoo import registry
 from zoo.errors import InputError
 from zoo.recipe import algorithmic
 from zoo.recipe.catalogue import DATASETS, TASKS, section_class
@@ -175,7 +175,7 @@ def devices_are_some(recipe: Values) -> Iterator[Fault]:
 def encoding_fits_kind(recipe: Values) -> Iterator[Fault]:
     kind = recipe["model.kind"]
     for path, name in encodings_in(recipe["model.encoding"], ("model", "encoding")):
-        about = registry.describe(name)
+        about = registry.encodings.describe(name)
         if not (about.decoder if kind == "decoder" else about.encoder):
             other = "encoder" if kind == "decoder" else "decoder"
             yield path, f"encoding {name!r} is not for {_a(kind)}, only for {_a(other)}"
@@ -183,7 +183,7 @@ def encoding_fits_kind(recipe: Values) -> Iterator[Fault]:
 
 def encoding_can_be_trained(recipe: Values) -> Iterator[Fault]:
     for path, name in encodings_in(recipe["model.encoding"], ("model", "encoding")):
-        trained = registry.describe(name).replaces
+        trained = registry.encodings.describe(name).replaces
         if trained:
             yield (
                 path,

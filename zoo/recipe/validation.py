@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from zoo.encodings import registry
+from zoo import registry
 from zoo.errors import InputError, Problem
 from zoo.recipe.catalogue import DATASETS, LENGTH_FACTORS, TASKS, section_class, usual_task
 from zoo.recipe.error_messages import explain_validation_error, nearest, unknown_name

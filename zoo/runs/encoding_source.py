@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from zoo.encodings import registry
+from zoo import registry
 from zoo.recipe.options import encodings_in
 
 Source = dict[str, Any]
@@ -21,7 +21,7 @@ Source = dict[str, Any]
 def encoding_sources(encoding: Any) -> list[Source]:
     """The sources of a resolved encoding and of those inside it, the zoo's own left out."""
     names = dict.fromkeys(name for _, name in encodings_in(encoding, ()))
-    return [_source(name) for name in names if not registry.describe(name).builtin]
+    return [_source(name) for name in names if not registry.encodings.describe(name).builtin]
 
 
 def recorded_sources(card: Any) -> list[Source]:
@@ -36,7 +36,7 @@ def recorded_sources(card: Any) -> list[Source]:
 
 def what_is_missing(sources: Sequence[Source]) -> list[str]:
     """A sentence on each encoding that is not registered now: what brings it, and what to do."""
-    gone = [source for source in sources if source["name"] not in registry.names()]
+    gone = [source for source in sources if source["name"] not in registry.encodings.names()]
     files = [source for source in gone if "package" not in source]
     return [*map(_missing_package, (s for s in gone if "package" in s)), *_missing_files(files)]
 
@@ -56,14 +56,14 @@ def changed_code(sources: Sequence[Source]) -> dict[str, str]:
 
 
 def _changed(sources: Sequence[Source]) -> list[tuple[Source, Source]]:
-    known = set(registry.names())
+    known = set(registry.encodings.names())
     pairs = [(then, _source(then["name"])) for then in sources if then["name"] in known]
     keys = ("sha256", "package", "version")
     return [(then, now) for then, now in pairs if any(then.get(key) != now.get(key) for key in keys)]
 
 
 def _source(name: str) -> Source:
-    about = registry.describe(name)
+    about = registry.encodings.describe(name)
     try:
         digest = hashlib.sha256(about.file.read_bytes()).hexdigest()
     except OSError:  # a class of a notebook
@@ -82,8 +82,8 @@ def _spoken(source: Source) -> str:
 def _missing_package(source: Source) -> str:
     name, package, wanted = source["name"], source["package"], source["version"]
     needs = f"trained with encoding {name!r} of the package {package} {wanted}"
-    if name in registry.broken():
-        return f"{needs}, which cannot be used: {registry.broken()[name]}"
+    if name in registry.encodings.broken:
+        return f"{needs}, which cannot be used: {registry.encodings.broken[name]}"
     try:
         return f"{needs}; {package} {version(package)} is installed, and has no such encoding"
     except PackageNotFoundError:

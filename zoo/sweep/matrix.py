@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from zoo.encodings import registry
+from zoo import registry
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe, read_recipe, to_yaml_line
 from zoo.recipe.located_tree import shorten
@@ -135,7 +135,7 @@ def _words(spec: Any) -> str:
     if isinstance(spec, list | tuple):
         return "-".join(map(_words, spec))
     words = [spec["name"]]
-    for option in registry.describe(spec["name"]).options:
+    for option in registry.encodings.describe(spec["name"]).options:
         value = spec.get(option.name)
         if registry.holds_wrapped(option.annotation):
             words += [] if value is None else [_words(value)]

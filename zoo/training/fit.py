@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from zoo import registry
 from zoo.data import open_data
 from zoo.data.source import DataSource
-from zoo.encodings import registry
 from zoo.errors import RunError
 from zoo.evaluation.foreseen import left_out, seen_in_training
 from zoo.evaluation.results import must_take_results
@@ -130,7 +130,7 @@ def _prepare(recipe: Recipe, out: Path | None, resume: Resume) -> _Start:
 def _must_pass_trial(recipe: Recipe) -> None:
     """Raises InputError where an encoding that is no part of the zoo does what none may."""
     names = [name for _, name in encodings_in(recipe.as_dict()["model"]["encoding"], ())]
-    if not all(registry.describe(name).builtin for name in names):
+    if not all(registry.encodings.describe(name).builtin for name in names):
         from zoo.contract.trial import must_pass_trial  # not needed by any other training
 
         must_pass_trial(recipe)

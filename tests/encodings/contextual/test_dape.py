@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from zoo.encodings import registry
+from zoo import registry
 from zoo.encodings.base import Encoding, Span
 from zoo.encodings.bias.alibi import geometric_slopes
 from zoo.encodings.contextual.dape import REFUSED
@@ -29,8 +29,8 @@ def names_of_biases():
     def overrides(cls, hooks):
         return any(getattr(cls, hook) is not getattr(Encoding, hook) for hook in hooks)
 
-    for name in registry.names():
-        described, cls = registry.describe(name), registry.load(name)
+    for name in registry.encodings.names():
+        described, cls = registry.encodings.describe(name), registry.encodings.load(name)
         alone = not any(registry.holds_wrapped(option.annotation) for option in described.options)
         adds = overrides(cls, ("bias", "bias_table")) and not overrides(cls, REFUSED)
         if alone and adds and described.decoder and not cls.replaces:

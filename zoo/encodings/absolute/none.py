@@ -1,7 +1,7 @@
 """No positional encoding (NoPE)."""
 
 from zoo.encodings.base import Encoding
-from zoo.encodings.registry import register
+from zoo.registry import register
 
 
 @register("none")

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size, Span, per_query_and_key
-from zoo.encodings.registry import register
+from zoo.registry import register
 
 EPSILON = 1e-6
 """Added to the divisor, which is zero where training has brought c or L to zero."""

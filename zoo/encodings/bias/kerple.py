@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size
-from zoo.encodings.registry import register
+from zoo.registry import register
 
 SMALLEST = 1e-2
 """Where the authors keep the parameters from below; here only the start does."""

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from zoo.encodings.base import Size
 from zoo.encodings.bias.by_distance import ByDistance
-from zoo.encodings.registry import register
+from zoo.registry import register
 
 
 @register("sandwich")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size
-from zoo.encodings.registry import register
+from zoo.registry import register
 
 
 @register("t5")

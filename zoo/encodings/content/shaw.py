@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size, Span, per_query_and_key
-from zoo.encodings.registry import register
+from zoo.registry import register
 
 
 @register("shaw")

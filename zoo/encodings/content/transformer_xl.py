@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size, Span, per_query_and_key
-from zoo.encodings.registry import register
+from zoo.registry import register
 
 
 @register("transformer_xl")

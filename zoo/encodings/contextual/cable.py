@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size, Span
-from zoo.encodings.registry import register
+from zoo.registry import register
 
 
 @register("cable")

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size, Span
-from zoo.encodings.registry import register
+from zoo.registry import register
 
 
 @register("cope")

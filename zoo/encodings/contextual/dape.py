@@ -5,8 +5,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size, Span
-from zoo.encodings.registry import register
 from zoo.encodings.wrapper import Wrapper
+from zoo.registry import register
 
 REFUSED = ("embed", "read", "rotate", "score", "logits", "value")
 

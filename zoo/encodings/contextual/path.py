@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size, Span
-from zoo.encodings.registry import register
+from zoo.registry import register
 
 BLOCK = 32
 """Keys whose transformations are multiplied in one go; larger blocks lose digits where tokens are alike."""

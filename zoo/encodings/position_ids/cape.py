@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from zoo.encodings.base import Encoding, Size
-from zoo.encodings.registry import register
 from zoo.encodings.wrapper import Wrapper, must_read_positions
+from zoo.registry import register
 
 
 @register("cape")

@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size, Span
-from zoo.encodings.registry import register
 from zoo.encodings.rotary.rotation import angles, frequencies
+from zoo.registry import register
 
 
 @register("pope")

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from zoo.encodings.base import Encoding, Size, Span
-from zoo.encodings.registry import register
 from zoo.encodings.rotary.rope_scaling import Scaling
 from zoo.encodings.rotary.rotation import angles, turn
+from zoo.registry import register
 
 
 @register("rope")

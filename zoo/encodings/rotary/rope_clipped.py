@@ -6,8 +6,8 @@ from typing import Literal
 import torch
 
 from zoo.encodings.base import Size
-from zoo.encodings.registry import register
 from zoo.encodings.rotary.rope import RoPE
+from zoo.registry import register
 
 
 @register("rope_clipped")

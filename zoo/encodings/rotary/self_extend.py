@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from zoo.encodings.base import Size
-from zoo.encodings.registry import register
 from zoo.encodings.rotary.two_ranges import TwoRanges
+from zoo.registry import register
 
 
 @register("self_extend")

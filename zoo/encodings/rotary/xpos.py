@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from zoo.encodings.base import Encoding, Size, Span
-from zoo.encodings.registry import register
 from zoo.encodings.rotary.rotation import angles, frequencies, turn
+from zoo.registry import register
 
 GAMMA = 0.4
 ROOM = 1000.0

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from zoo.encodings.base import Encoding, Size, Span
-from zoo.encodings.registry import register
+from zoo.registry import register
 
 
 @register("drope")

@@ -1,8 +1,8 @@
 """An encoding for each layer."""
 
 from zoo.encodings.base import Encoding, Size
-from zoo.encodings.registry import register
 from zoo.encodings.wrapper import Wrapper
+from zoo.registry import register
 
 
 @register("interleave")

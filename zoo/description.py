@@ -1,0 +1,119 @@
+"""What a registered class says of itself: read from its source, or taken from the class where that exists.
+
+Both ways give the same `Description`. Reading runs nothing, and needs no torch.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from zoo.signatures import (
+    WRAPPED,
+    Classes,
+    Option,
+    lineage,
+    options_of,
+    options_of_class,
+    read_attributes,
+    read_classes,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Description:
+    """What the source of a class says. Facts of its kind are attributes: `description.family`."""
+
+    name: str
+    docstring: str
+    facts: Mapping[str, Any]
+    options: tuple[Option, ...]
+    class_name: str
+    file: Path
+    line: int
+    module: str | None = None
+    """The module to import it by; None for a loose file."""
+    package: str | None = None
+    """Name and version of the installed package that brings it; None for the zoo's own and loose files."""
+
+    def __getattr__(self, fact: str) -> Any:
+        if fact.startswith("_") or fact == "facts" or fact not in self.facts:
+            raise AttributeError(fact)
+        return self.facts[fact]
+
+    @property
+    def summary(self) -> str:
+        """The first paragraph of the docstring, in one line."""
+        return self.docstring.split("\n\n")[0].replace("\n", " ")
+
+    @property
+    def where(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    @property
+    def builtin(self) -> bool:
+        """Whether it is one of the zoo's own."""
+        return self.module is not None and self.package is None
+
+
+def read_descriptions(
+    file: Path, kind: str, facts: Mapping[str, Any], zoo_classes: Classes
+) -> list[Description]:
+    """The classes that a Python file registers as one of a kind.
+
+    Args:
+        kind: as in `register.KIND`.
+        facts: the class attributes that are read, with their defaults.
+        zoo_classes: the zoo's own, from which those of the file may derive.
+
+    Raises:
+        InputError: no such file, a syntax error in it, or a fact that is not a literal.
+    """
+    classes = read_classes(file)
+    found = []
+    for node in classes.values():
+        name = _registered_name(node, kind)
+        if name is None:
+            continue
+        values, options = dict(facts), ()
+        # From the farthest ancestor down: the nearest value counts.
+        for ancestor in reversed(lineage(node, classes, zoo_classes)):
+            values.update(read_attributes(ancestor, facts, file))
+            own = options_of(ancestor, {"Encoding": WRAPPED})
+            options = options if own is None else own
+        docstring = ast.get_docstring(node) or ""
+        found.append(Description(name, docstring, values, options, node.name, file, node.lineno))
+    return found
+
+
+def _registered_name(node: ast.ClassDef, kind: str) -> str | None:
+    """The name under which a class is registered as one of a kind: by `register` or `register.KIND`."""
+    for decorator in node.decorator_list:
+        match decorator:
+            case ast.Call(func=called, args=[ast.Constant(value=str(name)), *_]):
+                path = ast.unparse(called).split(".")
+                if (path[-1] == "register" and kind == "encoding") or path[-2:] == ["register", kind]:
+                    return name
+    return None
+
+
+def describe_class(name: str, cls: type, facts: Mapping[str, Any]) -> Description:
+    """The description of a class that exists, from the class."""
+    values = {fact: getattr(cls, fact, default) for fact, default in facts.items()}
+    docstring = inspect.cleandoc(cls.__dict__.get("__doc__") or "")
+    return Description(name, docstring, values, options_of_class(cls), cls.__name__, *class_location(cls))
+
+
+def class_location(cls: type) -> tuple[Path, int]:
+    """File and line of a class; in an interactive session, which has no file, the module's name and 1."""
+    try:
+        file = Path(inspect.getsourcefile(cls) or "").resolve()
+        lines, first = inspect.getsourcelines(cls)
+    except (OSError, TypeError):
+        return Path(f"<{cls.__module__}>"), 1
+    # The decorators stand above the line that names the class.
+    return file, first + next(i for i, line in enumerate(lines) if line.lstrip().startswith("class "))
