@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 from zoo.arguments import LISTS, make_parser
 from zoo.errors import InputError, Problem, RunError
+from zoo.launch.ranks import is_distributed, is_first_process
+from zoo.launch.reporting import report_once
+from zoo.launch.signals import INTERRUPTED, raise_on_signals
 from zoo.output import waiting
-from zoo.processes.launch import among_others, is_first_process
-from zoo.processes.signals import INTERRUPTED, raise_from_now_on
-from zoo.processes.telling import told_once
 
 if TYPE_CHECKING:
     from zoo.recipe import Recipe
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     try:
-        with told_once():
+        with report_once():
             _must_stand_somewhere()
         options.verb(options)
         sys.stdout.flush()
@@ -112,9 +112,9 @@ def _may_have_handlers() -> bool:
 
 
 def _fit(options: argparse.Namespace) -> None:
-    from zoo.processes.parent import leave_with_parent
+    from zoo.launch.parent import exit_when_parent_dies
 
-    leave_with_parent()
+    exit_when_parent_dies()
     from zoo.recipe import read_recipe
 
     _settle_recipe(options)
@@ -122,7 +122,7 @@ def _fit(options: argparse.Namespace) -> None:
     with waiting(f"{recipe.name}: loading torch and lightning"):
         from zoo.training.fit import fit
 
-        raise_from_now_on(*_used_by(recipe))
+        raise_on_signals(*_used_by(recipe))
     try:
         fit(recipe, out=options.out, resume=options.resume, stay_deaf=True)
     except InputError as error:
@@ -171,12 +171,12 @@ def _placed(problem: Problem, options: argparse.Namespace) -> Problem:
 
 
 def _evaluate(options: argparse.Namespace) -> None:
-    from zoo.processes.parent import leave_with_parent
+    from zoo.launch.parent import exit_when_parent_dies
 
-    leave_with_parent()
+    exit_when_parent_dies()
     missing = [path for path in options.paths if not path.exists()]
     # Of processes started together the first tells it, once they have met.
-    if missing and not among_others():
+    if missing and not is_distributed():
         from zoo.runs.folder import nearest_run_hint
 
         told = (
@@ -187,7 +187,7 @@ def _evaluate(options: argparse.Namespace) -> None:
     with waiting("loading torch and lightning"):
         from zoo.evaluation.evaluate import evaluate
 
-        raise_from_now_on("datasets", *DRAWING)
+        raise_on_signals("datasets", *DRAWING)
     evaluate(options.paths, options.lengths, options.protocol, options.set, options.devices)
 
 
@@ -198,7 +198,7 @@ def _sweep(options: argparse.Namespace) -> None:
 
         encodings = read_encodings(options.encodings)
         if not options.print_commands:
-            raise_from_now_on("torch", "zoo.reports.compare", *DRAWING)
+            raise_on_signals("torch", "zoo.reports.compare", *DRAWING)
     sweep(
         options.recipe,
         encodings,
@@ -225,7 +225,7 @@ def _compare(options: argparse.Namespace) -> None:
     with waiting("loading matplotlib"):
         from zoo.reports.compare import OUT, compare
 
-        raise_from_now_on(*DRAWING)
+        raise_on_signals(*DRAWING)
     compare(
         options.paths, options.out or OUT, options.protocol, options.lengths, options.force, options.reference
     )
@@ -280,7 +280,7 @@ def _check(options: argparse.Namespace) -> None:
     with waiting("loading torch"):
         from zoo.contract.check import check
 
-        raise_from_now_on("torch._dynamo")
+        raise_on_signals("torch._dynamo")
     check(options.what, options.set, options.all, options.verbose)
 
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from zoo.processes.launch import is_first_process
+from zoo.launch.ranks import is_first_process
 
 PLAIN = {
     "±": "+/-", "–": "-", "×": "x", "…": "...", "“": '"', "”": '"', "▲": "^",

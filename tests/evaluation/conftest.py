@@ -9,7 +9,7 @@ from torch import nn
 
 from zoo.data import open_data
 from zoo.evaluation.protocols import PROTOCOLS, Place
-from zoo.evaluation.team import alone
+from zoo.launch.team import alone
 from zoo.recipe import resolve
 
 WORDS = ["a", "the", "The", "owl", "ate", "an", "Übermut", "of", "plum,", "and", "12", "more;", "nothing."]

@@ -13,7 +13,7 @@ from zoo.evaluation.interval import interval_of_ratio
 from zoo.evaluation.protocols import PROTOCOLS, OutOfTime, Place, nonoverlapping, text
 from zoo.evaluation.protocols.per_position import bin_ends
 from zoo.evaluation.protocols.sliding import plan
-from zoo.evaluation.team import alone
+from zoo.launch.team import alone
 from zoo.tasks import task_class
 
 CPU = torch.device("cpu")

@@ -25,7 +25,7 @@ STEPS = [
 # The command line; every process writes a line for each sequence that it is trained on.
 PROGRAM = """
 import json, os, sys
-from zoo import cli
+from zoo.__main__ import run
 from zoo.tasks.task import Task
 
 def recorded(self, batch, index, train=Task.training_step):
@@ -35,7 +35,7 @@ def recorded(self, batch, index, train=Task.training_step):
     return train(self, batch, index)
 
 Task.training_step = recorded
-sys.exit(cli.main())
+sys.exit(run())
 """
 
 

@@ -85,7 +85,7 @@ def test_what_all_processes_find_is_told_once(zoo_command, here):
 
 @pytest.mark.parametrize("rank, error", [("0", InputError), ("1", SystemExit)])
 def test_the_first_process_tells(recipe, launch, here, monkeypatch, rank, error):
-    monkeypatch.setattr("zoo.training.fit.leave_with_parent", lambda: None)
+    monkeypatch.setattr("zoo.training.fit.exit_when_parent_dies", lambda: None)
     launch({**TORCHRUN, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "RANK": rank, "LOCAL_RANK": rank})
     with pytest.raises(error) as caught:
         fit(recipe("max_index", *DDP), out=here / "none", resume=True)

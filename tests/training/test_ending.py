@@ -15,11 +15,12 @@ from lightning.pytorch.strategies import SingleDeviceStrategy
 import zoo.training.fit as training
 from zoo import cli
 from zoo.errors import RunError
+from zoo.launch import children
+from zoo.launch.children import Children, Supervisor
 from zoo.tasks.task import Task
 from zoo.training.fit import fit
-from zoo.training.stops import watch as watching
+from zoo.training.stops.ending import Ending
 from zoo.training.stops.interruption import Interruption
-from zoo.training.stops.watch import Watch
 
 
 def signalled_in(monkeypatch, owner, name, number=signal.SIGTERM):
@@ -46,7 +47,7 @@ def out_of_memory(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "owner, name", [(SingleDeviceStrategy, "teardown"), (Watch, "lost"), (training, "unlock")]
+    "owner, name", [(SingleDeviceStrategy, "teardown"), (Ending, "_lost"), (training, "unlock")]
 )
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_while_it_ends_loses_no_message(
@@ -109,7 +110,7 @@ def test_signals_are_not_heard_until_the_end_is_told(here, mapping, monkeypatch,
 
 
 def child(code):
-    return SimpleNamespace(returncode=code, poll=lambda: code, kill=lambda: None)
+    return SimpleNamespace(returncode=code, poll=lambda: code, kill=lambda: None, wait=lambda: code)
 
 
 @pytest.mark.parametrize(
@@ -122,10 +123,11 @@ def child(code):
 )
 def test_what_is_told_of_a_child_that_is_gone(monkeypatch, tmp_path, codes, tells, code, said):
     left = []
-    monkeypatch.setattr(watching.os, "_exit", left.append)
+    monkeypatch.setattr(children.os, "_exit", left.append)
     with (tmp_path / "said").open("w") as file:
         monkeypatch.setattr(sys, "__stderr__", file)
-        launcher = SimpleNamespace(procs=[child(code) for code in codes])
-        Watch(launcher, lambda: "continue", lambda: tells)._end()
+        gone = Children()
+        gone.processes = [child(code) for code in codes]
+        Supervisor(gone, lambda how: f"{how or 'interrupted'}; continue" if tells else None)._end(False)
     assert left == [code]
     assert (tmp_path / "said").read_text().strip() == said

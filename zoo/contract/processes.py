@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -29,6 +28,7 @@ from zoo import registry
 from zoo.contract.law import first_line
 from zoo.contract.subject import Subject, some_tokens
 from zoo.files import atomic_write
+from zoo.launch.children import describe_exit, run_all
 from zoo.models.shards import gather_full_state, shard
 
 PROCESSES, STEPS = 2, 3
@@ -68,27 +68,14 @@ def _run(folder: Path, seconds: float) -> str | None:
     if loopback:
         # Else gloo asks for the address of the host's name, which not every machine has.
         environment.setdefault("GLOO_SOCKET_IFNAME", loopback)
-    running = [
-        subprocess.Popen(
-            [sys.executable, "-m", "zoo.contract.processes", str(rank), str(folder)],
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(PROCESSES)
-    ]
-    try:
-        said = [process.communicate(timeout=seconds)[1] for process in running]
-    except subprocess.TimeoutExpired:
-        return f"no end within {seconds:.0f} seconds"
-    finally:
-        for process in running:
-            process.kill()
-    for process, text in zip(running, said, strict=True):
-        if process.returncode:
-            last = (text.strip().splitlines() or ["nothing said"])[-1]
-            return f"a process ended with exit code {process.returncode}: {last}"
+    module = [sys.executable, "-m", "zoo.contract.processes"]
+    ended = run_all([[*module, str(rank), str(folder)] for rank in range(PROCESSES)], environment, seconds)
+    for code, stderr in ended:
+        if code is None:
+            return f"no end within {seconds:.0f} seconds"
+        if code:
+            last = (stderr.strip().splitlines() or ["nothing on stderr"])[-1]
+            return f"a process {describe_exit(code)}: {last}"
     return None
 
 

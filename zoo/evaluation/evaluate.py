@@ -22,8 +22,9 @@ from zoo.evaluation.protocols import PROTOCOLS, Measurement, OutOfTime, Place, R
 from zoo.evaluation.results import PassingNote, store_rows
 from zoo.evaluation.subject import Subject, open_subjects
 from zoo.evaluation.tables import SPEED, rows_as_text
-from zoo.evaluation.team import Team, alone, device_for, join
 from zoo.evaluation.units import without_units
+from zoo.launch.ranks import is_distributed
+from zoo.launch.team import Team, alone, device_for, join
 from zoo.memory import (
     allocations_bounded,
     is_out_of_memory,
@@ -31,7 +32,6 @@ from zoo.memory import (
     restart_peak_memory,
     shortage,
 )
-from zoo.processes.launch import among_others
 from zoo.progress import duration, progress_bar
 from zoo.recipe import Recipe
 from zoo.recipe.after_training import changed_label
@@ -113,7 +113,7 @@ def _evaluate_all(
     progress: _Progress,
 ) -> list[Row]:
     # Processes that were started together meet first, so that one of them tells what is wrong.
-    runs = None if among_others() else open_subjects(paths, lengths, protocols, sets)
+    runs = None if is_distributed() else open_subjects(paths, lengths, protocols, sets)
     with join(devices, runs[0].task.recipe.trainer.accelerator if runs else "auto") as team:
         if runs is None:
             runs = open_subjects(paths, lengths, protocols, sets)

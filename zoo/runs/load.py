@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from zoo.errors import InputError, Problem
-from zoo.processes.launch import is_first_process
+from zoo.launch.ranks import is_first_process
 from zoo.recipe import resolve
 from zoo.recipe.after_training import encoding_changes, may_change
 from zoo.runs.changes import diff, is_among

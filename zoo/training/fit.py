@@ -13,10 +13,10 @@ from zoo.data.source import DataSource
 from zoo.errors import RunError
 from zoo.evaluation.foreseen import left_out, seen_in_training
 from zoo.evaluation.results import must_take_results
+from zoo.launch.parent import exit_when_parent_dies
+from zoo.launch.ranks import find_launcher, is_first_process
+from zoo.launch.reporting import quiet_exit, report_once
 from zoo.memory import freed_memory_kept
-from zoo.processes.launch import is_first_process
-from zoo.processes.parent import children_told, leave_with_parent
-from zoo.processes.telling import silent, told_once
 from zoo.recipe import Recipe, validate_trainable
 from zoo.recipe.options import encodings_in
 from zoo.runs.folder import Claim, new_run, remove_leftovers, validate_free, write_recipe
@@ -56,13 +56,13 @@ def fit(recipe: Recipe, out: Path | None = None, resume: Resume = False, stay_de
         KeyboardInterrupt: Ctrl-C, SIGTERM or SLURM's warning; its text says where the run stands and how to
             continue it.
     """
-    leave_with_parent()
+    exit_when_parent_dies()
     quieten()
     interruption = Interruption()
     ending = Ending(interruption)
-    with interruption.handling(stay_deaf):
+    with interruption.handling(stay_deaf), ending.children:
         try:
-            with told_once():
+            with report_once():
                 start = _prepare(recipe, out, resume)
             folder, first = _train(recipe, start, ending)
             if first:
@@ -75,7 +75,7 @@ def fit(recipe: Recipe, out: Path | None = None, resume: Resume = False, stay_de
             ending.decide()
             raise
         if not is_first_process():
-            raise silent(130)
+            raise quiet_exit(130)
         raise KeyboardInterrupt(ending.requeued(text))
 
 
@@ -169,9 +169,10 @@ def _train(recipe: Recipe, start: _Start, ending: Ending) -> tuple[Path, bool]:
         with (
             freed_memory_kept(),
             quiet_writers(ending.is_homeless),
-            children_told(),
             restoring(start.checkpoint),
         ):
+            if find_launcher() is None and trainer.num_devices > 1:
+                ending.children.start(trainer.num_devices, trainer.world_size)
             trainer.fit(task, DataModule(source), ckpt_path=start.checkpoint, weights_only=True)
     except BaseException as error:
         end = ending.of(error, folder)

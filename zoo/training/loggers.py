@@ -18,7 +18,7 @@ from lightning.pytorch.utilities import rank_zero_only
 
 from zoo.errors import InputError, Problem
 from zoo.files import atomic_write, is_disk_full, raise_disk_full
-from zoo.processes.launch import is_first_process
+from zoo.launch.ranks import is_first_process
 from zoo.recipe import Recipe
 from zoo.runs.folder import METRICS
 from zoo.runs.metrics_csv import read_metrics

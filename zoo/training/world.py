@@ -11,8 +11,8 @@ import torch.distributed as dist
 from lightning.pytorch.accelerators import CUDAAccelerator, MPSAccelerator, XLAAccelerator
 
 from zoo.errors import InputError, Problem
-from zoo.processes.launch import launch
-from zoo.processes.telling import told_once
+from zoo.launch.ranks import Launcher, find_launcher
+from zoo.launch.reporting import report_once
 from zoo.recipe import Recipe
 from zoo.recipe.rules import batch_fault, cpu_precision_fault, number_of_devices
 
@@ -32,7 +32,7 @@ def must_be_shared_out(recipe: Recipe) -> None:
         problems.append(Problem(fault, key="data.batch_size"))
     if not problems:
         return
-    with told_once():
+    with report_once():
         raise InputError(problems)
 
 
@@ -77,13 +77,13 @@ def _unlike_the_launch(recipe: Recipe) -> Iterator[Problem]:
         yield Problem(f"{has}, but {name} has started {what}: {hint}", key=f"trainer.{key}")
 
 
-def _started() -> tuple[str, int, int] | None:
+def _started() -> Launcher | None:
     """Which launcher Lightning will go by: its name, processes on each machine, machines. None: its own."""
-    several = launch()
+    several = find_launcher()
     if several is not None:
-        return None if several[0] == "lightning" else several
+        return None if several.name == "zoo" else several
     if dist.is_available() and dist.is_torchelastic_launched():
-        return "torchrun", 1, 1
+        return Launcher("torchrun", 1, 1)
     # Lightning goes by SLURM in a batch script too, where no more than this process was started.
     slurm = "SLURM_NTASKS" in os.environ and os.environ.get("SLURM_JOB_NAME") not in ("bash", "interactive")
-    return ("slurm", 1, 1) if slurm else None
+    return Launcher("slurm", 1, 1) if slurm else None

@@ -16,7 +16,7 @@ from pathlib import Path
 from zoo.data.text.corpus import Corpus, TextChanged, read_lines, stamp
 from zoo.data.text.other_formats import is_other_format, must_be_plain_text, names_of
 from zoo.errors import InputError, Problem, printable
-from zoo.processes.launch import is_first_process
+from zoo.launch.ranks import is_first_process
 
 SEPARATOR = "<|endoftext|>"
 HELD_OUT = 0.05  # of the documents, for validation and again for test

@@ -13,7 +13,7 @@ from zoo.memory import is_out_of_memory
 from zoo.tasks.task import Task
 
 if TYPE_CHECKING:
-    from zoo.evaluation.team import Team
+    from zoo.launch.team import Team
 
 Row = dict[str, Any]
 """One result as it is stored: what was measured, how, and the numbers."""

@@ -7,19 +7,24 @@ from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
+import torch.distributed as dist
 from lightning.pytorch.callbacks import Callback
 
 from zoo.errors import RunError
 from zoo.files import full_disk_message, is_disk_full
-from zoo.processes.telling import silent
+from zoo.launch.children import Children, Supervisor
+from zoo.launch.reporting import quiet_exit
+from zoo.launch.slurm import requeue
 from zoo.runs.folder import RECIPE, Claim, give_up
 from zoo.runs.folder_identity import FolderIdentity
 from zoo.training.checkpoints.callbacks import LastCheckpoint
 from zoo.training.checkpoints.resume import resume_command
 from zoo.training.stops.failure import Failure, failure_of
 from zoo.training.stops.interruption import REQUEUE, Interruption, Stopped
-from zoo.training.stops.slurm import requeue
-from zoo.training.stops.watch import Watch
+
+PATIENCE = 5.0
+"""Seconds that a process has to notice by itself that another one is gone, and to report it."""
+LOSSES = (dist.DistBackendError, dist.DistNetworkError)
 
 
 class Ending(Callback):
@@ -36,14 +41,15 @@ class Ending(Callback):
         self.trainer: pl.Trainer | None = None
         self.last: LastCheckpoint | None = None
         self.failure: Failure | None = None
-        self.watch: Watch | None = None
+        self.children = Children()
+        self.supervisor: Supervisor | None = None
 
     def follow(self, trainer: pl.Trainer, last: LastCheckpoint) -> None:
         """Be told of what ends this trainer's run, and end it where another process is gone."""
         self.trainer, self.last, self.failure = trainer, last, failure_of(trainer)
         trainer.callbacks.insert(0, self)
-        self.watch = Watch(trainer.strategy.launcher, last.how_to_continue, self.failure.is_told_here)
-        self.watch.start()
+        self.supervisor = Supervisor(self.children, self._loss, PATIENCE)
+        self.supervisor.start()
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, index: int
@@ -58,18 +64,18 @@ class Ending(Callback):
         self.decide()
 
     def teardown(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
-        self.watch.stop()
+        self.supervisor.stop()
 
     def decide(self) -> None:
         """From here on this process takes no more signals, and watches no others."""
         self.interruption.deafen()
-        if self.watch is not None:
-            self.watch.stop()
+        if self.supervisor is not None:
+            self.supervisor.stop()
 
     def of(self, error: BaseException, folder: Path) -> BaseException:
         """What the run in `folder` ends with: the error itself where nothing better can be said."""
         self.decide()
-        lost = self.watch.lost(error) if self.watch is not None else None
+        lost = self._lost(error) if self.supervisor is not None else None
         saved = self.last.saved_at if self.last else 0
         full = _disk_full(error, folder, saved) if is_disk_full(error) else None
         if self.is_homeless() and not _is_interruption(error):
@@ -87,7 +93,7 @@ class Ending(Callback):
         if self.failure is None:
             return error
         if lost is not None:
-            return RunError(lost) if self.failure.is_told_here() else silent(1)
+            return RunError(lost) if self.failure.is_told_here() else quiet_exit(1)
         return self.failure.of(error, self.steps)
 
     def interrupted(self) -> str:
@@ -103,6 +109,20 @@ class Ending(Callback):
         if not (last.saved_at or (last.folder / RECIPE).is_file()):
             return f"{text}; nothing was saved"
         return f"{text}; {'saved; ' if last.saved_at == step else ''}{last.how_to_continue(step)}"
+
+    def _lost(self, error: BaseException) -> str | None:
+        """The report where an error came of another process being gone; None for any other error."""
+        if not isinstance(error, LOSSES) and not (isinstance(error, RuntimeError) and "gloo" in str(error)):
+            return None
+        self.children.wait_for_failure(PATIENCE)
+        if not self.children.failed():
+            return f"another process of this run is gone; {self.last.how_to_continue()}"
+        return f"{self.children.how_one_failed() or 'interrupted'}; {self.last.how_to_continue()}"
+
+    def _loss(self, how: str | None) -> str | None:
+        """What the supervisor reports, unless another process has."""
+        text = f"\n{how or 'interrupted'}; {self.last.how_to_continue()}"
+        return text if self.failure.is_told_here() else None
 
     def is_homeless(self) -> bool:
         """Whether the run's folder is gone, and all that it had saved with it."""

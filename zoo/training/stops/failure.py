@@ -12,8 +12,8 @@ import torch.distributed as dist
 from lightning.pytorch.callbacks import Callback
 
 from zoo.errors import InputError, RunError
+from zoo.launch.reporting import quiet_exit
 from zoo.memory import is_out_of_memory
-from zoo.processes.telling import silent
 from zoo.training.checkpoints.callbacks import LastCheckpoint
 from zoo.training.checkpoints.resume import how_to_continue
 from zoo.training.stops.room import Room
@@ -50,7 +50,7 @@ class Failure(Callback):
         if not isinstance(error, Exception):
             return error
         if not self.is_told_here():
-            return silent(2 if isinstance(error, InputError) else 1)
+            return quiet_exit(2 if isinstance(error, InputError) else 1)
         when = f"after step {step}" if step else "in the first step"
         text = self._cause(error, when)
         if text is None:

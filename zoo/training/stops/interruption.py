@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from lightning.pytorch.callbacks import Callback
 
-from zoo.processes.launch import is_first_process
+from zoo.launch.ranks import is_first_process
 from zoo.training.boundary import is_between_steps
 
 # What a process wishes; of several processes the largest holds.

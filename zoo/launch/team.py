@@ -1,7 +1,7 @@
 """One evaluation by several processes: who they are, and how they hand results to one another.
 
 `zoo evaluate RUN --devices 2` starts the command a second time; under torchrun and SLURM all processes are
-there from the beginning. Lightning Fabric knows which it is, and lets them meet.
+there from the beginning.
 """
 
 from __future__ import annotations
@@ -11,29 +11,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from subprocess import Popen, TimeoutExpired
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from lightning.fabric.plugins.environments import SLURMEnvironment
 
 from zoo.errors import InputError, RunError
-from zoo.evaluation.meeting import meeting
-from zoo.processes.launch import launch
-from zoo.processes.signals import handled
-from zoo.processes.telling import silent, told_once
+from zoo.launch.children import Children, Supervisor, cpu_cores
+from zoo.launch.ranks import Launcher, find_launcher, is_first_process
+from zoo.launch.reporting import quiet_exit, report_once
+from zoo.launch.signals import NOTHING_WRITTEN, signal_handler
 
 PATIENCE = timedelta(days=7)
 """How long one process may be ahead of another. That the other is gone shows at once, not by waiting."""
-
-LEAVE_SECONDS = 20.0
 
 LOST = "another process of this evaluation has ended without a word; was it killed for want of memory?"
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Why a process cannot go on, as the others are told: an exit code of the command line, and a text."""
+    """Why a process cannot go on, as sent to the others: an exit code of the command line and a message."""
 
     code: int
     text: str
@@ -54,7 +52,7 @@ class Team:
     """The processes of one evaluation, as one of them sees them. Its `with` block ends for all together.
 
     What ends one of them ends all: the others get the error in place of what they wait for. The first process
-    tells it, and the rest leave in silence, by SystemExit with the command line's exit code.
+    reports it, and the rest end by SystemExit with the command line's exit code.
 
     Attributes:
         rank: which process this is, from 0; only process 0 prints, shows bars and writes.
@@ -64,13 +62,18 @@ class Team:
     """
 
     def __init__(
-        self, rank: int, size: int, device: torch.device, local_rank: int = 0, local_size: int | None = None
+        self,
+        rank: int,
+        size: int,
+        device: torch.device,
+        local_rank: int = 0,
+        local_size: int | None = None,
+        group: dist.ProcessGroup | None = None,
+        children: Children | None = None,
     ):
         self.rank, self.size, self.device = rank, size, device
         self.local_size = size if local_size is None else local_size
-        self._local_rank = local_rank
-        self._group: dist.ProcessGroup | None = None
-        self._started: list[Popen] = []
+        self._local_rank, self._group, self._children = local_rank, group, children
         self._over = self._interrupted = False
 
     def use(self, accelerator: str) -> None:
@@ -121,7 +124,7 @@ class Team:
     def _exchange(self, own: Any) -> list[Any]:
         every: list[Any] = [None] * self.size
         try:
-            with self._held_interruption():
+            with self._deferred_interruption():
                 dist.all_gather_object(every, own, group=self._group)
         except RuntimeError as error:
             self._over = True
@@ -129,7 +132,7 @@ class Team:
         return every
 
     @contextmanager
-    def _held_interruption(self) -> Iterator[None]:
+    def _deferred_interruption(self) -> Iterator[None]:
         """A signal waits for the end of an exchange: the others could not follow if one left amid it.
 
         A second one does not wait.
@@ -141,26 +144,19 @@ class Team:
                 raise KeyboardInterrupt
             self._interrupted = True
 
-        with handled(hold):
+        with signal_handler(hold):
             yield
 
     def _leave(self, fault: Fault) -> BaseException:
         """What this process ends with."""
         if self.rank == 0:
             return fault.error()
-        return silent(fault.code)
+        return quiet_exit(fault.code)
 
     def _close(self) -> None:
         dist.destroy_process_group()
-        for process in self._started:
-            try:
-                process.wait(LEAVE_SECONDS)
-            except TimeoutExpired:
-                process.kill()
-        if self._started:
-            # Lightning noted in the environment that this process has others; it has none any more.
-            for name in ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
-                os.environ.pop(name, None)
+        if self._children is not None:
+            self._children.close()
 
 
 def alone(device: torch.device) -> Team:
@@ -190,64 +186,51 @@ def join(devices: int = 1, accelerator: str = "auto") -> Team:
         InputError: more devices than there are, or another number than were started.
         SystemExit: the same, in all processes but the first.
     """
-    started = launch()
-    if started is None and devices == 1:
+    launcher = find_launcher()
+    if launcher is None and devices == 1:
         return alone(device_for(accelerator))
-    with told_once():
-        _must_fit(devices, accelerator, started)
-    name, per_node, num_nodes = started or ("lightning", devices, 1)
-    return _meet(name, per_node, num_nodes, accelerator)
+    with report_once():
+        _check_devices(devices, accelerator, launcher)
+    return _rendezvous(launcher or Launcher("zoo", devices, 1), accelerator)
 
 
-def _must_fit(devices: int, accelerator: str, started: tuple[str, int, int] | None) -> None:
-    if started is None:
+def _check_devices(devices: int, accelerator: str, launcher: Launcher | None) -> None:
+    if launcher is None:
         there = torch.cuda.device_count()
         if device_for(accelerator).type == "cuda" and devices > there:
-            gpus = "1 GPU" if there == 1 else f"{there} GPUs"
+            gpus = "is 1 GPU" if there == 1 else f"are {there} GPUs"
             raise InputError(
-                f"--devices {devices}: there {'is' if there == 1 else 'are'} {gpus}; "
-                f"processes on the CPU are had with --set trainer.accelerator=cpu"
+                f"--devices {devices}: there {gpus}; for processes on the CPU, --set trainer.accelerator=cpu"
             )
-    elif devices not in (1, started[1]):
-        raise InputError(
-            f"--devices {devices}: {started[0]} has started {started[1]} processes on this machine"
-        )
+    elif devices not in (1, launcher.processes_per_node):
+        started = f"{launcher.name} has started {launcher.processes_per_node} processes on this machine"
+        raise InputError(f"--devices {devices}: {started}")
 
 
-def _meet(name: str, per_node: int, num_nodes: int, accelerator: str) -> Team:
-    from lightning.fabric import Fabric
-    from lightning.fabric.plugins.environments import (
-        LightningEnvironment,
-        SLURMEnvironment,
-        TorchElasticEnvironment,
-    )
-    from lightning.fabric.strategies import DDPStrategy
+def _rendezvous(launcher: Launcher, accelerator: str) -> Team:
+    """Start the others, unless they are there, and wait for all of them."""
+    per_node, size = launcher.processes_per_node, launcher.processes_per_node * launcher.num_nodes
+    if "OMP_NUM_THREADS" not in os.environ:
+        os.environ["OMP_NUM_THREADS"] = str(max(1, cpu_cores() // per_node))
+        torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    children = Children()
 
-    from zoo.training.quiet import quieten
+    def report(how: str | None) -> str | None:
+        return LOST if how else NOTHING_WRITTEN if is_first_process() else None
 
-    quieten()
-    environments = {
-        "torchrun": TorchElasticEnvironment, "slurm": SLURMEnvironment, "lightning": LightningEnvironment,
-    }  # fmt: skip
-    try:
-        # Only plain objects travel, so gloo on the CPU serves processes with GPUs too; other than NCCL it
+    with Supervisor(children, report, signals=True):
+        if find_launcher() is None:
+            children.start(per_node)
+        if launcher.name == "slurm":
+            slurm = SLURMEnvironment()
+            os.environ |= {"MASTER_ADDR": slurm.main_address, "MASTER_PORT": str(slurm.main_port)}
+            rank, local_rank = slurm.global_rank(), slurm.local_rank()
+        else:
+            local_rank = int(os.environ["LOCAL_RANK"])
+            rank = int(os.environ.get("RANK", local_rank))
+        # Only plain objects are exchanged, so gloo on the CPU serves processes with GPUs too; unlike NCCL it
         # notices at once when one of them is gone.
-        fabric = Fabric(
-            accelerator="cpu",
-            strategy=DDPStrategy(process_group_backend="gloo"),
-            devices=per_node,
-            num_nodes=num_nodes,
-            plugins=[environments[name]()],
-        )
-        children = getattr(fabric.strategy.launcher, "procs", [])
-        with meeting(lambda: [*children], LOST):
-            fabric.launch()
-            group = dist.new_group(backend="gloo", timeout=PATIENCE)
-    except ValueError as error:
-        raise InputError(f"the processes of this evaluation do not fit together: {error}") from error
-    local_rank = fabric.local_rank
-    team = Team(
-        fabric.global_rank, fabric.world_size, device_for(accelerator, local_rank), local_rank, per_node
-    )
-    team._group, team._started = group, children
-    return team
+        dist.init_process_group("gloo", rank=rank, world_size=size)
+        group = dist.new_group(backend="gloo", timeout=PATIENCE)
+    device = device_for(accelerator, local_rank)
+    return Team(rank, size, device, local_rank, per_node, group, children)

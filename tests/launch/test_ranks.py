@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from zoo import cli
-from zoo.processes.launch import RANKS, is_first_process, launch
+from zoo.launch.ranks import RANK_VARIABLES, find_launcher, is_first_process
 
 SRUN = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_NNODES": "1", "SLURM_JOB_NAME": "job.sh"}
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "none", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}
@@ -17,7 +17,7 @@ TORCHRUN = {"TORCHELASTIC_RUN_ID": "none", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE"
 def only(monkeypatch):
     """Have these variables of launchers, and no others."""
     for name in list(os.environ):
-        if name in RANKS or name.startswith(("SLURM_", "TORCHELASTIC_")) or "WORLD_SIZE" in name:
+        if name in RANK_VARIABLES or name.startswith(("SLURM_", "TORCHELASTIC_")) or "WORLD_SIZE" in name:
             monkeypatch.delenv(name)
 
     def only(environment):
@@ -47,11 +47,11 @@ def test_the_first_process_of_a_launch(only, environment, first):
     (TORCHRUN | {"WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}, None),
     (SRUN, ("slurm", 2, 1)),
     (SRUN | {"SLURM_JOB_NAME": "interactive"}, None),
-    ({"WORLD_SIZE": "2", "LOCAL_RANK": "1"}, ("lightning", 2, 1)),
+    ({"WORLD_SIZE": "2", "LOCAL_RANK": "1"}, ("zoo", 2, 1)),
 ])  # fmt: skip
 def test_who_started_it(only, environment, who):
     only(environment)
-    assert launch() == who
+    assert find_launcher() == who
 
 
 @pytest.mark.parametrize("environment, told", [
@@ -76,5 +76,5 @@ def test_processes_that_have_not_met_do_not_tell_of_a_missing_run(only, monkeypa
 
 
 def test_who_asks_needs_no_torch():
-    asked = "import sys, zoo.processes.launch; assert not {'torch', 'lightning'} & {*sys.modules}"
+    asked = "import sys, zoo.launch.ranks; assert not {'torch', 'lightning'} & {*sys.modules}"
     subprocess.run([sys.executable, "-c", asked], check=True)

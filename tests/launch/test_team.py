@@ -14,9 +14,9 @@ import torch
 
 from zoo.cli import main
 from zoo.errors import InputError
-from zoo.evaluation import team
-from zoo.evaluation.team import Team, alone, device_for, join
-from zoo.processes.launch import among_others
+from zoo.launch import team
+from zoo.launch.ranks import is_distributed
+from zoo.launch.team import Team, alone, device_for, join
 
 LAUNCH_VARIABLES = (
     "RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR",
@@ -32,7 +32,7 @@ PROGRAM = """
 import os, signal, sys, time
 from zoo import cli
 from zoo.errors import InputError, RunError
-from zoo.evaluation.team import join
+from zoo.launch.team import join
 
 def verb(options):
     before = dict(os.environ)
@@ -120,7 +120,7 @@ def test_alone_needs_nobody(environment):
         assert (one.rank, one.size, one.device.type) == (0, 1, "cpu")
         assert one.gather({"a": 1}) == [{"a": 1}]
         one.barrier()
-    assert not torch.distributed.is_initialized() and not among_others()
+    assert not torch.distributed.is_initialized() and not is_distributed()
     assert isinstance(join(1, "cpu"), Team) and not torch.distributed.is_initialized()
     with pytest.raises(ZeroDivisionError), alone(torch.device("cpu")):
         raise ZeroDivisionError
@@ -192,13 +192,13 @@ def test_under_torchrun(run, what, code):
 
 
 def test_who_has_started_the_processes(environment, monkeypatch):
-    assert not among_others()
+    assert not is_distributed()
     # A batch script of SLURM is one process, however many tasks it may start.
     monkeypatch.setenv("SLURM_NTASKS", "4")
-    assert not among_others()
+    assert not is_distributed()
     for name, value in {"SLURM_STEP_NUM_TASKS": "4", "SLURM_NNODES": "2", "SLURM_PROCID": "1"}.items():
         monkeypatch.setenv(name, value)
-    assert team.launch() == ("slurm", 2, 2)
+    assert team.find_launcher() == ("slurm", 2, 2)
     # Told by the first process alone.
     with pytest.raises(SystemExit) as left:
         join(3, "cpu")

@@ -1,0 +1,72 @@
+"""SIGINT and SIGTERM from the start of a command to its end. Imports nothing heavy.
+
+A KeyboardInterrupt that is raised during the import of torch, numpy or matplotlib may get lost: native code
+and the libraries' own `except` swallow it. So none is raised until all that is heavy is imported.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+
+from zoo.launch.ranks import is_first_process
+
+NUMBERS = (signal.SIGINT, signal.SIGTERM)
+INTERRUPTED = 130
+"""The exit code of a command that was stopped by the user."""
+NOTHING_WRITTEN = "interrupted; nothing was written"
+
+
+def exit_on_signals() -> None:
+    """From now on a signal ends this process at once: for a command that has not begun its work yet."""
+    _set_handler(lambda *given: exit_interrupted())
+
+
+def exit_interrupted() -> None:
+    """End this process now, whatever its threads do; the first of several says so."""
+    if is_first_process():
+        # os.write: a handler may run in the middle of another print.
+        os.write(2, f"{NOTHING_WRITTEN}\n".encode())
+    os._exit(INTERRUPTED)
+
+
+def exit_with_code_on_signals(code: int) -> None:
+    """The command is done and has reported: a signal from now on only hastens its end."""
+    _set_handler(lambda *given: os._exit(code))
+
+
+def raise_on_signals(*modules: str) -> None:
+    """From now on signals raise KeyboardInterrupt. `modules` are imported first, if they are installed."""
+    for name in modules:
+        with suppress(ImportError):  # reported by whoever needs it
+            import_module(name)
+    _set_handler(signal.default_int_handler)
+
+
+@contextmanager
+def signal_handler(handler: Callable[..., object]) -> Iterator[None]:
+    """Have this handler for the signals within the block, and the previous ones after it."""
+    before = _set_handler(handler)
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
+def _set_handler(handler: Callable[..., object]) -> dict[signal.Signals, object]:
+    """Returns the handlers that were replaced."""
+    if not may_set_handlers():
+        return {}
+    # A background job of a shell script ignores Ctrl-C, and is meant to.
+    numbers = [number for number in NUMBERS if signal.getsignal(number) is not signal.SIG_IGN]
+    return {number: signal.signal(number, handler) for number in numbers}
+
+
+def may_set_handlers() -> bool:
+    """Python allows signal handlers in the main thread only."""
+    return threading.current_thread() is threading.main_thread()
