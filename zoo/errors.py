@@ -1,13 +1,13 @@
-"""The errors that are told to the user as they are: wrong input, and a run that failed."""
+"""The errors that are shown to the user without a traceback: wrong input, and a run that failed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-MOST_TOLD = 100
-"""Problems that one error tells; of more it tells the number."""
-LONGEST_KEY, LONGEST_PLACE, LONGEST_MESSAGE = 200, 1000, 4000
+MOST_SHOWN = 100
+"""Problems that one error lists; of more it gives the number."""
+LONGEST_KEY, LONGEST_WHERE, LONGEST_MESSAGE = 200, 1000, 4000
 """Characters that are shown of each part of a problem."""
 
 
@@ -15,7 +15,7 @@ LONGEST_KEY, LONGEST_PLACE, LONGEST_MESSAGE = 200, 1000, 4000
 class Problem:
     """One thing that is wrong.
 
-    `where` is a place the user can open (`recipes/x.yaml:8`, `--set model.d_model=7`, a folder); `key` the
+    `where` is what the user can open (`recipes/x.yaml:8`, `--set model.d_model=7`, a folder); `key` the
     recipe key it concerns.
     """
 
@@ -25,7 +25,7 @@ class Problem:
 
     def __str__(self) -> str:
         parts = (
-            _cut(printable(self.where or ""), LONGEST_PLACE),
+            _cut(printable(self.where or ""), LONGEST_WHERE),
             _cut(printable(self.key or ""), LONGEST_KEY),
             _cut("\n".join(map(printable, self.message.split("\n"))), LONGEST_MESSAGE),
         )
@@ -33,7 +33,7 @@ class Problem:
 
 
 class InputError(ValueError):
-    """Wrong input, told in full: every problem on a line of its own. The command line exits with 2 on it."""
+    """Wrong input, with every problem on a line of its own. The command line exits with 2 on it."""
 
     def __init__(self, problems: str | Problem | Iterable[Problem]):
         if isinstance(problems, str):
@@ -41,13 +41,13 @@ class InputError(ValueError):
         if isinstance(problems, Problem):
             problems = [problems]
         self.problems = list(problems)
-        lines = [str(problem) for problem in self.problems[:MOST_TOLD]]
-        more = len(self.problems) - MOST_TOLD
+        lines = [str(problem) for problem in self.problems[:MOST_SHOWN]]
+        more = len(self.problems) - MOST_SHOWN
         super().__init__("\n".join([*lines, *([f"and {more} more problems"] if more > 0 else [])]))
 
 
 class RunError(RuntimeError):
-    """A run failed for a reason that is known and told. The command line exits with 1 on it."""
+    """A run failed for a known reason. The command line exits with 1 on it."""
 
 
 def printable(text: str) -> str:

@@ -76,8 +76,8 @@ def free_memory(device: torch.device) -> int | None:
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     try:
-        told = (SYSTEM / "proc/meminfo").read_text(encoding="ascii")
-        free = int(re.search(r"^MemAvailable:\s+(\d+) kB$", told, re.MULTILINE)[1]) * 1024
+        status = (SYSTEM / "proc/meminfo").read_text(encoding="ascii")
+        free = int(re.search(r"^MemAvailable:\s+(\d+) kB$", status, re.MULTILINE)[1]) * 1024
     except (OSError, TypeError):
         return None
     return max(0, min([free, *_left_to_groups()]) - RESERVE)
@@ -149,8 +149,8 @@ def allocations_bounded(processes: int = 1, most: int | None = None) -> Iterator
 
 def _data_size() -> int:
     """Bytes of this process that the limit counts."""
-    told = Path("/proc/self/status").read_text(encoding="utf-8")
-    return int(re.search(r"^VmData:\s+(\d+) kB$", told, re.MULTILINE)[1]) * 1024
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return int(re.search(r"^VmData:\s+(\d+) kB$", status, re.MULTILINE)[1]) * 1024
 
 
 def shortage(device: torch.device, processes: int = 1) -> str:

@@ -13,7 +13,7 @@ import pytest
 from test_fuzz_recipes import at_most
 
 from zoo import cli
-from zoo.errors import MOST_TOLD, InputError, Problem
+from zoo.errors import MOST_SHOWN, InputError, Problem
 from zoo.evaluation.results import stored_rows
 from zoo.recipe import dump, resolve
 from zoo.recipe.located_tree import plain_data_faults
@@ -126,7 +126,7 @@ def told(call, *names):
         call()
     text = str(caught.value)
     assert memory_mb() - before < MOST_MEMORY
-    assert len(text.splitlines()) <= MOST_TOLD + 1 and len(text) < 40_000
+    assert len(text.splitlines()) <= MOST_SHOWN + 1 and len(text) < 40_000
     assert all(one.isprintable() or one == "\n" for one in text)
     assert all(name in text for name in names), text
     return text

@@ -108,13 +108,13 @@ class Loader:
 
 
 class ResumableLoader(Loader):
-    """A stream of batches, epoch after epoch, that knows its place.
+    """A stream of batches, epoch after epoch, that can be resumed.
 
     Iterating gives the rest of the current epoch. `state_dict()` counts the micro-batches that were handed
     out, not those that workers prepared ahead; it is the same on every rank. Loaded into another loader of
     the same data, the next batch there is the one that would have come here. After the last batch of an
     epoch the state is the beginning of the next one, which is a new permutation. `len` is the micro-batches
-    of a whole epoch.
+    of an epoch.
     """
 
     def __init__(self, dataset: Dataset, sampler: EpochSampler, workers: int = 0):
@@ -149,7 +149,7 @@ class ResumableLoader(Loader):
         }
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go to the place that `state_dict` told: the same optimizer step if `accumulate` is another here."""
+        """Go on from a `state_dict`: the same optimizer step if `accumulate` is another here."""
         self._epoch_number = int(state["epoch"])
         accumulate = self._sampler.accumulate
         self._handed_out = int(state["batches"]) * accumulate // int(state.get("accumulate", accumulate))

@@ -350,7 +350,7 @@ def test_a_file_with_another_text_of_an_old_time_is_noticed(tmp_path):
 def test_a_file_that_goes_or_changes_midway_is_told(tmp_path, monkeypatch, seen, change):
     root = documents_in(tmp_path / "texts")
     data = SimpleNamespace(name="text", root=str(root))
-    real, count = plain_text.told, iter(range(10**6))
+    real, count = plain_text._document, iter(range(10**6))
 
     def told(lines):
         # All documents are read once to part them, then for each split to survey, to learn and to tokenise.
@@ -358,7 +358,7 @@ def test_a_file_that_goes_or_changes_midway_is_told(tmp_path, monkeypatch, seen,
             (root / "5.txt").unlink() if change == "goes" else (root / "5.txt").write_text("Another")
         return real(lines)
 
-    monkeypatch.setattr(plain_text, "told", told)
+    monkeypatch.setattr(plain_text, "_document", told)
     first = open_corpus(data)
     if seen < 5 and change == "changes":
         # Not read yet: it is as if it had been so from the beginning.

@@ -3,8 +3,8 @@
 A folder per (text, vocabulary size, versions), named by their hash, with tokenizer.json, a
 `datasets.Dataset` for each split (columns tokens, bytes, words; a row is a document) and meta.json, which has
 the checksum of every file. It is built beside its place, flushed and renamed, so that a folder of that name
-is whole; a lock lets one process build while the others wait. A folder that is not as it was written is
-neither used nor removed: its owner is told.
+is complete; a lock lets one process build while the others wait. A folder that is not as it was written is
+neither used nor removed: an error names it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 
 import tokenizers
 
-from zoo.data.text.checksums import Damaged, compare, must_have_sizes, unread
+from zoo.data.text.checksums import Damaged, compare, validate_sizes, unverified
 from zoo.data.text.corpus import SPLITS, Contents, Corpus, TextChanged, survey
 from zoo.data.text.tokenising import FORMAT, META, META_CRC, TOKENIZER, build, meta_crc, progress
 from zoo.data.text.tokenizer import TextTokenizer, TextUnits
@@ -49,7 +49,7 @@ def open_cache(corpus: Corpus, vocab_size: int, root: Path) -> TokenCache:
     Raises InputError for a corpus that cannot be read, for a cache folder that cannot be written, and for one
     that is damaged.
     """
-    with _unwritable_told(root):
+    with _report_unwritable(root):
         note = _survey_of(corpus, root)
         contents = remembered(corpus, note)
         folder = root / key_of(corpus, contents, vocab_size)
@@ -68,7 +68,7 @@ def open_unwritten(corpus: Corpus, vocab_size: int, root: Path, notes: Path) -> 
     For a cache that only a checkpoint names: whoever made that does not decide where files come to be. What
     is noted about it goes to the cache `notes`. Raises InputError as `open_cache`.
     """
-    with _unwritable_told(notes):
+    with _report_unwritable(notes):
         folder = root / key_of(corpus, remembered(corpus, _survey_of(corpus, notes)), vocab_size)
         if not folder.is_dir():
             return None
@@ -81,8 +81,8 @@ def _survey_of(corpus: Corpus, root: Path) -> Path:
 
 
 @contextmanager
-def _unwritable_told(root: Path) -> Iterator[None]:
-    """Makes a cache folder, and tells as InputError that it cannot be written."""
+def _report_unwritable(root: Path) -> Iterator[None]:
+    """Makes a cache folder, and raises InputError where it cannot be written."""
     try:
         root.mkdir(parents=True, exist_ok=True)
         yield
@@ -126,8 +126,8 @@ def remembered(corpus: Corpus, note: Path) -> Contents:
         if contents is None:
             with progress(f"reading {corpus.name}", None) as advance:
                 contents = survey(corpus, advance)
-            told = {"fingerprint": contents.fingerprint, "bytes": contents.bytes, "crc32": _crc_of(contents)}
-            atomic_write(note, json.dumps(told) + "\n")
+            note_of = {"fingerprint": contents.fingerprint, "bytes": contents.bytes, "crc32": _crc_of(contents)}
+            atomic_write(note, json.dumps(note_of) + "\n")
     return contents
 
 
@@ -201,7 +201,7 @@ def read(folder: Path, name: str, note: Path | None = None) -> TokenCache:
     """
     try:
         meta = read_meta(folder)
-        must_be_whole(folder, meta["files"], name, note or folder.with_suffix(".verified.json"))
+        validate_files(folder, meta["files"], name, note or folder.with_suffix(".verified.json"))
         tokenizer = TextTokenizer.load(folder / TOKENIZER)
         if tokenizer.fingerprint != meta["tokenizer"]:
             raise Damaged(f"{TOKENIZER} is another")
@@ -229,19 +229,19 @@ def read_meta(folder: Path) -> dict[str, Any]:
     return json.loads(raw)
 
 
-def must_be_whole(folder: Path, told: dict[str, list[int]], name: str, note: Path) -> None:
+def validate_files(folder: Path, recorded: dict[str, list[int]], name: str, note: Path) -> None:
     """Raises Damaged where a file is not what was written; one that was compared before is not read again."""
-    must_have_sizes(folder, told)
-    if not unread(folder, told, note):
+    validate_sizes(folder, recorded)
+    if not unverified(folder, recorded, note):
         return
     with ExitStack() as stack:
         # One process of a launch reads, the others then find its note. A cache that is shared and read-only
         # has no lock, and each reads for itself.
         with suppress(OSError, NotImplementedError):
             stack.enter_context(alone(note, f"checks the tokens of {name}"))
-        names = unread(folder, told, note)
+        names = unverified(folder, recorded, note)
         with progress(f"checking the tokens of {name}", sum(names.values())) as advance:
-            compare(folder, told, names, note, advance)
+            compare(folder, recorded, names, note, advance)
 
 
 def _damaged(folder: Path, how: str) -> InputError:

@@ -1,8 +1,8 @@
-"""Whether files are still what was written: a checksum of each, and a note of those that were compared.
+"""Checksums of files: whether they are still what was written, and which were verified before.
 
 CRC-32 is no defence against forgery, and finds every flipped bit and cut file; it is read several times as
 fast as a cryptographic hash. A corpus of 20 GB is not read at every start all the same: a file that was
-compared in its present state (size, times, inode) is taken for whole.
+compared in its present state (size, times, inode) is taken to be intact.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def checksums(folder: Path) -> Checksums:
 
 
 def crc32(path: Path, on_bytes: Callable[[int], object] = lambda count: None) -> int:
-    """CRC-32 of a file's content; `on_bytes` hears of every piece that was read."""
+    """CRC-32 of a file's content; `on_bytes` is called with the size of every piece."""
     value = 0
     with path.open("rb", buffering=0) as file:
         while piece := file.read(CHUNK):
@@ -46,10 +46,10 @@ def crc32(path: Path, on_bytes: Callable[[int], object] = lambda count: None) ->
     return value
 
 
-def must_have_sizes(folder: Path, told: Mapping[str, list[int]]) -> None:
+def validate_sizes(folder: Path, recorded: Mapping[str, list[int]]) -> None:
     """Raises Damaged where files are missing or of another size, which takes no reading."""
     problems = []
-    for name, (size, _) in told.items():
+    for name, (size, _) in recorded.items():
         try:
             found = (folder / name).stat().st_size
         except (FileNotFoundError, NotADirectoryError):
@@ -60,19 +60,19 @@ def must_have_sizes(folder: Path, told: Mapping[str, list[int]]) -> None:
     _raise(problems)
 
 
-def unread(folder: Path, told: Mapping[str, list[int]], note: Path) -> dict[str, int]:
+def unverified(folder: Path, recorded: Mapping[str, list[int]], note: Path) -> dict[str, int]:
     """The files, with their sizes, that were not compared in their present state, as the note has it."""
     known = _read(note)
     return {
         name: size
-        for name, (size, crc) in told.items()
+        for name, (size, crc) in recorded.items()
         if known.get(name) != [crc, *_state(folder / name)]
     }  # fmt: skip
 
 
 def compare(
     folder: Path,
-    told: Mapping[str, list[int]],
+    recorded: Mapping[str, list[int]],
     names: Mapping[str, int],
     note: Path,
     on_bytes: Callable[[int], object],
@@ -82,11 +82,11 @@ def compare(
     A note that cannot be written, as in a cache that is shared and read-only, is none: the files are then
     read at every start. Raises Damaged with all that differ.
     """
-    known = {name: state for name, state in _read(note).items() if name in told}
+    known = {name: state for name, state in _read(note).items() if name in recorded}
     problems = []
     for name in names:
         # Taken before: a write while it is read must not pass for what was compared.
-        state, crc = _state(folder / name), told[name][1]
+        state, crc = _state(folder / name), recorded[name][1]
         known.pop(name, None)
         if crc32(folder / name, on_bytes) != crc:
             problems.append(f"{name} has another content (checksum)")

@@ -64,7 +64,7 @@ class Digest:
 
 
 def survey(corpus: Corpus, on_bytes: Callable[[int], None] = lambda count: None) -> Contents:
-    """Read a corpus once, from end to end; `on_bytes` hears of every document."""
+    """Read a corpus once, from end to end; `on_bytes` is called with the size of every document."""
     digest = Digest()
     for split in SPLITS:
         for document in digest.of(split, corpus.documents(split)):

@@ -28,7 +28,7 @@ def is_other_format(path: Path) -> bool:
     return path.suffix.lower() in FORMATS
 
 
-def must_be_plain_text(files: list[Path]) -> None:
+def validate_plain_text(files: list[Path]) -> None:
     """Raises InputError with every file whose name or beginning says that it is not plain text."""
     problems = [
         Problem(f"{why}; {ADVICE}", key="data.root", where=str(file)) for file in files if (why := _why_not(file))
@@ -51,7 +51,7 @@ def _why_not(file: Path) -> str | None:
         with open(file, "rb") as opened:
             head = opened.read(HEAD)
     except OSError:
-        return None  # whoever reads it says so
+        return None  # whoever reads it reports it
     if (place := head.find(b"\0")) >= 0:
         return f"a zero byte at byte {place}: it is binary, or text that is not UTF-8"
     return "it begins with JSON, which is not plain text" if OBJECT.match(head) else None

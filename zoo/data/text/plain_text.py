@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from zoo.data.text.corpus import Corpus, TextChanged, read_lines, stamp
-from zoo.data.text.other_formats import is_other_format, must_be_plain_text, names_of
+from zoo.data.text.other_formats import is_other_format, validate_plain_text, names_of
 from zoo.errors import InputError, Problem, printable
 from zoo.launch.ranks import is_first_process
 
@@ -30,7 +30,7 @@ def open_text(root: Path) -> Corpus:
     not UTF-8.
     """
     files = find_files(root)
-    must_be_plain_text(files)
+    validate_plain_text(files)
 
     @functools.cache
     def assignment() -> dict[bytes, str]:
@@ -50,7 +50,7 @@ def open_text(root: Path) -> Corpus:
 
 def find_files(root: Path) -> list[Path]:
     """The text files that `root` means, sorted. Of a folder those that end with .txt; that it leaves out files
-    of other formats is said. Raises InputError where there are none."""
+    of other formats is reported. Raises InputError where there are none."""
     if root.is_file():
         return [root]
     if not root.exists():
@@ -78,14 +78,14 @@ def read_documents(files: list[Path]) -> Iterator[str]:
         lines: list[str] = []
         for line in read_lines(file):
             if line.strip() == SEPARATOR:
-                yield from told(lines)
+                yield from _document(lines)
                 lines = []
             else:
                 lines.append(line)
-        yield from told(lines)
+        yield from _document(lines)
 
 
-def told(lines: list[str]) -> Iterator[str]:
+def _document(lines: list[str]) -> Iterator[str]:
     document = "".join(lines)
     if document.strip():
         yield document

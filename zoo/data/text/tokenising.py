@@ -103,8 +103,8 @@ def write_split(
             starts = np.cumsum([0, *map(len, rows)])
             previous = np.append(tokenizer.end_token, flat[:-1])
             words = np.add.reduceat(units.words_of(flat, previous), starts[:-1])
-            told = np.add.reduceat(units.bytes_of(flat, previous), starts[:-1])
-            assert (told == sizes).all(), "tokens do not hold the bytes of their text"
+            counted = np.add.reduceat(units.bytes_of(flat, previous), starts[:-1])
+            assert (counted == sizes).all(), "tokens do not hold the bytes of their text"
             values = pa.array(flat.astype(dtype))
             column = pa.ListArray.from_arrays(pa.array(starts, pa.int32()), values)
             arrays = [column.cast(schema.field("tokens").type), pa.array(sizes), pa.array(words)]
@@ -131,7 +131,7 @@ def batches(documents: Iterator[str], limit: int) -> Iterator[list[str]]:
 
 
 def watched(documents: Iterator[str], advance: Callable[[int], None]) -> Iterator[str]:
-    """The same documents, their bytes told to a progress bar."""
+    """The same documents, their bytes counted by a progress bar."""
     for document in documents:
         yield document
         advance(len(document.encode()))
@@ -146,7 +146,7 @@ def progress(label: str, total: int | None) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def quiet_datasets() -> Iterator[None]:
-    """Without the bars of `datasets`: ours has told the time already."""
+    """Without the bars of `datasets`: ours shows it already."""
     import datasets
 
     shown = datasets.are_progress_bars_disabled() is False

@@ -153,7 +153,7 @@ def byte_of_character() -> dict[str, int]:
 
 
 class TextUnits:
-    """Bytes and words in a stream of target tokens, so that losses can be told per byte and per word.
+    """Bytes and words in a stream of target tokens, so that losses can be given per byte and per word.
 
     A word is a run of bytes between ASCII white space. Where `newline_is_word` every end of line is one more,
     as WikiText counts. A word belongs to the token in which it begins. Special tokens and targets below zero

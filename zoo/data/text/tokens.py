@@ -17,7 +17,7 @@ class TokenStream:
     `stream[a:b]` is a numpy array (uint16 or int32) of the tokens a..b-1: a view of the file where they lie
     in one record batch, which is nearly always. `document_starts` holds where each document begins, int64.
     Reads the folder that `datasets.Dataset.save_to_disk` wrote; `datasets` itself, slow to import, is not
-    needed. Raises ValueError or OSError for a folder that is not whole.
+    needed. Raises ValueError or OSError for a folder that is incomplete.
     """
 
     def __init__(self, folder: Path):
