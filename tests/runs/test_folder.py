@@ -11,7 +11,7 @@ import pytest
 from zoo.errors import InputError
 from zoo.runs import folder as run_folder
 from zoo.runs import lock
-from zoo.runs.changes import diff
+from zoo.recipe.diff import diff
 from zoo.runs.folder import validate_free, new_run
 from zoo.runs.lock import lock_run, unlock
 from zoo.training.loggers import CsvLog

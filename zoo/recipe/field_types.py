@@ -1,8 +1,9 @@
-"""The kinds of value that a recipe holds, and what its sections have in common."""
+"""Types of the values of a recipe, the base class of its sections, and what a field says of its own changes."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -30,6 +31,31 @@ Exact = Annotated[int, Field(strict=True, ge=-LARGEST, le=LARGEST)]
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32), BeforeValidator(float_to_int)]
 
 
+@dataclass(frozen=True)
+class Differs:
+    """Metadata of a field: what another value of it changes about a run, and so where it may differ.
+
+    A field without it decides the weights: it may differ nowhere. `effect` is one of
+
+    - `compared`: what comparable runs are made to differ in; no run may change it on resume.
+    - `nothing`: nothing about training: where files lie, what is logged, how the trained model is evaluated.
+    - `saved`: which of the states that a run passes through are saved or validated, not which states those
+      are. A resumed run may change it, and its card records that.
+    - `best`: which state is best.ckpt. Comparable runs may differ in it; within a run its scores are compared
+      with each other.
+    - `rounding`: on which devices, in which parts or by which kernels the same mathematics is computed. Sums
+      are rounded in another order, and each part of a batch has random draws of its own. A resumed run may
+      change it, and its card records that; it decides the speed.
+    - `length`: how long the run is. A resumed run may change it where its learning rates allow.
+    """
+
+    effect: Literal["compared", "nothing", "saved", "best", "rounding", "length"]
+    after_training: bool = False
+    """Whether a trained model may be evaluated with another value: it stays the same model."""
+    speed: bool = False
+    """Whether it decides the speed and nothing else."""
+
+
 class Section(BaseModel):
     """A mapping of the recipe: frozen, and without room for keys that it does not know."""
 
@@ -45,5 +71,5 @@ class DataConfig(Section):
     """Training length, in tokens."""
     batch_size: Positive
     """Sequences per optimizer step over all devices; devices and accumulation divide it."""
-    workers: Count = 0
+    workers: Annotated[Count, Differs("nothing", after_training=True, speed=True)] = 0
     """Loader processes per device."""

@@ -7,7 +7,7 @@ The docstring under each field is its description in the JSON Schema that editor
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -24,6 +24,7 @@ from zoo.recipe import algorithmic
 from zoo.recipe.field_types import (
     Count,
     DataConfig,
+    Differs,
     Exact,
     Flag,
     Fraction,
@@ -82,7 +83,7 @@ class ModelConfig(Section):
 
     kind: Literal["decoder", "encoder"]
     """A decoder attends to what came before (causal); an encoder to the whole sequence."""
-    encoding: Any
+    encoding: Annotated[Any, Differs("compared")]
     """The positional encoding: a name, a mapping of a name and its options, or a list that combines several.
     In a resolved recipe always a mapping, or a list of mappings, with every option given."""
     d_model: Annotated[Positive, Field(le=WIDEST)]
@@ -111,7 +112,9 @@ class ModelConfig(Section):
     logit_scale: Literal["none", "log_n", "scalable_softmax"] = "none"
     """Scaled attention: a query that sees n keys has its logits multiplied by log n (log_n) or by s log n
     with s learned for each head and layer (scalable_softmax); attention then does not disperse as n grows."""
-    kernel: Literal["auto", "sdpa", "flex", "reference"] = "auto"
+    kernel: Annotated[
+        Literal["auto", "sdpa", "flex", "reference"], Differs("rounding", after_training=True)
+    ] = "auto"
     """Which attention kernel computes the scores; auto chooses by device and encoding."""
 
     def window_of(self, layer: int) -> int | None:
@@ -188,15 +191,19 @@ class TrainerConfig(Section):
 
     model_config = ConfigDict(extra="allow")
 
-    max_steps: Positive
+    max_steps: Annotated[Positive, Differs("length")]
     """Optimizer steps of the run."""
-    accelerator: Literal["auto", "cpu", "gpu", "cuda", "mps", "tpu", "hpu"] = "auto"
+    accelerator: Annotated[
+        Literal["auto", "cpu", "gpu", "cuda", "mps", "tpu", "hpu"], Differs("rounding", after_training=True)
+    ] = "auto"
     """Kind of device."""
-    devices: Int | list[Count] | Text = 1
+    devices: Annotated[Int | list[Count] | Text, Differs("rounding")] = 1
     """Number of devices per node, a list of their indices, -1 for all, or auto."""
-    num_nodes: Positive = 1
+    num_nodes: Annotated[Positive, Differs("rounding")] = 1
     """Number of machines."""
-    strategy: Literal["auto", "ddp", "ddp_find_unused_parameters_true", "fsdp"] = "auto"
+    strategy: Annotated[
+        Literal["auto", "ddp", "ddp_find_unused_parameters_true", "fsdp"], Differs("rounding")
+    ] = "auto"
     """How several devices share the work: ddp, each with the whole model, or fsdp, each with its share of the
     weights, gradients and moments. auto: ddp on several devices."""
     precision: Annotated[
@@ -209,14 +216,39 @@ class TrainerConfig(Section):
     """Number format of weights and arithmetic."""
     gradient_clip_val: Annotated[Number, Field(ge=0)] | None = 1.0
     """Largest norm of the gradient. null: no clipping."""
-    accumulate_grad_batches: Positive = 1
+    accumulate_grad_batches: Annotated[Positive, Differs("rounding")] = 1
     """Batches whose gradients are summed for one optimizer step; batch_size is shared out over them."""
-    val_check_interval: Annotated[Exact, Field(gt=0)] | Annotated[Number, Field(gt=0, le=1)] | None = None
+    val_check_interval: Annotated[
+        Annotated[Exact, Field(gt=0)] | Annotated[Number, Field(gt=0, le=1)] | None, Differs("saved")
+    ] = None
     """Training batches between two validations, or a fraction of an epoch. null: as often as checkpoints."""
-    limit_val_batches: Annotated[Exact, Field(ge=0)] | Annotated[Number, Field(ge=0, le=1)] | None = None
+    limit_val_batches: Annotated[
+        Annotated[Exact, Field(ge=0)] | Annotated[Number, Field(ge=0, le=1)] | None, Differs("best")
+    ] = None
     """Validation batches (of batch_size) per validation, or a fraction of all. null: all."""
-    log_every_n_steps: Positive = 50
+    log_every_n_steps: Annotated[Positive, Differs("nothing")] = 50
     """Optimizer steps between two lines of the log."""
+
+    LIGHTNING_FLAGS: ClassVar[dict[str, Differs]] = {
+        # Used once it is trained, on its last checkpoint.
+        "limit_test_batches": Differs("nothing"),
+        "limit_predict_batches": Differs("nothing"),
+        "enable_progress_bar": Differs("nothing"),
+        "enable_model_summary": Differs("nothing"),
+        "enable_autolog_hparams": Differs("nothing"),
+        "profiler": Differs("nothing"),
+        # Raises where a gradient is not finite; every gradient is computed as without it.
+        "detect_anomaly": Differs("nothing"),
+        # How validation keeps tensors. Every training step is seeded anew, whatever ran before it.
+        "inference_mode": Differs("nothing"),
+        "num_sanity_val_steps": Differs("nothing"),
+        # Where a run stops for now: it is then unfinished, and goes on as if it had not stopped.
+        "max_time": Differs("nothing"),
+        "check_val_every_n_epoch": Differs("saved"),
+        "deterministic": Differs("rounding"),
+        "benchmark": Differs("rounding"),
+    }
+    """The other keywords of Lightning's Trainer that may differ; any that is not here decides the weights."""
 
     def flags(self) -> dict[str, Any]:
         """The keywords for `lightning.pytorch.Trainer`, as plain values."""
@@ -226,7 +258,7 @@ class TrainerConfig(Section):
 class CheckpointConfig(Section):
     """When checkpoints are written."""
 
-    every_n_steps: Positive = 1000
+    every_n_steps: Annotated[Positive, Differs("saved")] = 1000
     """Optimizer steps between two checkpoints."""
 
 
@@ -289,11 +321,16 @@ LONGEST_NAME = 200
 class Recipe(Section):
     """A training run, complete: the positional encoding, what surrounds it, and what it is trained on."""
 
-    name: Annotated[Text, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=LONGEST_NAME)]
+    name: Annotated[
+        Text,
+        Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=LONGEST_NAME),
+        Differs("compared"),
+    ]
     """Name of the run, and of its folder. In a file it may be left out: it is then the file's name."""
-    plugins: tuple[Text, ...] = ()
+    # What the encodings' code is, is on the card, and compared.
+    plugins: Annotated[tuple[Text, ...], Differs("nothing", after_training=True)] = ()
     """Python files that register further encodings; relative to the recipe's file."""
-    seed: Seed = 0
+    seed: Annotated[Seed, Differs("compared")] = 0
     """Seed of initial weights, order of the data and dropout."""
     init_from: Text | None = None
     """Run folder or checkpoint whose weights the run starts from, relative to the working directory; all that
@@ -310,11 +347,14 @@ class Recipe(Section):
     """Lightning's Trainer."""
     checkpoint: CheckpointConfig = CheckpointConfig()
     """When checkpoints are written."""
-    evaluate: EvaluateConfig = EvaluateConfig()
+    evaluate: Annotated[EvaluateConfig, Differs("nothing", after_training=True)] = EvaluateConfig()
     """How the trained model is evaluated."""
-    compile: Flag = False
+    compile: Annotated[Flag, Differs("rounding")] = False
     """Whether the model is compiled by torch.compile."""
-    logging: tuple[Literal["csv", "tensorboard", "wandb"], ...] = ("csv", "tensorboard")
+    logging: Annotated[tuple[Literal["csv", "tensorboard", "wandb"], ...], Differs("nothing")] = (
+        "csv",
+        "tensorboard",
+    )
     """Loggers; wandb must be installed."""
 
     def as_dict(self) -> dict[str, Any]:

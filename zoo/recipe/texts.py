@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from zoo.recipe.field_types import DataConfig, Positive, Seed, Text, Vocabulary
+from zoo.recipe.field_types import DataConfig, Differs, Positive, Seed, Text, Vocabulary
 
 
 class TextDataConfig(DataConfig):
@@ -14,9 +14,10 @@ class TextDataConfig(DataConfig):
 
     name: Literal["wikitext-2", "wikitext-103", "text"]
     """The corpus; text reads data.root itself, a file or a folder of plain text files."""
-    root: Text | None = None
+    # That they are the same texts and tokens their fingerprints say.
+    root: Annotated[Text | None, Differs("nothing", after_training=True)] = None
     """Folder where corpora lie. null: the environment variable ZOO_DATA, else data/."""
-    cache: Text | None = None
+    cache: Annotated[Text | None, Differs("nothing", after_training=True)] = None
     """Folder for tokenizers and token files. null: the folder cache in ZOO_DATA, else in data/."""
     vocab_size: Vocabulary = 8192
     """Size of the byte-level BPE vocabulary, learned on the training split."""

@@ -11,7 +11,8 @@ from zoo.evaluation.exports import seen_in_training
 from zoo.evaluation.units import UNITS
 from zoo.recipe.rules import no_protocol
 from zoo.reports.commands import changes, evaluate_command, settings, to_ask
-from zoo.reports.comparable import DECIDES_SPEED, changed_on_the_way, differing, flat
+from zoo.recipe.diff import decides_speed, flatten
+from zoo.reports.comparable import changed_on_the_way, differing
 from zoo.reports.compared_run import METRICS, SPEED, Run
 from zoo.reports.panels import NOT_FINITE, is_noted_whole
 from zoo.reports.report import Panel, Remark
@@ -82,8 +83,8 @@ def _unfinished(runs: Sequence[Run]) -> list[str]:
 def _speed(runs: Sequence[Run]) -> list[str]:
     computed = []
     for run in runs:
-        keys = flat(run.recipe)
-        computed.append((run.path, {("recipe", key): keys[key] for key in DECIDES_SPEED if key in keys}))
+        keys = flatten(run.recipe).items()
+        computed.append((run.path, {("recipe", key): value for key, value in keys if decides_speed(key)}))
     found = [f"{one}: tokens per second do not compare" for one in differing(computed)]
     unknown = [run.path for run in runs if run.speed is None]
     if unknown:

@@ -8,34 +8,25 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from zoo.reports.commands import ENCODING
+from zoo.recipe.diff import (
+    ACCUMULATE,
+    ENCODING,
+    changes_rounding,
+    flatten,
+    is_among,
+    is_recorded_on_resume,
+    limits_epochs,
+    may_differ_between_runs,
+)
 from zoo.reports.compared_run import Run
 from zoo.reports.groups import Groups, grouped, spoken, told
 from zoo.reports.targets import between_runs
-from zoo.runs.changes import (
-    MAY_CHANGE_ON_RESUME,
-    RECORDED,
-    ROUNDING,
-    is_among,
-    is_noted_change,
-    limits_epochs,
-)
+from zoo.runs.card import is_recorded_change
 
-MAY_DIFFER = (
-    # What is compared, and what it is repeated over.
-    ENCODING, "seed", "name",
-    # Without an effect on the last checkpoint, which is what was measured, but for rounding and random draws.
-    *MAY_CHANGE_ON_RESUME,
-    # How much is validated decides which state is best.ckpt, and nothing of the last one.
-    "trainer.limit_val_batches",
-)  # fmt: skip
-"""The keys of a recipe that name a run, are what is compared, or decide where and how it is computed. What
-they do to the data the card tells, by its fingerprints; who has other values of `ROUNDING` is remarked."""
 ON_THE_CARD = (
     "task", "fingerprint.corpus", "fingerprint.tokenizer", "steps", "tokens_seen", "finished",
     "parameters.other", "init_from.steps", "init_from.tokens_seen", "init_from.sha256",
 )  # fmt: skip
-DECIDES_SPEED = (*ROUNDING, "data.workers")
 NOT_SET = "not set"
 
 Key = tuple[str, str]
@@ -53,31 +44,17 @@ class Difference:
         return f"{' '.join(self.key)}: {told(self.values)}"
 
 
-def flat(value: Any, key: str = "") -> dict[str, Any]:
-    """Nested mappings, and lists of such, as one mapping with dotted keys."""
-    if isinstance(value, dict) and value:
-        parts: Iterable[tuple[Any, Any]] = value.items()
-    elif isinstance(value, list) and any(isinstance(part, dict) for part in value):
-        parts = enumerate(value)
-    else:
-        return {key: value}
-    return {
-        k: v for name, part in parts for k, v in flat(part, f"{key}.{name}" if key else str(name)).items()
-    }
-
-
 def facts(run: Run) -> dict[Key, Any]:
     """All that tells a run from another but its seed and how it was computed, the encoding included."""
     recipe = {
         ("recipe", key): value
-        for key, value in flat(run.recipe).items()
-        if is_among(key, (ENCODING,)) or not is_among(key, MAY_DIFFER)
+        for key, value in flatten(run.recipe).items()
+        if is_among(key, (ENCODING,)) or not may_differ_between_runs(key)
     }
-    parts = "trainer.accumulate_grad_batches"
     if limits_epochs(run.recipe["trainer"]):
         # Counted in parts of batches: where those have another size an epoch is cut to other tokens.
-        recipe["recipe", parts] = run.recipe["trainer"][parts.partition(".")[2]]
-    card = flat(run.card)
+        recipe["recipe", ACCUMULATE] = run.recipe["trainer"][ACCUMULATE.partition(".")[2]]
+    card = flatten(run.card)
     # Weights are the same ones by their digest, wherever they lay.
     if card.get("init_from.sha256") is not None or run.recipe.get("init_from") is None:
         recipe.pop(("recipe", "init_from"), None)
@@ -120,9 +97,9 @@ def changed_on_the_way(runs: Iterable[Run]) -> list[str]:
     found = []
     for run in runs:
         noted = run.card.get("changed_on_resume") or ()
-        noted = [one for one in noted if is_noted_change(one) and one["step"] < run.card["steps"]]
-        by_rounding = [one for one in noted if one["key"] in ROUNDING or one["key"] == "device"]
-        by_code = [one for one in noted if one["key"] not in (*RECORDED, "device")]
+        noted = [one for one in noted if is_recorded_change(one) and one["step"] < run.card["steps"]]
+        by_rounding = [one for one in noted if changes_rounding(one["key"]) or one["key"] == "device"]
+        by_code = [one for one in noted if one["key"] != "device" and not is_recorded_on_resume(one["key"])]
         for group, said in (
             (by_rounding, "its weights are those of a straight run but for rounding and random draws"),
             (by_code, "it was trained by more than one version of the code"),

@@ -9,10 +9,10 @@ from zoo.errors import InputError
 from zoo.listing import table
 from zoo.reports.caveats import of_runs
 from zoo.reports.commands import ENCODING
-from zoo.reports.comparable import Difference, differences, differing, facts, flat, is_of_the_encoding
+from zoo.reports.comparable import Difference, differences, differing, facts, is_of_the_encoding
 from zoo.reports.compared_run import Run, read_runs
 from zoo.reports.groups import spoken
-from zoo.runs.changes import is_among
+from zoo.recipe.diff import flatten, is_among
 
 
 def diff(first: Path, second: Path) -> str:
@@ -49,11 +49,11 @@ def _all(runs: Sequence[Run]) -> list[Difference]:
     shared = facts(runs[0]).keys() & facts(runs[1]).keys()
     code = {key for key in shared if key[0] == "card" and is_of_the_encoding(key)}
     for run in runs:
-        recipe = {("recipe", key): value for key, value in flat(run.recipe).items()}
+        recipe = {("recipe", key): value for key, value in flatten(run.recipe).items()}
         if not same:
             recipe = {key: value for key, value in recipe.items() if not is_among(key[1], (ENCODING,))}
             recipe["recipe", ENCODING] = run.label
-        parameters = flat(run.card["parameters"], "parameters")
+        parameters = flatten(run.card["parameters"], "parameters")
         card = {("card", key): value for key, value in parameters.items()}
         # An encoding of a plugin that was edited is another one under the same name.
         card |= {key: own for key, own in facts(run).items() if key in code}

@@ -15,7 +15,7 @@ from zoo.encodings.base import Encoding
 from zoo.files import atomic_write
 from zoo.recipe import Recipe
 from zoo.recipe.options import encoding_label
-from zoo.runs.changes import diff, recorded_changes
+from zoo.recipe.diff import diff, recorded_on_resume
 from zoo.runs.encoding_source import encoding_sources, recorded_sources
 from zoo.runs.folder import CARD
 
@@ -62,7 +62,7 @@ def note_changes(
 ) -> None:
     """Have the card of a resumed run tell what has changed since its checkpoint, and what did before.
 
-    `changed_on_resume` is a list of {"step", "key", "from", "to"}: recipe keys (`RECORDED`), and of the card
+    `changed_on_resume` is a list of {"step", "key", "from", "to"}: recipe keys (`is_recorded_on_resume`), and of the card
     the device, the encodings' code, the versions of the libraries and the zoo's own commit.
 
     Args:
@@ -77,7 +77,7 @@ def note_changes(
         *(earlier if isinstance(earlier, list) else []),
         *(
             {"step": step, "key": key, "from": old, "to": new}
-            for key, old, new in [*recorded_changes(stored, recipe), *by]
+            for key, old, new in [*recorded_on_resume(stored, recipe), *by]
         ),
     ]
 

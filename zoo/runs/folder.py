@@ -21,7 +21,7 @@ from zoo.files import disk_full_error, full_disk_message, is_disk_full, atomic_w
 from zoo.recipe import Recipe, dump
 from zoo.recipe.located_tree import shorten
 from zoo.recipe.yaml_file import read_file
-from zoo.runs.changes import refused_changes
+from zoo.recipe.diff import refused_on_resume
 
 RUNS = Path("runs")
 RECIPE = "recipe.yaml"
@@ -129,7 +129,7 @@ def existing_run(recipe: Recipe, out: Path | None) -> Path:
     problems = [
         Problem(f"the run has {shorten(repr(old))}, the recipe now {shorten(repr(new))}; a resumed run keeps "
                 "its recipe", key=key, where=str(folder / RECIPE))
-        for key, old, new in refused_changes(stored_recipe(folder), recipe)
+        for key, old, new in refused_on_resume(stored_recipe(folder), recipe)
     ]  # fmt: skip
     if problems:
         raise InputError(problems)

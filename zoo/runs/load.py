@@ -14,7 +14,7 @@ from zoo.errors import InputError, Problem
 from zoo.launch.ranks import is_first_process
 from zoo.recipe import resolve
 from zoo.recipe.after_training import encoding_changes, may_change
-from zoo.runs.changes import diff, is_among
+from zoo.recipe.diff import ENCODING, diff, differs, is_among, may_change_after_training
 from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.runs.encoding_source import (
     Source,
@@ -29,10 +29,6 @@ from zoo.tasks.task import Task
 
 MANY_RUNS = 12
 """No more than this are named in a message."""
-# What another choice of does not make another model or another measure of it.
-MAY_CHANGE_AFTER_TRAINING = (
-    "data.root", "data.cache", "data.workers", "evaluate", "plugins", "model.kernel", "trainer.accelerator",
-)  # fmt: skip
 
 
 def find_checkpoint(path: Path) -> Path:
@@ -142,15 +138,14 @@ def _changes_of_encoding(
     """
     if not sets:
         return {}
-    # Resolved again, so that a key which has come since the run was made is no difference.
-    unchanged = resolve({**stored, "plugins": changed["plugins"]}).as_dict()
-    encoding = encoding_changes(unchanged["model"]["encoding"], changed["model"]["encoding"])
+    encoding = encoding_changes(stored["model"]["encoding"], changed["model"]["encoding"])
     refused = dict(encoding.refused)
-    for key, old, new in diff(unchanged, changed):
-        if not is_among(key, (*MAY_CHANGE_AFTER_TRAINING, "model.encoding")):
+    for key, old, new in diff(stored, changed):
+        said = differs(key)
+        if not is_among(key, (ENCODING,)) and not (said and said.after_training):
             refused[key] = f"the run was trained with {old!r}, and {new!r} would make it another"
     if refused:
-        may = ", ".join([*MAY_CHANGE_AFTER_TRAINING, *may_change(unchanged["model"]["encoding"])])
+        may = ", ".join([*may_change_after_training(), *may_change(stored["model"]["encoding"])])
         problems = [Problem(why, key=key, where=str(path)) for key, why in refused.items()]
         problems[-1] = replace(
             problems[-1], message=f"{problems[-1].message}; after training only these can be set: {may}"

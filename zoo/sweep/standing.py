@@ -11,7 +11,7 @@ from pathlib import Path
 from zoo.errors import InputError, Problem
 from zoo.evaluation.stored import Row, read_rows
 from zoo.recipe import Recipe
-from zoo.runs.changes import max_steps_problem
+from zoo.runs.max_steps import max_steps_problem
 from zoo.runs.folder import (
     CARD,
     CHECKPOINTS,

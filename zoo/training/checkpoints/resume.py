@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from zoo.errors import InputError
 from zoo.recipe import Recipe
-from zoo.runs.changes import max_steps_problem
+from zoo.runs.max_steps import max_steps_problem
 from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.runs.encoding_source import recorded_sources
 from zoo.runs.folder import BEST, CARD, LAST, RECIPE, RUNS, existing_run, find_run, validate_recipe_present

@@ -19,7 +19,7 @@ from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
 from zoo.recipe.located_tree import shorten
 from zoo.runs.card import changed_data
-from zoo.runs.changes import refused_changes
+from zoo.recipe.diff import refused_on_resume
 from zoo.runs.checkpoint_file import instead_of, read_checkpoint
 from zoo.runs.folder import CARD, RECIPE
 from zoo.runs.stored_card import read_card
@@ -50,7 +50,7 @@ def validate_same_run(folder: Path, checkpoint: Path, content: dict[str, Any], r
             key=key,
             where=str(checkpoint),
         )
-        for key, old, new in refused_changes(stored, recipe)
+        for key, old, new in refused_on_resume(stored, recipe)
     ]
     if problems:
         what = "it is of another run. Put this run's own checkpoint back, or continue the other run"
