@@ -24,7 +24,7 @@ from zoo.recipe.located_tree import shorten
 from zoo.recipe.options import encoding_label
 from zoo.recipe.reader import read_recipe
 from zoo.recipe.yaml_file import MAX_BYTES, read_file
-from zoo.runs.stored_card import read_card
+from zoo.runs.card import read_card
 
 RECIPES, RUNS = Path("recipes"), Path("runs")
 
@@ -282,7 +282,7 @@ def _runs(pattern: str | None) -> str:
 def _run(card_file: Path) -> Row:
     folder = str(card_file.parent)
     try:
-        card = read_card(card_file)
+        card = read_card(card_file.parent)
     except InputError as error:
         cause = "; ".join(problem.message for problem in error.problems)
         return folder, f"{card_file.name}: {cause}", *[""] * (len(_ON_CARDS) - 1)
@@ -291,7 +291,7 @@ def _run(card_file: Path) -> Row:
 
 def _card_text(value: Any) -> str:
     match value:
-        case None | dict() | list():  # a card of another version
+        case None:
             return "-"
         case bool():
             return "yes" if value else "no"

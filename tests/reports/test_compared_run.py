@@ -142,22 +142,22 @@ def test_the_encoding_of_a_plugin_that_is_not_here_is_kept_as_it_was(write_run):
 
 
 @pytest.mark.parametrize("change, said", [
-    *(({key: None}, f"no {key}") for key in ("task", "fingerprint", "steps", "tokens_seen", "parameters")),
-    ({"steps": "6"}, "steps is no int"), ({"tokens_seen": [3]}, "tokens_seen is no int"),
-    ({"fingerprint": "x"}, "fingerprint is no dict"), ({"parameters": 3}, "parameters is no dict"),
-    ({"parameters.other": [1]}, "parameters.other is no int"), ({"versions": "x"}, "versions is no dict"),
-    ({"encoding_source": 3}, "encoding_source is no list"), ({"init_from": "runs/x"}, "init_from is no dict"),
-    ({"git_commit": {"a": 1}}, "git_commit is no str"), ({"encoding": []}, "encoding is no str"),
+    *(({key: None}, key) for key in ("task", "fingerprint", "steps", "tokens_seen", "parameters")),
+    ({"steps": "6"}, "steps"), ({"tokens_seen": [3]}, "tokens_seen"),
+    ({"fingerprint": "x"}, "fingerprint"), ({"parameters": 3}, "parameters"),
+    ({"parameters.other": [1]}, "parameters.other"), ({"versions": "x"}, "versions"),
+    ({"encoding_source": 3}, "encoding_source"), ({"init_from": "runs/x"}, "init_from"),
+    ({"git_commit": {"a": 1}}, "git_commit"), ({"encoding": []}, "encoding"),
 ])  # fmt: skip
 def test_a_card_that_is_none_is_told_with_what_is_wrong(write_run, change, said):
-    with pytest.raises(InputError, match=r"runs/a/card.json: not the card of a run.*\(.*" + said):
+    with pytest.raises(InputError, match=r"runs/a/card.json: not the card of a run.*[( ]" + said + ": "):
         read_runs([write_run("a", card=change)])
 
 
 def test_an_empty_card_is_none(write_run):
     run = write_run("a")
     (run / "card.json").write_text("{}")
-    with pytest.raises(InputError, match="no task, no fingerprint, no steps, no tokens_seen, no parameters"):
+    with pytest.raises(InputError, match="task: .*fingerprint: .*steps: .*tokens_seen: .*parameters: "):
         read_runs([run])
 
 

@@ -17,10 +17,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from zoo import cli
 from zoo.errors import InputError
 from zoo.recipe import read_recipe
+from zoo.recipe.diff import may_change_on_resume
 from zoo.recipe.options import OWNED, trainer_options
 from zoo.recipe.schema import TrainerConfig
 from zoo.runs import checkpoint_file
-from zoo.recipe.diff import may_change_on_resume
 from zoo.runs.folder import existing_run, write_recipe
 from zoo.runs.lock import lock_run, unlock
 from zoo.tasks.task import Task

@@ -106,9 +106,7 @@ def _declared() -> dict[str, Differs]:
         for section in typing.get_args(field.annotation) or (field.annotation,):
             if isinstance(section, type) and issubclass(section, Section):
                 fields |= {f"{name}.{key}": inner for key, inner in section.model_fields.items()}
-        found |= {
-            key: one for key, own in fields.items() for one in own.metadata if isinstance(one, Differs)
-        }
+        found |= {key: one for key, own in fields.items() for one in own.metadata if isinstance(one, Differs)}
     return found
 
 
@@ -129,9 +127,7 @@ def refused_on_resume(stored: dict[str, Any], recipe: Recipe) -> list[Change]:
     # An epoch that is limited to so many batches has other tokens where the batches have another size.
     fixed = (ACCUMULATE,) if limits_epochs(recipe.trainer.flags()) else ()
     return [
-        row
-        for row in changes
-        if row[0] in fixed or not (row[0] == MAX_STEPS or may_change_on_resume(row[0]))
+        row for row in changes if row[0] in fixed or not (row[0] == MAX_STEPS or may_change_on_resume(row[0]))
     ]
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from zoo.evaluation.curves import MAIN, kind_of, protocol_text
 from zoo.evaluation.exports import seen_in_training
 from zoo.evaluation.units import UNITS
+from zoo.recipe.diff import decides_speed, flatten
 from zoo.recipe.rules import no_protocol
 from zoo.reports.commands import changes, evaluate_command, settings, to_ask
-from zoo.recipe.diff import decides_speed, flatten
 from zoo.reports.comparable import changed_on_the_way, differing
 from zoo.reports.compared_run import METRICS, SPEED, Run
 from zoo.reports.panels import NOT_FINITE, is_noted_whole
@@ -65,7 +65,7 @@ def of_runs(runs: Sequence[Run]) -> list[Remark]:
 
 def _versions(runs: Sequence[Run]) -> list[str]:
     found = []
-    versions = [(run.path, flat(run.card.get("versions") or {})) for run in runs]
+    versions = [(run.path, flatten(run.card.get("versions") or {})) for run in runs]
     for one in differing([(path, {("version of", k): v for k, v in own.items()}) for path, own in versions]):
         found.append(f"{one}")
     commits = [(run.path, {("git", "commit"): run.card.get("git_commit")}) for run in runs]

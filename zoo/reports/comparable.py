@@ -21,7 +21,6 @@ from zoo.recipe.diff import (
 from zoo.reports.compared_run import Run
 from zoo.reports.groups import Groups, grouped, spoken, told
 from zoo.reports.targets import between_runs
-from zoo.runs.card import is_recorded_change
 
 ON_THE_CARD = (
     "task", "fingerprint.corpus", "fingerprint.tokenizer", "steps", "tokens_seen", "finished",
@@ -97,7 +96,7 @@ def changed_on_the_way(runs: Iterable[Run]) -> list[str]:
     found = []
     for run in runs:
         noted = run.card.get("changed_on_resume") or ()
-        noted = [one for one in noted if is_recorded_change(one) and one["step"] < run.card["steps"]]
+        noted = [one for one in noted if one["step"] < run.card["steps"]]
         by_rounding = [one for one in noted if changes_rounding(one["key"]) or one["key"] == "device"]
         by_code = [one for one in noted if one["key"] != "device" and not is_recorded_on_resume(one["key"])]
         for group, said in (

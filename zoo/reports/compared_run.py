@@ -15,9 +15,9 @@ from zoo.evaluation.units import UNITS_FILE, read_units, with_units
 from zoo.recipe import resolve
 from zoo.recipe.options import check_encoding
 from zoo.reports.commands import command
+from zoo.runs.card import read_card
 from zoo.runs.folder import CARD, METRICS, RECIPE, RESULTS, nearest_run_hint, stored_recipe
 from zoo.runs.metrics_csv import read_metrics
-from zoo.runs.stored_card import stored_card
 
 MANY_RUNS = 20
 """Runs in a folder that are named."""
@@ -111,7 +111,7 @@ def _whole(path: Path, evaluated: bool, wanted: Sequence[str]) -> Run:
             return otherwise
 
     recipe = attempt(lambda: _recipe(path), {})
-    card = attempt(lambda: stored_card(path), {})
+    card = attempt(lambda: read_card(path), {})
     speed = attempt(lambda: _speed(path / METRICS), None)
     rows = attempt(lambda: read_rows(path / RESULTS), None)
     units = attempt(lambda: read_units((path / RESULTS).with_name(UNITS_FILE)), {})

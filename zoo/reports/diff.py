@@ -7,12 +7,12 @@ from pathlib import Path
 
 from zoo.errors import InputError
 from zoo.listing import table
+from zoo.recipe.diff import flatten, is_among
 from zoo.reports.caveats import of_runs
 from zoo.reports.commands import ENCODING
 from zoo.reports.comparable import Difference, differences, differing, facts, is_of_the_encoding
 from zoo.reports.compared_run import Run, read_runs
 from zoo.reports.groups import spoken
-from zoo.recipe.diff import flatten, is_among
 
 
 def diff(first: Path, second: Path) -> str:

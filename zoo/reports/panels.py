@@ -11,7 +11,7 @@ from dataclasses import replace
 from zoo.evaluation.curves import MAIN, kind_of
 from zoo.evaluation.stored import COUNTS
 from zoo.recipe.catalogue import TASKS
-from zoo.reports.comparable import flat
+from zoo.recipe.diff import flatten
 from zoo.reports.compared_run import Row, Run
 from zoo.reports.report import Cost, Curve, Panel, Point
 from zoo.reports.series import Line
@@ -207,7 +207,7 @@ def costs(lines: Sequence[Line], panels: Sequence[Panel]) -> tuple[Cost, ...]:
 
 
 def _parameters(line: Line, kind: str) -> int:
-    counts = [flat(run.card).get(f"parameters.{kind}") for run in line.runs]
+    counts = [flatten(run.card).get(f"parameters.{kind}") for run in line.runs]
     return max((count for count in counts if isinstance(count, int)), default=0)
 
 

@@ -1,29 +1,96 @@
-"""The card of a run: what makes its checkpoint comparable to another's."""
+"""The card of a run: what makes its checkpoint comparable to another's. Reading one imports nothing heavy."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from zoo.data.source import DataSource
-from zoo.encodings.base import Encoding
-from zoo.files import atomic_write
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+
+from zoo.errors import InputError, Problem
+from zoo.files import atomic_write, read_json
 from zoo.recipe import Recipe
-from zoo.recipe.options import encoding_label
 from zoo.recipe.diff import diff, recorded_on_resume
+from zoo.recipe.options import encoding_label
 from zoo.runs.encoding_source import encoding_sources, recorded_sources
 from zoo.runs.folder import CARD
 
+if TYPE_CHECKING:
+    from zoo.data.source import DataSource
+
+MAX_BYTES = 1 << 20
+ADVICE = "; restore it, or move the run away"
 LIBRARIES = ("torch", "lightning", "torchmetrics", "datasets", "tokenizers", "positional-encoding-zoo")
+
+Count = Annotated[int, Field(ge=0)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(strict=True, extra="allow", frozen=True)
+
+
+class Fingerprint(_Part):
+    """Digests of the data: runs with the same ones have learned from the same tokens."""
+
+    corpus: str | None = None
+    tokenizer: str | None = None
+
+
+class RecordedChange(_Part):
+    """A change of a recipe key, or of what computes, with which a run was resumed at a step."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    step: Count
+    key: str
+    old: JsonValue = Field(alias="from")
+    new: JsonValue = Field(alias="to")
+
+
+class Card(_Part):
+    """What card.json, and a copy in every checkpoint, hold. Those without a default must be there."""
+
+    task: str
+    fingerprint: Fingerprint
+    steps: Count
+    tokens_seen: Count
+    parameters: dict[str, Count]
+    encoding: str | None = None
+    encoding_source: list[dict[str, str]] | None = None
+    versions: dict[str, str | None] | None = None
+    init_from: dict[str, JsonValue] | None = None
+    git_commit: str | None = None
+    finished: bool | None = None
+    name: str | None = None
+    data: str | None = None
+    train_length: int | None = None
+    seed: int | None = None
+    device: str | None = None
+    changed_on_resume: list[RecordedChange] | None = None
+
+
+def card_faults(card: object) -> list[str]:
+    """What keeps a value from being the card of a run, each fault with its key; empty where nothing does."""
+    try:
+        Card.model_validate(card)
+    except ValidationError as error:
+        return [
+            f"{'.'.join(map(str, one['loc'])) or 'card'}: {one['msg']}"
+            for one in error.errors(include_url=False)
+        ]
+    return []
 
 
 def parameter_counts(model: Any) -> dict[str, int]:
     """Parameters of the encodings, of everything else, and together."""
+    from zoo.encodings.base import Encoding  # torch
+
     positional = {p for m in model.modules() if isinstance(m, Encoding) for p in m.parameters()}
     total = sum(p.numel() for p in model.parameters())
     of_encodings = sum(p.numel() for p in positional)
@@ -60,25 +127,20 @@ def make_card(
 def note_changes(
     card: dict[str, Any], recipe: Recipe, stored: dict[str, Any], before: dict[str, Any], step: int
 ) -> None:
-    """Have the card of a resumed run tell what has changed since its checkpoint, and what did before.
+    """Record on the card of a resumed run what has changed since its checkpoint, and what did before.
 
-    `changed_on_resume` is a list of {"step", "key", "from", "to"}: recipe keys (`is_recorded_on_resume`), and of the card
-    the device, the encodings' code, the versions of the libraries and the zoo's own commit.
+    `changed_on_resume` is a list of {"step", "key", "from", "to"}: recipe keys (`is_recorded_on_resume`),
+    and of the card the device, the encodings' code, the versions of the libraries and the zoo's own commit.
 
     Args:
         card: what is true from now on; changed in place.
         stored, before: the recipe and the card in the checkpoint.
         step: that of the checkpoint.
     """
-    earlier = before.get("changed_on_resume")
-    # A card of an earlier version says less.
-    by = [row for row in diff(_computed_by(before), _computed_by(card)) if row[1] is not None]
+    changes = [*recorded_on_resume(stored, recipe), *diff(_computed_by(before), _computed_by(card))]
     card["changed_on_resume"] = [
-        *(earlier if isinstance(earlier, list) else []),
-        *(
-            {"step": step, "key": key, "from": old, "to": new}
-            for key, old, new in [*recorded_on_resume(stored, recipe), *by]
-        ),
+        *(before.get("changed_on_resume") or []),
+        *({"step": step, "key": key, "from": old, "to": new} for key, old, new in changes),
     ]
 
 
@@ -87,9 +149,9 @@ def _computed_by(card: dict[str, Any]) -> dict[str, Any]:
     return {"code": code} | {key: card.get(key) for key in ("device", "versions", "git_commit")}
 
 
-def changed_data(card: Any, source: DataSource) -> list[str]:
+def changed_data(card: dict[str, Any] | None, source: DataSource) -> list[str]:
     """What a model was trained on, by its checkpoint's card, and is another now: a sentence on each."""
-    then = card.get("fingerprint", {}) if isinstance(card, dict) else {}
+    then = (card or {}).get("fingerprint", {})
     name = source.recipe.data.name
     words = {
         "tokenizer": "the training text gives another tokenizer",
@@ -104,6 +166,22 @@ def changed_data(card: Any, source: DataSource) -> list[str]:
 
 def write_card(folder: Path, card: dict[str, Any]) -> None:
     atomic_write(folder / CARD, json.dumps(card, indent=2) + "\n")
+
+
+def read_card(folder: Path, advice: str = ADVICE) -> dict[str, Any]:
+    """The validated card in a run folder; `advice` is what to do about one that is not valid.
+
+    Raises:
+        InputError: it is missing, cannot be read, or is not a card; with all that is wrong with it.
+    """
+    file = folder / CARD
+    if not os.path.lexists(file):
+        raise InputError(Problem("the run's card is missing", where=str(file)))
+    card = read_json(file, MAX_BYTES, advice)
+    faults = card_faults(card)
+    if faults:
+        raise InputError(Problem(f"not the card of a run ({', '.join(faults)}){advice}", where=str(file)))
+    return card
 
 
 def _plugins(recipe: Recipe) -> dict[str, dict[str, str]]:

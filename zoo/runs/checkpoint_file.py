@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from zoo.errors import InputError
-from zoo.runs.changes import is_noted_change
+from zoo.runs.card import card_faults
 from zoo.runs.plain_pickle import NotPlain, storages_in
 
 PIECE = 1 << 20
@@ -267,7 +267,7 @@ def _wrong_parts(content: dict[str, Any], settings: dict[str, Any]) -> Iterator[
     if not _is_count(content.get("global_step")):
         yield "its global_step is no number of steps"
     if card is not None:
-        yield from _wrong_card(card)
+        yield from (f"its zoo_card.{fault}" for fault in card_faults(card))
 
 
 def _misfit(model: dict[str, Any], vocab_size: Any, weights: dict[str, Tensor]) -> str | None:
@@ -280,22 +280,6 @@ def _misfit(model: dict[str, Any], vocab_size: Any, weights: dict[str, Tensor]) 
     if len(blocks) != model.get("num_layers"):
         return f"weights of {len(blocks)} layers, and model.num_layers is {model.get('num_layers')}"
     return None
-
-
-def _wrong_card(card: Any) -> Iterator[str]:
-    fingerprint = card.get("fingerprint", {}) if isinstance(card, dict) else None
-    if not isinstance(fingerprint, dict):
-        yield "its zoo_card is no card"
-        return
-    if not all(isinstance(fingerprint.get(key, ""), str) for key in ("corpus", "tokenizer")):
-        yield "its zoo_card.fingerprint is not made of texts"
-    if not all(_is_count(card.get(key, 0)) for key in ("steps", "tokens_seen")):
-        yield "its zoo_card counts no steps and tokens"
-    if not isinstance(card.get("init_from"), dict | None):
-        yield "its zoo_card.init_from is no origin"
-    changes = card.get("changed_on_resume", [])
-    if not isinstance(changes, list) or not all(map(is_noted_change, changes)):
-        yield "its zoo_card.changed_on_resume is no list of changes"
 
 
 def _is_count(value: Any) -> bool:

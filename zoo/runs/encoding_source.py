@@ -24,14 +24,10 @@ def encoding_sources(encoding: Any) -> list[Source]:
     return [_source(name) for name in names if not registry.encodings.describe(name).builtin]
 
 
-def recorded_sources(card: Any) -> list[Source]:
-    """The sources on a checkpoint's card; nothing that is not as it was written there."""
-    sources = card.get("encoding_source") if isinstance(card, dict) else None
-    if not isinstance(sources, list):
-        return []
+def recorded_sources(card: dict[str, Any] | None) -> list[Source]:
+    """The sources on the card of a run, if any; those without the keys of a source are left out."""
     wanted = ({"name", "file", "sha256"}, {"name", "package", "version", "sha256"})
-    dicts = [one for one in sources if isinstance(one, dict) and one.keys() in wanted]
-    return [one for one in dicts if all(isinstance(value, str) for value in one.values())]
+    return [source for source in (card or {}).get("encoding_source") or [] if source.keys() in wanted]
 
 
 def what_is_missing(sources: Sequence[Source]) -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from zoo.errors import InputError, Problem
 from zoo.evaluation.stored import Row, read_rows
 from zoo.recipe import Recipe
-from zoo.runs.max_steps import max_steps_problem
+from zoo.runs.card import read_card
 from zoo.runs.folder import (
     CARD,
     CHECKPOINTS,
@@ -24,7 +24,7 @@ from zoo.runs.folder import (
     stored_recipe,
 )
 from zoo.runs.lock import lock_run, unlock
-from zoo.runs.stored_card import stored_card
+from zoo.runs.max_steps import max_steps_problem
 
 # What a run has written when it stops before its first checkpoint, and no more.
 BEGINNINGS = (RECIPE, CARD, METRICS, "tensorboard", TOKENIZER, str(CHECKPOINTS))
@@ -131,7 +131,7 @@ def _same_recipe(folder: Path, recipe: Recipe, done: int) -> None:
 
 def _card_steps(folder: Path) -> int:
     # The card is written when the first checkpoint is.
-    return stored_card(folder)["steps"] if os.path.lexists(folder / CARD) else 0
+    return read_card(folder)["steps"] if os.path.lexists(folder / CARD) else 0
 
 
 def _rows(folder: Path) -> list[Row]:

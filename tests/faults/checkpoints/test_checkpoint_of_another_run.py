@@ -23,7 +23,7 @@ from zoo.training.fit import fit
     (lambda c: c.update(global_step=1), "counts other steps than the 1 of global_step"),
     (lambda c: c.update(callbacks=[1]), "callbacks is not made of states"),
     (lambda c: c.pop("zoo_card"), "holds no zoo_card"),
-    (lambda c: c["zoo_card"].update(changed_on_resume=[{"step": 1}]), "changed_on_resume is no list of"),
+    (lambda c: c["zoo_card"].update(changed_on_resume=[{"step": 1}]), "zoo_card.changed_on_resume.0.key"),
     (lambda c: c["hyper_parameters"]["recipe"].update(seed=7), "seed: 7 in this checkpoint, and 0 in recipe"),
     (lambda c: c.update({"pytorch-lightning_version": "one"}), "no pytorch-lightning_version"),
 ])  # fmt: skip

@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 from zoo.errors import InputError
 from zoo.recipe import Recipe
-from zoo.runs.max_steps import max_steps_problem
+from zoo.runs.card import read_card
 from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.runs.encoding_source import recorded_sources
 from zoo.runs.folder import BEST, CARD, LAST, RECIPE, RUNS, existing_run, find_run, validate_recipe_present
 from zoo.runs.load import warn_of_changed_code
-from zoo.runs.stored_card import read_card
+from zoo.runs.max_steps import max_steps_problem
 from zoo.training.checkpoints.resume_checks import validate_same_run
 
 Resume = bool | Literal["auto"]
@@ -73,7 +73,7 @@ def _must_not_have_been_saved(folder: Path) -> None:
     saved = None
     if os.path.lexists(folder / CARD):
         # One that cannot be read is told: it may be all that is left of a long run.
-        steps = read_card(folder / CARD).get("steps")
+        steps = read_card(folder).get("steps")
         saved = f"{CARD} says that the run had saved {steps} steps" if steps else None
     if saved is None and os.path.lexists(folder / BEST):
         saved = _saved_best(folder)

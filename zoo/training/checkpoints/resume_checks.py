@@ -17,12 +17,11 @@ from torch import Tensor
 from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
-from zoo.recipe.located_tree import shorten
-from zoo.runs.card import changed_data
 from zoo.recipe.diff import refused_on_resume
+from zoo.recipe.located_tree import shorten
+from zoo.runs.card import changed_data, read_card
 from zoo.runs.checkpoint_file import instead_of, read_checkpoint
 from zoo.runs.folder import CARD, RECIPE
-from zoo.runs.stored_card import read_card
 from zoo.runs.weights import validate_weights
 from zoo.tasks.task import Task
 
@@ -65,7 +64,7 @@ def validate_same_run(folder: Path, checkpoint: Path, content: dict[str, Any], r
         return
     remedy = f"remove {CARD}: it is written anew from the checkpoint"
     try:
-        card = read_card(file, advice="")
+        card = read_card(folder, advice="")
     except InputError as error:
         raise InputError(
             [Problem(f"{p.message}; {remedy}", p.key, p.where) for p in error.problems]
