@@ -358,9 +358,19 @@ def test_recipes_are_listed_and_a_broken_one_too(workplace, capsys):
 
 def test_runs_are_listed_by_their_cards(workplace, capsys):
     cards = {
-        "one": json.dumps({"encoding": "alibi", "task": "language_modelling", "data": "sample", "seed": 1,
-                           "steps": 7, "tokens_seen": 70, "fingerprint": {}, "parameters": {},
-                           "finished": True}),
+        "one": json.dumps(
+            {
+                "encoding": "alibi",
+                "task": "language_modelling",
+                "data": "sample",
+                "seed": 1,
+                "steps": 7,
+                "tokens_seen": 70,
+                "fingerprint": {},
+                "parameters": {},
+                "finished": True,
+            }
+        ),
         "two": "{",
         "three": "[]",
         "four": json.dumps({"encoding": {"name": "rope"}}),
@@ -371,7 +381,15 @@ def test_runs_are_listed_by_their_cards(workplace, capsys):
     assert cli.main(["list", "runs"]) == 0
     lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()[1:]}
     assert lines["runs/one"].split() == [
-        "runs/one", "alibi", "language_modelling", "sample", "-", "1", "7", "yes"]
+        "runs/one",
+        "alibi",
+        "language_modelling",
+        "sample",
+        "-",
+        "1",
+        "7",
+        "yes",
+    ]
     assert "cannot be read: it is not JSON" in lines["runs/two"]
     assert "not the card of a run" in lines["runs/three"]
     assert cli.main(["list", "runs", "o*"]) == 0

@@ -157,7 +157,7 @@ def test_a_card_that_is_none_is_told_with_what_is_wrong(write_run, change, said)
 def test_an_empty_card_is_none(write_run):
     run = write_run("a")
     (run / "card.json").write_text("{}")
-    with pytest.raises(InputError, match="task: .*fingerprint: .*steps: .*tokens_seen: .*parameters: "):
+    with pytest.raises(InputError, match=r"task: .*fingerprint: .*steps: .*tokens_seen: .*parameters: "):
         read_runs([run])
 
 

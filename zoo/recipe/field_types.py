@@ -1,4 +1,4 @@
-"""Types of the values of a recipe, the base class of its sections, and what a field says of its own changes."""
+"""Types of the values of a recipe, the base of its sections, and what a field says of its own changes."""
 
 from __future__ import annotations
 
