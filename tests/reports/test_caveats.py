@@ -62,8 +62,6 @@ def test_a_run_that_was_resumed_in_another_way_is_told(write_run, remarks_of):
         "runs/a: changed when it was resumed: code.mine from 111111111111 to 222222222222 at step 3: "
         "it was trained by more than one version of the code",
     )
-    odd = [1, {"step": "1", "key": "model.kernel", "from": 1, "to": 2}, {"key": "model.kernel"}]
-    assert remarks_of(write_run("c", card={"changed_on_resume": odd}), write_run("d", "rope")) == ()
 
 
 def test_seeds_that_are_not_the_same_are_told(write_run, remarks_of):

@@ -11,7 +11,6 @@ from pathlib import Path
 import lightning.pytorch as pl
 import pytest
 import torch
-import yaml
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from zoo import cli
@@ -237,21 +236,6 @@ def test_of_a_run_of_cut_epochs_the_parts_of_a_batch_are_kept(here, recipe):
     fit(recipe(*sets))
     with pytest.raises(InputError, match=r"accumulate_grad_batches: the run has 1, the recipe now 2"):
         fit(recipe(*sets, "trainer.accumulate_grad_batches=2"), resume=True)
-
-
-def test_a_run_that_an_earlier_version_made_is_resumed(here, recipe, cut):
-    cut(recipe("text"), 5)
-    for file in ("recipe.yaml", "checkpoints/last.ckpt"):
-        path = here / "runs" / "tiny_text" / file
-        if path.suffix == ".yaml":
-            stored = yaml.safe_load(path.read_text())
-            del stored["optimizer"]["decay_fraction"], stored["checkpoint"]
-            path.write_text(yaml.safe_dump({**stored, "checkpoint": {"every_n_steps": 4}}))
-        else:
-            content = torch.load(path, weights_only=True)
-            del content["hyper_parameters"]["recipe"]["optimizer"]["decay_fraction"]
-            torch.save(content, path)
-    assert weights(fit(recipe("text"), resume=True))["global_step"] == 6
 
 
 OUTPUT = [
