@@ -150,6 +150,7 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
         zoo sweep recipes/base/wikitext2.yaml --encodings 'rope,{name: rope, partial: 0.25},[rope, fox]'
         zoo sweep recipes/base/copy.yaml --encodings alibi,rope --set trainer.max_steps=200 --out runs/short
         zoo sweep recipes/base/copy.yaml --encodings alibi,rope --seeds 0,1,2 --print-commands | parallel -j 4
+        zoo sweep recipes/base/copy.yaml --encodings alibi,rope --slurm='--partition=gpu --time=8:00:00'
         """,
     )
     sweep.add_argument(
@@ -174,9 +175,21 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
         "--jobs",
         type=_count,
         metavar="N",
-        help="runs at the same time (default: one for each visible GPU; on a CPU one)",
+        help="runs at the same time (default: one for each visible GPU; on a CPU one; SLURM decides itself)",
     )
-    sweep.add_argument(
+    how = sweep.add_mutually_exclusive_group()
+    how.add_argument(
+        "--slurm",
+        nargs="?",
+        const="",
+        metavar="OPTIONS",
+        help="submit the runs as a SLURM array and the comparison as a job after it, with these options of "
+        "sbatch",
+    )
+    how.add_argument(
+        "--compare-only", action="store_true", help="train nothing: compare the runs that are finished"
+    )
+    how.add_argument(
         "--print-commands",
         action="store_true",
         help="print the command of each run that is not finished, one a line, and run nothing",

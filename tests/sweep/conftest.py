@@ -10,10 +10,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from zoo.sweep import pool
+from zoo.sweep.runs import Run
 
 STUB = Path(__file__).parent / "fit_stub.py"
 ROOT = Path(__file__).parents[2]
+
+
+def _stubbed(command):
+    return command if command[0] == "python" else [sys.executable, str(STUB), *command[3:]]
 
 
 @pytest.fixture
@@ -39,7 +43,8 @@ def compared(monkeypatch):
 @pytest.fixture
 def stub(tiny, compared, monkeypatch):
     """`fit` is the stand-in; gives what it has noted of its beginnings and ends."""
-    monkeypatch.setattr(pool, "with_this_python", lambda command: [sys.executable, str(STUB), *command[3:]])
+    command = Run.command
+    monkeypatch.setattr(Run, "command", lambda run, *python: _stubbed(command(run, *python)))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
 

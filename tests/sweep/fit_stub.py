@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+from zoo.launch.parent import exit_when_parent_dies
 from zoo.recipe import read_recipe
 from zoo.runs.folder import existing_run, new_run, write_recipe
 from zoo.runs.lock import lock_run
@@ -26,19 +27,21 @@ def told(name, default=""):
 
 
 def main():
+    exit_when_parent_dies()
     parser = argparse.ArgumentParser()
     parser.add_argument("verb", choices=["fit"])
     parser.add_argument("--recipe")
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--resume", choices=["auto"])
     options = parser.parse_args()
     recipe = read_recipe(options.recipe, options.set)
-    folder = existing_run(recipe, options.out) if options.resume else new_run(recipe, options.out).folder
+    exists = (options.out / "recipe.yaml").exists()
+    folder = existing_run(recipe, options.out) if exists else new_run(recipe, options.out).folder
     lock_run(folder)
     write_recipe(folder, recipe)
     file = folder / "checkpoints" / "last.ckpt"
-    first = int(file.read_text()) if options.resume else 0
+    first = int(file.read_text()) if file.exists() else 0
     stop = []
     signal.signal(signal.SIGINT, lambda *_: stop.append(1))
     with open("times", "a") as log:

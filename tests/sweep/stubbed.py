@@ -5,10 +5,13 @@ from pathlib import Path
 
 import zoo.reports.compare
 from zoo import cli
-from zoo.sweep import pool
+from zoo.sweep.runs import Run
 
 STUB = Path(__file__).with_name("fit_stub.py")
 
-pool.with_this_python = lambda command: [sys.executable, str(STUB), *command[3:]]
+command = Run.command
+Run.command = lambda run, python="python": (
+    command(run) if python == "python" else [sys.executable, str(STUB), *command(run)[3:]]
+)
 zoo.reports.compare.compare = lambda paths, out: print("compared", *paths)
 sys.exit(cli.main())

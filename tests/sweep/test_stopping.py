@@ -1,4 +1,4 @@
-"""Ctrl-C leaves runs that go on, no process behind, and two sweeps never do the same run."""
+"""Ctrl-C leaves runs that can be resumed, and no process behind."""
 
 import os
 import signal
@@ -58,30 +58,13 @@ def test_stopped_runs_are_saved_and_go_on(started, stub, wait_for, steps_of, num
     assert out.split() == ["compared", *(f"runs/{name}_tiny_s0" for name in ("alibi", "rope", "t5"))]
 
 
-def test_two_sweeps_share_the_runs(started, stub):
-    Path("slow").write_text("1")
-    both = [started(*SWEEP) for _ in range(2)]
-    for process in both:
-        process.communicate(timeout=120)
-    begun = [name for what, name, *_ in stub() if what == "begin"]
-    assert sorted(begun) == sorted(f"{name}_tiny_s0" for name in ("alibi", "rope", "t5"))
-    # Each has waited for what the other was at.
-    assert [process.returncode for process in both] == [0, 0]
-
-
-def test_a_run_that_outlives_its_sweep_is_left_alone_until_it_ends(started, stub, wait_for):
-    Path("slow").write_text("600")  # it is killed below, however slow the machine is
+def test_runs_end_with_a_sweep_that_is_killed(started, stub, wait_for):
+    Path("slow").write_text("600")
     process = started(*SWEEP)
     wait_for(1)
     process.kill()
     process.communicate()
-    assert alive("runs/alibi_tiny_s0")
-    Path("slow").unlink()
-    again = started(*SWEEP)
-    wait_for(3)
-    (orphan,) = {int(file.parent.name) for file in alive("runs/alibi_tiny_s0")}
-    os.kill(orphan, signal.SIGKILL)
-    _, err = again.communicate(timeout=60)
-    assert again.returncode == 0 and "alibi_tiny_s0: another sweep is at it" in err
-    begun = [name for what, name, *_ in stub() if what == "begin"]
-    assert begun == [f"{name}_tiny_s0" for name in ("alibi", "rope", "t5", "alibi")]
+    limit = time.monotonic() + 30
+    while alive("runs/alibi_tiny_s0"):
+        assert time.monotonic() < limit
+        time.sleep(0.05)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from zoo.recipe import Recipe, read_recipe, to_yaml_line
 from zoo.recipe.located_tree import shorten
 from zoo.recipe.options import encoding_label
 from zoo.recipe.yaml_file import read_value
+from zoo.sweep.runs import Run
 from zoo.tasks import must_build
 
 OWNED = {
@@ -26,23 +27,6 @@ OWNED = {
 }
 MAX_OPTION, MAX_SLUG = 24, 80  # characters
 DIGEST = 6  # hexadecimal digits
-
-
-@dataclass(frozen=True)
-class Run:
-    """One cell of the matrix: what it trains, and where."""
-
-    name: str
-    label: str
-    seed: int
-    recipe: Recipe
-    file: Path
-    sets: tuple[str, ...]
-    folder: Path
-
-    def resolve(self) -> Recipe:
-        """The recipe as the files say now. Raises InputError where they say none any more."""
-        return read_recipe(self.file, self.sets)
 
 
 def read_encodings(text: str) -> list[Any]:
@@ -69,18 +53,18 @@ def matrix(
         sets: `key=value` texts laid over the recipe, for all runs.
         out: the folder in which the runs' folders lie.
 
-    Returns: what the sweep is called after the recipe, and its runs.
+    Returns: the name of the sweep, which is that of the recipe, and its runs.
 
     Raises:
-        InputError: every problem of every run; one that several have is told once.
+        InputError: every problem of every run; one that several have is reported once.
     """
     owned = [
-        Problem(told, where=f"--set {text}")
+        Problem(why, where=f"--set {text}")
         for text in sets
-        for key, told in OWNED.items()
+        for key, why in OWNED.items()
         if f"{text.partition('=')[0].strip()}.".startswith(f"{key}.")
     ]
-    broken = [Problem("must stand on one line", where=f"--set {t!r}") for t in sets if "\n" in t]
+    broken = [Problem("must be on one line", where=f"--set {t!r}") for t in sets if "\n" in t]
     if owned or broken:
         raise InputError([*owned, *broken])
     recipes: dict[tuple[str, int], Recipe] = {}
@@ -100,19 +84,19 @@ def matrix(
             for problem in error.problems:
                 found.setdefault(problem, []).extend((item, seed) for seed in seeds)
     if found:
-        raise InputError(dict.fromkeys(_told(found, items, seeds)))
+        raise InputError(dict.fromkeys(_in_terms_of_the_sweep(found, items, seeds)))
     specs = {item: recipes[item, seeds[0]].as_dict()["model"]["encoding"] for item in items}
     # `rope` and `{name: rope}` are one.
     items = list({to_yaml_line(spec): item for item, spec in reversed(specs.items())}.values())[::-1]
-    called, names = _called(file, sets), slugs([specs[item] for item in items])
+    recipe_name, names = _recipe_name(file, sets), slugs([specs[item] for item in items])
     runs = []
     for seed in dict.fromkeys(seeds):
         for item, slug in zip(items, names, strict=True):
-            name = f"{slug}_{called}_s{seed}"
+            name = f"{slug}_{recipe_name}_s{seed}"
             recipe = recipes[item, seed].model_copy(update={"name": name})
             label = encoding_label(recipe.model.encoding)
             runs.append(Run(name, label, seed, recipe, file, _sets(sets, item, seed, name), out / name))
-    return called, runs
+    return recipe_name, runs
 
 
 def slugs(specs: Sequence[Any]) -> list[str]:
@@ -153,7 +137,7 @@ def _sets(sets: Sequence[str], item: str, seed: int, name: str) -> tuple[str, ..
     return (*sets, f"model.encoding={item}", f"seed={seed}", f"name={name}")
 
 
-def _called(file: Path, sets: Sequence[str]) -> str:
+def _recipe_name(file: Path, sets: Sequence[str]) -> str:
     """The recipe's file without its ending, and without the encoding that `alibi_copy.yaml` begins with."""
     stem = file.stem
     try:
@@ -165,10 +149,10 @@ def _called(file: Path, sets: Sequence[str]) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", stem) or "run"
 
 
-def _told(
+def _in_terms_of_the_sweep(
     found: dict[Problem, list[tuple[str, int]]], items: Sequence[str], seeds: Sequence[int]
 ) -> Iterable[Problem]:
-    """Each problem with the runs that it belongs to, in the words of the sweep's own command line."""
+    """Each problem with the encodings and seeds that have it, and where it is on the sweep's command line."""
     for problem, cells in found.items():
         where = problem.where or ""
         of = list(dict.fromkeys(item for item, _ in cells))

@@ -1,37 +1,31 @@
-"""The matrix is run: what is finished is skipped, what is not is taken up, and in the end all is compared."""
+"""Every encoding with every seed: the runs that are not finished are run, then all are compared."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import sys
-from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from zoo.errors import InputError, Problem, RunError
+from zoo.recipe import to_yaml_line
 from zoo.reports.write import must_be_ours
-from zoo.runs.folder import RUNS, validate_free
-from zoo.sweep.command import as_text, compare_command, fit_command, sweep_command
-from zoo.sweep.course import Course, Outcome, count_of_runs, log_of
-from zoo.sweep.matrix import Run, matrix
-from zoo.sweep.places import places
-from zoo.sweep.pool import Pool, is_elsewhere
-from zoo.sweep.standing import Standing, State, remove_empty, standing
+from zoo.runs.folder import RUNS
+from zoo.sweep.gpus import environments
+from zoo.sweep.local import LocalSweep
+from zoo.sweep.matrix import matrix
+from zoo.sweep.runs import Run
+from zoo.sweep.slurm import submit
 
 
-def sweep(
-    recipe: Path,
-    encodings: Sequence[Any],
-    seeds: Sequence[int] = (0,),
-    sets: Sequence[str] = (),
-    out: Path = RUNS,
-    jobs: int | None = None,
-    print_commands: bool = False,
-) -> None:
-    """Train one recipe with every encoding and every seed, and compare.
+@dataclass(frozen=True)
+class Sweep:
+    """One recipe with every encoding and every seed.
 
-    Args:
+    Attributes:
         recipe: the file.
         encodings: as a recipe has them.
         seeds: of initial weights, data order and dropout.
@@ -39,99 +33,141 @@ def sweep(
         out: the folder in which the runs' folders lie. Their logs are in its `logs`, the comparison in its
             RECIPE_comparison.
         jobs: runs that go at the same time; by default one for each visible GPU, and on a CPU one.
-        print_commands: print the command of each run that is not finished, and run nothing.
-
-    Raises:
-        InputError: every problem of every run, before anything is started; runs that cannot be compared.
-        RunError: some run failed; all others are done.
-        KeyboardInterrupt: stopped on demand; its text says how to go on.
     """
-    called, runs = matrix(recipe, encodings, seeds, sets, out)
-    into = out / f"{called}_comparison"
-    found = _found(runs, into, may_remove=not print_commands)
-    if print_commands:
-        _print_commands(runs, found, into)
-        return
-    again = as_text(sweep_command(recipe, encodings, seeds, sets, out, jobs))
-    outcome = Outcome([run for run in runs if found[run.name].state is State.FINISHED])
-    todo = [run for run in runs if run not in outcome.finished]
-    if todo:
-        spots = places(runs[0].recipe.trainer, jobs, len(todo), os.environ)
-        print(_opening(called, runs, found, len(spots)), file=sys.stderr, flush=True)
-        interrupted = Course(todo, Pool(spots), outcome).run()
-        if interrupted:
-            raise KeyboardInterrupt(
-                f"interrupted; {len(outcome.finished)} of {len(runs)} runs are finished, the others "
-                f"go on from their last checkpoints; continue: {again}"
-            )
-    else:
-        print(f"all {count_of_runs(len(runs))} of {called} are finished already", file=sys.stderr, flush=True)
-    not_compared = _compare([run for run in runs if run in outcome.finished], into)
-    if outcome.failed:
-        told = outcome.told(len(runs), again)
-        raise RunError("\n".join([told, *([f"not compared: {not_compared}"] if not_compared else [])]))
-    if not_compared:
-        raise not_compared
 
+    recipe: Path
+    encodings: Sequence[Any]
+    seeds: Sequence[int] = (0,)
+    sets: Sequence[str] = ()
+    out: Path = RUNS
+    jobs: int | None = None
 
-def _found(runs: Sequence[Run], into: Path, may_remove: bool) -> dict[str, Standing]:
-    """How far each run is. Raises InputError with everything that is in the way of any."""
-    found: dict[str, Standing] = {}
-    problems: list[Problem] = []
-    try:
-        must_be_ours(into)
-    except InputError as error:
-        problems += error.problems
-    for run in runs:
+    def run(self) -> None:
+        """Train what is not finished, then compare.
+
+        Raises:
+            InputError: every problem of every run, before anything is started; runs that cannot be compared.
+            RunError: some run failed; all others are done.
+            KeyboardInterrupt: stopped by the user; its text says how to go on.
+        """
+        name, runs, todo = self._plan()
+        finished, failed = [run for run in runs if run not in todo], {}
+        if todo:
+            where = environments(runs[0].recipe.trainer, self.jobs, len(todo), os.environ)
+            _say(self._opening(name, runs, todo, f"{len(where)} at a time; logs in {todo[0].log.parent}"))
+            outcome = LocalSweep(todo, where).run()
+            finished += outcome.finished
+            failed = outcome.failed
+            if outcome.interrupted:
+                raise KeyboardInterrupt(
+                    f"interrupted; {len(finished)} of {len(runs)} runs are finished, the others go on from "
+                    f"their last checkpoints; continue: {shlex.join(self.command())}"
+                )
+        else:
+            _say(f"all {_count(runs)} of {name} are finished already")
+        self._compare(name, runs, finished, failed)
+
+    def compare(self) -> None:
+        """Train nothing: compare the runs that are finished, and report the others as failed."""
+        name, runs, todo = self._plan()
+        failed = {run.name: "not finished" for run in todo}
+        self._compare(name, runs, [run for run in runs if run not in todo], failed)
+
+    def submit(self, options: str) -> None:
+        """Submit what is not finished to SLURM, with these options of `sbatch`, and then the comparison."""
+        name, runs, todo = self._plan()
+        folder = self.out / f"{name}_sweep"
+        if not todo:
+            _say(f"all {_count(runs)} of {name} are finished already")
+            self._compare(name, runs, runs, {})
+            return
+        compare = [*self.command(sys.executable), "--compare-only"]
+        array, comparison = submit(name, todo, compare, folder, options, self.jobs)
+        _say(self._opening(name, runs, todo, f"logs in {todo[0].log.parent}"))
+        print(
+            f"job {array} has the runs, job {comparison} the comparison after them; scripts in {folder}; "
+            f"the same command again submits what is not finished by then"
+        )
+
+    def print_commands(self) -> None:
+        """Print the command of each run that is not finished; run nothing."""
+        _, runs, todo = self._plan()
+        for run in runs:
+            if run in todo:
+                print(run.command_line(), flush=True)
+            else:
+                _say(f"# {run.name}: finished")
+        _say(f"# then: {shlex.join([*self.command(), '--compare-only'])}")
+
+    def command(self, python: str = "python") -> list[str]:
+        """This sweep as a command."""
+        command = [python, "-m", "zoo", "sweep", str(self.recipe)]
+        command += ["--encodings", to_yaml_line(list(self.encodings))[1:-1]]
+        command += ["--seeds", ",".join(map(str, self.seeds))]
+        command += [part for text in self.sets for part in ("--set", text)]
+        return [*command, "--out", str(self.out), *(["--jobs", str(self.jobs)] if self.jobs else [])]
+
+    def _plan(self) -> tuple[str, list[Run], list[Run]]:
+        """The name of the sweep, its runs, and those that are not finished. Raises InputError with everything
+        that is in the way of any run, or of the comparison."""
+        name, runs = matrix(self.recipe, self.encodings, self.seeds, self.sets, self.out)
+        todo: list[Run] = []
+        problems: list[Problem] = []
         try:
-            found[run.name] = standing(run.folder, run.recipe)
-            if found[run.name].state is State.NEW and not problems:
-                validate_free(run.folder)
-            if found[run.name].state is State.EMPTY and not is_elsewhere(log_of(run)):
-                remove_empty(run.folder, only_ask=True)
-                if not may_remove:
-                    raise InputError(
-                        f"{run.folder}: the run stopped before its first checkpoint; --print-commands "
-                        f"removes nothing, so do it first: {as_text(['rm', '-r', str(run.folder)])}"
-                    )
+            must_be_ours(self._comparison(name))
         except InputError as error:
             problems += error.problems
-    if problems:
-        raise InputError(problems)
-    return found
+        for run in runs:
+            try:
+                run.check_folder()
+                if not run.is_finished():
+                    todo.append(run)
+            except InputError as error:
+                problems += error.problems
+        if problems:
+            raise InputError(problems)
+        return name, runs, todo
+
+    def _compare(
+        self, name: str, runs: Sequence[Run], finished: Sequence[Run], failed: dict[str, str]
+    ) -> None:
+        """Compare the finished runs. Raises RunError where some have failed, once that is done."""
+        not_compared: InputError | RunError | None = None
+        if finished:
+            from zoo.reports.compare import compare
+
+            folders = [run.folder for run in runs if run in finished]
+            try:
+                compare(folders, out=self._comparison(name))
+            except (InputError, RunError) as error:
+                not_compared = error
+        if not failed:
+            if not_compared:
+                raise not_compared
+            return
+        lines = [f"{len(failed)} of {_count(runs)} failed, and left out of the comparison:"]
+        for run in runs:
+            if run.name in failed:
+                lines.append(f"  {run.name}: {failed[run.name]}")
+                lines += [f"    log: {run.log}"] if run.log.is_file() else []
+                lines.append(f"    retry: {run.command_line()}")
+        lines.append(f"all that is not finished is tried again by: {shlex.join(self.command())}")
+        lines += [f"not compared: {not_compared}"] if not_compared else []
+        raise RunError("\n".join(lines))
+
+    def _comparison(self, name: str) -> Path:
+        return self.out / f"{name}_comparison"
+
+    def _opening(self, name: str, runs: Sequence[Run], todo: Sequence[Run], how: str) -> str:
+        labels = ", ".join(dict.fromkeys(run.label for run in runs))
+        seeds = ", ".join(dict.fromkeys(str(run.seed) for run in runs))
+        done = f"{len(runs) - len(todo)} finished, {len(todo)} to do"
+        return f"sweep of {name}: {labels}; seeds {seeds}: {_count(runs)} ({done}), {how}"
 
 
-def _print_commands(runs: Sequence[Run], found: dict[str, Standing], into: Path) -> None:
-    for run in runs:
-        state = found[run.name].state
-        if is_elsewhere(log_of(run)):
-            print(f"# {run.name}: another sweep is at it; left to that one", file=sys.stderr)
-        elif state is State.FINISHED:
-            print(f"# {run.name}: finished", file=sys.stderr)
-        else:
-            print(as_text(fit_command(run, state)), flush=True)
-    print(f"# then: {as_text(compare_command(list(runs), into))}", file=sys.stderr)
+def _count(runs: Sequence[Run]) -> str:
+    return f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
 
 
-def _compare(finished: Sequence[Run], into: Path) -> InputError | RunError | None:
-    """Compare; what is in the way of it."""
-    if not finished:
-        return None
-    from zoo.reports.compare import compare
-
-    try:
-        compare([run.folder for run in finished], out=into)
-    except (InputError, RunError) as error:
-        return error
-    return None
-
-
-def _opening(called: str, runs: Sequence[Run], found: dict[str, Standing], at_once: int) -> str:
-    labels = ", ".join(dict.fromkeys(run.label for run in runs))
-    seeds = ", ".join(dict.fromkeys(str(run.seed) for run in runs))
-    counts = Counter(found[run.name].state.value for run in runs)
-    states = ", ".join(f"{count} {state}" for state, count in counts.items())
-    return (
-        f"sweep of {called}: {labels}; seeds {seeds}: {count_of_runs(len(runs))} ({states}), "
-        f"{at_once} at a time; logs in {log_of(runs[0]).parent}"
-    )
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from zoo.sweep.places import cores, listed_gpus, places, visible_gpus
+from zoo.launch.children import cpu_cores
+from zoo.sweep.gpus import environments, listed_gpus, visible_gpus
 
 LISTED = """\
 GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-aa)
@@ -19,7 +20,7 @@ def placed(recipe):
 
     def placed(*sets, visible="0,1,2,3", jobs=None, most=100, **environment):
         trainer = recipe("max_index", "trainer.accelerator=auto", "data.batch_size=24", *sets).trainer
-        made = places(trainer, jobs, most, {"CUDA_VISIBLE_DEVICES": visible, **environment})
+        made = environments(trainer, jobs, most, {"CUDA_VISIBLE_DEVICES": visible, **environment})
         return [one.get("CUDA_VISIBLE_DEVICES") for one in made], {one.get("OMP_NUM_THREADS") for one in made}
 
     return placed
@@ -46,7 +47,7 @@ def test_each_run_has_gpus_of_its_own(placed, sets, options, gpus):
 
 
 def test_runs_at_the_same_time_share_the_cores(placed):
-    assert placed(visible="", jobs=2)[1] == {str(max(1, cores() // 2))}
+    assert placed(visible="", jobs=2)[1] == {str(max(1, cpu_cores() // 2))}
     assert placed(visible="", jobs=1)[1] == placed(visible="", jobs=2, OMP_NUM_THREADS="3")[1] == {None}
 
 

@@ -1,21 +1,21 @@
-"""Where runs are computed at the same time: a GPU for each, or a share of the cores."""
+"""What each of the runs that go at the same time computes on: GPUs of its own, or a share of the cores."""
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from collections.abc import Mapping
 
+from zoo.launch.children import cpu_cores
 from zoo.recipe.schema import TrainerConfig
 
 VISIBLE, THREADS = "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"
 
 
-def places(
+def environments(
     trainer: TrainerConfig, jobs: int | None, most: int, environment: Mapping[str, str]
 ) -> list[dict[str, str]]:
-    """What the environment of each of the runs that go at once has more than that of the sweep.
+    """The variables that the environment of each of the runs that go at once has besides those of the sweep.
 
     Args:
         trainer: that of the recipe. Runs of several GPUs each get as many of their own.
@@ -34,13 +34,8 @@ def places(
     count = max(1, min(jobs or len(groups), most))
     made = [{VISIBLE: ",".join(groups[i % len(groups)])} if groups else {} for i in range(count)]
     if count > 1 and THREADS not in environment:
-        made = [{**one, THREADS: str(max(1, cores() // count))} for one in made]
+        made = [{**one, THREADS: str(max(1, cpu_cores() // count))} for one in made]
     return made
-
-
-def cores() -> int:
-    """The CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def visible_gpus(environment: Mapping[str, str]) -> list[str]:
@@ -60,7 +55,7 @@ def visible_gpus(environment: Mapping[str, str]) -> list[str]:
 def listed_gpus(text: str) -> list[str]:
     """The identifiers in the output of `nvidia-smi -L`; of a GPU that is split (MIG), its parts.
 
-    A process can use one part of all the split GPUs that it sees, so each part is a place of its own.
+    A process can use only one of the parts that it sees, so each part counts as a GPU.
     """
     found: list[str] = []
     for kind, name in re.findall(r"^\s*(GPU|MIG)\b.*\(UUID: ([^)\s]+)\)", text, flags=re.MULTILINE):

@@ -1,0 +1,96 @@
+"""`zoo sweep --slurm` with stand-ins for `sbatch` and `srun` that run the tasks of a script here."""
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from zoo import cli
+
+SBATCH = """\
+#!{python}
+import os, re, subprocess, sys
+from pathlib import Path
+
+*options, script = sys.argv[1:]
+calls = Path({calls!r})
+job = str(100 + (calls.read_text().count("\\n") if calls.exists() else 0))
+with calls.open("a") as file:
+    print(*sys.argv[1:], file=file)
+array = re.search(r"--array=1-(\\d+)", Path(script).read_text())
+for task in range(1, int(array[1]) + 1) if array else [None]:
+    environment = {{
+        **os.environ, "SLURM_JOB_ID": job, "SLURM_JOB_NAME": "sweep", "SLURM_NTASKS": "1",
+        "SLURM_NTASKS_PER_NODE": "1", "SLURM_NNODES": "1", "SLURM_NODELIST": "localhost",
+        "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0",
+    }}
+    if task:
+        environment["SLURM_ARRAY_TASK_ID"] = str(task)
+    subprocess.run(["sh", script], env=environment, check=False)
+print(job)
+"""
+SRUN = '#!/bin/sh\n[ "$1" = --kill-on-bad-exit=1 ] && shift\nexec "$@"\n'
+
+
+@pytest.fixture
+def cluster(here, monkeypatch):
+    """Stand-ins for SLURM's commands on the path; gives the calls of `sbatch`."""
+    tools = here / "tools"
+    tools.mkdir()
+    calls = here / "calls"
+    for name, content in {
+        "sbatch": SBATCH.format(python=sys.executable, calls=str(calls)),
+        "srun": SRUN,
+    }.items():
+        (tools / name).write_text(content)
+        (tools / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    return lambda: calls.read_text().splitlines() if calls.exists() else []
+
+
+OPTIONS = "--slurm=--partition=gpu --time=1:00:00"
+
+
+def test_an_array_of_runs_and_a_comparison_after_it(stub, tiny, cluster, capsys, monkeypatch):
+    monkeypatch.setattr("zoo.sweep.slurm._sbatch", lambda script, *more: f"{script.stem}{''.join(more)}")
+    arguments = ["sweep", "tiny.yaml", "--encodings", "alibi,rope", "--seeds", "0,1", "--jobs", "2", OPTIONS]
+    assert cli.main(arguments) == 0
+    said = capsys.readouterr().out
+    assert "job runs " in said and "job comparison--dependency=afterany:runs " in said
+    folder = Path("runs/tiny_sweep")
+    script = (folder / "runs.sh").read_text()
+    for line in ("--array=1-4%2", "--ntasks-per-node=1", "--partition=gpu", "--time=1:00:00", "--requeue"):
+        assert re.search(rf"^#SBATCH .*{line}", script, flags=re.MULTILINE), line
+    commands = (folder / "commands.txt").read_text().splitlines()
+    assert [re.search(r"--out (\S+)", line)[1] for line in commands] == [
+        f"runs/{name}_tiny_s{seed}" for seed in (0, 1) for name in ("alibi", "rope")
+    ]
+    assert all("--resume auto >>runs/logs/" in line for line in commands)
+    assert "--compare-only" in (folder / "comparison.sh").read_text()
+    assert stub() == []  # nothing ran here
+
+
+def test_a_missing_sbatch_is_reported_with_the_script(tiny, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", "")
+    assert cli.main(["sweep", "tiny.yaml", "--encodings", "alibi", "--slurm"]) == 1
+    assert "sbatch" in (said := capsys.readouterr().err) and "runs/tiny_sweep/runs.sh" in said
+
+
+@pytest.mark.slow
+def test_the_scripts_train_and_compare(tiny, zoo_command, cluster):
+    sweep = ["sweep", "tiny.yaml", "--encodings", "alibi,rope", OPTIONS]
+    done = zoo_command(*sweep)
+    assert done.returncode == 0, done.stderr
+    first, second = cluster()
+    assert first.endswith("tiny_sweep/runs.sh") and "--dependency=afterany:100" in second.split()
+    logs = {file.name: file.read_text() for file in Path("runs/logs").iterdir()}
+    assert len(logs) == 2 and all("done: " in text for text in logs.values()), logs
+    for name in ("alibi", "rope"):
+        card = json.loads(Path(f"runs/{name}_tiny_s0/card.json").read_text())
+        assert card["finished"] is True
+    assert Path("runs/tiny_comparison/index.html").is_file()
+    again = zoo_command(*sweep)
+    assert again.returncode == 0 and "finished already" in again.stderr and len(cluster()) == 2

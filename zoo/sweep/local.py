@@ -1,0 +1,186 @@
+"""The runs of a sweep as processes of this machine: at most one for each of some environments at a time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import IO
+
+from tqdm import tqdm
+
+from zoo.files import raise_disk_full
+from zoo.launch.children import describe_exit
+from zoo.launch.parent import PARENT
+from zoo.progress import duration, progress_bar
+from zoo.sweep.runs import Run
+
+LEAVE_SECONDS = 20.0
+"""How long a run that was told to stop at once has for it."""
+STOPPING = (
+    "stopping: each run finishes its step and saves; once more to stop at once",
+    "stopping at once; once more to kill",
+    "killed",
+)
+
+
+@dataclass
+class Outcome:
+    """What became of the runs: `failed` has the reasons, `interrupted` whether the user stopped them."""
+
+    finished: list[Run] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    interrupted: bool = False
+
+
+@dataclass
+class _Job:
+    run: Run
+    process: subprocess.Popen
+    environment: Mapping[str, str]
+    log: IO[bytes]
+    begins: int
+    started: float = field(default_factory=time.monotonic)
+
+    def signal(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+
+class LocalSweep:
+    """Runs all of `runs`, each in one of `environments` (what it has more than that of this process)."""
+
+    def __init__(self, runs: Sequence[Run], environments: Sequence[Mapping[str, str]]):
+        self.waiting, self.free = deque(runs), deque(environments)
+        self.jobs: list[_Job] = []
+        self.outcome = Outcome()
+        self.total, self.started = len(runs), time.monotonic()
+        self.bar = progress_bar(self.total, "sweep", "run") if sys.stderr.isatty() else None
+
+    def run(self) -> Outcome:
+        requests = 0
+        with _stop_requests() as requested:
+            try:
+                while self.jobs or (self.waiting and not requests):
+                    while requests < requested():
+                        self._stop(requests)
+                        requests += 1
+                    if self.free and self.waiting and not requests:
+                        self._start(self.waiting.popleft())
+                    for job in [job for job in self.jobs if job.process.poll() is not None]:
+                        self._ended(job, stopping=requests > 0)
+                    time.sleep(0.05)
+            finally:
+                self._end_all()
+        self.outcome.interrupted = requests > 0
+        return self.outcome
+
+    def _start(self, run: Run) -> None:
+        try:
+            run.log.parent.mkdir(parents=True, exist_ok=True)
+            log = run.log.open("ab")
+            with raise_disk_full(run.log):
+                log.write(f"$ {run.command_line()}\n".encode(errors="surrogateescape"))
+                log.flush()
+        except OSError as error:
+            self._failed(run, str(error))
+            return
+        environment = self.free.popleft()
+        process = subprocess.Popen(
+            run.command(sys.executable),
+            stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+            env={**os.environ, PARENT: str(os.getpid()), **environment},
+            # A group of its own: Ctrl-C in the terminal reaches the sweep alone, which signals all processes
+            # of every run.
+            start_new_session=True,
+        )  # fmt: skip
+        self.jobs.append(_Job(run, process, environment, log, log.tell()))
+        self._show_running()
+
+    def _ended(self, job: _Job, stopping: bool) -> None:
+        self.jobs.remove(job)
+        self.free.append(job.environment)
+        job.log.close()
+        self._show_running()
+        run, code = job.run, job.process.returncode
+        if code == 0:
+            self.outcome.finished.append(run)
+            self._count(f"{run.name}: finished in {duration(time.monotonic() - job.started)}")
+        elif stopping:
+            self._say(f"{run.name}: stopped")
+        else:
+            memory = ": out of memory?" if code == -signal.SIGKILL else ""
+            last = _last_line(job)
+            self._failed(run, f"{describe_exit(code)}{memory}" + (f": {last}" if last else ""))
+
+    def _failed(self, run: Run, why: str) -> None:
+        self.outcome.failed[run.name] = why
+        self._count(f"{run.name}: FAILED: {why}; log: {run.log}")
+
+    def _stop(self, requests: int) -> None:
+        self._say(STOPPING[min(requests, 2)])
+        for job in self.jobs:
+            job.signal(signal.SIGINT if requests < 2 else signal.SIGKILL)
+
+    def _end_all(self) -> None:
+        """Leave no process behind, whatever ended the sweep."""
+        for job in self.jobs:
+            job.signal(signal.SIGINT)
+        limit = time.monotonic() + LEAVE_SECONDS
+        for job in self.jobs:
+            with suppress(subprocess.TimeoutExpired):
+                job.process.wait(max(0.0, limit - time.monotonic()))
+            job.signal(signal.SIGKILL)
+            job.process.wait()
+        if self.bar is not None:
+            self.bar.close()
+
+    def _count(self, text: str) -> None:
+        done = len(self.outcome.finished) + len(self.outcome.failed)
+        left = (time.monotonic() - self.started) / done * (self.total - done)
+        self._say(f"[{done}/{self.total}] {text}" + (f"; about {duration(left)} left" if left else ""))
+        if self.bar is not None:
+            self.bar.update(1)
+
+    def _say(self, text: str) -> None:
+        tqdm.write(text, file=sys.stderr)  # above the bar
+        sys.stderr.flush()
+
+    def _show_running(self) -> None:
+        if self.bar is not None:
+            self.bar.set_postfix_str(", ".join(job.run.name for job in self.jobs))
+
+
+def _last_line(job: _Job) -> str:
+    """The last line of what a process has printed; of a traceback the error."""
+    with job.run.log.open("rb") as file:
+        file.seek(job.begins)
+        lines = [line.rstrip() for line in file.read().decode(errors="replace").splitlines()]
+    lines = [line for line in lines if line]
+    tracebacks = [number for number, line in enumerate(lines) if line.startswith("Traceback (most recent")]
+    if tracebacks:
+        # Notes on the error come after it.
+        lines = [line for line in lines[tracebacks[-1] + 1 :] if not line.startswith(" ")][:1] or lines
+    return lines[-1].strip() if lines else ""
+
+
+@contextmanager
+def _stop_requests() -> Iterator[Callable[[], int]]:
+    """Count Ctrl-C, SIGTERM and the end of the terminal instead of obeying them; gives the count so far."""
+    heard: list[int] = []
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in before.items():
+        # Under nohup the end of the terminal is to be ignored.
+        if not (number == signal.SIGHUP and handler == signal.SIG_IGN):
+            signal.signal(number, lambda number, frame: heard.append(number))
+    try:
+        yield lambda: len(heard)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

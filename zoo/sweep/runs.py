@@ -1,0 +1,77 @@
+"""One run of a sweep: its folder, its command, and how far it is."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from zoo.errors import InputError, Problem
+from zoo.evaluation.stored import read_rows
+from zoo.recipe import Recipe
+from zoo.runs.card import read_card
+from zoo.runs.folder import CARD, LAST, RECIPE, RESULTS, existing_run, stored_recipe, validate_free
+from zoo.runs.max_steps import max_steps_problem
+
+
+@dataclass(frozen=True)
+class Run:
+    """One cell of the matrix: what it trains, and where."""
+
+    name: str
+    label: str
+    seed: int
+    recipe: Recipe
+    file: Path
+    sets: tuple[str, ...]
+    folder: Path
+
+    @property
+    def log(self) -> Path:
+        """Where the run's process writes what it prints."""
+        return self.folder.parent / "logs" / f"{self.name}.log"
+
+    def command(self, python: str = "python") -> list[str]:
+        """What begins the run, goes on with it, or only evaluates it where it is trained."""
+        sets = [part for text in self.sets for part in ("--set", text)]
+        command = [python, "-m", "zoo", "fit", "--recipe", str(self.file), *sets]
+        return [*command, "--out", str(self.folder), "--resume", "auto"]
+
+    def command_line(self) -> str:
+        """The command as one line for a shell."""
+        return shlex.join(self.command())
+
+    def is_finished(self) -> bool:
+        """Whether the last checkpoint has all steps, and was evaluated by every protocol and at every length.
+
+        Raises:
+            InputError: results that cannot be read.
+        """
+        rows = [
+            row
+            for row in (read_rows(self.folder / RESULTS) if (self.folder / LAST).is_file() else [])
+            if Path(row["checkpoint"]) == LAST
+            and not row.get("changed")
+            and row["step"] == self.recipe.trainer.max_steps
+        ]
+        wanted = self.recipe.evaluate
+        return {row["protocol"] for row in rows} >= {*wanted.protocols} and {
+            row["length"] for row in rows
+        } >= {*wanted.lengths}
+
+    def check_folder(self) -> None:
+        """Raises InputError for a folder where `command` cannot begin the run, nor go on with it."""
+        if not (self.folder / RECIPE).is_file():
+            validate_free(self.folder)
+            return
+        problems = []
+        try:
+            existing_run(self.recipe, self.folder)
+        except InputError as error:
+            problems += error.problems
+        steps = read_card(self.folder)["steps"] if os.path.lexists(self.folder / CARD) else 0
+        problems.append(max_steps_problem(self.folder, stored_recipe(self.folder), self.recipe, steps))
+        if any(problems):
+            advice = "a run of another recipe lies there: move it away, or choose another --out"
+            raise InputError([*filter(None, problems), Problem(advice, where=str(self.folder))])
