@@ -8,7 +8,6 @@ import signal
 import weakref
 from pathlib import Path
 
-import lightning.pytorch as pl
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -22,6 +21,7 @@ from zoo.recipe.schema import TrainerConfig
 from zoo.runs import checkpoint_file
 from zoo.runs.folder import existing_run, write_recipe
 from zoo.runs.lock import lock_run, unlock
+from zoo.tasks.max_index import MaxIndex
 from zoo.tasks.task import Task
 from zoo.training.checkpoints.callbacks import BestCheckpoint
 from zoo.training.fit import fit
@@ -473,22 +473,24 @@ def test_a_run_is_trained_by_one_process_at_a_time(here, recipe):
     fit(recipe(), resume=True)
 
 
-def test_a_checkpoint_is_read_once_before_lightning_reads_it(here, recipe, monkeypatch):
+def test_a_checkpoint_is_read_once_on_a_resume(here, recipe, monkeypatch):
     folder = fit(recipe("max_index", CONSTANT, "trainer.max_steps=4"))
-    weights, seen = [], []
-    read, train = checkpoint_file._loaded, pl.Trainer.fit
+    reads, stored, alive = [], [], []
+    read, step = checkpoint_file._load, MaxIndex.training_step
 
     def reading(file):
+        reads.append(file)
         content = read(file)
-        weights.append(weakref.ref(content["optimizer_states"][0]["state"][0]["exp_avg"]))
+        stored.append(weakref.ref(content["state_dict"]["model.tokens.weight"]))
         return content
 
-    def training(*given, **named):
-        seen.append([weight() is None for weight in weights])
-        return train(*given, **named)
+    def training(*given):
+        alive.append([weight() is not None for weight in stored])
+        return step(*given)
 
-    monkeypatch.setattr(checkpoint_file, "_loaded", reading)
-    monkeypatch.setattr(pl.Trainer, "fit", training)
+    monkeypatch.setattr(checkpoint_file, "_load", reading)
+    monkeypatch.setattr(MaxIndex, "training_step", training)
+    monkeypatch.setattr("zoo.training.fit._measure", lambda *given: None)
     fit(recipe("max_index", CONSTANT, "trainer.max_steps=6"), out=folder, resume=True)
-    # And it is gone by then: it is three times the model.
-    assert seen == [[True]]
+    # And it is gone once it is restored: it is three times the model.
+    assert len(reads) == 1 and alive == [[False]] * 2

@@ -26,7 +26,7 @@ from zoo.runs.lock import lock_run, unlock
 from zoo.tasks import must_build, task_class
 from zoo.tasks.task import Task
 from zoo.training.checkpoints.resume import Resume, resume_command, resume_point, run_to_resume
-from zoo.training.checkpoints.resume_checks import restoring
+from zoo.training.checkpoints.resume_checks import VERSION, restoring
 from zoo.training.data_module import DataModule
 from zoo.training.finish import finish, opening_line
 from zoo.training.loggers import must_be_installed, quiet_writers
@@ -152,7 +152,8 @@ def _train(recipe: Recipe, start: _Start, ending: Ending) -> tuple[Path, bool]:
         trainer, last = make_trainer(
             recipe, task, source, folder, start.checkpoint, start.origin, ending.interruption, content
         )
-        del content  # Lightning reads it once more, and two of them are too many
+        written_by = content and content.get(VERSION)
+        del content  # the Trainer has it, and frees it once it is restored
         source.train_loader(trainer.global_rank, trainer.world_size)
         if recipe.trainer.limit_val_batches != 0:
             source.valid_loader(trainer.global_rank, trainer.world_size)
@@ -169,7 +170,7 @@ def _train(recipe: Recipe, start: _Start, ending: Ending) -> tuple[Path, bool]:
         with (
             freed_memory_kept(),
             quiet_writers(ending.is_homeless),
-            restoring(start.checkpoint),
+            restoring(start.checkpoint, written_by),
         ):
             if find_launcher() is None and trainer.num_devices > 1:
                 ending.children.start(trainer.num_devices, trainer.world_size)

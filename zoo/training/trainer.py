@@ -91,7 +91,7 @@ def make_trainer(
             max_epochs=-1,
             # Never made: Lightning would go on from any hpc_ckpt_1.ckpt that lies there.
             default_root_dir=folder / "lightning",
-            plugins=AtomicCheckpointIO(),
+            plugins=AtomicCheckpointIO(content),
             use_distributed_sampler=False,
             logger=make_loggers(recipe, folder, done),
             callbacks=callbacks,

@@ -1,4 +1,4 @@
-"""Checkpoint files as the Trainer writes and reads them."""
+"""Checkpoint files as Lightning's Trainer writes and reads them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 
 from zoo.files import atomic_file
+from zoo.runs.checkpoint_file import read_checkpoint
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -16,7 +17,20 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
     Lightning's own goes through a temporary file that may lie on another disk, holds the whole checkpoint in
     memory once more, and does not flush.
+
+    Args:
+        content: that of the checkpoint to resume from, verified already: it is not read again.
     """
+
+    def __init__(self, content: dict[str, Any] | None = None):
+        self.content = content
+
+    def load_checkpoint(
+        self, path: str | Path, map_location: Any = None, weights_only: bool | None = None
+    ) -> dict[str, Any]:
+        """The content given, once, and then what `read_checkpoint` reads from the file."""
+        content, self.content = self.content, None  # three times the model: nobody else may keep it
+        return read_checkpoint(Path(path)) if content is None else content
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None

@@ -20,7 +20,7 @@ from zoo.recipe import Recipe
 from zoo.recipe.diff import refused_on_resume
 from zoo.recipe.located_tree import shorten
 from zoo.runs.card import changed_data, read_card
-from zoo.runs.checkpoint_file import instead_of, read_checkpoint
+from zoo.runs.checkpoint_file import alternatives
 from zoo.runs.folder import CARD, RECIPE
 from zoo.runs.weights import validate_weights
 from zoo.tasks.task import Task
@@ -58,7 +58,7 @@ def validate_same_run(folder: Path, checkpoint: Path, content: dict[str, Any], r
     if own is None:
         raise InputError(
             f"{checkpoint}: cannot be continued: it holds no zoo_card, which says what it was trained on. "
-            f"{instead_of(checkpoint)}"
+            f"{alternatives(checkpoint)}"
         )
     if not file.exists():
         return
@@ -104,12 +104,15 @@ def validate_restorable(checkpoint: Path, content: dict[str, Any], task: Task, t
     wrong = [*_wrong_progress(content, trainer), *_wrong_optimizer(content, task)]
     if wrong:
         more = [f"and {len(wrong) - MOST_TOLD} more"] if len(wrong) > MOST_TOLD else []
-        raise _not_continued(checkpoint, content, "; ".join([*wrong[:MOST_TOLD], *more]))
+        raise _cannot_continue(checkpoint, content.get(VERSION), "; ".join([*wrong[:MOST_TOLD], *more]))
 
 
 @contextmanager
-def restoring(checkpoint: Path | None) -> Iterator[None]:
-    """Tells as InputError whatever Lightning fails with while it restores a checkpoint, and nothing else."""
+def restoring(checkpoint: Path | None, written_by: str | None) -> Iterator[None]:
+    """Raises as InputError whatever Lightning fails with while it restores a checkpoint, and nothing else.
+
+    `written_by` is the version of Lightning in the checkpoint.
+    """
     try:
         yield
     except Exception as error:
@@ -119,14 +122,13 @@ def restoring(checkpoint: Path | None) -> Iterator[None]:
         if frame is None:
             raise
         text = (str(error).strip().splitlines() or [""])[0][:300]
-        content = read_checkpoint(checkpoint)
-        raise _not_continued(checkpoint, content, f"{type(error).__name__}: {text}") from error
+        raise _cannot_continue(checkpoint, written_by, f"{type(error).__name__}: {text}") from error
 
 
-def _not_continued(checkpoint: Path, content: dict[str, Any], why: str) -> InputError:
-    written = content.get(VERSION)
-    by = "" if written == pl.__version__ else f" (written by Lightning {written}, here is {pl.__version__})"
-    return InputError(f"{checkpoint}: cannot be continued: {why}{by}. {instead_of(checkpoint)}")
+def _cannot_continue(checkpoint: Path, written_by: str | None, why: str) -> InputError:
+    same = written_by == pl.__version__
+    by = "" if same else f" (written by Lightning {written_by}, here is {pl.__version__})"
+    return InputError(f"{checkpoint}: cannot be continued: {why}{by}. {alternatives(checkpoint)}")
 
 
 def _print(card: dict[str, Any], key: str) -> Any:
