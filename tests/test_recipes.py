@@ -5,11 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from zoo import cli
+from zoo import cli, registry
 from zoo.data import open_data
 from zoo.recipe import read_recipe
-from zoo.recipe.catalogue import DATASETS
-from zoo.tasks import task_class
+from zoo.tasks import build_task
 from zoo.training.fit import fit
 
 FILES = sorted((Path(__file__).parents[1] / "recipes").glob("*.yaml"))
@@ -61,7 +60,7 @@ def test_a_recipe_reads_builds_and_takes_a_step(file, texts):
     encoding = ["model.encoding=learned"] if file in BASES else []
     recipe = read_recipe(file, [*small(whole, texts), *encoding])
     source = open_data(recipe)
-    task = task_class(recipe.task.name)(recipe.as_dict(), source.vocab_size)
+    task = build_task(recipe.as_dict(), source.vocab_size)
     batch = next(iter(source.train_loader()))
     assert batch["tokens"].shape == (4, recipe.data.sequence_length)
     made = task.configure_optimizers()
@@ -113,7 +112,7 @@ def test_recipes_over_one_base_differ_in_the_encoding_alone():
 
 
 def test_every_generated_task_has_a_base():
-    tasks = {name for name, dataset in DATASETS.items() if dataset.gives != "text"}
+    tasks = {name for name, dataset in registry.datasets.all().items() if dataset.gives != "text"}
     trained_on = {read_recipe(file).data.name for file in BASES}
     assert tasks <= trained_on
 

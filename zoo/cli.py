@@ -149,10 +149,10 @@ def _settle_recipe(options: argparse.Namespace) -> None:
 
 def _used_by(recipe: Recipe) -> list[str]:
     """What a training imports in its midst."""
-    from zoo.recipe.catalogue import DATASETS
+    from zoo.registry import datasets
 
     used = [*DRAWING]
-    if DATASETS[recipe.data.name].gives == "text":
+    if datasets.describe(recipe.data.name).gives == "text":
         used.append("datasets")
     if "tensorboard" in recipe.logging:
         used.append("torch.utils.tensorboard")

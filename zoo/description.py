@@ -7,27 +7,26 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zoo.signatures import (
-    WRAPPED,
-    Classes,
-    Option,
-    lineage,
-    options_of,
-    options_of_class,
-    read_attributes,
-    read_classes,
-)
+from zoo.errors import InputError, Problem
+from zoo.files import read_text
+from zoo.signatures import WRAPPED, Option, options_of, options_of_class
+
+MAX_BYTES = 1 << 20
+"""Largest source file of a plugin."""
+
+Classes = Mapping[str, ast.ClassDef]
 
 
 @dataclass(frozen=True, eq=False)
 class Description:
     """What the source of a class says. Facts of its kind are attributes: `description.family`."""
 
+    kind: str
     name: str
     docstring: str
     facts: Mapping[str, Any]
@@ -86,7 +85,7 @@ def read_descriptions(
             own = options_of(ancestor, {"Encoding": WRAPPED})
             options = options if own is None else own
         docstring = ast.get_docstring(node) or ""
-        found.append(Description(name, docstring, values, options, node.name, file, node.lineno))
+        found.append(Description(kind, name, docstring, values, options, node.name, file, node.lineno))
     return found
 
 
@@ -101,11 +100,81 @@ def _registered_name(node: ast.ClassDef, kind: str) -> str | None:
     return None
 
 
-def describe_class(name: str, cls: type, facts: Mapping[str, Any]) -> Description:
+def read_classes(file: Path) -> dict[str, ast.ClassDef]:
+    """The classes of a Python file by their names; nothing in the file is run.
+
+    Raises:
+        InputError: no such file, or a syntax error in it.
+    """
+    try:
+        tree = ast.parse(read_text(file, MAX_BYTES))
+    except InputError:
+        raise
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        # The parser raises the last two for code that is nested too deeply.
+        line = getattr(error, "lineno", None)
+        raise InputError(f"{file}:{line or 1}: not Python: {getattr(error, 'msg', error)}") from error
+    return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
+def lineage(node: ast.ClassDef, classes: Classes, package: Classes) -> list[ast.ClassDef]:
+    """A class and those of its ancestors that are in the same file (`classes`) or in the zoo (`package`)."""
+    found = [node]
+    for base in node.bases:
+        if isinstance(base, ast.Name) and classes.get(base.id, node) is not node:
+            found += lineage(classes[base.id], classes, package)
+            continue
+        base_name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
+        parent = package.get(base_name, node)
+        if parent is not node:
+            found += lineage(parent, package, package)
+    return found
+
+
+def read_attributes(node: ast.ClassDef, names: Mapping[str, object], file: Path) -> dict[str, object]:
+    """The values of those class attributes that are in `names`.
+
+    Raises:
+        InputError: one of them is not a literal.
+    """
+    found: dict[str, object] = {}
+    for statement in node.body:
+        for name, value in _assigned(statement):
+            if name not in names:
+                continue
+            try:
+                found[name] = ast.literal_eval(value)
+            except ValueError as error:
+                message = f"`{name}` must be written out as a literal: the file is read before it is run"
+                raise InputError(Problem(message, where=f"{file}:{statement.lineno}")) from error
+    return found
+
+
+def _assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
+    """The names that a statement assigns, and what: `a = 1`, `a: int = 1`, `a = b = 1`, `a, b = 1, 2`."""
+    if isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        yield from _paired(statement.target, statement.value)
+    elif isinstance(statement, ast.Assign):
+        for target in statement.targets:
+            yield from _paired(target, statement.value)
+
+
+def _paired(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    if isinstance(target, ast.Name):
+        yield target.id, value
+    elif isinstance(target, ast.Tuple | ast.List):
+        side_by_side = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
+        for index, part in enumerate(target.elts):
+            yield from _paired(part, value.elts[index] if side_by_side else value)
+
+
+def describe_class(kind: str, name: str, cls: type, facts: Mapping[str, Any]) -> Description:
     """The description of a class that exists, from the class."""
     values = {fact: getattr(cls, fact, default) for fact, default in facts.items()}
     docstring = inspect.cleandoc(cls.__dict__.get("__doc__") or "")
-    return Description(name, docstring, values, options_of_class(cls), cls.__name__, *class_location(cls))
+    return Description(
+        kind, name, docstring, values, options_of_class(cls), cls.__name__, *class_location(cls)
+    )
 
 
 def class_location(cls: type) -> tuple[Path, int]:

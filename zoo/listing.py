@@ -19,7 +19,6 @@ from typing import Any
 from zoo import registry
 from zoo.errors import InputError, printable
 from zoo.files import read_text
-from zoo.recipe.catalogue import DATASETS, TASKS
 from zoo.recipe.located_tree import shorten
 from zoo.recipe.options import encoding_label
 from zoo.recipe.reader import read_recipe
@@ -37,14 +36,7 @@ def listing(what: str, pattern: str | None = None) -> str:
     Raises:
         InputError: nothing matches.
     """
-    make = {
-        "encodings": _encodings,
-        "recipes": _recipes,
-        "datasets": _datasets,
-        "tasks": _tasks,
-        "runs": _runs,
-    }
-    return make[what](pattern)
+    return LISTS[what](pattern)
 
 
 def table(header: Row, rows: Iterable[Row]) -> str:
@@ -68,9 +60,7 @@ def _matching(names: Iterable[str], pattern: str | None, what: str) -> list[str]
         return names
     found = [name for name in names if fnmatchcase(name, pattern)]
     if not found:
-        near = difflib.get_close_matches(
-            pattern, [*names, "encodings", "recipes", "datasets", "tasks", "runs"], n=1
-        )
+        near = difflib.get_close_matches(pattern, [*names, *LISTS], n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise InputError(f"no {what} matches {pattern!r}{hint}")
     return found
@@ -252,20 +242,43 @@ def _first_comment(file: Path) -> str:
 
 
 def _datasets(pattern: str | None) -> str:
-    names = _matching(DATASETS, pattern, "dataset")
-    return table(
-        ("name", "where from", "what it is"),
-        [(name, DATASETS[name].source, DATASETS[name].summary) for name in names],
-    )
+    found = [registry.datasets.describe(name) for name in _names(registry.datasets, pattern)]
+    rows = [(one.name, one.gives, str(one.source), _origin(one), one.summary) for one in found]
+    return table(("name", "gives", "where from", "from", "what it is"), rows)
 
 
 def _tasks(pattern: str | None) -> str:
     rows = []
-    for name in _matching(TASKS, pattern, "task"):
-        task = TASKS[name]
-        data = ", ".join(one for one in DATASETS if DATASETS[one].gives == task.takes)
-        rows.append((name, ", ".join(task.kinds), data, ", ".join(task.protocols), task.summary))
-    return table(("name", "for", "data", "protocols", "what it is"), rows)
+    for name in _names(registry.tasks, pattern):
+        task = registry.tasks.describe(name)
+        data = ", ".join(one for one, about in registry.datasets.all().items() if about.gives == task.takes)
+        kinds, protocols = ", ".join(task.kinds), ", ".join(task.protocols)
+        rows.append((name, kinds, data, protocols, _origin(task), task.summary))
+    return table(("name", "for", "data", "protocols", "from", "what it is"), rows)
+
+
+def _optimizers(pattern: str | None) -> str:
+    return _plain_kind(registry.optimizers, pattern)
+
+
+def _schedules(pattern: str | None) -> str:
+    return _plain_kind(registry.schedules, pattern)
+
+
+def _plain_kind(kind: registry.Registry, pattern: str | None) -> str:
+    rows = []
+    for name in _names(kind, pattern):
+        one = kind.describe(name)
+        options = ", ".join(o.name if o.default is registry.REQUIRED else f"{o.name}={_plain(o.default)}"
+                            for o in one.options if o.name != "lr")  # fmt: skip
+        rows.append((name, options or "-", _origin(one), one.summary))
+    return table(("name", "options", "from", "what it is"), rows)
+
+
+def _names(kind: registry.Registry, pattern: str | None) -> list[str]:
+    if pattern in kind.broken and pattern not in kind.names():
+        raise InputError(kind.unknown(pattern))
+    return _matching(kind.names(), pattern, kind.kind)
 
 
 _ON_CARDS = ("encoding", "task", "data", "train_length", "seed", "steps", "finished")
@@ -296,3 +309,14 @@ def _card_text(value: Any) -> str:
         case bool():
             return "yes" if value else "no"
     return shorten(str(value))
+
+
+LISTS = {
+    "encodings": _encodings,
+    "datasets": _datasets,
+    "tasks": _tasks,
+    "optimizers": _optimizers,
+    "schedules": _schedules,
+    "recipes": _recipes,
+    "runs": _runs,
+}

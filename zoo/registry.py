@@ -21,14 +21,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from zoo.description import Description, describe_class, read_descriptions
+from zoo.description import Description, describe_class, read_classes, read_descriptions
 from zoo.errors import InputError, Problem
 from zoo.plugins import import_file_of, read_entry_points
-from zoo.signatures import REQUIRED, WRAPPED, Option, holds_several, holds_wrapped, read_classes
+from zoo.signatures import REQUIRED, UNREAD, WRAPPED, Option, holds_several, holds_wrapped
 
 __all__ = [
-    "KINDS", "REQUIRED", "WRAPPED", "Description", "Option", "Registry", "encodings", "holds_several",
-    "holds_wrapped", "read_plugin", "register",
+    "KINDS", "REQUIRED", "UNREAD", "WRAPPED", "Description", "Option", "Registry", "datasets", "encodings",
+    "holds_several", "holds_wrapped", "optimizers", "read_plugin", "register", "schedules", "tasks",
 ]  # fmt: skip
 
 ROOT = Path(__file__).resolve().parent
@@ -111,10 +111,14 @@ class Registry:
         name = name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_SHOWN]}..."
         lower = {known.lower(): known for known in self.names()}
         near = difflib.get_close_matches(name.lower(), lower, n=1)
-        hint = f"did you mean {lower[near[0]]!r}?" if near else f"there are: {', '.join(self.names())}"
+        hint = (
+            f"did you mean {lower[near[0]]!r}?"
+            if near
+            else (f"there are: {', '.join(self.names())} (one of your own: `plugins: [my_{self.kind}.py]`)")
+        )
         # What a file that cannot be read would have registered is not known: it may be what is asked for.
         also = "".join(f"; cannot be used: {why}" for why in self.broken.values())
-        return f"no {self.kind} {name!r}; {hint} (one of your own: `plugins: [my_{self.kind}.py]`){also}"
+        return f"no {self.kind} {name!r}; {hint}{also}"
 
     def load(self, name: str) -> type:
         """The class itself; imports the file that holds it.
@@ -131,7 +135,7 @@ class Registry:
 
     def describe_class(self, name: str, cls: type) -> Description:
         """The description of a class that exists, from the class."""
-        return describe_class(name, cls, self.facts)
+        return describe_class(self.kind, name, cls, self.facts)
 
     def read(self, file: Path, module: str | None = None, package: str | None = None) -> list[Description]:
         """What a Python file registers of this kind; nothing in it is run.
@@ -182,13 +186,18 @@ class Registry:
     def decorator(self) -> str:
         return "zoo.register" if self.kind == "encoding" else f"zoo.register.{self.kind}"
 
+    @property
+    def article(self) -> str:
+        return "an" if self.kind[0] in "aeiou" else "a"
+
     def _files(self) -> list[Path]:
-        return sorted(ROOT.joinpath(*self.package.split(".")[1:]).rglob("*.py"))
+        path = ROOT.joinpath(*self.package.split(".")[1:])
+        return sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
 
     def _validate_name(self, name: str, where: str | None = None) -> None:
         if not NAME.fullmatch(name):
             message = (
-                f"no name for {'an' if self.kind[0] in 'aeiou' else 'a'} {self.kind}: {name[:80]!r}; it "
+                f"no name for {self.article} {self.kind}: {name[:80]!r}; it "
                 f"holds letters, digits and . _ - only, begins with a letter or digit, and has at most 64"
             )
             raise InputError(Problem(message, where=where))
@@ -212,7 +221,22 @@ encodings = Registry(
     },
 )
 
-KINDS = {registry.kind: registry for registry in (encodings,)}
+datasets = Registry(
+    "dataset",
+    "zoo.data",
+    "zoo.data.dataset:Dataset",
+    {"gives": "", "source": "generated", "imports_torch": True},
+)
+tasks = Registry(
+    "task",
+    "zoo.tasks",
+    "zoo.tasks.task:Task",
+    {"takes": "", "kinds": ("decoder",), "protocols": (), "hides_tokens": False},
+)
+optimizers = Registry("optimizer", "zoo.optimizers", "torch.optim:Optimizer", {"paper": ""})
+schedules = Registry("schedule", "zoo.schedules", "zoo.schedules:Schedule", {"paper": ""})
+
+KINDS = {kind.kind: kind for kind in (encodings, datasets, tasks, optimizers, schedules)}
 
 
 class _Register:

@@ -1,4 +1,4 @@
-"""Options and class attributes, read from the source of a class without running it.
+"""The options of a class, read from its source without running it.
 
 The command line reports a wrong option in well under a second, so it cannot import the libraries (torch,
 lightning) that the classes stand on. Their source has all that is needed: names, annotations and defaults.
@@ -11,18 +11,11 @@ import functools
 import inspect
 import operator
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import UnionType
 
-from zoo.errors import InputError, Problem
-from zoo.files import read_text
-
-MAX_BYTES = 1 << 20
-"""Largest source file of a plugin."""
-
-Classes = Mapping[str, ast.ClassDef]
+import pydantic
 
 
 class _Required:
@@ -59,6 +52,7 @@ _TYPES: dict[str, object] = {
     "tuple": tuple,
     "dict": dict,
     "None": None,
+    "Annotated": typing.Annotated,
     "Any": typing.Any,
     "Literal": typing.Literal,
     "Optional": typing.Optional,
@@ -96,74 +90,6 @@ def holds_several(annotation: object) -> bool:
     if typing.get_origin(annotation) in (typing.Union, UnionType):
         return any(map(holds_several, typing.get_args(annotation)))
     return annotation is not WRAPPED and holds_wrapped(annotation)
-
-
-def read_classes(file: Path) -> dict[str, ast.ClassDef]:
-    """The classes of a Python file by their names; nothing in the file is run.
-
-    Raises:
-        InputError: no such file, or a syntax error in it.
-    """
-    try:
-        tree = ast.parse(read_text(file, MAX_BYTES))
-    except InputError:
-        raise
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        # The parser raises the last two for code that is nested too deeply.
-        line = getattr(error, "lineno", None)
-        raise InputError(f"{file}:{line or 1}: not Python: {getattr(error, 'msg', error)}") from error
-    return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
-
-
-def lineage(node: ast.ClassDef, classes: Classes, package: Classes) -> list[ast.ClassDef]:
-    """A class and those of its ancestors that are in the same file (`classes`) or in the zoo (`package`)."""
-    found = [node]
-    for base in node.bases:
-        if isinstance(base, ast.Name) and classes.get(base.id, node) is not node:
-            found += lineage(classes[base.id], classes, package)
-            continue
-        base_name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
-        parent = package.get(base_name, node)
-        if parent is not node:
-            found += lineage(parent, package, package)
-    return found
-
-
-def read_attributes(node: ast.ClassDef, names: Mapping[str, object], file: Path) -> dict[str, object]:
-    """The values of those class attributes that are in `names`.
-
-    Raises:
-        InputError: one of them is not a literal.
-    """
-    found: dict[str, object] = {}
-    for statement in node.body:
-        for name, value in _assigned(statement):
-            if name not in names:
-                continue
-            try:
-                found[name] = ast.literal_eval(value)
-            except ValueError as error:
-                message = f"`{name}` must be written out as a literal: the file is read before it is run"
-                raise InputError(Problem(message, where=f"{file}:{statement.lineno}")) from error
-    return found
-
-
-def _assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
-    """The names that a statement assigns, and what: `a = 1`, `a: int = 1`, `a = b = 1`, `a, b = 1, 2`."""
-    if isinstance(statement, ast.AnnAssign) and statement.value is not None:
-        yield from _paired(statement.target, statement.value)
-    elif isinstance(statement, ast.Assign):
-        for target in statement.targets:
-            yield from _paired(target, statement.value)
-
-
-def _paired(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
-    if isinstance(target, ast.Name):
-        yield target.id, value
-    elif isinstance(target, ast.Tuple | ast.List):
-        side_by_side = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
-        for index, part in enumerate(target.elts):
-            yield from _paired(part, value.elts[index] if side_by_side else value)
 
 
 def options_of_class(cls: type) -> tuple[Option, ...]:
@@ -208,7 +134,7 @@ def options_of(
     init = _method(class_node, "__init__")
     if init is None:
         return None
-    known = {**_TYPES, **(names or {})}
+    known = {**_known_types(), **(names or {})}
     arguments = init.args
     positional = [*arguments.posonlyargs, *arguments.args]
     with_default = positional[len(positional) - len(arguments.defaults) :] if arguments.defaults else []
@@ -229,6 +155,27 @@ def read_signature(
         if isinstance(node, ast.ClassDef) and node.name == class_name:
             return options_of(node, names)
     return None
+
+
+@functools.lru_cache(maxsize=1)
+def _known_types() -> dict[str, object]:
+    """The names that an annotation may use: Python's types, and those of `zoo.recipe.field_types`."""
+    from zoo.recipe import field_types
+
+    own = (
+        "Int",
+        "Number",
+        "Flag",
+        "Text",
+        "Positive",
+        "Count",
+        "Vocabulary",
+        "Fraction",
+        "Seed",
+        "Several",
+        "Folder",
+    )
+    return {**_TYPES, **{name: getattr(field_types, name) for name in own}}
 
 
 def _method(class_node: ast.ClassDef, name: str) -> ast.FunctionDef | None:
@@ -272,6 +219,8 @@ def _evaluate(node: ast.expr, known: Mapping[str, object]) -> object:
         case ast.Subscript(value=head, slice=inside):
             generic = _evaluate(head, known)
             parts = inside.elts if isinstance(inside, ast.Tuple) else [inside]
+            if generic is typing.Annotated:
+                return typing.Annotated[_evaluate(parts[0], known), *map(_field, parts[1:])]
             if generic is typing.Literal:
                 return typing.Literal[tuple(ast.literal_eval(part) for part in parts)]
             arguments = [... if _is_ellipsis(part) else _evaluate(part, known) for part in parts]
@@ -279,6 +228,14 @@ def _evaluate(node: ast.expr, known: Mapping[str, object]) -> object:
                 return _union(arguments if generic is typing.Union else [*arguments, None])
             return generic[tuple(arguments)]
     raise ValueError(f"not an annotation that can be read: {ast.unparse(node)}")
+
+
+def _field(node: ast.expr) -> object:
+    """The `Field(gt=0, ...)` of an `Annotated`: pydantic's, with literal keywords."""
+    match node:
+        case ast.Call(func=ast.Name(id="Field"), args=[], keywords=keywords):
+            return pydantic.Field(**{keyword.arg: ast.literal_eval(keyword.value) for keyword in keywords})
+    raise ValueError(f"not a field that can be read: {ast.unparse(node)}")
 
 
 def _union(members: list[object]) -> object:

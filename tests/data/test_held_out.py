@@ -7,16 +7,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from zoo import registry
 from zoo.data import open_data
 from zoo.data.algorithmic.answers import Answers
 from zoo.data.held_out import DIFFERENT, enough_to_hold_out, is_held_out
 from zoo.data.max_index import MaxIndex
 from zoo.evaluation.foreseen import seen_in_training
 from zoo.recipe import read_recipe, resolve
-from zoo.recipe.algorithmic import TASKS
-from zoo.tasks import task_class
 
-GENERATED = [*TASKS, "maxindex"]
+ALGORITHMIC = [
+    name
+    for name, about in registry.datasets.all().items()
+    if about.gives == "answers" and about.source == "generated"
+]
+GENERATED = [*ALGORITHMIC, "maxindex"]
 RECIPES = Path(__file__).parents[2] / "recipes/base"
 SIDES = "0110000100010000001000001100000100000101000001000000101000001110"
 
@@ -85,7 +89,7 @@ def test_every_task_is_tried_where_its_prompts_are_few():
         mark.args[1]
         for mark in test_where_there_are_few_prompts_too_no_seed_trains_on_one_that_is_scored.pytestmark
     ]
-    assert {case[0] for case in few} == {*TASKS, "max_index"}
+    assert {case[0] for case in few} == {*ALGORITHMIC, "max_index"}
 
 
 def test_what_cannot_be_held_out_is_trained_on_in_full_and_counts_as_seen():
@@ -143,7 +147,7 @@ def test_sequences_of_which_there_are_too_few_are_not_held_out():
 ])  # fmt: skip
 def test_a_validation_that_holds_nothing_out_is_told_before_training(length, sets, said):
     source = open_data(recipe("parity", length, *sets))
-    task = task_class("answering")(source.recipe.as_dict(), source.vocab_size)
+    task = registry.tasks.load("answering")(source.recipe.as_dict(), source.vocab_size)
     assert seen_in_training(task, source) == said
 
 

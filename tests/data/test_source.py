@@ -127,7 +127,7 @@ def test_validation_holds_every_target_once(folder):
 
 def test_max_index(folder):
     source = open_data(recipe(folder, task="max_index"))
-    assert source.kind == "max_index" and source.vocab_size == 20
+    assert source.kind == "pointer" and source.vocab_size == 20
     assert source.tokenizer is source.units is source.mask_token is None
     batch = next(iter(source.train_loader()))
     assert batch["tokens"].shape == (8, 32) and batch["answer"].shape == (8,)

@@ -12,7 +12,7 @@ from zoo.data import open_data
 from zoo.evaluation.interval import interval_of_rate
 from zoo.evaluation.protocols import PROTOCOLS, Place
 from zoo.recipe import resolve
-from zoo.tasks import task_class
+from zoo.tasks import build_task
 
 SAMPLES, TRAINED = 100, 8
 
@@ -31,7 +31,7 @@ def with_model(model, data, kind, *sets):
         sets,
     )
     source = open_data(recipe)
-    task = task_class(recipe.task.name)(recipe.as_dict(), source.vocab_size)
+    task = build_task(recipe.as_dict(), source.vocab_size)
     task.model = model
     return task, source
 

@@ -14,7 +14,7 @@ from zoo.evaluation.protocols import PROTOCOLS, OutOfTime, Place, nonoverlapping
 from zoo.evaluation.protocols.per_position import bin_ends
 from zoo.evaluation.protocols.sliding import plan
 from zoo.launch.team import alone
-from zoo.tasks import task_class
+from zoo.tasks import build_task
 
 CPU = torch.device("cpu")
 LENGTHS = [8, 12, 16, 50]
@@ -365,7 +365,7 @@ def test_a_hopeless_loss_stays_a_number(text_recipe, bigram, measure):
 def test_stride_1_is_evaluation_token_by_token(text_recipe, bigram, measure, encoding):
     recipe = text_recipe("decoder", "few", "evaluate.stride=1", f"model.encoding={encoding}")
     _, source = bigram(recipe)
-    task = task_class("language_modelling")(recipe.as_dict(), source.vocab_size).eval()
+    task = build_task(recipe.as_dict(), source.vocab_size).eval()
     stream = whole_stream(source)
     with torch.inference_mode():
         row = measure("sliding", task, source, [12])[0]

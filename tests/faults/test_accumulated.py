@@ -9,9 +9,8 @@ import torch
 from killed_runs import assert_same_checkpoint, rows_of, saved_step
 from lightning.pytorch.callbacks import Timer
 
-from zoo import cli
+from zoo import cli, registry
 from zoo.errors import InputError
-from zoo.tasks import task_class
 from zoo.tasks.task import Task
 from zoo.training.fit import fit
 
@@ -45,7 +44,7 @@ def test_a_run_whose_time_is_up_within_a_step_finishes_it(here, recipe, monkeypa
 
 
 def test_a_run_that_is_interrupted_in_a_validation_within_a_step_finishes_it(here, recipe, monkeypatch):
-    kind = task_class("language_modelling")
+    kind = registry.tasks.load("language_modelling")
     real, sent = kind.validation_step, []
 
     def interrupted(self, batch, index):

@@ -13,8 +13,8 @@ import torch
 import yaml
 
 from zoo import cli
+from zoo.data import build_dataset
 from zoo.data.text.cache import open_cache
-from zoo.data.text.corpora import open_corpus
 from zoo.errors import InputError
 from zoo.tasks.task import Task
 from zoo.training import loggers
@@ -180,7 +180,7 @@ def test_a_real_process_says_one_line(disk, zoo_command):
 
 
 def test_a_token_cache_that_does_not_fit_leaves_nothing(disk, recipe):
-    corpus = open_corpus(recipe("text").data)
+    corpus = build_dataset(recipe("text").data).corpus()
     for pages in range(1, 100):
         disk.resize(BIG)
         disk.empty()

@@ -9,9 +9,10 @@ import pytest
 import torch
 from lightning.pytorch import LightningModule
 
+from zoo import registry
 from zoo.data import open_data
 from zoo.errors import RunError
-from zoo.tasks import task_class
+from zoo.tasks import build_task
 from zoo.tasks.task import Task
 from zoo.training.callbacks import StepLog
 from zoo.training.fit import fit
@@ -134,7 +135,7 @@ def test_what_is_not_finite_is_never_saved(here, recipe, after_step, monkeypatch
 
 
 def test_a_validation_that_is_not_finite_is_told_and_is_not_the_best(here, recipe, monkeypatch, capsys):
-    kind = task_class("max_index")
+    kind = registry.tasks.load("max_index")
     real = kind.validation_step
 
     def invalid(self, batch, index):
@@ -189,7 +190,7 @@ def test_the_norm_is_that_of_the_whole_batch_before_clipping(here, recipe):
     sets = ["trainer.log_every_n_steps=1", "trainer.gradient_clip_val=0.01"]
     once, parts = recipe("text", *sets), recipe("text", *sets, "trainer.accumulate_grad_batches=4")
     source = open_data(once)
-    task = task_class(once.task.name)(once.as_dict(), source.vocab_size)
+    task = build_task(once.as_dict(), source.vocab_size)
     task.loss(next(iter(source.train_loader()))).backward()
     squares = sum(float(p.grad.double().square().sum()) for p in task.parameters())
     for one in (once, parts):

@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from zoo import cli
+from zoo.data import build_dataset
 from zoo.data.text import checksums
 from zoo.data.text.cache import open_cache
-from zoo.data.text.corpora import open_corpus
 from zoo.errors import InputError
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def corpus(recipe):
-    return open_corpus(recipe("text").data)
+    return build_dataset(recipe("text").data).corpus()
 
 
 def flipped(raw, draw):

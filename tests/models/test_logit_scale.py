@@ -19,7 +19,7 @@ from zoo.models.logit_scale import LogitScale, RowScale, visible_keys
 from zoo.models.scores import Scores
 from zoo.recipe import read_recipe, resolve
 from zoo.runs.card import parameter_counts
-from zoo.tasks import task_class
+from zoo.tasks import build_task
 
 # One for each hook that has a part in the scores, and a bias that closes keys by itself.
 SPECS = {
@@ -227,7 +227,7 @@ def test_s_starts_where_the_paper_s_does_and_every_other_weight_as_without(model
 
 def test_s_is_no_parameter_of_the_encoding_and_does_not_decay(recipe):
     task, plain = (
-        task_class("language_modelling")(recipe("text", f"model.logit_scale={kind}").as_dict(), 300)
+        build_task(recipe("text", f"model.logit_scale={kind}").as_dict(), 300)
         for kind in ("scalable_softmax", "none")
     )
     s = [p for name, p in task.model.named_parameters() if name.endswith("logit_scale.s")]

@@ -47,7 +47,7 @@ def test_every_key_has_a_description():
     schema = json_schema()
     sections = [
         schema,
-        *(s for name, s in schema["$defs"].items() if name not in ("encoding", "TrainerConfig")),
+        *(s for name, s in schema["$defs"].items() if "properties" in s and name != "TrainerConfig"),
     ]
     for section in sections:
         for key, field in section["properties"].items():

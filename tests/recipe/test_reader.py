@@ -35,14 +35,12 @@ trainer:
 EIGHT_MESSAGES = """\
 recipes/x.yaml:2: seed: must be a whole number, got the text '7'
 recipes/x.yaml:3: model.num_layers: missing
-recipes/x.yaml:5: model.encoding: no encoding 'alibbi'; did you mean 'alibi'? \
-(one of your own: `plugins: [my_encoding.py]`)
+recipes/x.yaml:5: model.encoding: no encoding 'alibbi'; did you mean 'alibi'?
 recipes/x.yaml:7: model.num_heads: 8 heads do not divide d_model 100
 recipes/x.yaml:9: data.name: no dataset 'wikitext2'; did you mean 'wikitext-2'?
 recipes/x.yaml:10: data.sequence_lenth: unknown key; did you mean 'sequence_length'?
 recipes/x.yaml:12: data.batch_size: must be a whole number, got true
-recipes/x.yaml:13: optimizer.schedule: must be one of cosine, linear, constant, wsd, got 'cosin'; \
-did you mean 'cosine'?
+recipes/x.yaml:13: optimizer.schedule: no schedule 'cosin'; did you mean 'cosine'?
 recipes/x.yaml:16: trainer.logger: not the recipe's to set: the loggers are named under `logging`
 """
 

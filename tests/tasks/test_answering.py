@@ -7,7 +7,7 @@ import torch
 
 from zoo.evaluation.results import stored_rows
 from zoo.recipe import resolve
-from zoo.tasks import task_class
+from zoo.tasks import build_task
 from zoo.tasks.answering import Answering, answer_losses, judge
 from zoo.training.fit import fit
 
@@ -34,7 +34,7 @@ def tiny(*sets):
 
 @pytest.fixture
 def task():
-    made = task_class("answering")(tiny().as_dict(), VOCABULARY)
+    made = build_task(tiny().as_dict(), VOCABULARY)
     assert isinstance(made, Answering)
     return made
 

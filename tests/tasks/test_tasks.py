@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from zoo.recipe import resolve
-from zoo.recipe.schedule import last_other_rate, lr_factor
-from zoo.tasks import build, task_class
+from zoo.schedules import last_other_rate, lr_factor
+from zoo.tasks import build, build_task
 from zoo.tasks.language_modelling import token_losses
 from zoo.tasks.max_index import judge
 
@@ -22,7 +22,7 @@ BASE = {
 
 def task(*sets, vocab_size=300):
     recipe = resolve(BASE, sets)
-    return task_class(recipe.task.name)(recipe.as_dict(), vocab_size)
+    return build_task(recipe.as_dict(), vocab_size)
 
 
 def test_token_losses_against_a_loop():

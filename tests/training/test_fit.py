@@ -13,7 +13,7 @@ import yaml
 from zoo import cli, progress
 from zoo.errors import InputError, RunError
 from zoo.recipe import read_recipe
-from zoo.recipe.schedule import lr_factor
+from zoo.schedules import lr_factor
 from zoo.tasks.task import Task
 from zoo.training.fit import fit
 

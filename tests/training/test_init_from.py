@@ -11,7 +11,7 @@ from zoo.errors import InputError
 from zoo.recipe import resolve
 from zoo.runs.folder import write_recipe
 from zoo.runs.init_from import init_weights, read_init_from
-from zoo.tasks import task_class
+from zoo.tasks import build_task
 from zoo.training import fit as training
 from zoo.training.fit import fit
 
@@ -25,7 +25,7 @@ def card(folder):
 
 
 def fresh(recipe, vocab_size=20):
-    return task_class(recipe.task.name)(recipe.as_dict(), vocab_size)
+    return build_task(recipe.as_dict(), vocab_size)
 
 
 # With a learning rate that moves nothing, what a run ends with is what it began with.

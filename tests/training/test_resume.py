@@ -209,7 +209,7 @@ def test_a_run_cannot_be_made_shorter_than_it_is(here, recipe):
 
 
 KEPT = {
-    "model.d_model": (16, 32), "optimizer.lr": (0.001, 0.5), "optimizer.decay_fraction": (0.2, 0.5),
+    "model.d_model": (16, 32), "optimizer.lr": (0.001, 0.5), "optimizer.final_lr": (0.1, 0.5),
     "seed": (0, 1), "trainer.precision": ("32-true", "64-true"), "trainer.limit_train_batches": (None, 1),
     "trainer.limit_val_batches": (4, 1), "trainer.gradient_clip_val": (1.0, 0.5),
     "trainer.min_steps": (None, 2),

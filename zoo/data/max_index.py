@@ -3,19 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from zoo.data.batched import Batched
+from zoo.data.dataset import Dataset
 from zoo.data.draws import Draws, below
 from zoo.data.held_out import is_held_out
+from zoo.recipe.field_types import Positive
+from zoo.registry import register
+
+if TYPE_CHECKING:
+    from zoo.data.source import DataSource
+    from zoo.recipe import Recipe
 
 BEGINNING = 16
 """Numbers at the beginning of a sequence that say whether it is held out."""
 
 FEWEST = 1200
 """Beginnings that there must be to hold some out."""
+
+
+@register.dataset("max_index")
+class MaxIndexDataset(Dataset):
+    """Random tokens; the answer is the index of the first largest.
+
+    Args:
+        num_values: tokens are drawn from 1 to this number.
+    """
+
+    gives = "pointer"
+
+    def __init__(self, *, num_values: Positive = 19):
+        self.num_values = num_values
+
+    @property
+    def vocab_size(self) -> int:
+        return self.num_values + 1
+
+    def open(self, recipe: Recipe, write_cache: bool = True) -> DataSource:
+        from zoo.data.source import MaxIndexSource
+
+        return MaxIndexSource(recipe, self)
 
 
 class MaxIndex(Batched):

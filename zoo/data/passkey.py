@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
+from pydantic import Field
 
+from zoo import registry
 from zoo.data.algorithmic.algorithmic import Algorithmic
 from zoo.data.algorithmic.answers import Answers
 from zoo.data.draws import Chance
 from zoo.data.masking import NOT_SCORED
 from zoo.data.source import GENERATED_SIZE, TextSource
+from zoo.data.text.corpus import Corpus
+from zoo.data.text.datasets import TextDataset
 from zoo.data.text.tokenizer import WHITESPACE, TextTokenizer
 from zoo.data.text.tokens import TokenStream
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
+from zoo.recipe.field_types import Folder, Positive, Seed, Vocabulary
+from zoo.registry import register
 
 SENTENCE = "\nThe pass key is ", ". Remember it.\n"
 QUESTION = "\nWhat is the pass key? The pass key is "
@@ -90,18 +97,56 @@ class Passkeys(Answers):
         return made | {"distance": asked - (found + len(before))}
 
 
+@register.dataset("passkey")
+class PasskeyDataset(TextDataset):
+    """Find a number that stands in one sentence of a long text.
+
+    Args:
+        corpus: the corpus whose text surrounds the sentence.
+        digits: digits of the number; a long text is likely to hold every shorter one by itself.
+        root: folder where corpora lie. null: the environment variable ZOO_DATA, else data/.
+        cache: folder for tokenizers and token files. null: the folder cache in ZOO_DATA, else in data/.
+        vocab_size: size of the byte-level BPE vocabulary, learned on the training split.
+        documents: corpus sample: number of documents.
+        words: corpus sample: words per document.
+        corpus_seed: corpus sample: its own seed, apart from that of the run.
+    """
+
+    gives, source = "answers", "generated, from data.corpus"
+
+    def __init__(
+        self,
+        *,
+        corpus: Literal["wikitext-2", "wikitext-103", "text", "sample"] = "wikitext-2",
+        digits: Annotated[Positive, Field(ge=5)] = 5,
+        root: Folder = None,
+        cache: Folder = None,
+        vocab_size: Vocabulary = 8192,
+        documents: Positive = 400,
+        words: Positive = 3000,
+        corpus_seed: Seed = 0,
+    ):
+        super().__init__(root=root, cache=cache, vocab_size=vocab_size)
+        self.digits = digits
+        self._corpus = corpus
+        self._options = {"documents": documents, "words": words, "corpus_seed": corpus_seed}
+
+    def corpus(self) -> Corpus:
+        options = self._options if self._corpus == "sample" else {}
+        text = registry.datasets.load(self._corpus)
+        return text(root=self.root, cache=self.cache, vocab_size=self.vocab_size, **options).corpus()
+
+    def open(self, recipe: Recipe, write_cache: bool = True) -> PasskeySource:
+        return PasskeySource(recipe, self, write_cache)
+
+
 class PasskeySource(TextSource):
     """Passkeys in the text of a corpus; those of a split in the text of that split."""
 
-    kind = "answers"
-
-    def __init__(self, recipe: Recipe, write_cache: bool = True):
-        data = recipe.data
-        corpus = data.model_copy(update={"name": data.corpus})
-        super().__init__(recipe.model_copy(update={"data": corpus}), write_cache)
-        self.recipe = recipe
+    def __init__(self, recipe: Recipe, dataset: PasskeyDataset, write_cache: bool = True):
+        super().__init__(recipe, dataset, write_cache)
         text = self.fingerprint["corpus"]
-        self.fingerprint["corpus"] = f"passkey, digits {data.digits}, format 2, in {text}"
+        self.fingerprint["corpus"] = f"passkey, digits {dataset.digits}, format 2, in {text}"
 
     def examples(self, split: str, length: int, size: int, sizes: str = "largest") -> Passkeys:
         """As those of the other tasks with an answer (`AlgorithmicSource.examples`). Raises InputError also

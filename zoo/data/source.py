@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING
 
 from torch.utils.data import Dataset
 
-from zoo.data.algorithmic import task_of
 from zoo.data.algorithmic.algorithmic import Algorithmic
 from zoo.data.algorithmic.answers import Answers
 from zoo.data.blocks import Blocks
+from zoo.data.dataset import Dataset as NamedDataset
 from zoo.data.loader import EpochSampler, Loader, ResumableLoader, StridedSampler
-from zoo.data.max_index import MaxIndex
+from zoo.data.max_index import MaxIndex, MaxIndexDataset
+from zoo.data.text.datasets import TextDataset, default_cache
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
-from zoo.recipe.algorithmic import options_of
-from zoo.recipe.field_types import DataConfig
-from zoo.recipe.schema import MaxIndexDataConfig
-from zoo.recipe.texts import TextDataConfig
+from zoo.registry import datasets, tasks
 
 if TYPE_CHECKING:
     from zoo.data.text.cache import TokenCache
@@ -29,7 +27,7 @@ GENERATED_SIZE = {"train": 1 << 20, "valid": 1024, "test": 4096}
 class DataSource:
     """The data of a run.
 
-    `kind` is "text", "max_index" or "answers"; `vocab_size` what the model's embedding needs; `fingerprint`
+    `kind` is what its examples are (`Dataset.gives`); `vocab_size` what the model's embedding needs; `fingerprint`
     what the data and the tokenizer are known by. For text also `tokenizer`, `mask_token` and `units`; None
     otherwise.
 
@@ -45,14 +43,11 @@ class DataSource:
     mask_token: int | None = None
     units = None
 
-    def __init__(self, recipe: Recipe, write_cache: bool = True):
+    def __init__(self, recipe: Recipe, dataset: NamedDataset):
         self.recipe = recipe
+        self.kind = dataset.gives
+        self.vocab_size = dataset.vocab_size
         self.accumulate: int = recipe.trainer.accumulate_grad_batches
-
-    @staticmethod
-    def vocab_size_of(data: DataConfig) -> int:
-        """Number of token ids that a recipe's data asks for, known before the data is opened."""
-        raise NotImplementedError
 
     def dataset(self, split: str) -> Dataset:
         """Training-length examples of a split (train, valid, test), as the task wants them."""
@@ -108,15 +103,9 @@ def _limited(size: int, limit: int | float | None, batch_size: int) -> int:
 class TextSource(DataSource):
     """Tokens of a corpus. `stream(split)` is the whole split."""
 
-    kind = "text"
-
-    @staticmethod
-    def vocab_size_of(data: TextDataConfig) -> int:
-        return data.vocab_size
-
-    def __init__(self, recipe: Recipe, write_cache: bool = True):
-        super().__init__(recipe)
-        self.cache = _tokens(recipe.data, write_cache)
+    def __init__(self, recipe: Recipe, dataset: TextDataset, write_cache: bool = True):
+        super().__init__(recipe, dataset)
+        self.cache = _tokens(dataset, write_cache)
         self.tokenizer = self.cache.tokenizer
         self.vocab_size = self.tokenizer.vocab_size
         self.mask_token = self.tokenizer.mask_token
@@ -131,7 +120,7 @@ class TextSource(DataSource):
         """Blocks of `length` tokens (the training length if None), masked where the task asks for it."""
         recipe = self.recipe
         length = length or recipe.data.sequence_length
-        if recipe.task.name != "masked_language_modelling":
+        if not tasks.describe(recipe.task.name).hides_tokens:
             return Blocks(self.stream(split), length)
         from zoo.data.masking import MaskedBlocks
 
@@ -151,11 +140,10 @@ class TextSource(DataSource):
         self.tokenizer.save(Path(folder) / "tokenizer.json")
 
 
-def _tokens(data: TextDataConfig, write_cache: bool) -> TokenCache:
+def _tokens(data: TextDataset, write_cache: bool) -> TokenCache:
     from zoo.data.text.cache import open_cache, open_unwritten
-    from zoo.data.text.corpora import default_cache, open_corpus
 
-    corpus, own = open_corpus(data), default_cache()
+    corpus, own = data.corpus(), default_cache()
     named = Path(data.cache) if data.cache else own
     if write_cache or named == own:
         return open_cache(corpus, data.vocab_size, named)
@@ -165,16 +153,9 @@ def _tokens(data: TextDataConfig, write_cache: bool) -> TokenCache:
 class MaxIndexSource(DataSource):
     """Max-index sequences, drawn as they are asked for."""
 
-    kind = "max_index"
-
-    @staticmethod
-    def vocab_size_of(data: MaxIndexDataConfig) -> int:
-        return data.num_values + 1
-
-    def __init__(self, recipe: Recipe, write_cache: bool = True):
-        super().__init__(recipe)
-        values = recipe.data.num_values
-        self.vocab_size = self.vocab_size_of(recipe.data)
+    def __init__(self, recipe: Recipe, dataset: MaxIndexDataset):
+        super().__init__(recipe, dataset)
+        values = dataset.num_values
         self.fingerprint = {"corpus": f"max_index of {values} values, format 2", "tokenizer": ""}
 
     def examples(self, split: str, length: int, size: int) -> MaxIndex:
@@ -190,19 +171,13 @@ class MaxIndexSource(DataSource):
 class AlgorithmicSource(DataSource):
     """Prompts with answers, drawn as they are asked for."""
 
-    kind = "answers"
-
-    def __init__(self, recipe: Recipe, write_cache: bool = True):
-        super().__init__(recipe)
-        self.task = _algorithmic(recipe.data)
-        self.vocab_size = self.task.vocab_size
-        options = [f"{option} {getattr(recipe.data, option)}" for option in options_of(recipe.data.name)]
-        corpus = ", ".join([recipe.data.name, *options, f"format {self.task.format}"])
+    def __init__(self, recipe: Recipe, dataset: Algorithmic):
+        super().__init__(recipe, dataset)
+        self.task = dataset
+        options = [option.name for option in datasets.describe(recipe.data.name).options]
+        told = [f"{option} {getattr(recipe.data, option)}" for option in options]
+        corpus = ", ".join([recipe.data.name, *told, f"format {dataset.format}"])
         self.fingerprint = {"corpus": corpus, "tokenizer": ""}
-
-    @staticmethod
-    def vocab_size_of(data: DataConfig) -> int:
-        return _algorithmic(data).vocab_size
 
     def examples(self, split: str, length: int, size: int, sizes: str = "largest") -> Answers:
         """`size` examples of the largest size that fits `length` tokens, or of "all" `sizes` that do. Only
@@ -213,7 +188,3 @@ class AlgorithmicSource(DataSource):
 
     def dataset(self, split: str) -> Answers:
         return self.examples(split, self.recipe.data.sequence_length, GENERATED_SIZE[split], "all")
-
-
-def _algorithmic(data: DataConfig) -> Algorithmic:
-    return task_of(data.name, {option: getattr(data, option) for option in options_of(data.name)})

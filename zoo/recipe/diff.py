@@ -7,6 +7,7 @@ import typing
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from zoo import registry
 from zoo.recipe.field_types import Differs, Section
 from zoo.recipe.schema import Recipe, TrainerConfig
 
@@ -97,9 +98,14 @@ def _keys(of: Callable[[Differs], bool]) -> tuple[str, ...]:
     return tuple(key for key, one in _declared().items() if of(one))
 
 
-@functools.cache
 def _declared() -> dict[str, Differs]:
-    """What the fields of the schema say, by dotted key."""
+    """What the fields of the schema say, and the options of all that is registered, by dotted key."""
+    kinds = (registry.datasets, registry.tasks, registry.optimizers, registry.schedules)
+    return _declared_by(tuple(one for kind in kinds for one in kind.all().values()))
+
+
+@functools.lru_cache(maxsize=8)
+def _declared_by(registered: tuple[registry.Description, ...]) -> dict[str, Differs]:
     found = {f"trainer.{flag}": one for flag, one in TrainerConfig.LIGHTNING_FLAGS.items()}
     for name, field in Recipe.model_fields.items():
         fields = {name: field}
@@ -107,6 +113,12 @@ def _declared() -> dict[str, Differs]:
             if isinstance(section, type) and issubclass(section, Section):
                 fields |= {f"{name}.{key}": inner for key, inner in section.model_fields.items()}
         found |= {key: one for key, own in fields.items() for one in own.metadata if isinstance(one, Differs)}
+    sections = {"dataset": "data", "task": "task", "optimizer": "optimizer", "schedule": "optimizer"}
+    options = [(sections[about.kind], option) for about in registered for option in about.options]
+    for section, option in options:
+        for one in getattr(option.annotation, "__metadata__", ()):
+            if isinstance(one, Differs):
+                found[f"{section}.{option.name}"] = one
     return found
 
 

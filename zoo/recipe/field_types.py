@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import typing
 from dataclasses import dataclass
+from types import NoneType, UnionType
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -22,6 +24,8 @@ Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Flag = Annotated[bool, Field(strict=True)]
 Text = Annotated[str, Field(strict=True, min_length=1)]
 Positive = Annotated[int, Field(strict=True, gt=0, le=LARGEST), BeforeValidator(float_to_int)]
+Several = Annotated[Positive, Field(ge=2)]
+"""A choice among so many; among one there is nothing to ask."""
 Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST), BeforeValidator(float_to_int)]
 # Byte-level BPE has at least the 256 bytes, the end of a document and the mask.
 Vocabulary = Annotated[int, Field(strict=True, ge=258, le=LARGEST), BeforeValidator(float_to_int)]
@@ -54,6 +58,42 @@ class Differs:
     """Whether a trained model may be evaluated with another value: it stays the same model."""
     speed: bool = False
     """Whether it decides the speed and nothing else."""
+
+
+Folder = Annotated[Text | None, Differs("nothing", after_training=True)]
+"""A path that may be another one on resume: what lies there has a fingerprint."""
+
+
+def strict_type(annotation: Any) -> Any:
+    """The annotation with the recipe's strict numbers, and without the types that YAML cannot say."""
+    plain = {int: Int, float: Number, bool: Flag, None: NoneType}
+    if annotation in plain:
+        return plain[annotation]
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, UnionType):
+        members = [member for member in arguments if member is not typing.Never]
+        if not members:
+            return typing.Any
+        if int in members and float in members:
+            # 1 and 1.0 may mean two things to one who takes both.
+            return typing.Union[tuple(_exact(member) for member in members)]  # noqa: UP007
+        return typing.Union[tuple(strict_type(member) for member in members)]  # noqa: UP007
+    if origin in (list, tuple, dict):
+        return origin[tuple(part if part is ... else strict_type(part) for part in arguments)]
+    if origin is Annotated:
+        return Annotated[strict_type(arguments[0]), *arguments[1:]]
+    return annotation
+
+
+def _exact(member: Any) -> Any:
+    return Exact if member is int else strict_type(member)
+
+
+OPTION_TYPES = (
+    "Int", "Number", "Flag", "Text", "Positive", "Several", "Count", "Vocabulary", "Fraction", "Seed",
+    "Folder",
+)  # fmt: skip
+"""What an option of a registered class may be annotated with, beside Python's own types."""
 
 
 class Section(BaseModel):

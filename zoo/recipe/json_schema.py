@@ -7,9 +7,17 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from zoo import registry
-from zoo.recipe.catalogue import TASKS
-from zoo.recipe.options import OWNED, strict_type, trainer_options
-from zoo.recipe.schema import PRECISION_ALIASES, Recipe, TrainerConfig
+from zoo.recipe.field_types import strict_type
+from zoo.recipe.options import OWNED, trainer_options
+from zoo.recipe.schema import (
+    PRECISION_ALIASES,
+    DataConfig,
+    OptimizerConfig,
+    Recipe,
+    TaskConfig,
+    TrainerConfig,
+)
+from zoo.recipe.sections import config_class
 
 ENCODING = {"$ref": "#/$defs/encoding"}
 # Text, or a mapping with a name: which encodings a plugin brings, a schema cannot know.
@@ -26,24 +34,45 @@ def json_schema() -> dict[str, Any]:
     base is no whole recipe. What is missing is told by `zoo show`.
     """
     schema = Recipe.model_json_schema()
-    definitions = schema["$defs"]
+    definitions, properties = schema["$defs"], schema["properties"]
+    schedules = registry.schedules.all().values()
+    named = {
+        "data": [config_class(DataConfig, one) for one in registry.datasets.all().values()],
+        "task": [config_class(TaskConfig, one) for one in registry.tasks.all().values()],
+        "optimizer": [
+            config_class(OptimizerConfig, one, *schedules) for one in registry.optimizers.all().values()
+        ],
+    }
+    for key, several in named.items():
+        members = [one.model_json_schema() for one in several]
+        for member in members:
+            definitions[member["title"]] = member
+        definitions[key] = {"anyOf": [{"$ref": f"#/$defs/{member['title']}"} for member in members]}
+        properties[key] = {"description": properties[key].get("description", "")}
+    for member in definitions["optimizer"]["anyOf"]:
+        own = definitions[member["$ref"].rsplit("/", 1)[-1]]["properties"]
+        own["schedule"] |= {"enum": registry.schedules.names()}
+    definitions["task"]["anyOf"].append({"enum": registry.tasks.names()})
+    for base in (DataConfig, TaskConfig, OptimizerConfig):
+        definitions.pop(base.__name__, None)
     for owner in (schema, *definitions.values()):
         owner.pop("required", None)
         for field in owner.get("properties", {}).values():
             if field.get("default", ...) is None:
                 del field["default"]
 
-    properties = schema["properties"]
-    for key in ("data", "task"):
-        # Without its discriminator: over a base, a file may give other keys of `data` and not its name.
-        properties[key]["anyOf"] = properties[key].pop("oneOf")
-        properties[key].pop("discriminator", None)
-    properties["task"]["anyOf"].append({"enum": [*TASKS]})
     trainer = definitions["TrainerConfig"]["properties"]
     trainer["precision"]["enum"] += PRECISION_ALIASES
     definitions["encoding"] = _encoding_schema()
     with_plugins = {"properties": {"plugins": {"type": "array", "minItems": 1}}, "required": ["plugins"]}
-    schema |= {"if": with_plugins, "then": _encoding_is(ENCODING_OR_OWN), "else": _encoding_is(ENCODING)}
+    # Over a base, a file may give other keys of a section and not its name.
+    own = {"anyOf": [{"type": "string"}, {"type": "object"}]}
+    plain = {key: {"$ref": f"#/$defs/{key}"} for key in named}
+    schema |= {
+        "if": with_plugins,
+        "then": {"properties": {**_encoding_is(ENCODING_OR_OWN), **dict.fromkeys(named, own)}},
+        "else": {"properties": {**_encoding_is(ENCODING), **plain}},
+    }
     for key, option in trainer_options().items():
         if key not in OWNED and key not in TrainerConfig.model_fields:
             trainer[key] = _option_schema(option.annotation)
@@ -54,7 +83,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _encoding_is(schema: dict[str, Any]) -> dict[str, Any]:
-    return {"properties": {"model": {"properties": {"encoding": schema}}}}
+    return {"model": {"properties": {"encoding": schema}}}
 
 
 def _encoding_schema() -> dict[str, Any]:

@@ -17,9 +17,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from zoo import registry
 from zoo.errors import InputError
-from zoo.recipe import schema
 from zoo.recipe.error_messages import MANY, explain_validation_error, unknown_key
+from zoo.recipe.field_types import strict_type
 from zoo.recipe.located_tree import KeyPath, describe_value
+from zoo.recipe.schema import TrainerConfig
 from zoo.signatures import Option, read_signature
 
 Faults = dict[KeyPath, str]
@@ -162,29 +163,6 @@ def _adapter(annotation: Any) -> TypeAdapter:
     return TypeAdapter(annotation)
 
 
-def strict_type(annotation: Any) -> Any:
-    """The annotation with the recipe's strict numbers, and without the types that YAML cannot say."""
-    plain = {int: schema.Int, float: schema.Number, bool: schema.Flag, None: NoneType}
-    if annotation in plain:
-        return plain[annotation]
-    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin in (typing.Union, UnionType):
-        members = [member for member in arguments if member is not typing.Never]
-        if not members:
-            return typing.Any
-        if int in members and float in members:
-            # 1 and 1.0 may mean two things to one who takes both.
-            return typing.Union[tuple(_exact(member) for member in members)]  # noqa: UP007
-        return typing.Union[tuple(strict_type(member) for member in members)]  # noqa: UP007
-    if origin in (list, tuple, dict):
-        return origin[tuple(part if part is ... else strict_type(part) for part in arguments)]
-    return annotation
-
-
-def _exact(member: Any) -> Any:
-    return schema.Exact if member is int else strict_type(member)
-
-
 def _plain(default: Any) -> bool:
     if isinstance(default, list | tuple):
         return all(map(_plain, default))
@@ -222,7 +200,7 @@ def trainer_options() -> dict[str, Option]:
 def check_trainer(section: dict[str, Any], path: KeyPath) -> tuple[dict[str, Any], Faults]:
     """The keys of `trainer` that only Lightning knows, checked against its signature; and what is wrong."""
     faults: Faults = {}
-    own = schema.TrainerConfig.model_fields
+    own = TrainerConfig.model_fields
     flags = {key: value for key, value in section.items() if key not in own}
     if not flags:
         return {}, faults

@@ -14,13 +14,12 @@ from pydantic_core import PydanticUndefined
 
 from zoo import registry
 from zoo.errors import InputError
-from zoo.recipe import algorithmic
-from zoo.recipe.catalogue import DATASETS, TASKS, section_class
 from zoo.recipe.error_messages import nearest
 from zoo.recipe.field_types import float_to_int
 from zoo.recipe.located_tree import KeyPath, dotted
 from zoo.recipe.options import encodings_in
 from zoo.recipe.schema import PRECISION_ALIASES, Recipe
+from zoo.recipe.sections import section_class
 
 FSDP_PRECISIONS = ("32-true", "bf16-mixed", "bf16-true", "16-true")
 Fault = tuple[str | KeyPath, str]
@@ -59,7 +58,7 @@ class Values:
         inside = value if isinstance(value, dict) else {}
         if rest[0] in inside:
             return float_to_int(inside[rest[0]])
-        owner = section_class(section, inside.get("name"))
+        owner = section_class(section, inside)
         default = (
             owner.model_fields[rest[0]].get_default() if owner and rest[0] in owner.model_fields else None
         )
@@ -194,18 +193,17 @@ def encoding_can_be_trained(recipe: Values) -> Iterator[Fault]:
 
 def task_fits_data(recipe: Values) -> Iterator[Fault]:
     task, data = recipe["task.name"], recipe["data.name"]
-    if TASKS[task].takes != DATASETS[data].gives:
-        fitting = [name for name in DATASETS if DATASETS[name].gives == TASKS[task].takes]
+    takes = registry.tasks.describe(task).takes
+    if takes != registry.datasets.describe(data).gives:
+        fitting = [name for name, dataset in registry.datasets.all().items() if dataset.gives == takes]
         yield "task", f"task {task!r} cannot be learned from {data!r}; it needs {' or '.join(fitting)}"
 
 
 def task_fits_kind(recipe: Values) -> Iterator[Fault]:
     task, kind = recipe["task.name"], recipe["model.kind"]
-    if kind not in TASKS[task].kinds:
-        yield (
-            "task",
-            f"task {task!r} is not for {_a(kind)}, only for {' or '.join(map(_a, TASKS[task].kinds))}",
-        )
+    kinds = registry.tasks.describe(task).kinds
+    if kind not in kinds:
+        yield "task", f"task {task!r} is not for {_a(kind)}, only for {' or '.join(map(_a, kinds))}"
 
 
 def protocols_fit_task(recipe: Values) -> Iterator[Fault]:
@@ -218,7 +216,7 @@ def protocols_fit_task(recipe: Values) -> Iterator[Fault]:
 
 def no_protocol(name: str, task: str) -> str | None:
     """What is wrong with asking for a protocol of this name; None where the task knows it."""
-    known = TASKS[task].protocols
+    known = registry.tasks.describe(task).protocols
     if name in known:
         return None
     near = nearest(name, known)
@@ -247,7 +245,7 @@ def stride_gap(stride: int | float, lengths: Sequence[int]) -> str | None:
 
 
 def longest_length_is_scored(recipe: Values) -> Iterator[Fault]:
-    if DATASETS[recipe["data.name"]].gives != "text":
+    if registry.datasets.describe(recipe["data.name"]).gives != "text":
         return
     longest, tokens = max(recipe["evaluate.lengths"] or [0]), recipe["evaluate.max_tokens"]
     if tokens < longest:
@@ -256,16 +254,15 @@ def longest_length_is_scored(recipe: Values) -> Iterator[Fault]:
 
 def examples_fit_lengths(recipe: Values) -> Iterator[Fault]:
     name = recipe["data.name"]
-    if name not in algorithmic.TASKS:
-        return
-    from zoo.data.algorithmic import task_of
-
+    about = registry.datasets.describe(name)
+    if about.imports_torch or not about.builtin:
+        return  # reading a recipe runs nobody's code; `fit` tells
     try:
-        task = task_of(name, {option: recipe[f"data.{option}"] for option in algorithmic.options_of(name)})
+        dataset = registry.datasets.load(name)(**{o.name: recipe[f"data.{o.name}"] for o in about.options})
     except InputError as error:
         yield from ((problem.key or "data", problem.message) for problem in error.problems)
         return
-    least = task.tokens(task.smallest)
+    least = dataset.shortest
     lengths = {"data.sequence_length": recipe["data.sequence_length"]}
     for index, length in enumerate(recipe["evaluate.lengths"] or ()):
         lengths["evaluate", "lengths", index] = length

@@ -20,14 +20,12 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from zoo.recipe import algorithmic
 from zoo.recipe.field_types import (
     Count,
     DataConfig,
     Differs,
     Exact,
     Flag,
-    Fraction,
     Int,
     Number,
     Positive,
@@ -36,7 +34,7 @@ from zoo.recipe.field_types import (
     Text,
 )
 from zoo.recipe.located_tree import describe_value
-from zoo.recipe.texts import PasskeyDataConfig, SampleDataConfig, TextDataConfig
+from zoo.recipe.sections import by_name
 
 # Far above every published model; beyond them the building itself would not come to an end.
 MOST_LAYERS, WIDEST = 1000, 1 << 20
@@ -122,68 +120,24 @@ class ModelConfig(Section):
         return self.window[layer % len(self.window)] if isinstance(self.window, tuple) else self.window
 
 
-class MaxIndexDataConfig(DataConfig):
-    """Random tokens; the answer is the index of the first largest."""
+class TaskConfig(Section):
+    """What every task has."""
 
-    name: Literal["max_index"]
-    """The generated sequences."""
-    num_values: Positive = 19
-    """Tokens are drawn from 1 to this number."""
-
-
-class LanguageModellingConfig(Section):
-    """Predict the next token (decoder, text)."""
-
-    name: Literal["language_modelling"]
-    """The task."""
-
-
-class MaskedLanguageModellingConfig(Section):
-    """Predict the tokens that are hidden (encoder, text)."""
-
-    name: Literal["masked_language_modelling"]
-    """The task."""
-    mask_fraction: Annotated[Number, Field(gt=0, lt=1)] = 0.15
-    """Fraction of the tokens that is to be predicted."""
-
-
-class MaxIndexConfig(Section):
-    """Point at the first largest token (max_index data)."""
-
-    name: Literal["max_index"]
-    """The task."""
-
-
-class AnsweringConfig(Section):
-    """Continue a prompt with its answer (decoder, data whose examples have one)."""
-
-    name: Literal["answering"]
+    name: Text
     """The task."""
 
 
 class OptimizerConfig(Section):
-    """The optimizer and its schedule."""
+    """What every optimizer has, and its schedule."""
 
-    name: Literal["adamw"] = "adamw"
-    """AdamW, with weight decay on matrices only."""
+    name: Text = "adamw"
+    """The optimizer."""
     lr: Annotated[Number, Field(gt=0)]
     """Highest learning rate, reached at the end of the warm-up."""
-    weight_decay: Annotated[Number, Field(ge=0)] = 0.1
-    """Weight decay of matrices."""
-    betas: tuple[Annotated[Number, Field(ge=0, lt=1)], Annotated[Number, Field(ge=0, lt=1)]] = (0.9, 0.95)
-    """Decay rates of the two moments."""
     warmup_steps: Count = 100
     """Optimizer steps in which the learning rate rises linearly from zero."""
-    schedule: Literal["cosine", "linear", "constant", "wsd"] = "cosine"
-    """How the learning rate falls after the warm-up. cosine and linear fall from there to the last step, so
-    that all rates depend on trainer.max_steps; constant never falls; wsd (warm-up, stable, decay: MiniCPM, Hu
-    et al. 2024, arXiv:2404.06395) stays at lr and falls linearly at the end alone, so that trainer.max_steps
-    may change until then."""
-    decay_fraction: Annotated[Number, Field(gt=0, le=1)] = 0.2
-    """Schedule wsd: fraction of trainer.max_steps, at the end, over which the learning rate falls; 10 to 20 %
-    match cosine in Hägele et al. 2024 (arXiv:2405.18392)."""
-    final_lr: Fraction = 0.1
-    """Learning rate at the last step, as a fraction of lr."""
+    schedule: Text = "cosine"
+    """How the learning rate changes after the warm-up."""
 
 
 class TrainerConfig(Section):
@@ -300,20 +254,6 @@ class EvaluateConfig(Section):
     """Protocol per_position: bins of positions to every doubling of the context."""
 
 
-Data = Annotated[
-    TextDataConfig
-    | SampleDataConfig
-    | PasskeyDataConfig
-    | MaxIndexDataConfig
-    | algorithmic.AlgorithmicDataConfig,
-    Field(discriminator="name"),
-]
-Task = Annotated[
-    LanguageModellingConfig | MaskedLanguageModellingConfig | MaxIndexConfig | AnsweringConfig,
-    Field(discriminator="name"),
-]
-
-
 LONGEST_NAME = 200
 """Of a run. A file system takes names of 255 bytes; a second run of the name is NAME-2."""
 
@@ -335,13 +275,13 @@ class Recipe(Section):
     init_from: Text | None = None
     """Run folder or checkpoint whose weights the run starts from, relative to the working directory; all that
     is not the encoding's must match. null: they are drawn from the seed."""
-    task: Annotated[Task, BeforeValidator(_named)]
+    task: Annotated[by_name("task", TaskConfig), BeforeValidator(_named)]
     """What is learned: a name, or a mapping of a name and options. null: what data and model.kind suggest."""
     model: ModelConfig
     """The transformer and its positional encoding."""
-    data: Data
+    data: by_name("data", DataConfig)
     """What it is trained on."""
-    optimizer: OptimizerConfig
+    optimizer: by_name("optimizer", OptimizerConfig)
     """The optimizer and its schedule."""
     trainer: TrainerConfig
     """Lightning's Trainer."""

@@ -10,13 +10,13 @@ from pydantic import ValidationError
 
 from zoo import registry
 from zoo.errors import InputError, Problem
-from zoo.recipe.catalogue import DATASETS, LENGTH_FACTORS, TASKS, section_class, usual_task
-from zoo.recipe.error_messages import explain_validation_error, nearest, unknown_name
+from zoo.recipe.error_messages import explain_validation_error, nearest
 from zoo.recipe.field_types import Section
 from zoo.recipe.located_tree import KeyPath, LocatedTree, is_from_command_line
 from zoo.recipe.options import OWNED, Faults, check_encoding, check_trainer
 from zoo.recipe.rules import RULES, Rule, Values, broken_rules
 from zoo.recipe.schema import Recipe, TrainerConfig
+from zoo.recipe.sections import LENGTH_FACTORS, section_class, usual_task
 
 ENCODING = ("model", "encoding")
 
@@ -50,7 +50,7 @@ def validate_tree(tree: LocatedTree, problems: list[Problem], rules: Sequence[Ru
     except ValidationError as error:
         explained = explain_validation_error(error, values, _valid_keys(values))
         # Of a section without a right name nothing else has been looked at.
-        unsure += [path[:1] for path in explained if path[1:] == ("name",)]
+        unsure += [path[:1] for path in explained if path[1:] in (("name",), ("schedule",))]
         faults.update(explained)
     broken = broken_rules(Values(values, [*faults, *unsure]), rules)
     if short_task and ("task", "name") in faults:
@@ -69,11 +69,12 @@ def validate_tree(tree: LocatedTree, problems: list[Problem], rules: Sequence[Ru
 def _take_nearest_dataset(data: Any) -> Faults:
     """Tell the right name of a misspelt dataset, and go on with it: it decides what the other keys mean."""
     name = data.get("name") if isinstance(data, dict) else None
-    near = nearest(name, DATASETS) if isinstance(name, str) and name not in DATASETS else None
+    known = registry.datasets.names()
+    near = nearest(name, known) if isinstance(name, str) and name not in known else None
     if near is None:
         return {}
     data["name"] = near
-    return {("data", "name"): unknown_name(name, DATASETS, "dataset")}
+    return {("data", "name"): registry.datasets.unknown(name)}
 
 
 def _read_plugins(tree: LocatedTree) -> list[Problem]:
@@ -109,7 +110,7 @@ def _fill_in(tree: LocatedTree) -> list[KeyPath]:
     if "task" not in values:
         usual = usual_task(section("data").get("name"), section("model").get("kind"))
         # Where data or kind are wrong there is a problem already; any task will do to find the others.
-        values["task"] = {"name": usual or next(iter(TASKS))}
+        values["task"] = {"name": usual or next(iter(registry.tasks.all()))}
         guessed += [] if usual else [("task",)]
     evaluate = values.setdefault("evaluate", {})
     if not isinstance(evaluate, dict):
@@ -125,8 +126,9 @@ def _fill_in(tree: LocatedTree) -> list[KeyPath]:
         place = tree.where(("data", "sequence_length"))
         if place is not None:
             tree.locations["evaluate", "lengths"] = place
-    if evaluate.get("protocols") is None and task in [*TASKS]:
-        evaluate["protocols"] = [TASKS[task].protocols[0]]
+    known = registry.tasks.all().get(task) if isinstance(task, str) else None
+    if evaluate.get("protocols") is None and known is not None and known.protocols:
+        evaluate["protocols"] = [known.protocols[0]]
     return guessed
 
 
@@ -134,9 +136,7 @@ def _valid_keys(values: dict[str, Any]) -> dict[KeyPath, list[str]]:
     keys: dict[KeyPath, list[str]] = {(): [*Recipe.model_fields, "base"]}
     for name in Recipe.model_fields:
         value = values.get(name)
-        owner: type[Section] | None = section_class(
-            name, value.get("name") if isinstance(value, dict) else None
-        )
+        owner: type[Section] | None = section_class(name, value)
         if owner is not None:
             keys[(name,)] = [key for key in owner.model_fields if key not in OWNED]
     return keys

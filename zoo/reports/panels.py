@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from zoo.evaluation.curves import MAIN, kind_of
 from zoo.evaluation.stored import COUNTS
-from zoo.recipe.catalogue import TASKS
 from zoo.recipe.diff import flatten
+from zoo.registry import tasks
 from zoo.reports.compared_run import Row, Run
 from zoo.reports.report import Cost, Curve, Panel, Point
 from zoo.reports.series import Line
@@ -60,7 +60,7 @@ def parted(panels: Sequence[Panel], lines: Sequence[Line]) -> tuple[tuple[Panel,
 
 
 def _place(kind: tuple[str, str]) -> tuple:
-    known = [protocol for task in TASKS.values() for protocol in task.protocols]
+    known = [protocol for task in tasks.all().values() for protocol in task.protocols]
     return known.index(kind[0]) if kind[0] in known else len(known), kind
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from zoo.errors import Problem
 from zoo.recipe import Recipe
 from zoo.recipe.diff import MAX_STEPS
-from zoo.recipe.schedule import last_other_rate, lr_factor
+from zoo.schedules import last_other_rate, lr_factor
 
 
 def max_steps_problem(folder: Path, stored: dict[str, Any], recipe: Recipe, done: int) -> Problem | None:

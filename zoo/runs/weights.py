@@ -11,7 +11,7 @@ from torch import Tensor
 
 from zoo.errors import InputError
 from zoo.memory import allocations_bounded, is_out_of_memory
-from zoo.tasks import task_class
+from zoo.tasks import build_task
 from zoo.tasks.task import Task
 
 MOST_TOLD = 6
@@ -30,7 +30,7 @@ def build_for_weights(weights: Mapping[str, Tensor], recipe: dict[str, Any], voc
     try:
         # Of a recipe that was tampered with Linux would give out all memory that there is.
         with allocations_bounded(most=8 * size + ROOM):
-            task = task_class(recipe["task"]["name"])(recipe, vocab_size)
+            task = build_task(recipe, vocab_size)
     except (RuntimeError, MemoryError, OverflowError) as error:
         if isinstance(error, RuntimeError) and not is_out_of_memory(error) and "overflow" not in str(error):
             raise

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe, read_recipe, resolve
+from zoo.registry import tasks
 
 if TYPE_CHECKING:
     from zoo.encodings.stack import EncodingStack
     from zoo.models.transformer import Transformer
     from zoo.tasks.task import Task
 
-CLASSES = {
-    "language_modelling": "LanguageModelling",
-    "masked_language_modelling": "MaskedLanguageModelling",
-    "max_index": "MaxIndex",
-    "answering": "Answering",
-}
 
-
-def task_class(name: str) -> type[Task]:
-    """The LightningModule of a task; imports torch and Lightning."""
-    return getattr(import_module(f"zoo.tasks.{name}"), CLASSES[name])
+def build_task(recipe: Mapping[str, Any], vocab_size: int) -> Task:
+    """The LightningModule of a resolved recipe, as plain data; imports torch and Lightning."""
+    options = {key: value for key, value in recipe["task"].items() if key != "name"}
+    return tasks.load(recipe["task"]["name"])(recipe, vocab_size, **options)
 
 
 def build(
@@ -44,10 +38,10 @@ def build(
     if not isinstance(recipe, Recipe):
         recipe = resolve(recipe, sets) if isinstance(recipe, Mapping) else read_recipe(recipe, sets)
     if vocab_size is None:
-        from zoo.data.sources import source_class
+        from zoo.data import build_dataset
 
-        vocab_size = source_class(recipe.data.name).vocab_size_of(recipe.data)
-    return task_class(recipe.task.name)(recipe.as_dict(), vocab_size).model
+        vocab_size = build_dataset(recipe.data).vocab_size
+    return build_task(recipe.as_dict(), vocab_size).model
 
 
 def must_build(recipe: Recipe) -> None:

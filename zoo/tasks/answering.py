@@ -7,18 +7,24 @@ from typing import Any
 from torch import Tensor
 
 from zoo.data.masking import NOT_SCORED
+from zoo.registry import register
 from zoo.tasks.language_modelling import token_losses
 from zoo.tasks.metrics import ExactMean
 from zoo.tasks.task import Task, by_place
 
 
+@register.task("answering")
 class Answering(Task):
-    """A decoder reads a prompt and writes what follows, and learns from the answer alone.
+    """Continue a prompt with its answer.
+
+    A decoder reads a prompt and writes what follows, and learns from the answer alone.
 
     A batch holds `tokens` [B,T], prompt and answer padded on the right, and `targets` [B,T], which are -100
     wherever no token of an answer is predicted. What comes after a token never changes a decoder's output, so
     padding on the right needs no mask.
     """
+
+    takes, protocols = "answers", ("accuracy",)
 
     def __init__(self, recipe: dict[str, Any], vocab_size: int):
         super().__init__(recipe, vocab_size)

@@ -8,12 +8,19 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from zoo.data.masking import NOT_SCORED
+from zoo.registry import register
 from zoo.tasks.metrics import ExactMean
 from zoo.tasks.task import Task
 
 
+@register.task("language_modelling")
 class LanguageModelling(Task):
-    """Next-token prediction by a decoder. A batch holds `tokens` [B,T] and `targets` [B,T]."""
+    """Predict the next token.
+
+    A batch holds `tokens` [B,T] and `targets` [B,T].
+    """
+
+    takes, protocols = "text", ("nonoverlapping", "sliding", "fixed_targets", "per_position")
 
     def __init__(self, recipe: dict[str, Any], vocab_size: int):
         super().__init__(recipe, vocab_size)

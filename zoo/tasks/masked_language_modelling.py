@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Any
+
+from pydantic import Field
 from torch import Tensor
 
+from zoo.recipe.field_types import Number
+from zoo.registry import register
 from zoo.tasks.language_modelling import LanguageModelling, token_losses
 
 
+@register.task("masked_language_modelling")
 class MaskedLanguageModelling(LanguageModelling):
-    """Prediction of hidden tokens by an encoder. `targets` are -100 where nothing is asked."""
+    """Predict the tokens that are hidden.
+
+    `targets` are -100 where nothing is asked.
+
+    Args:
+        mask_fraction: fraction of the tokens that is to be predicted.
+    """
+
+    kinds, protocols, hides_tokens = ("encoder",), ("nonoverlapping",), True
+
+    def __init__(
+        self,
+        recipe: dict[str, Any],
+        vocab_size: int,
+        *,
+        mask_fraction: Annotated[Number, Field(gt=0, lt=1)] = 0.15,
+    ):
+        super().__init__(recipe, vocab_size)
+        self.mask_fraction = mask_fraction
 
     def loss(self, batch: dict[str, Tensor]) -> Tensor:
         losses = token_losses(self.model(batch["tokens"]), batch["targets"])
         # Divided by what is expected rather than by what this device happened to draw: the mean over devices
         # is then that of the global batch, whatever their number.
-        expected = self.recipe.task.mask_fraction * batch["targets"].numel()
+        expected = self.mask_fraction * batch["targets"].numel()
         return losses.sum() / expected

@@ -7,18 +7,23 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
+from zoo.registry import register
 from zoo.tasks.metrics import ExactMean
 from zoo.tasks.task import Task, by_place
 
 
+@register.task("max_index")
 class MaxIndex(Task):
-    """The answer is a pointer: one logit for each position, a softmax over the sequence.
+    """Point at the first largest token.
+
+    The answer is a pointer: one logit for each position, a softmax over the sequence.
 
     A pointer has an output for every position of a sequence of any length, so that beyond the trained length
     it is the encoding that is tested and not an output that was never trained. A batch holds `tokens` [B,T]
     and `answer` [B], the index of the first largest token.
     """
 
+    takes, kinds, protocols = "pointer", ("decoder", "encoder"), ("accuracy",)
     head = "pointer"
 
     def __init__(self, recipe: dict[str, Any], vocab_size: int):

@@ -12,8 +12,9 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from zoo.models.transformer import Decoder, Encoder, Transformer
+from zoo.optimizers import build_optimizer
 from zoo.recipe import resolve, schema
-from zoo.recipe.schedule import lr_factor
+from zoo.schedules import schedule_of
 
 
 def build_model(
@@ -37,11 +38,20 @@ class Task(pl.LightningModule):
         gradient_norm: of the step in hand, over all weights and before clipping: a number, on its device.
     """
 
+    name: ClassVar[str]
+    takes: ClassVar[str] = ""
+    """What examples it learns from: what a dataset `gives`."""
+    kinds: ClassVar[tuple[str, ...]] = ("decoder",)
+    """Kinds of model that it is for."""
+    protocols: ClassVar[tuple[str, ...]] = ()
+    """How its models can be evaluated; the first is the default."""
+    hides_tokens: ClassVar[bool] = False
+    """Of a text: it predicts tokens that are hidden from the model, in place of the next one."""
     head: ClassVar[Literal["vocabulary", "pointer"]] = "vocabulary"
 
     def __init__(self, recipe: dict[str, Any], vocab_size: int):
         super().__init__()
-        self.save_hyperparameters()
+        self.save_hyperparameters("recipe", "vocab_size")
         self.recipe = resolve(recipe)
         self.model = build_model(self.recipe, vocab_size, self.head)
         self.card: dict[str, Any] = {}
@@ -90,20 +100,11 @@ class Task(pl.LightningModule):
 
     def configure_optimizers(self) -> dict[str, Any]:
         config = self.recipe.optimizer
-        matrices = [p for p in self.model.parameters() if p.dim() >= 2]
-        vectors = [p for p in self.model.parameters() if p.dim() < 2]
-        groups = [
-            {"params": matrices, "weight_decay": config.weight_decay},
-            {"params": vectors, "weight_decay": 0.0},
-        ]
         # Lightning's mixed precision does not clip the gradients of a fused optimizer.
         fused = not self.recipe.trainer.precision.endswith("-mixed")
-        optimizer = torch.optim.AdamW(
-            [g for g in groups if g["params"]], lr=config.lr, betas=tuple(config.betas), fused=fused
-        )
-        max_steps = self.recipe.trainer.max_steps
+        optimizer = build_optimizer(config, self.model.parameters(), fused)
         schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: lr_factor(config, step, max_steps)
+            optimizer, schedule_of(config, self.recipe.trainer.max_steps)
         )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 

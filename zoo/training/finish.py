@@ -18,7 +18,7 @@ from zoo.recipe.options import encoding_label
 from zoo.runs.folder import LAST, RECIPE, RUNS
 from zoo.runs.folder_identity import FolderIdentity
 from zoo.runs.load import read_checkpoint
-from zoo.tasks import task_class
+from zoo.tasks import build_task
 from zoo.tasks.task import Task
 
 
@@ -67,7 +67,7 @@ def finish(recipe: Recipe, source: DataSource, folder: Path, identity: FolderIde
 def _finish(recipe: Recipe, source: DataSource, folder: Path, identity: FolderIdentity) -> None:
     checkpoint = folder / LAST
     content = read_checkpoint(checkpoint)
-    task = task_class(recipe.task.name)(recipe.as_dict(), source.vocab_size)
+    task = build_task(recipe.as_dict(), source.vocab_size)
     task.load_state_dict(content["state_dict"])
     task.card = content["zoo_card"]
     rows: list[Row] = []

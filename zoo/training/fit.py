@@ -23,7 +23,7 @@ from zoo.runs.folder import Claim, new_run, remove_leftovers, validate_free, wri
 from zoo.runs.folder_identity import FolderIdentity
 from zoo.runs.init_from import init_weights, read_init_from, validate_same_tokenizer
 from zoo.runs.lock import lock_run, unlock
-from zoo.tasks import must_build, task_class
+from zoo.tasks import build_task, must_build
 from zoo.tasks.task import Task
 from zoo.training.checkpoints.resume import Resume, resume_command, resume_point, run_to_resume
 from zoo.training.checkpoints.resume_checks import VERSION, restoring
@@ -203,4 +203,4 @@ def _measure(recipe: Recipe, source: DataSource, folder: Path, ending: Ending) -
 
 
 def _task(recipe: Recipe, vocab_size: int) -> Task:
-    return task_class(recipe.task.name)(recipe.as_dict(), vocab_size)
+    return build_task(recipe.as_dict(), vocab_size)

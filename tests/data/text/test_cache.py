@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from zoo import registry
 from zoo.data.text import checksums, plain_text, tokenising
 from zoo.data.text.cache import open_cache, remembered
-from zoo.data.text.corpora import open_corpus
 from zoo.data.text.corpus import SPLITS, Corpus
 from zoo.data.text.tokens import TokenStream
 from zoo.errors import InputError
@@ -22,6 +22,12 @@ TEXTS = {
     "valid": ["One for validation.\n", "another"],
     "test": [],
 }
+
+
+def open_corpus(data):
+    """The corpus of a dataset, by its name and options."""
+    options = {key: value for key, value in vars(data).items() if key != "name"}
+    return registry.datasets.load(data.name)(**options).corpus()
 
 
 def corpus(texts=TEXTS, identity="a"):

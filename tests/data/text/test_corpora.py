@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from zoo import registry
 from zoo.data.text import hub
-from zoo.data.text.corpora import open_corpus
 from zoo.data.text.corpus import SPLITS, survey
 from zoo.data.text.wikitext import HUB_SPLITS, articles
 from zoo.errors import InputError
@@ -27,6 +27,12 @@ WIKI = {
     "test": " \n = Test = \n \n Words ! \n \n \n",
 }
 TITLES = ["First", "Second", "Third"]
+
+
+def open_corpus(data):
+    """The corpus of a dataset, by its name and options."""
+    options = {key: value for key, value in vars(data).items() if key != "name"}
+    return registry.datasets.load(data.name)(**options).corpus()
 
 
 def data(name, root, **more):

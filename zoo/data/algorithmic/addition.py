@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from zoo.data.algorithmic.algorithmic import Algorithmic
 from zoo.data.draws import Chance
+from zoo.registry import register
 
 PLUS = 10
 
 
+@register.dataset("addition")
 class Addition(Algorithmic):
-    """`0 7 + 9 5` is answered by `1 0 2`; with reversed order by `2 0 1`.
+    """Add two numbers of equally many digits.
+
+    `0 7 + 9 5` is answered by `1 0 2`; with reversed order by `2 0 1`.
 
     The size is the number of digits of each operand; the answer has one more. All three are padded with
     leading zeros, and every digit of the operands is drawn uniformly and independently, so that numbers are
@@ -25,7 +31,7 @@ class Addition(Algorithmic):
 
     symbols = 11
 
-    def __init__(self, order: str):
+    def __init__(self, *, order: Literal["standard", "reversed"] = "standard"):
         self.order = order
 
     def lengths(self, size: int) -> tuple[int, int]:

@@ -5,10 +5,15 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left, bisect_right
 from functools import cached_property
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
+from zoo.data.dataset import Dataset
 from zoo.data.draws import Chance, Draws
 from zoo.data.held_out import SAMPLED, enough_to_hold_out
+
+if TYPE_CHECKING:
+    from zoo.data.source import DataSource
+    from zoo.recipe import Recipe
 
 PADDING, BEGIN, ASK = range(3)
 """Tokens that every task has: what fills up a row, what begins a prompt, and what asks for the answer."""
@@ -20,7 +25,7 @@ SMALL = 1024
 """A task whose prompts of this size are too few to hold any out has too few at every size."""
 
 
-class Algorithmic:
+class Algorithmic(Dataset):
     """A task whose examples are a prompt and its answer, of any size.
 
     A subclass gives `symbols`, `lengths` and `draw`; its options are the arguments of its constructor. The
@@ -39,6 +44,7 @@ class Algorithmic:
         format: counted up whenever the same draws come to give another example.
     """
 
+    gives, imports_torch = "answers", False
     symbols: int
     smallest: int = 1
     asked: ClassVar[slice] = slice(None)
@@ -56,6 +62,15 @@ class Algorithmic:
     def vocab_size(self) -> int:
         """Number of token ids, padding included."""
         return FIRST + self.symbols
+
+    @property
+    def shortest(self) -> int:
+        return self.tokens(self.smallest)
+
+    def open(self, recipe: Recipe, write_cache: bool = True) -> DataSource:
+        from zoo.data.source import AlgorithmicSource
+
+        return AlgorithmicSource(recipe, self)
 
     def tokens(self, size: int) -> int:
         """The most input tokens that an example of a size needs. The last of the answer is no input."""

@@ -5,12 +5,17 @@ from __future__ import annotations
 from zoo.data.algorithmic.algorithmic import Algorithmic
 from zoo.data.draws import Chance
 from zoo.errors import InputError, Problem
+from zoo.recipe.field_types import Positive, Several
+from zoo.registry import register
 
 BLANK = 0
 
 
+@register.dataset("associative_recall")
 class AssociativeRecall(Algorithmic):
-    """`. k v . . l w` with the queries `l k` is answered by `w v`.
+    """Say the value of each key that is asked for (multi-query associative recall).
+
+    `. k v . . l w` with the queries `l k` is answered by `w v`.
 
     The question is `num_pairs` pairs of a key and its value, at random places among blanks. Then each key is
     asked for once, in random order: key and value take turns in what follows, where the keys are given and
@@ -32,7 +37,7 @@ class AssociativeRecall(Algorithmic):
 
     asked = slice(1, None, 2)
 
-    def __init__(self, num_pairs: int, num_keys: int, num_values: int):
+    def __init__(self, *, num_pairs: Positive = 8, num_keys: Several = 32, num_values: Several = 32):
         if num_keys < num_pairs:
             message = f"{num_keys} keys are too few for {num_pairs} pairs, no two of which have the same"
             raise InputError(Problem(message, key="data.num_keys"))

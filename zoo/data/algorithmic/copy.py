@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from zoo.data.algorithmic.algorithmic import Algorithmic
 from zoo.data.draws import Chance
+from zoo.recipe.field_types import Several
+from zoo.registry import register
 
 
+@register.dataset("copy")
 class Copy(Algorithmic):
-    """`c a b` is answered by `c a b`.
+    """Say a random string again.
+
+    `c a b` is answered by `c a b`.
 
     Symbols are drawn uniformly and independently. A string longer than there are symbols repeats itself, so
     that looking up what followed the last symbol does not do: the copy needs the place.
@@ -20,7 +25,7 @@ class Copy(Algorithmic):
         num_symbols: symbols that strings are made of.
     """
 
-    def __init__(self, num_symbols: int):
+    def __init__(self, *, num_symbols: Several = 10):
         self.symbols = num_symbols
 
     def lengths(self, size: int) -> tuple[int, int]:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from zoo.data.algorithmic.algorithmic import Algorithmic
 from zoo.data.draws import Chance
+from zoo.recipe.field_types import Positive
+from zoo.registry import register
 
 
+@register.dataset("dyck")
 class Dyck(Algorithmic):
-    """`( [ ] [ (` is answered by `3 ) ] )`.
+    """Say how deep a prefix of well-nested brackets is, then close them.
+
+    `( [ ] [ (` is answered by `3 ) ] )`.
 
     The answer is how many brackets are open, as one token, and then what closes them: the first needs a
     count, the others the kinds too. The size is the length of the prefix. At each place a bracket is opened
@@ -25,7 +30,7 @@ class Dyck(Algorithmic):
         max_depth: most brackets that are open at a time.
     """
 
-    def __init__(self, num_kinds: int, max_depth: int):
+    def __init__(self, *, num_kinds: Positive = 2, max_depth: Positive = 8):
         self.num_kinds, self.max_depth = num_kinds, max_depth
         self.symbols = 2 * num_kinds + max_depth + 1
 

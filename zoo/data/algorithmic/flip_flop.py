@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from zoo.data.algorithmic.algorithmic import Algorithmic
 from zoo.data.draws import Chance, unit
+from zoo.recipe.field_types import Fraction, Several
+from zoo.registry import register
 
 WRITE, IGNORE, READ = range(3)
 FIRST_VALUE = 3
 
 
+@register.dataset("flip_flop")
 class FlipFlop(Algorithmic):
-    """`write 1 ignore 0 read 1 ignore 0` is answered by `1`.
+    """Say what was last written among instructions to write, ignore and read.
+
+    `write 1 ignore 0 read 1 ignore 0` is answered by `1`.
 
     The size is the number of instructions, the final read among them: that one is the mark which asks for the
     answer. Each other instruction is followed by a symbol: what is written, what is to be ignored, and after
@@ -29,7 +34,7 @@ class FlipFlop(Algorithmic):
 
     smallest = 2
 
-    def __init__(self, ignore_probability: float, num_symbols: int):
+    def __init__(self, *, ignore_probability: Fraction = 0.8, num_symbols: Several = 2):
         self.ignore = ignore_probability
         self.values = num_symbols
         self.symbols = FIRST_VALUE + num_symbols

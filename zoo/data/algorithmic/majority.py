@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from zoo.data.algorithmic.algorithmic import Algorithmic
 from zoo.data.draws import Chance
+from zoo.registry import register
 
 
+@register.dataset("majority")
 class Majority(Algorithmic):
-    """`1 0 1` is answered by `1`.
+    """Say which of two symbols is the more frequent.
+
+    `1 0 1` is answered by `1`.
 
     Size n stands for 2n - 1 bits, an odd number, so that there is no tie. Bits are uniform and independent:
     the two counts differ by about the root of the length, which attention that averages over all tokens must

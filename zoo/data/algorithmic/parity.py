@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from zoo.data.algorithmic.algorithmic import Algorithmic
 from zoo.data.draws import Chance
+from zoo.registry import register
 
 
+@register.dataset("parity")
 class Parity(Algorithmic):
-    """`1 0 1 1` is answered by `1`, for odd; an even number of ones by `0`.
+    """Say whether the number of ones among random bits is odd.
+
+    `1 0 1 1` is answered by `1`, for odd; an even number of ones by `0`.
 
     Every bit can turn the answer round, and their order says nothing. A guess is right half of the time. For
     a transformer of constant depth this is among the hardest: what one bit can change shrinks with the length

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from zoo.data.algorithmic.algorithmic import Algorithmic
 from zoo.data.draws import Chance
+from zoo.recipe.field_types import Several
+from zoo.registry import register
 
 
+@register.dataset("reverse")
 class Reverse(Algorithmic):
-    """`c a b` is answered by `b a c`.
+    """Say a random string backwards.
+
+    `c a b` is answered by `b a c`.
 
     The next symbol stands ever farther back from where it is asked for, so that no constant distance will do.
     Symbols are drawn uniformly and independently.
@@ -20,7 +25,7 @@ class Reverse(Algorithmic):
         num_symbols: symbols that strings are made of.
     """
 
-    def __init__(self, num_symbols: int):
+    def __init__(self, *, num_symbols: Several = 10):
         self.symbols = num_symbols
 
     def lengths(self, size: int) -> tuple[int, int]:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from zoo.data.algorithmic.algorithmic import Algorithmic
 from zoo.data.draws import Chance
+from zoo.recipe.field_types import Positive, Several
+from zoo.registry import register
 
 NOISE = 0
 
 
+@register.dataset("selective_copy")
 class SelectiveCopy(Algorithmic):
-    """`. c . . a b .` is answered by `c a b`.
+    """Say again the few symbols that are strewn among noise.
+
+    `. c . . a b .` is answered by `c a b`.
 
     The size is the length of the question. It holds `num_data` symbols at places drawn uniformly, whatever
     its length, and one and the same noise token elsewhere. What is to be remembered so stays the same; what
@@ -23,7 +28,7 @@ class SelectiveCopy(Algorithmic):
         num_symbols: symbols that there are besides the noise.
     """
 
-    def __init__(self, num_data: int, num_symbols: int):
+    def __init__(self, *, num_data: Positive = 16, num_symbols: Several = 15):
         self.smallest = self.num_data = num_data
         self.values = num_symbols
         self.symbols = 1 + num_symbols

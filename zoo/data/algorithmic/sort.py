@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from zoo.data.algorithmic.algorithmic import Algorithmic
 from zoo.data.draws import Chance
+from zoo.recipe.field_types import Several
+from zoo.registry import register
 
 
+@register.dataset("sort")
 class Sort(Algorithmic):
-    """`3 1 3 0` is answered by `0 1 3 3`.
+    """Put random numbers into ascending order.
+
+    `3 1 3 0` is answered by `0 1 3 3`.
 
     It needs no order of the question, but a count: how often each number came in it, and how many of them
     were said already. Numbers are single tokens, drawn uniformly and independently, and may come again.
@@ -19,7 +24,7 @@ class Sort(Algorithmic):
         num_symbols: different numbers that there are.
     """
 
-    def __init__(self, num_symbols: int):
+    def __init__(self, *, num_symbols: Several = 10):
         self.symbols = num_symbols
 
     def lengths(self, size: int) -> tuple[int, int]:
