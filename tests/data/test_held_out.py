@@ -12,7 +12,7 @@ from zoo.data import open_data
 from zoo.data.algorithmic.answers import Answers
 from zoo.data.held_out import DIFFERENT, enough_to_hold_out, is_held_out
 from zoo.data.max_index import MaxIndex
-from zoo.evaluation.foreseen import seen_in_training
+from zoo.evaluation.preflight import validation_seen_in_training
 from zoo.recipe import read_recipe, resolve
 
 ALGORITHMIC = [
@@ -148,7 +148,7 @@ def test_sequences_of_which_there_are_too_few_are_not_held_out():
 def test_a_validation_that_holds_nothing_out_is_told_before_training(length, sets, said):
     source = open_data(recipe("parity", length, *sets))
     task = registry.tasks.load("answering")(source.recipe.as_dict(), source.vocab_size)
-    assert seen_in_training(task, source) == said
+    assert validation_seen_in_training(task, source) == said
 
 
 def test_a_quarter_is_held_out_whatever_it_holds_and_says():

@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from zoo.data import open_data
-from zoo.evaluation.protocols import PROTOCOLS, Place
+from zoo.evaluation.protocols import PROTOCOLS
+from zoo.evaluation.protocols.protocol import Execution
 from zoo.launch.team import alone
 from zoo.recipe import resolve
 
@@ -40,7 +41,7 @@ def text_recipe(tmp_path_factory):
                 },
                 "optimizer": {"lr": 1e-3},
                 "trainer": {"max_steps": 1},
-                "evaluate": {"max_tokens": 200, "batch_tokens": 64},
+                "evaluate": {"max_tokens": 200, "batch_tokens": 64, "lengths": [8, 12, 16, 50]},
             },
             sets,
         )  # fmt: skip
@@ -117,20 +118,21 @@ def known(recipe, model):
 
 @pytest.fixture(scope="session")
 def measure():
-    """The rows of one protocol, as `evaluate` has them: notes, and what is measured in their place, too."""
+    """The rows of one protocol, flat, as `evaluate` has them."""
 
     def measure(protocol, task, source, lengths, team=None, advance=lambda tokens: None):
         rows = []
-        for measurement in PROTOCOLS[protocol](task, source, lengths):
-            while measurement is not None:
-                about = {"length": measurement.length, "parameters": measurement.parameters}
-                if measurement.note is not None:
-                    rows.append(about | {"note": measurement.note})
-                    measurement = measurement.instead
+        for plan in PROTOCOLS[protocol].plan(task, source, lengths):
+            about = {"parameters": plan.parameters, "targets": plan.targets.digest}
+            for one in plan.lengths:
+                if one.note is not None:
+                    rows.append(about | {"length": one.length, "note": one.note})
                     continue
-                told = measurement.measure(Place(team or alone(torch.device("cpu")), advance))
-                rows += [about | row for row in (told if isinstance(told, list) else [told])]
-                measurement = None
+                numbers = one.score(Execution(team or alone(torch.device("cpu")), advance))
+                for own in numbers if isinstance(numbers, list) else [numbers]:
+                    rows.append(about | {"length": one.length} | own | {"units": own["units"].columns()})
+            if PROTOCOLS[protocol].first_plan_only and "note" not in rows[-1]:
+                break
         return rows
 
     return measure

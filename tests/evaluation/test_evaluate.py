@@ -11,10 +11,12 @@ import pytest
 import torch
 
 from zoo.errors import InputError, RunError
-from zoo.evaluation import evaluate as sweep
-from zoo.evaluation import results
+from zoo.evaluation import evaluate as command
+from zoo.evaluation import measure, measurement, results
 from zoo.evaluation.curves import panels
 from zoo.evaluation.evaluate import evaluate
+from zoo.evaluation.measurement import read_measurements
+from zoo.evaluation.protocols import PROTOCOLS
 from zoo.recipe import resolve
 from zoo.training.fit import fit
 
@@ -52,6 +54,10 @@ def stored(folder):
     return json.loads((folder / "evaluation" / "lengths.json").read_text())
 
 
+def forget(folder):
+    shutil.rmtree(folder / "evaluation")
+
+
 def test_rows_are_merged_with_those_before(run):
     folder = run()
     assert [row["length"] for row in stored(folder)] == [16, 32, 64]
@@ -74,9 +80,9 @@ def test_each_checkpoint_has_rows_of_its_own(run, tmp_path):
 
 def test_what_an_earlier_step_gave_goes(run):
     folder = run()
-    file = folder / "evaluation" / "lengths.json"
-    old = [{**row, "step": 1} for row in stored(folder)]
-    file.write_text(json.dumps(old))
+    (old,) = read_measurements(folder)
+    forget(folder)
+    measurement.store(folder, [old.model_copy(update={"step": 1})])
     evaluate([folder], lengths=[32])
     assert [(row["length"], row["step"]) for row in stored(folder)] == [(32, 2)]
 
@@ -87,15 +93,16 @@ def test_a_length_that_cannot_be_measured_has_a_note_and_spares_the_others(run, 
     assert [("note" in row) for row in rows] == [False, False, True]
     assert rows[2]["note"] == "the encoding ends at 16 tokens"
     assert "the encoding ends at 16 tokens" in capsys.readouterr().out
-    beyond = evaluate([run(name="other")], lengths=[16, 10**6])
-    assert "loss_nats" in beyond[0] and "the validation text has only" in beyond[1]["note"]
+    beyond = evaluate([run(name="other")], lengths=[16, 129, 10**6])
+    assert "loss_nats" in beyond[0] and "evaluate.max_tokens=128" in beyond[1]["note"]
+    assert "the validation text has only" in beyond[2]["note"]
 
 
 def test_the_longest_length_that_the_text_can_fill_is_measured(run):
     from zoo.data import open_data
     from zoo.runs.load import load_task
 
-    folder = run()
+    folder = run("evaluate.max_tokens=100000")
     num_tokens = len(open_data(load_task(folder).recipe).stream("valid"))
     rows = evaluate([folder], lengths=[num_tokens - 1, num_tokens])
     assert rows[0]["tokens"] == num_tokens - 1 and "note" in rows[1]
@@ -107,20 +114,16 @@ def spoilt(monkeypatch):
     are the row's numbers."""
 
     def spoilt(protocol, act):
-        real = sweep.PROTOCOLS[protocol]
+        class Spoilt(type(PROTOCOLS[protocol])):
+            def plan(self, *given):
+                return [replace(plan, lengths=[*map(spoil, plan.lengths)]) for plan in super().plan(*given)]
 
-        def spoil(measurement):
-            if measurement is None or measurement.measure is None:
-                return measurement and replace(measurement, instead=spoil(measurement.instead))
+        def spoil(planned):
+            if planned.score is None:
+                return planned
+            return replace(planned, score=lambda how: act(planned.length) or planned.score(how))
 
-            def measure(place):
-                return act(measurement.length) or measurement.measure(place)
-
-            return replace(measurement, measure=measure, instead=spoil(measurement.instead))
-
-        monkeypatch.setitem(
-            sweep.PROTOCOLS, protocol, lambda *given: [spoil(measurement) for measurement in real(*given)]
-        )
+        monkeypatch.setitem(PROTOCOLS, protocol, Spoilt())
 
     return spoilt
 
@@ -164,7 +167,7 @@ def test_a_fault_is_not_taken_for_a_lack_of_memory(run, spoilt):
 def test_what_was_measured_before_the_end_is_kept_and_told(run, spoilt, capsys, end):
     folders = [run(name="first"), run(name="second")]
     for folder in folders:
-        (folder / "evaluation" / "lengths.json").unlink()
+        forget(folder)
     lengths = []
 
     def breaks(length):
@@ -192,8 +195,8 @@ def test_what_was_measured_before_the_end_is_kept_and_told(run, spoilt, capsys, 
 
 def test_results_are_stored_as_they_come(run, spoilt, monkeypatch):
     folder, seen = run(), []
-    (folder / "evaluation" / "lengths.json").unlink()
-    monkeypatch.setattr(sweep, "SECONDS_AT_RISK", 0.0)
+    forget(folder)
+    monkeypatch.setattr(measure, "SECONDS_AT_RISK", 0.0)
 
     def look(length):
         file = folder / "evaluation" / "lengths.json"
@@ -224,7 +227,7 @@ def test_one_bar_shows_the_work_of_all_protocols_and_lengths(run, spoilt, monkey
         def set_description(self, text, refresh):
             pass
 
-    monkeypatch.setattr(sweep, "progress_bar", Bar)
+    monkeypatch.setattr(measure, "progress_bar", Bar)
     folder = run("model.encoding=learned")
     everything = ["nonoverlapping", "sliding", "fixed_targets", "per_position"]
     evaluate([folder], lengths=[8, 16, 32], protocols=everything)
@@ -248,7 +251,8 @@ def test_what_is_not_finite_is_null_in_the_file(run, spoilt):
 
 
 def test_a_row_says_what_was_measured_and_how(run):
-    folder = run("evaluate.max_tokens=4000", "evaluate.stride=8", "evaluate.targets=9", "data.documents=60")
+    sets = ["evaluate.max_tokens=4000", "evaluate.stride=8", "evaluate.targets=9", "data.documents=60"]
+    folder = run(*sets, "evaluate.lengths=[16, 32]")
     protocols = ["nonoverlapping", "sliding", "fixed_targets", "per_position"]
     rows = evaluate([folder], lengths=[16, 32], protocols=protocols)
     told = {row["protocol"]: row["parameters"] for row in rows}
@@ -275,10 +279,11 @@ def test_a_row_says_what_was_measured_and_how(run):
 
 
 def test_two_processes_give_the_rows_of_one(run, zoo_command):
-    folder = run("evaluate.max_tokens=2000", "evaluate.batch_tokens=100", "data.documents=60")
+    sets = ["evaluate.max_tokens=2000", "evaluate.batch_tokens=100", "data.documents=60"]
+    folder = run(*sets, "evaluate.lengths=[16, 40]")
     protocols = ["nonoverlapping", "sliding", "fixed_targets", "per_position"]
     alone = evaluate([folder], lengths=[16, 40], protocols=protocols)
-    (folder / "evaluation" / "lengths.json").unlink()
+    forget(folder)
     done = zoo_command(
         "evaluate", folder, "--lengths", "16,40", "--protocol", ",".join(protocols), "--devices", "2"
     )
@@ -349,7 +354,7 @@ def test_wrong_protocols_are_told_for_every_run_at_once(run):
 
 def test_a_stride_that_leaves_gaps_is_told_before_anything_is_measured(run, monkeypatch):
     folders = [run(name="first"), run(name="second")]
-    monkeypatch.setattr(sweep, "evaluate_task", lambda *given, **more: pytest.fail("measured"))
+    monkeypatch.setattr(command, "measure", lambda *given, **more: pytest.fail("measured"))
     with pytest.raises(InputError, match=r"evaluate.stride: a stride of 32 tokens") as error:
         evaluate(folders, lengths=[16, 64], protocols=["sliding"], sets=["evaluate.stride=32"])
     assert len(error.value.problems) == 1
@@ -357,11 +362,12 @@ def test_a_stride_that_leaves_gaps_is_told_before_anything_is_measured(run, monk
 
 def test_damaged_results_are_wrong_input(run, monkeypatch):
     folder = run()
+    (file,) = (folder / "evaluation" / "measurements").iterdir()
     for damage in ("{", "[1]", '{"a": 1}'):
-        (folder / "evaluation" / "lengths.json").write_text(damage)
+        file.write_text(damage)
         with monkeypatch.context() as patch, pytest.raises(InputError, match="move it away"):
             # Told before anything is measured, which would be lost.
-            patch.setattr(sweep, "evaluate_task", lambda *given, **more: pytest.fail("measured"))
+            patch.setattr(command, "measure", lambda *given, **more: pytest.fail("measured"))
             evaluate([folder], lengths=[16])
 
 
@@ -372,7 +378,8 @@ def test_what_cannot_be_stored_is_told_all_the_same(run, monkeypatch, capsys):
     def full(*given):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(results, "atomic_write", full)
+    for module in (results, measurement):
+        monkeypatch.setattr(module, "atomic_write", full)
     with pytest.raises(OSError, match="No space left"):
         evaluate([folder], lengths=[16])
     assert "16 trained" in capsys.readouterr().out
@@ -429,7 +436,7 @@ def test_folders_that_take_no_results_are_told_before_anything_is_measured(run, 
     (folders[0] / "evaluation").write_text("")
     (folders[1] / "evaluation" / "lengths.json").unlink()
     (folders[1] / "evaluation" / "lengths.json").mkdir()
-    monkeypatch.setattr(sweep, "evaluate_task", lambda *given, **more: pytest.fail("measured"))
+    monkeypatch.setattr(command, "measure", lambda *given, **more: pytest.fail("measured"))
     with pytest.raises(InputError) as error:
         evaluate(folders, protocols=["qwerty"])
     places = [problem.where for problem in error.value.problems]
@@ -454,34 +461,39 @@ def test_a_checkpoint_given_twice_is_measured_once(run):
     assert len(evaluate([last, folder, folder / "checkpoints"], lengths=[16])) == 1
 
 
-def test_a_length_beyond_the_data_is_told_and_not_stored(run, capsys):
-    folder = run("data.documents=60")
-    rows = evaluate([folder], lengths=[16, 10**23], protocols=["nonoverlapping", "per_position"])
-    assert [row["length"] for row in rows if "note" in row] == [10**23] * 2
-    assert f"alibi: not at {10**23}: the validation text has only" in capsys.readouterr().out
-    assert {row["length"] for row in stored(folder)} == {16, 32, 64}
-    # Of a length that another protocol measures the note is a part of the results.
-    evaluate([folder], lengths=[16, 1000], protocols=["nonoverlapping", "fixed_targets"])
-    added = [row for row in stored(folder) if row["length"] == 1000]
-    assert [("note" in row, row["protocol"]) for row in added] == [
-        (True, "fixed_targets"), (False, "nonoverlapping"),
+def test_a_length_beyond_the_data_is_a_note_and_changes_nothing_else(run, capsys):
+    folder = run("data.documents=60", "evaluate.max_tokens=100000")
+    before = stored(folder)
+    evaluate([folder], lengths=[16, 100_000], protocols=["nonoverlapping", "per_position"])
+    assert "alibi: not at 100000: the validation text has only" in capsys.readouterr().out
+    after = [row for row in stored(folder) if row["protocol"] == "nonoverlapping"]
+    assert [("note" in row, row["length"]) for row in after] == [
+        (False, 16), (False, 32), (False, 64), (True, 100_000),
     ]  # fmt: skip
-    kept = (folder / "evaluation" / "lengths.json").read_bytes()
-    capsys.readouterr()
+    assert [row["loss_nats"] for row in after[:3]] == [row["loss_nats"] for row in before]
+    assert len({row["targets"] for row in after}) == 1
     with pytest.raises(RunError, match="nothing could be measured: the validation text has only"):
-        evaluate([folder], lengths=[10**23])
-    assert (folder / "evaluation" / "lengths.json").read_bytes() == kept
-    assert "results, tables" not in capsys.readouterr().out
-    # What the recipe asks for has a row, so that a sweep sees that it was done.
-    other = run("evaluate.max_tokens=100000", "evaluate.lengths=[16, 100000]", name="other")
-    assert [(row["length"], "note" in row) for row in stored(other)] == [(16, False), (100_000, True)]
+        evaluate([folder], lengths=[100_000])
 
 
-def test_examples_of_an_absurd_length_are_wrong_input(run):
+def test_other_targets_are_another_measurement(run):
+    folder = run()
+    evaluate([folder], lengths=[16, 32], sets=["evaluate.max_tokens=64"])
+    small, full = sorted(read_measurements(folder), key=lambda one: one.targets.count)
+    assert (small.targets.count, full.targets.count) == (64, 128)
+    assert [row.length for row in small.rows] == [16, 32] and [row.length for row in full.rows] == [
+        16,
+        32,
+        64,
+    ]
+    assert {row["tokens"] for row in stored(folder)} == {64, 128}
+
+
+def test_an_absurd_length_is_wrong_input(run):
     data = "data={name: copy, sequence_length: 16, batch_size: 4}"
-    folder = run(data, "evaluate.samples=4", "evaluate.lengths=[16]")
-    with pytest.raises(InputError, match=f"no memory holds sequences of {10**23} tokens"):
-        evaluate([folder], lengths=[10**23])
+    for folder in (run(name="text"), run(data, "evaluate.samples=4", "evaluate.lengths=[16]")):
+        with pytest.raises(InputError, match=f"no memory holds sequences of {10**23} tokens"):
+            evaluate([folder], lengths=[10**23])
 
 
 def test_the_table_has_the_lengths_as_they_were_asked_for_and_says_what_it_counts(run, capsys):

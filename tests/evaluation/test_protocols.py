@@ -10,9 +10,11 @@ import torch
 from zoo.data.text.tokenizer import END
 from zoo.errors import InputError
 from zoo.evaluation.interval import interval_of_ratio
-from zoo.evaluation.protocols import PROTOCOLS, OutOfTime, Place, nonoverlapping, text
+from zoo.evaluation.protocols import PROTOCOLS, text
+from zoo.evaluation.protocols.nonoverlapping import side_by_side
 from zoo.evaluation.protocols.per_position import bin_ends
-from zoo.evaluation.protocols.sliding import plan
+from zoo.evaluation.protocols.protocol import Execution, OutOfTime
+from zoo.evaluation.protocols.sliding import overlapping
 from zoo.launch.team import alone
 from zoo.tasks import build_task
 
@@ -131,17 +133,17 @@ def test_the_same_targets_are_scored_at_every_length(text_recipe, bigram, measur
 def test_protocols_that_score_the_same_say_so(text_recipe, bigram, measure):
     task, source = bigram(text_recipe("decoder", "many"))
     rows = {p: measure(p, task, source, [16])[0]["targets"] for p in TEXT_PROTOCOLS}
-    assert rows["nonoverlapping"] == rows["sliding"]
-    assert len(set(rows.values())) == 3
+    assert rows["nonoverlapping"] == rows["sliding"] == rows["per_position"] != rows["fixed_targets"]
 
 
 @pytest.mark.parametrize("protocol", TEXT_PROTOCOLS)
 def test_the_tokens_told_beforehand_are_those_read(text_recipe, trigram, protocol):
     task, source = trigram(text_recipe("decoder", "many"))
-    for measurement in PROTOCOLS[protocol](task, source, LENGTHS):
-        read = []
-        measurement.measure(Place(alone(CPU), read.append))
-        assert sum(read) == measurement.tokens > 0
+    for plan in PROTOCOLS[protocol].plan(task, source, LENGTHS):
+        for one in plan.lengths:
+            read = []
+            one.score(Execution(alone(CPU), read.append))
+            assert sum(read) == one.tokens > 0
 
 
 @pytest.mark.parametrize("protocol", TEXT_PROTOCOLS)
@@ -149,7 +151,7 @@ def test_batches_and_logits_hold_no_more_tokens_than_allowed(
     text_recipe, bigram, measure, monkeypatch, protocol
 ):
     monkeypatch.setattr(text, "LOGIT_TOKENS", 10)
-    task, source = bigram(text_recipe("decoder", "many", "evaluate.batch_tokens=40"))
+    task, source = bigram(text_recipe("decoder", "many", "evaluate.batch_tokens=40", "evaluate.lengths=[16]"))
     expected = measure(protocol, task, source, [16])
     batches, logits = [], []
 
@@ -201,6 +203,11 @@ def together(size, work):
     return results
 
 
+def at_16(task, source):
+    (plan,) = PROTOCOLS["nonoverlapping"].plan(task, source, [16])
+    return plan.lengths[0]
+
+
 @pytest.mark.parametrize("protocol", TEXT_PROTOCOLS)
 def test_several_processes_give_the_rows_of_one(text_recipe, counting, measure, protocol):
     task, source = counting(text_recipe("decoder", "many"))
@@ -223,9 +230,8 @@ def test_each_process_reads_its_share(text_recipe, bigram):
                 return real(tokens)
 
         own = type(task)(recipe=task.recipe, model=Told(source.vocab_size))
-        measurement = PROTOCOLS["nonoverlapping"](own, source, [16])[0]
         advanced = []
-        measurement.measure(Place(member, advanced.append))
+        at_16(own, source).score(Execution(member, advanced.append))
         read[member.rank] = told
         return sum(advanced)
 
@@ -245,7 +251,7 @@ def test_a_lack_of_memory_in_one_process_is_one_in_all(text_recipe, bigram):
                 return super().hidden(tokens)
 
         own = type(task)(recipe=task.recipe, model=Greedy(source.vocab_size))
-        return PROTOCOLS["nonoverlapping"](own, source, [16])[0].measure(Place(member, lambda n: None))
+        return at_16(own, source).score(Execution(member, lambda n: None))
 
     assert [type(error) for error in together(2, work)] == [torch.OutOfMemoryError] * 2
 
@@ -253,12 +259,12 @@ def test_a_lack_of_memory_in_one_process_is_one_in_all(text_recipe, bigram):
 @pytest.mark.parametrize("slow", [(0,), (1,), (0, 1)])
 def test_processes_stop_together_when_one_is_out_of_time(text_recipe, bigram, slow):
     task, source = bigram(text_recipe())
-    measurement = PROTOCOLS["nonoverlapping"](task, source, [16])[0]
+    planned = at_16(task, source)
 
     def work(member):
         asked = iter([True, False])
-        goes_on = (lambda: next(asked)) if member.rank in slow else lambda: True
-        return measurement.measure(Place(member, lambda n: None, goes_on))
+        has_time = (lambda: next(asked)) if member.rank in slow else lambda: True
+        return planned.score(Execution(member, lambda n: None, has_time))
 
     assert [type(error) for error in together(2, work)] == [OutOfTime] * 2
 
@@ -292,7 +298,7 @@ def test_bytes_and_words_are_those_of_the_text(text_recipe, bigram, measure):
 
 
 def test_bytes_are_those_of_the_targets_wherever_they_lie(text_recipe, bigram, measure):
-    task, source = bigram(text_recipe("decoder", "many", "evaluate.targets=5"))
+    task, source = bigram(text_recipe("decoder", "many", "evaluate.targets=5", "evaluate.lengths=[8]"))
     row = measure("fixed_targets", task, source, [8])[0]
     num_bytes = 0
     for first, last in documents_of(source):
@@ -401,7 +407,7 @@ def test_every_token_weighs_the_same(text_recipe, bigram, measure):
     "size, length, stride", [(10, 10, 3), (11, 4, 4), (200, 16, 8), (17, 16, 1), (3, 3, 1)]
 )
 def test_sliding_windows_are_of_one_length_and_score_each_token_once(size, length, stride):
-    made = plan(size, length, stride)
+    made = overlapping(size, length, stride)
     assert set(made.stops - made.starts) == {length} and made.starts[0] == 0 and made.stops[-1] == size
     scored = [t for a, b in zip(made.scored, made.stops, strict=True) for t in range(a, b)]
     assert scored == list(range(size))
@@ -432,37 +438,48 @@ def test_a_stride_larger_than_a_window_is_wrong_input(text_recipe, bigram, measu
 
 
 def test_short_documents_are_left_out_and_counted(text_recipe, bigram, measure):
-    task, source = bigram(text_recipe("decoder", "many", "evaluate.targets=3"))
-    end = source.tokenizer.end_token
-    within = [(first, last) for first, last in documents_of(source) if first < 200]
     for longest in (8, 20, 50):
+        lengths = f"evaluate.lengths=[8, {longest}]"
+        task, source = bigram(text_recipe("decoder", "many", "evaluate.targets=3", lengths))
+        within = [(first, last) for first, last in documents_of(source) if first < 200]
         kept = [last for first, last in within if last - first + 1 >= longest + 1]
         for row in measure("fixed_targets", task, source, [8, longest]):
             assert row["documents"] == len(kept) and row["tokens"] == 3 * len(kept)
             assert row["documents_left_out"] == len(within) - len(kept)
             assert row["parameters"] == {"targets": 3, "longest": longest}
     assert 0 < len(kept) < len(within)
-    seen = recorded(task, source)
+    seen, end = recorded(task, source), source.tokenizer.end_token
     measure("fixed_targets", task, source, [8, 20])
     assert seen and not any(end in window for window in seen)
 
 
 def test_targets_are_no_more_than_the_shortest_length(text_recipe, bigram, measure):
-    rows = measure("fixed_targets", *bigram(text_recipe("decoder", "many")), [6, 20])
+    recipe = text_recipe("decoder", "many", "evaluate.lengths=[6, 20]")
+    rows = measure("fixed_targets", *bigram(recipe), [6, 20])
     assert [row["parameters"]["targets"] for row in rows] == [6, 6]
     assert len({row["tokens"] / row["documents"] for row in rows}) == 1
 
 
 def test_lengths_that_no_document_allows_leave_the_others(text_recipe, bigram, measure):
-    task, source = bigram(text_recipe("decoder", "many"))
+    _, source = bigram(text_recipe("decoder", "many"))
     largest = max(last - first + 1 for first, last in documents_of(source) if first < 200)
     lengths = [8, largest - 1, largest, 190]
+    task, source = bigram(text_recipe("decoder", "many", f"evaluate.lengths={lengths}"))
     rows = measure("fixed_targets", task, source, lengths)
     assert [row["documents"] for row in rows[:2]] == [1, 1] and "loss_nats_low" in rows[0]
     assert rows[0]["loss_nats_low"] is None  # of one document
     assert all(f"lengths up to {largest - 1} can be scored" in row["note"] for row in rows[2:])
     assert rows[0] == measure("fixed_targets", task, source, lengths[:2])[0]
     assert all("can be scored" in row["note"] for row in measure("fixed_targets", task, source, [190]))
+    assert rows[:1] == measure("fixed_targets", task, source, [8])  # whatever is asked for beside it
+
+
+def test_lengths_that_the_documents_were_not_chosen_for_are_notes(text_recipe, bigram, measure):
+    task, source = bigram(text_recipe("decoder", "many", "evaluate.lengths=[8, 12]"))
+    rows = measure("fixed_targets", task, source, [4, 8, 13])
+    assert ["note" in row for row in rows] == [True, False, True]
+    assert "evaluate.targets" in rows[0]["note"] and "evaluate.lengths" in rows[2]["note"]
+    assert len({row["targets"] for row in rows}) == 1
 
 
 # The loss at each position
@@ -537,7 +554,9 @@ def test_the_text_that_is_scored_has_no_more_than_there_is(text_recipe, bigram, 
     rows = measure("nonoverlapping", task, source, [16, num_tokens - 1, num_tokens])
     assert [row.get("tokens") for row in rows] == [num_tokens - 1, num_tokens - 1, None]
     assert "has only" in rows[2]["note"]
-    # Lengths beyond max_tokens are measured all the same, and every length on as much.
+    # A length beyond max_tokens is a note, and changes nothing at the others.
     task, source = bigram(text_recipe("decoder", "many"))
-    assert [row["tokens"] for row in measure("nonoverlapping", task, source, [16, 250])] == [250, 250]
-    assert nonoverlapping.plan(7, 3).tokens == 7
+    (alone,), (first, beyond) = (measure("nonoverlapping", task, source, at) for at in ([16], [16, 250]))
+    assert alone == first and alone["tokens"] == 200
+    assert "evaluate.max_tokens" in beyond["note"] and beyond["targets"] == first["targets"]
+    assert side_by_side(7, 3).tokens == 7

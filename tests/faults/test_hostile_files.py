@@ -10,11 +10,12 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
+from measured import store_rows
 from test_fuzz_recipes import at_most
 
 from zoo import cli
 from zoo.errors import MOST_SHOWN, InputError, Problem
-from zoo.evaluation.results import stored_rows
+from zoo.evaluation.measurement import read_measurements
 from zoo.recipe import dump, resolve
 from zoo.recipe.located_tree import plain_data_faults
 from zoo.reports.compared_run import read_runs
@@ -22,6 +23,7 @@ from zoo.sweep.runs import Run
 
 ROOT = Path(__file__).parents[2]
 MOST_SECONDS = 2
+MEASURED = "evaluation/measurements/nonoverlapping.json"
 MOST_MEMORY = 300  # MiB by which the process may grow; before bounds a bomb took all there was
 MANY = 10**6
 
@@ -103,12 +105,12 @@ def run(here, recipe):
         "versions": {},
     }  # fmt: skip
     folder = Path("runs/a")
-    (folder / "evaluation").mkdir(parents=True)
-    (folder / "checkpoints").mkdir()
+    (folder / "checkpoints").mkdir(parents=True)
     (folder / "checkpoints" / "last.ckpt").write_text("")
     (folder / "recipe.yaml").write_text(dump(recipe))
     (folder / "card.json").write_text(json.dumps(card))
-    (folder / "evaluation" / "lengths.json").write_text(json.dumps([row, row | {"length": 32}]))
+    store_rows(folder, [row, row | {"length": 32}])
+    next((folder / "evaluation" / "measurements").iterdir()).rename(folder / MEASURED)
     return folder
 
 
@@ -153,7 +155,7 @@ def verb(*arguments):
 
 def test_the_run_itself_is_fine(run, recipe):
     assert len(read_runs([run])[0].rows) == 2
-    assert len(stored_rows(run)) == 2
+    assert len(read_measurements(run)[0].rows) == 2
     sweep_state(run, recipe)
 
 
@@ -200,7 +202,7 @@ def test_nonsense_in_place_of_what_a_run_keeps(run, recipe, content, capsys):
     ("[" * 40 + "]" * 40, "nested too deeply"),
 ])  # fmt: skip
 def test_one_value_that_is_poison(run, recipe, poison, said):
-    for name in ("card.json", "evaluation/lengths.json"):
+    for name in ("card.json", MEASURED):
         good = (run / name).read_text()
         (run / name).write_text(good.replace('"alibi"', poison, 1))
         told(lambda: read_runs([run]), f"runs/a/{name}", said)
@@ -210,10 +212,7 @@ def test_one_value_that_is_poison(run, recipe, poison, said):
 
 READERS = {
     "card.json": [lambda run, recipe: read_runs([run]), sweep_state],
-    "evaluation/lengths.json": [
-        lambda run, recipe: read_runs([run]), sweep_state, lambda run, recipe: stored_rows(run),
-    ],
-    "evaluation/earlier.json": [lambda run, recipe: stored_rows(run)],
+    MEASURED: [lambda run, recipe: read_runs([run]), sweep_state],
 }  # fmt: skip
 
 
@@ -243,8 +242,10 @@ def test_another_kind_of_file_is_not_waited_for(run, recipe, kind):
 def test_all_that_is_wrong_with_a_run_is_told_at_once(run):
     (run / "recipe.yaml").write_text("a: &a [*a]\n")
     (run / "card.json").write_text('{"steps": [')
-    (run / "evaluation" / "lengths.json").write_text('[{"length": 1e999}]')
-    text = told(lambda: read_runs([run]), "recipe.yaml:1: ", "card.json:1: ", "lengths.json: not the results")
+    (run / MEASURED).write_text('[{"length": 1e999}]')
+    text = told(
+        lambda: read_runs([run]), "recipe.yaml:1: ", "card.json:1: ", f"{MEASURED}: not a measurement"
+    )
     assert len(text.splitlines()) == 3
 
 

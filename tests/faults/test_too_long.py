@@ -123,13 +123,13 @@ def test_lengths_that_the_text_cannot_fill_are_told_before_training(here, recipe
 def test_training_goes_on_as_if_nobody_had_asked(here, recipe):
     """Asking where the encoding ends turns the model to evaluation, and back."""
     from zoo.data import open_data
-    from zoo.evaluation.foreseen import left_out
+    from zoo.evaluation.preflight import unmeasurable_lengths
     from zoo.tasks import build_task
 
     one = recipe("text", "evaluate.lengths=[16, 64]")
     source = open_data(one)
     task = build_task(one.as_dict(), source.vocab_size)
-    assert left_out(task, source) == []
+    assert unmeasurable_lengths(task, source) == []
     assert all(module.training for module in task.modules())
 
 

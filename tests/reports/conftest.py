@@ -3,13 +3,15 @@
 import copy
 import csv
 import json
+import shutil
 
 import pytest
 import yaml
 from known_units import HARD, TOKENS
+from measured import store_rows
 
 from zoo.evaluation.interval import interval_of_ratio
-from zoo.evaluation.units import UNITS_FILE, key_of, units_as_json, without_units
+from zoo.evaluation.measurement import MEASUREMENTS, flat_rows, read_measurements
 from zoo.recipe import resolve
 from zoo.recipe.options import encoding_label
 
@@ -70,7 +72,12 @@ def units_of(row):
     # Some are harder, by as much as others are easier.
     nats = [tokens * row["loss_nats"] * hard for tokens, hard in zip(TOKENS, HARD, strict=True)]
     sizes = [tokens * BYTES_PER_TOKEN for tokens in TOKENS]
-    return {"documents": [*range(len(TOKENS))], "nats": nats, "tokens": TOKENS, "bytes": sizes}
+    return {
+        "documents": [*range(len(TOKENS))],
+        "nats": nats,
+        "tokens": TOKENS,
+        "bytes": [int(size) for size in sizes],
+    }
 
 
 @pytest.fixture
@@ -94,7 +101,7 @@ def write_run(tmp_path, monkeypatch, row_of):
             set_at(plain, key, value)
         resolved = resolve(plain).as_dict()
         folder = tmp_path / "runs" / name
-        (folder / "evaluation").mkdir(parents=True)
+        folder.mkdir(parents=True)
         (folder / "recipe.yaml").write_text(yaml.safe_dump(resolved, sort_keys=False))
         steps = resolved["trainer"]["max_steps"]
         told = {
@@ -114,10 +121,7 @@ def write_run(tmp_path, monkeypatch, row_of):
         if callable(rows):
             measured += rows(resolved)
         measured = measured if rows != [] else []
-        units = {(key_of(row), row.get("targets")): row["units"] for row in measured if "units" in row}
-        measured = [without_units(row) for row in measured]
-        (folder / "evaluation" / "lengths.json").write_text(json.dumps(measured))
-        (folder / "evaluation" / UNITS_FILE).write_text(units_as_json(measured, units))
+        store_rows(folder, measured)
         with (folder / "metrics.csv").open("w", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(["step", "train/loss", "train/tokens_per_second", "val/loss"])
@@ -126,6 +130,18 @@ def write_run(tmp_path, monkeypatch, row_of):
         return folder.relative_to(tmp_path)
 
     return write_run
+
+
+@pytest.fixture
+def edit_rows():
+    """Change the flat rows of a run: `edit_rows(run, lambda rows: rows[:1])`."""
+
+    def edit_rows(run, change):
+        rows = flat_rows(read_measurements(run), units=True)
+        shutil.rmtree(run / MEASUREMENTS)
+        store_rows(run, change(rows))
+
+    return edit_rows
 
 
 @pytest.fixture

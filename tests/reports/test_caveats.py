@@ -124,26 +124,12 @@ def test_the_command_for_a_changed_encoding_changes_it(write_run, row_of, remark
     )  # fmt: skip
 
 
-def test_rows_of_an_earlier_version_are_told_as_not_verified(write_run, edit, remarks_of):
-    runs = [write_run("a"), write_run("b", "rope"), write_run("c", "none")]
-    gone = ("targets", "parameters", "bits_per_byte_low", "bits_per_byte_high")
-    for run in runs[:2]:
-        edit(
-            run / "evaluation" / "lengths.json",
-            lambda rows: [{key: value for key, value in row.items() if key not in gone} for row in rows],
-        )
-    (told,) = remarks_of(*runs)
-    assert told.startswith("nonoverlapping: rows of runs/a, runs/b were made by an earlier version")
-    assert told.endswith("evaluate runs/a runs/b --protocol nonoverlapping --lengths 16,32")
-
-
-def test_runs_that_may_have_been_trained_on_what_they_are_scored_on_are_told(write_run, edit, remarks_of):
+def test_runs_that_may_have_been_trained_on_what_they_are_scored_on_are_told(
+    write_run, edit_rows, remarks_of
+):
     runs = [write_run("a"), write_run("b", "rope"), write_run("c", "none")]
     for run in runs[:2]:
-        edit(
-            run / "evaluation/lengths.json",
-            lambda rows: [row | {"seen_in_training": float(row["length"] == 16)} for row in rows],
-        )
+        edit_rows(run, lambda rows: [row | {"seen_in_training": float(row["length"] == 16)} for row in rows])
     assert remarks_of(*runs) == (
         "runs/a, runs/b: training may have seen 100% of what is scored at 16: "
         "too few different examples to hold any out",

@@ -143,12 +143,6 @@ def test_what_is_scored_by_another_protocol_or_stride_or_length_may_differ(score
     assert found(*runs) == []
 
 
-def test_old_rows_are_told_apart_by_the_number_of_tokens_alone(scored):
-    assert found(scored("a", None, tokens=256), scored("b", None, tokens=256)) == []
-    (said,) = found(scored("c", None, seed=1, tokens=256), scored("d", None, seed=2, tokens=128))
-    assert said.startswith("nonoverlapping at 64: other numbers of tokens: 256 in runs/c; 128 in runs/d; ")
-
-
 def test_the_same_encoding_and_seed_twice_is_told(write_run):
     runs = write_run("a"), write_run("b"), write_run("c", seed=1), write_run("d", "rope")
     assert found(*runs) == [

@@ -37,13 +37,18 @@ def test_a_run_given_twice_is_read_once_and_the_order_kept(write_run):
     ]
 
 
+def file_of(run):
+    (file,) = (run / "evaluation" / "measurements").iterdir()
+    return file
+
+
 def test_all_that_is_wrong_is_told_at_once(write_run, tmp_path):
     runs = [write_run(name) for name in "abcdefg"]
     (runs[0] / "recipe.yaml").unlink()
     (runs[0] / "card.json").write_text("{")
     (runs[1] / "card.json").unlink()
-    (runs[2] / "evaluation" / "lengths.json").write_text('{"rows": 3}')
-    (runs[3] / "evaluation" / "lengths.json").unlink()
+    file_of(runs[2]).write_text('{"rows": 3}')
+    file_of(runs[3]).unlink()
     (runs[4] / "metrics.csv").write_bytes(b"step,train/tokens_per_second\n1,\xff\n")
     (runs[5] / "recipe.yaml").write_text("model: [")
     (tmp_path / "empty").mkdir()
@@ -55,7 +60,7 @@ def test_all_that_is_wrong_is_told_at_once(write_run, tmp_path):
         "runs/a/recipe.yaml: cannot be read: No such file",
         "runs/a/card.json:1: cannot be read: it is not JSON",
         "runs/b/card.json: the run's card is missing",
-        "runs/c/evaluation/lengths.json: not the results of an evaluation",
+        "runs/c/evaluation/measurements/nonoverlapping-",
         "runs/d: was not evaluated; do it with: python -m zoo evaluate runs/d --lengths 16",
         "runs/e/metrics.csv: cannot be read",
         "runs/f/recipe.yaml:1: not YAML",
@@ -78,31 +83,25 @@ def test_a_recipe_that_is_none_is_told_with_its_key(write_run):
 
 
 @pytest.mark.parametrize("change, said", [
-    (lambda row: {k: v for k, v in row.items() if k != "step"}, "rows without step"),
-    (lambda row: row | {"length": 0}, "length"),
-    (lambda row: row | {"bits_per_byte": "1.5"}, "bits_per_byte"),
-    (lambda row: row | {"parameters": [1]}, "parameters"),
+    (lambda one: {k: v for k, v in one.items() if k != "step"}, "step"),
+    (lambda one: one | {"rows": [one["rows"][0] | {"length": 0}]}, "length"),
+    (lambda one: one | {"rows": [one["rows"][0] | {"bits_per_byte": "1.5"}]}, "bits_per_byte"),
+    (lambda one: one | {"parameters": [1]}, "parameters"),
 ])  # fmt: skip
-def test_rows_that_are_none_are_told_with_what_is_wrong(write_run, edit, change, said):
+def test_measurements_that_are_none_are_reported_with_what_is_wrong(write_run, edit, change, said):
     run = write_run("a")
-    edit(run / "evaluation" / "lengths.json", lambda rows: [rows[0], change(rows[1])])
+    edit(file_of(run), change)
     with pytest.raises(InputError, match=said):
         read_runs([run])
 
 
 def test_only_the_state_that_the_run_ended_with_is_compared(write_run, row_of):
     def more(recipe):
-        return [
-            row_of(recipe, 16, 9.0, checkpoint="checkpoints/best.ckpt"),
-            row_of(recipe, 64, 9.0, step=4),
-        ]
+        return [row_of(recipe, 16, 9.0, checkpoint="checkpoints/best.ckpt")]
 
     (run,) = read_runs([write_run("a", rows=more)])
     assert [row["bits_per_byte"] for row in run.rows] == [1.5, 1.6]
-    assert run.left_out == (
-        "rows of checkpoints/best.ckpt are left out",
-        "rows of step 4 are left out: it is at step 6 now",
-    )
+    assert run.left_out == ("rows of checkpoints/best.ckpt are left out",)
 
 
 def test_rows_of_an_earlier_step_alone_are_no_evaluation(write_run, edit):
@@ -189,27 +188,28 @@ def test_a_folder_that_cannot_be_looked_into_is_told(write_run, tmp_path, monkey
 )
 def test_results_that_are_none_are_told(write_run, text):
     run = write_run("a")
-    (run / "evaluation" / "lengths.json").write_bytes(text.encode("latin1"))
-    with pytest.raises(InputError, match=r"runs/a/evaluation/lengths.json(:1)?: .*; move it away"):
+    file_of(run).write_bytes(text.encode("latin1"))
+    with pytest.raises(InputError, match=r"runs/a/evaluation/measurements/\S+.json(:1)?: .*; move it away"):
         read_runs([run])
 
 
 def test_what_is_no_number_in_a_file_edited_by_hand_is_none(write_run):
     run = write_run("a")
-    file = run / "evaluation" / "lengths.json"
-    rows = json.loads(file.read_text())
+    file = file_of(run)
+    measured = json.loads(file.read_text())
     names = ("bits_per_byte", "bits_per_byte_low", "documents", "tokens_per_second")
-    rows[0] |= dict(zip(names, (float("nan"), float("inf"), float("-inf"), 12345.5), strict=True))
-    file.write_text(json.dumps(rows).replace("12345.5", "1e999"))
+    values = (float("nan"), float("inf"), float("-inf"), 12345.5)
+    measured["rows"][0] |= dict(zip(names, values, strict=True))
+    file.write_text(json.dumps(measured).replace("12345.5", "1e999"))
     (read,) = read_runs([run])
     assert [read.rows[0][name] for name in names] == [None] * 4
     curve = assemble([run])[0].panels[0].curves[0]
     assert curve.mean == (None, 1.6) and curve.notes == {16: "not finite"} and curve.counts == (None, 7)
 
 
-def test_a_command_can_be_pasted_whatever_a_folder_is_called(write_run, edit):
+def test_a_command_can_be_pasted_whatever_a_folder_is_called(write_run, edit_rows):
     run = write_run("a").rename("runs/my run; $x")
-    edit(run / "evaluation" / "lengths.json", lambda rows: [])
+    edit_rows(run, lambda rows: [])
     with pytest.raises(InputError) as caught:
         read_runs([run])
     command = str(caught.value).split("do it with: ")[1]

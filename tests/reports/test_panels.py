@@ -1,13 +1,13 @@
 """Which runs make a curve, what it is called, and its numbers, computed once more by numpy."""
 
 import itertools
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from zoo.evaluation.measurement import flat_rows, read_measurements
 from zoo.reports.build import assemble
 from zoo.reports.csv_export import as_csv
 from zoo.reports.tables import order_text
@@ -75,7 +75,7 @@ def test_the_order_of_the_runs_changes_no_label(write_run, curves_of):
 def test_a_single_seed_has_the_interval_of_its_measurement(write_run, curves_of):
     curve = curves_of([write_run("a", values={16: 1.5, 32: 1.7})])["alibi"]
     assert curve.mean == (1.5, 1.7) and curve.sd == (None, None) and curve.seeds == 1
-    rows = json.loads(Path("runs/a/evaluation/lengths.json").read_text())
+    rows = flat_rows(read_measurements(Path("runs/a")))
     for end, found in (("low", curve.low), ("high", curve.high)):
         np.testing.assert_allclose(found, [row[f"bits_per_byte_{end}"] for row in rows], rtol=1e-9)
 

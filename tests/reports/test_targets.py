@@ -98,12 +98,6 @@ def test_seeds_on_other_targets_are_forced_into_curves_of_their_own(run_on):
     assert [curve.label for curve in panels[0].curves] == [*found]
 
 
-def test_old_rows_are_apart_where_their_numbers_of_tokens_are(run_on):
-    runs = [run_on(name, {32: None}, seed=seed, tokens=n) for name, seed, n in (("a", 0, 9), ("b", 1, 8))]
-    curves = assemble(runs, force=True)[0].panels[0].curves
-    assert {curve.label for curve in curves} == {"alibi targets=9 tokens", "alibi targets=8 tokens"}
-
-
 def test_recipes_that_choose_other_targets_are_told_and_the_command_mends_it(run_on):
     runs = read_runs([
         run_on("a", {32: X, 64: X}, recipe={"evaluate.max_tokens": 9000}),

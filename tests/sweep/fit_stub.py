@@ -19,7 +19,13 @@ from zoo.runs.folder import existing_run, new_run, write_recipe
 from zoo.runs.lock import lock_run
 
 CARD = {"task": "max_index", "fingerprint": {}, "tokens_seen": 0, "parameters": {}}
-ROW = {"encoding": "alibi", "checkpoint": "checkpoints/last.ckpt", "train_length": 8}
+ROW = {
+    "run": "tiny", "encoding": "alibi", "seed": 0, "checkpoint": "checkpoints/last.ckpt", "train_length": 8,
+    "parameters": {},
+}  # fmt: skip
+
+
+sys.path.append(str(Path(__file__).parents[1]))
 
 
 def told(name, default=""):
@@ -69,8 +75,9 @@ def main():
         for protocol in recipe.evaluate.protocols
         for length in recipe.evaluate.lengths
     ]
-    (folder / "evaluation").mkdir(exist_ok=True)
-    (folder / "evaluation" / "lengths.json").write_text(json.dumps(rows))
+    from measured import store_rows
+
+    store_rows(folder, rows)
     with open("times", "a") as log:
         log.write(f"end {recipe.name} {steps} -\n")
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from zoo.evaluation.results import stored_rows
+from zoo.evaluation.measurement import flat_rows, read_measurements
 from zoo.recipe import resolve
 from zoo.tasks import build_task
 from zoo.tasks.answering import Answering, answer_losses, judge
@@ -136,6 +136,6 @@ def test_a_run_logs_what_is_measured_and_is_evaluated(here):
     assert {"val/loss", "val/accuracy", "val/token_accuracy"} <= last.keys()
     assert math.isfinite(float(last["val/loss"])) and 0 <= float(last["val/token_accuracy"]) <= 1
     assert (folder / "checkpoints" / "best.ckpt").is_file()
-    rows = stored_rows(folder)
+    rows = flat_rows(read_measurements(folder))
     assert [row["length"] for row in rows] == [12, 24, 48]
     assert all(0 <= row["accuracy_low"] <= row["accuracy"] <= row["accuracy_high"] <= 1 for row in rows)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from zoo.data.max_index import MaxIndex
-from zoo.evaluation.results import stored_rows
+from zoo.evaluation.measurement import flat_rows, read_measurements
 from zoo.recipe import read_recipe
 from zoo.training.fit import fit
 
@@ -32,7 +32,7 @@ def trained(tmp_path_factory):
             "logging=[]",
         ]  # fmt: skip
         folder = fit(read_recipe(BASE, sets), out=tmp_path_factory.mktemp("runs") / encoding)
-        (rows[encoding],) = stored_rows(folder)
+        (rows[encoding],) = flat_rows(read_measurements(folder))
     return rows
 
 

@@ -27,7 +27,7 @@ from zoo.files import atomic_write, read_json
 EVALUATION = Path("evaluation")
 MEASUREMENTS = EVALUATION / "measurements"
 LOCK = EVALUATION / ".lock"
-MAX_BYTES = 64 << 20
+MAX_BYTES = 16 << 20
 """Of one file. Where what each document or example gave would not fit, it is left out."""
 
 Count = Annotated[int, Field(ge=0)]
@@ -193,9 +193,9 @@ class Measurement(_Model):
         Args:
             units: with what each document or example gave.
         """
-        about = self.model_dump(include={"run", "encoding", "changed", "checkpoint", "step", "seed"})
-        if not self.changed:
-            del about["changed"]
+        about: dict[str, Any] = {"run": self.run, "encoding": self.encoding}
+        about |= {"changed": self.changed} if self.changed else {}
+        about |= {"checkpoint": self.checkpoint, "step": self.step, "seed": self.seed}
         about |= {"protocol": self.protocol, "parameters": self.parameters}
         last = {"targets": self.targets.digest, "train_length": self.train_length}
         rows = []

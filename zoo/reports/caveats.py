@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 
 from zoo.evaluation.curves import MAIN, kind_of, protocol_text
 from zoo.evaluation.exports import seen_in_training
-from zoo.evaluation.units import UNITS
 from zoo.recipe.diff import decides_speed, flatten
 from zoo.recipe.rules import no_protocol
 from zoo.reports.commands import changes, evaluate_command, settings, to_ask
 from zoo.reports.comparable import changed_on_the_way, differing
 from zoo.reports.compared_run import METRICS, SPEED, Run
+from zoo.reports.intervals import UNITS
 from zoo.reports.panels import NOT_FINITE, is_noted_whole
 from zoo.reports.report import Panel, Remark
 from zoo.reports.series import Line
@@ -58,7 +58,6 @@ def of_runs(runs: Sequence[Run]) -> list[Remark]:
         *_speed(runs),
         *_left_out(runs),
         *_first(between_lengths(runs)),
-        *_first(_unverified(runs)),
         *_first(_seen(runs)),
     ])  # fmt: skip
 
@@ -96,26 +95,6 @@ def _left_out(runs: Sequence[Run]) -> list[str]:
     return [f"{run.path}: {said}" for run in runs for said in run.left_out]
 
 
-def _unverified(runs: Sequence[Run]) -> list[Remark]:
-    """Rows that do not say which tokens or examples were scored."""
-    old: dict[str, tuple[dict[str, None], set[int]]] = defaultdict(lambda: ({}, set()))
-    for run in runs:
-        for row in run.rows:
-            if "note" not in row and row.get("targets") is None and not row.get("changed"):
-                paths, lengths = old[row["protocol"]]
-                paths[run.path] = None
-                lengths.add(row["length"])
-    return [
-        Remark(
-            f"{protocol}: rows of {', '.join(paths)} were made by an earlier version, without a digest of "
-            "what was scored and without intervals: that the targets are the same is not verified; measure "
-            "them again with",
-            (evaluate_command(paths, protocol, sorted(lengths), ()),),
-        )
-        for protocol, (paths, lengths) in old.items()
-    ]
-
-
 def _seen(runs: Sequence[Run]) -> list[str]:
     """Runs that may have been trained on some of what they are scored on."""
     paths: dict[str, list[str]] = defaultdict(list)
@@ -132,8 +111,7 @@ def _without_units(runs: Sequence[Run]) -> list[Remark]:
     )
     for run in runs:
         for row in run.rows:
-            # Rows without a digest are told already.
-            if "note" in row or UNITS in row or row.get("targets") is None:
+            if "note" in row or UNITS in row:
                 continue
             protocol, parameters = kind_of(row)
             sets = (*settings(run.recipe, json.loads(parameters)), *changes(row.get("changed") or {}))

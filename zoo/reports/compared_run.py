@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import InputError, Problem
-from zoo.evaluation.stored import Row, read_rows
-from zoo.evaluation.units import UNITS_FILE, read_units, with_units
+from zoo.evaluation.curves import Row
+from zoo.evaluation.measurement import flat_rows, read_measurements
 from zoo.recipe import resolve
 from zoo.recipe.options import check_encoding
 from zoo.reports.commands import command
 from zoo.runs.card import read_card
-from zoo.runs.folder import CARD, METRICS, RECIPE, RESULTS, nearest_run_hint, stored_recipe
+from zoo.runs.folder import CARD, METRICS, RECIPE, nearest_run_hint, stored_recipe
 from zoo.runs.metrics_csv import read_metrics
 
 MANY_RUNS = 20
@@ -113,9 +113,8 @@ def _whole(path: Path, evaluated: bool, wanted: Sequence[str]) -> Run:
     recipe = attempt(lambda: _recipe(path), {})
     card = attempt(lambda: read_card(path), {})
     speed = attempt(lambda: _speed(path / METRICS), None)
-    rows = attempt(lambda: read_rows(path / RESULTS), None)
-    units = attempt(lambda: read_units((path / RESULTS).with_name(UNITS_FILE)), {})
-    kept, left_out = _of_the_end(with_units(rows or [], units), card)
+    rows = attempt(lambda: flat_rows(read_measurements(path), units=True), None)
+    kept, left_out = _of_the_end(rows or [], card)
     if rows is not None and not kept and evaluated and not problems:
         after = "" if rows == [] else f" ({'; '.join(left_out)})"
         mends = command(["evaluate", str(path), *wanted])

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -23,11 +24,13 @@ from zoo.evaluation.interval import (
     interval_of_rate_difference,
     interval_of_ratio,
 )
-from zoo.evaluation.units import UNITS, Units
 from zoo.reports.compared_run import Row
 from zoo.reports.report import Difference
 
 RATE = "accuracy"
+UNITS = "units"
+"""The key of a row under which is what each document or example gave: lists of numbers by name."""
+Units = dict[str, list[Any]]
 ONE_UNIT = "one document was scored"
 NO_UNITS = "rows without what each {unit} gave, which an earlier version made or which was lost"
 OTHER_UNITS = "other {unit}s were scored"

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from zoo.evaluation.curves import MAIN, kind_of
-from zoo.evaluation.stored import COUNTS
 from zoo.recipe.diff import flatten
 from zoo.registry import tasks
 from zoo.reports.compared_run import Row, Run
@@ -17,6 +16,8 @@ from zoo.reports.report import Cost, Curve, Panel, Point
 from zoo.reports.series import Line
 
 HIGHER_IS_BETTER = ("accuracy",)
+COUNTS = ("documents", "examples", "tokens")
+"""What stands behind a measure: the first of these that every row has."""
 NOT_FINITE, NOT_EVALUATED = "not finite", "not evaluated"
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zoo.errors import InputError, Problem
-from zoo.evaluation.stored import read_rows
+from zoo.evaluation.measurement import read_measurements
 from zoo.recipe import Recipe
 from zoo.runs.card import read_card
-from zoo.runs.folder import CARD, LAST, RECIPE, RESULTS, existing_run, stored_recipe, validate_free
+from zoo.runs.folder import CARD, LAST, RECIPE, existing_run, stored_recipe, validate_free
 from zoo.runs.max_steps import max_steps_problem
 
 
@@ -48,17 +48,14 @@ class Run:
         Raises:
             InputError: results that cannot be read.
         """
-        rows = [
-            row
-            for row in (read_rows(self.folder / RESULTS) if (self.folder / LAST).is_file() else [])
-            if Path(row["checkpoint"]) == LAST
-            and not row.get("changed")
-            and row["step"] == self.recipe.trainer.max_steps
+        measured = [
+            one
+            for one in (read_measurements(self.folder) if (self.folder / LAST).is_file() else [])
+            if Path(one.checkpoint) == LAST and not one.changed and one.step == self.recipe.trainer.max_steps
         ]
         wanted = self.recipe.evaluate
-        return {row["protocol"] for row in rows} >= {*wanted.protocols} and {
-            row["length"] for row in rows
-        } >= {*wanted.lengths}
+        lengths = {row.length for one in measured for row in one.rows}
+        return {one.protocol for one in measured} >= {*wanted.protocols} and lengths >= {*wanted.lengths}
 
     def check_folder(self) -> None:
         """Raises InputError for a folder where `command` cannot begin the run, nor go on with it."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 from zoo.data.source import DataSource
 from zoo.errors import InputError, RunError
-from zoo.evaluation.evaluate import evaluate_task
-from zoo.evaluation.protocols import Row
-from zoo.evaluation.results import store_rows
+from zoo.evaluation.measure import measure
+from zoo.evaluation.measurement import Measurement, flat_rows
+from zoo.evaluation.results import store_results
 from zoo.evaluation.tables import rows_as_text, summary_line
 from zoo.files import full_disk_message, is_disk_full
 from zoo.recipe import Recipe
@@ -70,16 +71,16 @@ def _finish(recipe: Recipe, source: DataSource, folder: Path, identity: FolderId
     task = build_task(recipe.as_dict(), source.vocab_size)
     task.load_state_dict(content["state_dict"])
     task.card = content["zoo_card"]
-    rows: list[Row] = []
+    rows: list[dict[str, Any]] = []
 
-    def keep(measured: list[Row]) -> None:
-        rows.extend(measured)
+    def save(measured: list[Measurement]) -> None:
+        rows.extend(flat_rows(measured))
         if identity.is_gone():
             raise identity.lost("while it was evaluated")
-        store_rows(folder, measured)
+        store_results(folder, measured)
 
     try:
-        evaluate_task(task, source, folder, checkpoint, keep=keep)
+        measure(task, source, folder, checkpoint, save=save)
     finally:
         if rows:
             print(rows_as_text(rows), flush=True)

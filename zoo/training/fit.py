@@ -11,8 +11,8 @@ from zoo import registry
 from zoo.data import open_data
 from zoo.data.source import DataSource
 from zoo.errors import RunError
-from zoo.evaluation.foreseen import left_out, seen_in_training
-from zoo.evaluation.results import must_take_results
+from zoo.evaluation.preflight import unmeasurable_lengths, validation_seen_in_training
+from zoo.evaluation.results import validate_results_folder
 from zoo.launch.parent import exit_when_parent_dies
 from zoo.launch.ranks import find_launcher, is_first_process
 from zoo.launch.reporting import quiet_exit, report_once
@@ -105,7 +105,7 @@ def _prepare(recipe: Recipe, out: Path | None, resume: Resume) -> _Start:
     checkpoint = content = claim = origin = None
     if folder is not None:
         checkpoint, content = resume_point(folder, recipe)
-        must_take_results(folder)
+        validate_results_folder(folder)
     elif out is not None and is_first_process():
         validate_free(out)
     if recipe.init_from is not None and checkpoint is None:
@@ -161,7 +161,7 @@ def _train(recipe: Recipe, start: _Start, ending: Ending) -> tuple[Path, bool]:
             write_recipe(folder, recipe)
             source.save_tokenizer(folder)
             print(opening_line(recipe, task, folder, start.checkpoint), flush=True)
-            foreseen = [*left_out(task, source), *seen_in_training(task, source)]
+            foreseen = [*unmeasurable_lengths(task, source), *validation_seen_in_training(task, source)]
             print("".join(f"{line}\n" for line in foreseen), end="", flush=True)
         if recipe.compile:
             # The inner module, in place: its parameter names stay clean, and Lightning's log outside.

@@ -12,12 +12,20 @@ from torch.utils.data import Dataset
 from zoo.data.source import DataSource
 from zoo.errors import InputError
 from zoo.evaluation.interval import interval_of_rate
-from zoo.evaluation.protocols.protocol import Measurement, Place, Row, obstacle, share
-from zoo.evaluation.units import UNITS, example_units
+from zoo.evaluation.measurement import Targets, Units
+from zoo.evaluation.protocols.protocol import (
+    Execution,
+    LengthPlan,
+    MeasurementPlan,
+    Numbers,
+    Protocol,
+    obstacle,
+    split_among,
+)
 from zoo.tasks.task import Task
 
 
-def measurements(task: Task, source: DataSource, lengths: Sequence[int]) -> list[Measurement]:
+class Accuracy(Protocol):
     """How often answers to sequences of a length are right, on the same sequences for every model.
 
     What is measured is the task's own affair (`Task.judge`). `evaluate.samples` examples of the test split
@@ -26,54 +34,56 @@ def measurements(task: Task, source: DataSource, lengths: Sequence[int]) -> list
     scored is held out of training but where there is too little of it; `seen_in_training` is the share, from
     0 to 1, that training may have seen.
     """
-    return [_measurement(task, source, length) for length in lengths]
+
+    unit, higher_is_better, needs = "examples", True, "examples"
+    explanation = "How often the whole answer is right, on the same examples of this length for every model."
+
+    def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:
+        samples = task.recipe.evaluate.samples
+        # All that decides which examples there are, at each length.
+        named = repr((sorted(source.fingerprint.items()), "test", samples))
+        targets = Targets(digest=hashlib.sha256(named.encode()).hexdigest()[:12], count=samples)
+        return [MeasurementPlan({}, targets, [_plan(task, source, length, samples) for length in lengths])]
 
 
-def _measurement(task: Task, source: DataSource, length: int) -> Measurement:
+def _plan(task: Task, source: DataSource, length: int, samples: int) -> LengthPlan:
     note = obstacle(task, source, length)
     if note is None:
         try:
-            examples = source.examples("test", length, task.recipe.evaluate.samples)
+            examples = source.examples("test", length, samples)
         except InputError as error:
             note = str(error)
         else:
-            targets = _digest(source, length, len(examples))
-            measure = partial(_measure, task, examples, length, targets)
-            return Measurement(length, tokens=len(examples) * length, measure=measure)
-    return Measurement(length, note=note)
+            return LengthPlan(length, len(examples) * length, partial(_score, task, examples, length))
+    return LengthPlan(length, note=note)
 
 
-def _measure(task: Task, examples: Dataset, length: int, targets: str, place: Place) -> Row:
+def _score(task: Task, examples: Dataset, length: int, execution: Execution) -> Numbers:
     per_batch = max(1, task.recipe.evaluate.batch_tokens // length)
     starts = range(0, len(examples), per_batch)
     pieces = [range(start, min(start + per_batch, len(examples))) for start in starts]
 
     def judge(piece: range) -> dict[str, np.ndarray]:
-        batch = {name: values.to(place.device) for name, values in examples.batch(piece).items()}
+        batch = {name: values.to(execution.device) for name, values in examples.batch(piece).items()}
         return {name: values.double().cpu().numpy() for name, values in task.judge(batch).items()}
 
-    judged = share(place, pieces, lambda piece: len(piece) * length, judge)
-    row: Row = {"examples": len(examples), "tokens": len(examples) * length}
-    row["seen_in_training"] = examples.seen_in_training(task.recipe.data.sequence_length)
+    judged = split_among(execution, pieces, lambda piece: len(piece) * length, judge)
+    numbers: Numbers = {"examples": len(examples), "tokens": len(examples) * length}
+    numbers["seen_in_training"] = float(examples.seen_in_training(task.recipe.data.sequence_length))
     for measure in judged[0]:
-        row |= _means(measure, [piece[measure] for piece in judged])
-    return row | {"targets": targets}
+        numbers |= _means(measure, [piece[measure] for piece in judged])
+    return numbers
 
 
-def _means(measure: str, pieces: Iterable[np.ndarray]) -> Row:
+def _means(measure: str, pieces: Iterable[np.ndarray]) -> Numbers:
     """A measure's mean and interval over the examples that it applies to, and how many they are; of the
     accuracy also what each example gave."""
     values = np.concatenate(list(pieces))
     applies = values[~np.isnan(values)]
     low, high = interval_of_rate(applies)
-    row: Row = {measure: float(applies.mean()) if len(applies) else None}
-    row |= {f"{measure}_low": low, f"{measure}_high": high}
+    numbers: Numbers = {measure: float(applies.mean()) if len(applies) else None}
+    numbers |= {f"{measure}_low": low, f"{measure}_high": high}
     # `accuracy_within` and `value_accuracy_within` are of the same `examples_within`.
     kind = measure.partition("accuracy")[2]
-    row |= {f"examples{kind}": len(applies)} if kind else {}
-    return row | ({UNITS: example_units(values)} if measure == "accuracy" else {})
-
-
-def _digest(source: DataSource, length: int, count: int) -> str:
-    """Which examples these are, in 12 hex digits, from all that decides them."""
-    return hashlib.sha256(repr((source.fingerprint, "test", length, count)).encode()).hexdigest()[:12]
+    numbers |= {f"examples{kind}": len(applies)} if kind else {}
+    return numbers | ({"units": Units.of_examples(values)} if measure == "accuracy" else {})

@@ -8,12 +8,12 @@ from functools import partial
 import numpy as np
 
 from zoo.data.source import DataSource
-from zoo.evaluation.protocols.protocol import Measurement, Place, Row, obstacle
-from zoo.evaluation.protocols.text import Plan, Text, read, row_of
+from zoo.evaluation.protocols.protocol import Execution, MeasurementPlan, Numbers, Protocol
+from zoo.evaluation.protocols.text import Text, Windows
 from zoo.tasks.task import Task
 
 
-def measurements(task: Task, source: DataSource, lengths: Sequence[int]) -> list[Measurement]:
+class FixedTargets(Protocol):
     """The last tokens of each document, read in windows of `length` tokens that end there.
 
     Kazemnejad et al. 2023 (arXiv:2305.19466), appendix F. Nothing but the context differs between two
@@ -22,36 +22,51 @@ def measurements(task: Task, source: DataSource, lengths: Sequence[int]) -> list
 
     The documents are those that begin within the text that the other protocols score; they may end beyond
     it. A document counts with the end token that closes it, and of its tokens the last `evaluate.targets` are
-    the targets; no more than the shortest of the lengths, so that every window holds them all. At length L
-    the first target has L - targets + 1 tokens of context and the last has L. No window crosses the
-    beginning of its document: for the longest of the lengths it needs that and one token more. Shorter
-    documents are left out at every length, and counted. Lengths that no document allows have a note; the
-    others are scored on the documents that the longest allowed one leaves.
+    the targets; no more than the shortest of `evaluate.lengths`. At length L the first target has
+    L - targets + 1 tokens of context and the last has L. No window crosses the beginning of its document: for
+    the longest of `evaluate.lengths` that any document allows, it needs that and one token more. Shorter
+    documents are left out at every length, and counted.
     """
-    text = Text(task, source, lengths)
-    starts, sizes = _documents(text)
-    largest = int(sizes.max(initial=0))
-    longest = max((length for length in lengths if length < largest), default=None)
-    num_targets = min(task.recipe.evaluate.targets, min(lengths))
-    parameters = {"targets": num_targets, "longest": longest}
-    kept = np.flatnonzero(sizes > (longest or 0))
-    # The last pair of a document predicts its end token.
-    stops = (starts + sizes - 1)[kept]
-    made = []
-    for length in lengths:
-        note = obstacle(task, source, length)
-        if note is None and (longest is None or length > longest):
-            note = (
-                f"needs a document of {length + 1} tokens, and the longest of {len(sizes)} has {largest}: "
-                f"lengths up to {max(0, largest - 1)} can be scored"
-            )
-        if note:
-            made.append(Measurement(length, parameters, note=note))
-            continue
-        plan = Plan(stops - length, stops, stops - num_targets)
-        measure = partial(_measure, task, text, plan, len(sizes) - len(kept))
-        made.append(Measurement(length, parameters, plan.tokens, measure))
-    return made
+
+    explanation = (
+        "The last tokens of each document are scored, with more and more of the document before them: only "
+        "the context differs between two lengths, so what the loss loses is what the farther tokens gave."
+    )
+
+    def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:
+        config, text = task.recipe.evaluate, Text(task, source)
+        starts, sizes = _documents(text)
+        largest = int(sizes.max(initial=0))
+        # Of the recipe's lengths and not of those asked for: what is scored does not depend on these.
+        longest = max((length for length in config.lengths if length < largest), default=None)
+        num_targets = min(config.targets, min(config.lengths))
+        kept = np.flatnonzero(sizes > (longest or largest))
+        # The last pair of a document predicts its end token.
+        stops = (starts + sizes - 1)[kept]
+        pairs = (stops[:, None] - np.arange(num_targets, 0, -1)).ravel()
+
+        def obstacle(length: int) -> str | None:
+            if length >= largest:
+                return (
+                    f"needs a document of {length + 1} tokens, and the longest of {len(sizes)} has "
+                    f"{largest}: lengths up to {max(0, largest - 1)} can be scored"
+                )
+            if length > (longest or 0):
+                return f"longer than the longest of evaluate.lengths that a document allows; add {length}"
+            if length < num_targets:
+                return f"has no room for {num_targets} targets; lower evaluate.targets to {length}"
+            return None
+
+        def score(length: int, execution: Execution) -> Numbers:
+            losses = text.read(Windows(stops - length, stops, stops - num_targets), execution)
+            return text.numbers_of(losses) | {"documents_left_out": len(sizes) - len(kept)}
+
+        planned = [
+            text.length_plan(length, len(kept) * length, partial(score, length), obstacle(length))
+            for length in lengths
+        ]
+        parameters = {"targets": num_targets, "longest": longest}
+        return [MeasurementPlan(parameters, text.targets_at(pairs), planned)]
 
 
 def _documents(text: Text) -> tuple[np.ndarray, np.ndarray]:
@@ -59,8 +74,3 @@ def _documents(text: Text) -> tuple[np.ndarray, np.ndarray]:
     ends = np.append(text.starts[1:], text.end + 1)
     within = text.starts < text.size
     return text.starts[within], (ends - text.starts)[within]
-
-
-def _measure(task: Task, text: Text, plan: Plan, left_out: int, place: Place) -> Row:
-    losses = read(task, text, plan, place)
-    return row_of(text, losses) | {"documents_left_out": left_out, "targets": text.digest(losses.pairs)}

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-
 import numpy as np
 
-from zoo.data.source import DataSource
-from zoo.evaluation.protocols.protocol import Measurement, Place, Row, obstacle
-from zoo.evaluation.protocols.text import Plan, Text, read, row_of
-from zoo.tasks.task import Task
+from zoo.evaluation.protocols.text import WholeText, Windows
+from zoo.recipe.schema import EvaluateConfig
 
 
-def measurements(task: Task, source: DataSource, lengths: Sequence[int]) -> list[Measurement]:
+class Nonoverlapping(WholeText):
     """The validation text in windows of `length` side by side, every token scored once.
 
     Shows what a model costs when a long text is cut into windows of this length. Hides where in the window
@@ -22,23 +17,20 @@ def measurements(task: Task, source: DataSource, lengths: Sequence[int]) -> list
     of a model that uses no more context than it was trained on still falls with the length.
 
     For masked language modelling the targets are the hidden tokens, hidden at the same places whatever the
-    length; they are no likelihood, and are not told per byte or word.
+    length; they are no likelihood, and are not given per byte or word.
     """
-    text = Text(task, source, lengths)
-    made = []
-    for length in lengths:
-        note = obstacle(task, source, length)
-        measure = partial(_measure, task, text, length)
-        made.append(Measurement(length, note=note) if note else Measurement(length, {}, text.size, measure))
-    return made
+
+    explanation = (
+        "The text is cut into windows of this length, side by side, and every token is scored once: what "
+        "most papers report. Longer windows leave fewer tokens with little context, so the loss may fall "
+        "with the length even if nothing far away is used."
+    )
+
+    def windows(self, config: EvaluateConfig, size: int, length: int) -> Windows:
+        return side_by_side(size, length)
 
 
-def plan(size: int, length: int) -> Plan:
+def side_by_side(size: int, length: int) -> Windows:
     """Windows that cover `size` pairs; the last is shorter where the length does not divide them."""
     starts = np.arange(0, size, length)
-    return Plan(starts, np.minimum(starts + length, size), starts)
-
-
-def _measure(task: Task, text: Text, length: int, place: Place) -> Row:
-    losses = read(task, text, plan(text.size, length), place)
-    return row_of(text, losses) | {"targets": text.digest(losses.pairs)}
+    return Windows(starts, np.minimum(starts + length, size), starts)

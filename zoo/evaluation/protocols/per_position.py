@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from zoo.data.source import DataSource
-from zoo.evaluation.protocols.nonoverlapping import plan
-from zoo.evaluation.protocols.protocol import Measurement, Place, Row, obstacle
-from zoo.evaluation.protocols.text import Text, read, row_of
+from zoo.evaluation.protocols.nonoverlapping import side_by_side
+from zoo.evaluation.protocols.protocol import Execution, MeasurementPlan, Numbers, Protocol
+from zoo.evaluation.protocols.text import Text
 from zoo.tasks.task import Task
 
 FIRST_BIN = 16
 """The first bin holds all targets with at most this many tokens of context."""
 
 
-def measurements(task: Task, source: DataSource, lengths: Sequence[int]) -> list[Measurement]:
+class PerPosition(Protocol):
     """One pass in windows of the longest length that can be read; a row for each bin of positions.
 
     The per-token loss of Lin et al. 2025 (Forgetting Transformer, arXiv:2503.02130), in bins. A row's
@@ -31,17 +30,24 @@ def measurements(task: Task, source: DataSource, lengths: Sequence[int]) -> list
     A window that the encoding cannot take, the text cannot fill or the memory cannot hold has a note, and the
     next shorter one is read instead. Runs compare where their windows are the same.
     """
-    text, bins_per_octave = Text(task, source, lengths), task.recipe.evaluate.bins_per_octave
-    made: Measurement | None = None
-    for window in sorted(lengths):
-        parameters = {"window": window, "bins_per_octave": bins_per_octave}
-        note = obstacle(task, source, window)
-        this = Measurement(window, parameters, note=note, instead=made)
-        if note is None:
+
+    axis = "tokens of context"
+    first_plan_only = True
+    explanation = (
+        "One pass in long windows, with the loss of the tokens that had about so many tokens before them: "
+        "where exactly a model breaks. Each bin has other tokens, so small steps between bins may be theirs."
+    )
+
+    def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:
+        text, bins_per_octave = Text(task, source), task.recipe.evaluate.bins_per_octave
+        targets = text.targets_at(np.arange(text.size))
+        plans = []
+        for window in sorted(lengths, reverse=True):
             ends = bin_ends(window, bins_per_octave)
-            this = replace(this, tokens=text.size, measure=partial(_measure, task, text, window, ends))
-        made = this
-    return [made] if made else []
+            planned = text.length_plan(window, text.size, partial(_score, text, window, ends))
+            parameters = {"window": window, "bins_per_octave": bins_per_octave}
+            plans.append(MeasurementPlan(parameters, targets, [planned]))
+        return plans
 
 
 def bin_ends(window: int, bins_per_octave: int) -> list[int]:
@@ -58,12 +64,11 @@ def bin_ends(window: int, bins_per_octave: int) -> list[int]:
     return [*dict.fromkeys(ends), window]
 
 
-def _measure(task: Task, text: Text, window: int, ends: list[int], place: Place) -> list[Row]:
-    losses = read(task, text, plan(text.size, window), place)
-    digest = text.digest(losses.pairs, "window", window)
+def _score(text: Text, window: int, ends: list[int], execution: Execution) -> list[Numbers]:
+    losses = text.read(side_by_side(text.size, window), execution)
     bins = np.searchsorted(ends, losses.context)
     return [
-        {"length": end, **row_of(text, losses[bins == number]), "targets": digest}
+        {"length": end, **text.numbers_of(losses[bins == number])}
         for number, end in enumerate(ends)
         if (bins == number).any()
     ]

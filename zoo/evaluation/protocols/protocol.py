@@ -1,39 +1,40 @@
-"""What every protocol gives: a list of measurements, each to be done by one process or shared by several."""
+"""What a protocol is: from a model, data and lengths to a plan of what is scored at each length."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import torch
 
 from zoo.data.source import DataSource
+from zoo.evaluation.measurement import Targets
 from zoo.memory import is_out_of_memory
 from zoo.tasks.task import Task
 
 if TYPE_CHECKING:
     from zoo.launch.team import Team
 
-Row = dict[str, Any]
-"""One result as it is stored: what was measured, how, and the numbers."""
-
+Numbers = dict[str, Any]
+"""What was measured at a length: the fields of `zoo.evaluation.measurement.Row`."""
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
 
 class OutOfTime(Exception):
-    """A measurement was stopped, in every process, because one of them would not go on."""
+    """A measurement was stopped, in every process, since one of them has used up its time."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a measurement happens: the processes that share it, who hears of every token read, and who is
-    asked before each piece whether to go on."""
+class Execution:
+    """By whom a length is scored: the processes that share the work, who counts the tokens that were read,
+    and who is asked before each batch whether there is time left."""
 
     team: Team
     advance: Callable[[int], Any]
-    goes_on: Callable[[], bool] = lambda: True
+    has_time: Callable[[], bool] = lambda: True
 
     @property
     def device(self) -> torch.device:
@@ -41,25 +42,55 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """One thing to measure, as `measurements(task, source, lengths)` of a protocol lists them.
+class LengthPlan:
+    """One length of a measurement.
 
     Attributes:
         length: in tokens.
-        parameters: the protocol's own, the same at every length.
         tokens: how many the model will read.
-        measure: does it. Gives the row's numbers, or several rows where one reading answers for several
-            lengths; such a row says its own `length`.
-        note: why it cannot be measured; then there is no `measure`.
-        instead: what to measure where this one has a note or runs out of memory.
+        score: does it. Gives numbers of one row, or of several where one pass answers for several lengths;
+            each of those has its own `length`.
+        note: why the length cannot be measured; then there is no `score`.
     """
 
     length: int
-    parameters: dict[str, Any] = field(default_factory=dict)
     tokens: int = 0
-    measure: Callable[[Place], Row | list[Row]] | None = None
+    score: Callable[[Execution], Numbers | list[Numbers]] | None = None
     note: str | None = None
-    instead: Measurement | None = None
+
+
+@dataclass(frozen=True)
+class MeasurementPlan:
+    """What one measurement will be: the protocol's parameters and the targets, the same at every length."""
+
+    parameters: dict[str, Any]
+    targets: Targets
+    lengths: list[LengthPlan]
+
+    @property
+    def tokens(self) -> int:
+        return sum(one.tokens for one in self.lengths)
+
+
+class Protocol(ABC):
+    """A way to score a model at a length. What others must know of it is said here, not asked by its name."""
+
+    axis: ClassVar[str] = "length"
+    """What `Row.length` is."""
+    unit: ClassVar[str] = "documents"
+    """What intervals are over."""
+    higher_is_better: ClassVar[bool] = False
+    needs: ClassVar[str] = "text"
+    """text or examples."""
+    first_plan_only: ClassVar[bool] = False
+    """Whether of several plans only the first that can be measured is."""
+    explanation: ClassVar[str]
+    """A sentence for the reader of a plot."""
+
+    @abstractmethod
+    def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:
+        """What is to be measured at these lengths (tokens, ascending). Nothing is read by the model yet, and
+        targets do not depend on which lengths are asked for."""
 
 
 def obstacle(task: Task, source: DataSource, length: int) -> str | None:
@@ -67,13 +98,21 @@ def obstacle(task: Task, source: DataSource, length: int) -> str | None:
     limit = task.model.encoding.max_length
     if limit is not None and length > limit:
         return f"the encoding ends at {limit} tokens"
-    if source.kind == "text" and length >= len(source.stream("valid")):
-        return f"the validation text has only {len(source.stream('valid'))} tokens"
+    if source.kind != "text":
+        return None
+    tokens, most = len(source.stream("valid")), task.recipe.evaluate.max_tokens
+    if length >= tokens:
+        return f"the validation text has only {tokens} tokens"
+    if length > most:
+        return f"only evaluate.max_tokens={most} are scored; raise it to {length} or more"
     return None
 
 
-def share(
-    place: Place, pieces: Iterable[Piece], tokens: Callable[[Piece], int], run: Callable[[Piece], Result]
+def split_among(
+    execution: Execution,
+    pieces: Iterable[Piece],
+    tokens: Callable[[Piece], int],
+    run: Callable[[Piece], Result],
 ) -> list[Result]:
     """What `run(piece)` gives for every piece, in their order, in every process of the team.
 
@@ -85,28 +124,29 @@ def share(
     Raises:
         torch.OutOfMemoryError: in every process if the memory of one does not suffice. Any other error ends
             the process, and by it the team.
-        OutOfTime: in every process if one of them would not go on.
+        OutOfTime: in every process if the time of one of them is used up.
     """
-    team, own, shortage, stopped = place.team, [], None, False
+    team, own, shortage, stopped = execution.team, [], None, False
     try:
         for number, piece in enumerate(pieces):
             if number % team.size == team.rank:
-                if not place.goes_on():
+                if not execution.has_time():
                     # The others learn of it where they wait anyway; by then their own time is over as well.
                     stopped = True
                     break
                 own.append(run(piece))
-            place.advance(tokens(piece))
+            execution.advance(tokens(piece))
     except (RuntimeError, MemoryError) as error:
         if team.size == 1 or not is_out_of_memory(error):
             raise
         # Raised at once it would leave the others waiting for this one's share.
         shortage = f"process {team.rank}: {error}"
-    told = team.gather((own, shortage, stopped))
-    for _, shortage, _ in told:
+    gathered = team.gather((own, shortage, stopped))
+    for _, shortage, _ in gathered:
         if shortage:
             raise torch.OutOfMemoryError(shortage)
-    if any(stopped for _, _, stopped in told):
+    if any(stopped for _, _, stopped in gathered):
         raise OutOfTime
-    shares = [iter(results) for results, _, _ in told]
-    return [next(shares[number % team.size]) for number in range(sum(len(results) for results, _, _ in told))]
+    shares = [iter(results) for results, _, _ in gathered]
+    count = sum(len(results) for results, _, _ in gathered)
+    return [next(shares[number % team.size]) for number in range(count)]

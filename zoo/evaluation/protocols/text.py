@@ -1,8 +1,8 @@
-"""What all protocols for text share: the text, a plan of what is read of it, and from losses to a row.
+"""What all protocols for text share: the text, windows of it that are read, and from losses to a row.
 
-A protocol says which windows of the text are read and which targets in each are scored (`Plan`). The rest is
-the same for all: windows of equal length are read in batches, and the losses are told per token, per byte and
-per word, with an interval over documents. Windows run on across documents as they do in training (but for
+A protocol says which windows of the text are read and which targets in each are scored (`Windows`). The rest
+is the same for all: windows of equal length are read in batches, and the losses are given per token, per byte
+and per word, with an interval over documents. Windows run on across documents as they do in training (but for
 `fixed_targets`); the unit of the interval is the document, since tokens of one are alike.
 """
 
@@ -10,16 +10,28 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 
 from zoo.data.source import DataSource
 from zoo.evaluation.interval import UNKNOWN, interval_of_ratio
-from zoo.evaluation.protocols.protocol import Place, Row, share
-from zoo.evaluation.units import UNITS, document_units
+from zoo.evaluation.measurement import Targets, Units
+from zoo.evaluation.protocols.protocol import (
+    Execution,
+    LengthPlan,
+    MeasurementPlan,
+    Numbers,
+    Protocol,
+    obstacle,
+    split_among,
+)
+from zoo.recipe.schema import EvaluateConfig
 from zoo.tasks.language_modelling import token_losses
 from zoo.tasks.metrics import perplexity
 from zoo.tasks.task import Task
@@ -28,60 +40,8 @@ LOGIT_TOKENS = 4096
 """Logits over the vocabulary are made for no more tokens than this at a time."""
 
 
-class Text:
-    """The validation split as pairs: pair i is the input token i, and the target to be predicted there.
-
-    Attributes:
-        size: number of pairs that are scored at every length: `evaluate.max_tokens`, or as many as the
-            longest of the lengths that the text can fill, or all that there are.
-        likelihood: whether the targets' losses add up to the likelihood of a text, which those of hidden
-            tokens do not.
-        starts: the index of each document's first input token, int64.
-        end: number of pairs in the whole split.
-    """
-
-    def __init__(self, task: Task, source: DataSource, lengths: list[int] | tuple[int, ...]):
-        self._stream = source.stream("valid")
-        self.units = source.units
-        self.fingerprint = source.fingerprint
-        self.likelihood = task.recipe.task.name != "masked_language_modelling"
-        self.starts = self._stream.document_starts
-        self.end = max(0, len(self._stream) - int(self.likelihood))
-        longest = max((length for length in lengths if length < len(self._stream)), default=0)
-        self.size = min(self.end, max(task.recipe.evaluate.max_tokens, longest))
-        self._masked = None
-        if not self.likelihood:
-            self.mask_fraction = task.recipe.task.mask_fraction
-            self._masked = source.dataset("valid", length=self.size)[0] if self.size else None
-
-    def inputs(self, start: int, stop: int) -> np.ndarray:
-        """Input tokens, int64 [stop-start]."""
-        if self._masked is not None:
-            return self._masked["tokens"].numpy()[start:stop]
-        return self._stream[start:stop].astype(np.int64)
-
-    def targets(self, start: int, stop: int) -> np.ndarray:
-        """Targets, int64 [stop-start]; -100 where nothing is asked."""
-        if self._masked is not None:
-            return self._masked["targets"].numpy()[start:stop]
-        return self._stream[start + 1 : stop + 1].astype(np.int64)
-
-    def documents(self, pairs: np.ndarray) -> np.ndarray:
-        """The document in which each pair's target stands, as an index into `starts`."""
-        place = pairs + int(self.likelihood)
-        return np.searchsorted(self.starts, place, side="right") - 1
-
-    def digest(self, pairs: np.ndarray, *more: object) -> str:
-        """Which targets these are, in 12 hex digits: the same for the same targets of the same text."""
-        hidden = None if self.likelihood else self.mask_fraction
-        said = (sorted(self.fingerprint.items()), "valid", hidden, *more)
-        digest = hashlib.sha256(repr(said).encode())
-        digest.update(np.ascontiguousarray(pairs, dtype="<i8").tobytes())
-        return digest.hexdigest()[:12]
-
-
 @dataclass(frozen=True)
-class Plan:
+class Windows:
     """The windows that are read, and from where on the targets of each are scored: int64 [W] each.
 
     Window w reads the input tokens `starts[w]` to `stops[w] - 1`, and the pairs `scored[w]` to `stops[w] - 1`
@@ -119,27 +79,141 @@ class Losses:
         return Losses(self.pairs[chosen], self.nats[chosen], self.context[chosen])
 
 
-def read(task: Task, text: Text, plan: Plan, place: Place) -> Losses:
-    """The loss of every target in a plan, the same in every process."""
+class Text:
+    """The validation split as pairs: pair i is the input token i, and the target to be predicted there.
 
-    def run(windows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        spans = list(zip(plan.starts[windows].tolist(), plan.stops[windows].tolist(), strict=True))
-        tokens = torch.from_numpy(np.stack([text.inputs(*span) for span in spans]))
-        targets = np.stack([text.targets(*span) for span in spans])
-        pairs = plan.starts[windows, None] + np.arange(tokens.shape[1])
-        asked = (pairs >= plan.scored[windows, None]) & (targets >= 0)
-        rows, places = np.nonzero(asked)
-        nats = _losses(task, tokens, rows, places, targets[asked], place.device)
-        return pairs[asked], nats, places + 1
+    Attributes:
+        size: number of pairs that are scored at every length: `evaluate.max_tokens`, or all that there are.
+        likelihood: whether the targets' losses add up to the likelihood of a text, which those of hidden
+            tokens do not.
+        starts: the index of each document's first input token, int64.
+        end: number of pairs in the whole split.
+    """
 
-    def tokens_of(windows: np.ndarray) -> int:
-        return int((plan.stops[windows] - plan.starts[windows]).sum())
+    def __init__(self, task: Task, source: DataSource):
+        self.task, self.source = task, source
+        self._stream = source.stream("valid")
+        self.likelihood = task.recipe.task.name != "masked_language_modelling"
+        self.starts = self._stream.document_starts
+        self.end = max(0, len(self._stream) - int(self.likelihood))
+        self.size = min(self.end, task.recipe.evaluate.max_tokens)
+        self._masked = None
+        if not self.likelihood:
+            self._masked = source.dataset("valid", length=self.size)[0] if self.size else None
 
-    parts = share(place, plan.batches(task.recipe.evaluate.batch_tokens), tokens_of, run)
-    pairs, nats, context = (np.concatenate(column) for column in zip(*parts, strict=True))
-    # In this order they are added up to the same sum, however many processes there were.
-    order = np.argsort(pairs, kind="stable")
-    return Losses(pairs, nats, context)[order]
+    def inputs(self, start: int, stop: int) -> np.ndarray:
+        """Input tokens, int64 [stop-start]."""
+        if self._masked is not None:
+            return self._masked["tokens"].numpy()[start:stop]
+        return self._stream[start:stop].astype(np.int64)
+
+    def targets(self, start: int, stop: int) -> np.ndarray:
+        """Targets, int64 [stop-start]; -100 where nothing is asked."""
+        if self._masked is not None:
+            return self._masked["targets"].numpy()[start:stop]
+        return self._stream[start + 1 : stop + 1].astype(np.int64)
+
+    def documents(self, pairs: np.ndarray) -> np.ndarray:
+        """The document in which each pair's target stands, as an index into `starts`."""
+        place = pairs + int(self.likelihood)
+        return np.searchsorted(self.starts, place, side="right") - 1
+
+    def targets_at(self, pairs: np.ndarray) -> Targets:
+        """The targets of these pairs, ascending; their digest is the same for the same targets of the same
+        text."""
+        fraction = None
+        if self._masked is not None:
+            pairs = pairs[self._masked["targets"].numpy()[pairs] >= 0]
+            fraction = self.task.recipe.task.mask_fraction
+        digest = hashlib.sha256(repr((sorted(self.source.fingerprint.items()), "valid", fraction)).encode())
+        digest.update(np.ascontiguousarray(pairs, dtype="<i8").tobytes())
+        return Targets(digest=digest.hexdigest()[:12], count=len(pairs))
+
+    def length_plan(
+        self,
+        length: int,
+        tokens: int,
+        score: Callable[[Execution], Numbers | list[Numbers]],
+        note: str | None = None,
+    ) -> LengthPlan:
+        """The plan of one length that reads so many tokens; with a note where there is an obstacle."""
+        note = obstacle(self.task, self.source, length) or note
+        if note is None and self._masked is not None and not (self.targets(0, self.size) >= 0).any():
+            note = "no token is scored: the text is too short for its hidden tokens"
+        return LengthPlan(length, note=note) if note else LengthPlan(length, tokens, score)
+
+    def read(self, windows: Windows, execution: Execution) -> Losses:
+        """The loss of every target in some windows, the same in every process."""
+
+        def run(batch: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+            spans = list(zip(windows.starts[batch].tolist(), windows.stops[batch].tolist(), strict=True))
+            tokens = torch.from_numpy(np.stack([self.inputs(*span) for span in spans]))
+            targets = np.stack([self.targets(*span) for span in spans])
+            pairs = windows.starts[batch, None] + np.arange(tokens.shape[1])
+            asked = (pairs >= windows.scored[batch, None]) & (targets >= 0)
+            rows, places = np.nonzero(asked)
+            nats = _losses(self.task, tokens, rows, places, targets[asked], execution.device)
+            return pairs[asked], nats, places + 1
+
+        def tokens_of(batch: np.ndarray) -> int:
+            return int((windows.stops[batch] - windows.starts[batch]).sum())
+
+        batches = windows.batches(self.task.recipe.evaluate.batch_tokens)
+        parts = split_among(execution, batches, tokens_of, run)
+        pairs, nats, context = (np.concatenate(column) for column in zip(*parts, strict=True))
+        # In this order they are added up to the same sum, however many processes there were.
+        order = np.argsort(pairs, kind="stable")
+        return Losses(pairs, nats, context)[order]
+
+    def numbers_of(self, losses: Losses) -> Numbers:
+        """documents, tokens, loss_nats, perplexity, and of a likelihood word_perplexity and bits_per_byte.
+
+        Each measure M with the ends of its 95 % interval over documents, `M_low` and `M_high`; None where one
+        document is all, or a loss is not finite. `units` has what each document adds.
+        """
+        documents, unit = np.unique(self.documents(losses.pairs), return_inverse=True)
+        per_target = [losses.nats, np.ones(len(losses.nats))]
+        if self.likelihood:
+            first, last = int(losses.pairs[0]), int(losses.pairs[-1]) + 1
+            inputs = self.inputs(first, last)[losses.pairs - first]
+            targets = self.targets(first, last)[losses.pairs - first]
+            units = self.source.units
+            per_target += [units.bytes_of(targets, inputs), units.words_of(targets, inputs)]
+        sums = np.stack([np.bincount(unit, values, len(documents)) for values in per_target], axis=1)
+        numbers: Numbers = {"documents": len(documents), "tokens": len(losses.pairs)}
+        numbers |= _measure("loss_nats", sums, 1)
+        numbers |= _exponential("perplexity", numbers, "loss_nats")
+        if self.likelihood:
+            per_word = _measure("word", sums, 3)
+            numbers |= _exponential("word_perplexity", per_word, "word")
+            numbers |= _measure("bits_per_byte", sums, 2, 1 / math.log(2))
+        sizes = sums[:, 2] if self.likelihood else None
+        return numbers | {"units": Units.of_documents(documents, sums[:, 0], sums[:, 1], sizes)}
+
+
+class WholeText(Protocol):
+    """A protocol that scores every token of the text once, at each length in other windows."""
+
+    def parameters(self, config: EvaluateConfig) -> dict[str, Any]:
+        """Those of the protocol, as a row names them."""
+        return {}
+
+    @abstractmethod
+    def windows(self, config: EvaluateConfig, size: int, length: int) -> Windows:
+        """Windows of a length that score each of `size` pairs once."""
+
+    def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:
+        text, config = Text(task, source), task.recipe.evaluate
+        planned = []
+        for length in lengths:
+            windows = self.windows(config, text.size, min(length, max(1, text.size)))
+            planned.append(text.length_plan(length, windows.tokens, partial(_score, text, windows)))
+        targets = text.targets_at(np.arange(text.size))
+        return [MeasurementPlan(self.parameters(config), targets, planned)]
+
+
+def _score(text: Text, windows: Windows, execution: Execution) -> Numbers:
+    return text.numbers_of(text.read(windows, execution))
 
 
 def _losses(
@@ -161,34 +235,7 @@ def _losses(
     return torch.cat(losses).numpy() if losses else np.zeros(0)
 
 
-def row_of(text: Text, losses: Losses) -> Row:
-    """documents, tokens, loss_nats, perplexity, and of a likelihood word_perplexity and bits_per_byte.
-
-    Each measure M with the ends of its 95 % interval over documents, `M_low` and `M_high`; None where one
-    document is all, or a loss is not finite. `units` has what each document adds.
-    """
-    if not len(losses.pairs):
-        return {"note": "no token is scored: the text is too short for its hidden tokens"}
-    documents, unit = np.unique(text.documents(losses.pairs), return_inverse=True)
-    per_target = [losses.nats, np.ones(len(losses.nats))]
-    if text.likelihood:
-        first, last = int(losses.pairs[0]), int(losses.pairs[-1]) + 1
-        inputs = text.inputs(first, last)[losses.pairs - first]
-        targets = text.targets(first, last)[losses.pairs - first]
-        per_target += [text.units.bytes_of(targets, inputs), text.units.words_of(targets, inputs)]
-    sums = np.stack([np.bincount(unit, values, len(documents)) for values in per_target], axis=1)
-    row: Row = {"documents": len(documents), "tokens": len(losses.pairs)}
-    row |= _measure("loss_nats", sums, 1)
-    row |= _exponential("perplexity", row, "loss_nats")
-    if text.likelihood:
-        per_word = _measure("word", sums, 3)
-        row |= _exponential("word_perplexity", per_word, "word")
-        row |= _measure("bits_per_byte", sums, 2, 1 / math.log(2))
-    sizes = sums[:, 2] if text.likelihood else None
-    return row | {UNITS: document_units(documents, sums[:, 0], sums[:, 1], sizes)}
-
-
-def _measure(name: str, sums: np.ndarray, per: int, factor: float = 1.0) -> Row:
+def _measure(name: str, sums: np.ndarray, per: int, factor: float = 1.0) -> Numbers:
     """The loss per token, byte or word: column 0 by column `per`, summed over documents."""
     total = sums.sum(0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -198,9 +245,9 @@ def _measure(name: str, sums: np.ndarray, per: int, factor: float = 1.0) -> Row:
     return {name: value, f"{name}_low": None if low is None else max(low, 0.0), f"{name}_high": high}
 
 
-def _exponential(name: str, row: Row, of: str) -> Row:
+def _exponential(name: str, numbers: Numbers, of: str) -> Numbers:
     """The exponential of a measure. It keeps the order, so that an interval's ends go to those of its own."""
     return {
-        name + end: None if row[of + end] is None else perplexity(row[of + end])
+        name + end: None if numbers[of + end] is None else perplexity(numbers[of + end])
         for end in ("", "_low", "_high")
     }

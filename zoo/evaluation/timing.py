@@ -1,4 +1,4 @@
-"""How long a length takes: known from the lengths before it, and stopped where it takes too long."""
+"""How long a length takes: predicted from the lengths before it, and stopped where it takes too long."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ import math
 import time
 from collections.abc import Callable
 
-WORTH_SAYING = 15.0
-"""Seconds from which on it is said beforehand how long a length takes."""
-WARM = 3.0
-"""Seconds that a length is read for before they tell how long it takes: first batches are slow."""
-FAR = 2.0
-"""A length that is expected to take so many times longer than it may is not begun."""
-LONGER = 1.5
-"""What turns out to take so many times longer than was said is said anew."""
+REPORT_FROM = 15.0
+"""Seconds from which on it is reported beforehand how long a length takes."""
+WARM_UP = 3.0
+"""Seconds that a length is read for before it is predicted from them: first batches are slow."""
+TOO_LONG = 2.0
+"""A length that is predicted to take so many times longer than it may is not begun."""
+REPORT_AGAIN = 1.5
+"""What turns out to take so many times longer than was reported is reported again."""
 
 
-class Pace:
+class CostByLength:
     """What a token costs by length, in seconds, for one model on one machine: the same for every protocol
     that reads windows of that length."""
 
     def __init__(self) -> None:
         self._costs: dict[int, float] = {}
 
-    def learn(self, length: int, cost: float) -> None:
+    def record(self, length: int, cost: float) -> None:
         """A token in a window of `length` has taken so many seconds."""
         if cost > 0:
             self._costs[length] = cost
 
-    def expected(self, length: int, tokens: int) -> float | None:
+    def predict(self, length: int, tokens: int) -> float | None:
         """Seconds that reading `tokens` in windows of `length` may take; None where nothing shorter is known.
 
         Cost per token grows with the length as between the last two lengths known, as a power of it; of one
@@ -47,21 +47,21 @@ class Pace:
 
 
 class Stopwatch:
-    """One length while it is read: says how long it will take, and when it has taken long enough.
+    """One length while it is read: reports how long it will take, and when it has taken long enough.
 
     Args:
         tokens: how many will be read.
         limit: seconds that it may take; None: as long as it needs.
-        expected: seconds that it was expected to take, as it was said before.
-        say: is told how many seconds it takes in all, where more than was expected.
+        predicted: seconds that it was predicted to take, as was reported before.
+        report: called with the seconds that it takes in all, where more than was predicted.
     """
 
     def __init__(
-        self, tokens: int, limit: float | None, expected: float | None, say: Callable[[float], None]
+        self, tokens: int, limit: float | None, predicted: float | None, report: Callable[[float], None]
     ):
-        self.tokens, self.limit, self.say = tokens, limit, say
+        self.tokens, self.limit, self.report = tokens, limit, report
         self.read = 0
-        self._said = max(expected or 0.0, WORTH_SAYING / LONGER)
+        self._reported = max(predicted or 0.0, REPORT_FROM / REPORT_AGAIN)
         self.start()
 
     def start(self) -> None:
@@ -76,12 +76,12 @@ class Stopwatch:
         """Seconds that all of it takes, by what was read so far."""
         return self.seconds * self.tokens / max(self.read, 1)
 
-    def goes_on(self) -> bool:
+    def has_time(self) -> bool:
         """Asked before each batch."""
         if self.read:
-            if self.seconds >= WARM and self.needed >= LONGER * self._said:
-                self._said = self.needed
-                self.say(self.needed)
+            if self.seconds >= WARM_UP and self.needed >= REPORT_AGAIN * self._reported:
+                self._reported = self.needed
+                self.report(self.needed)
             if self.limit is not None and self.seconds >= self.limit:
                 return False
         return True

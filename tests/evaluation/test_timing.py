@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 
 from zoo.errors import RunError
-from zoo.evaluation import pace
+from zoo.evaluation import timing
 from zoo.evaluation.evaluate import evaluate
-from zoo.evaluation.pace import Pace, Stopwatch
-from zoo.evaluation.results import stored_rows
+from zoo.evaluation.measurement import flat_rows, read_measurements
+from zoo.evaluation.timing import CostByLength, Stopwatch
 from zoo.models.transformer import Transformer
 from zoo.training.fit import fit
 
@@ -20,7 +20,7 @@ COST = 1e-3
 def clock(monkeypatch):
     """Time passes only while a model reads: with the square of the length."""
     clock = SimpleNamespace(now=0.0, perf_counter=lambda: clock.now)
-    monkeypatch.setattr(pace, "time", clock)
+    monkeypatch.setattr(timing, "time", clock)
     real = Transformer.hidden
 
     def hidden(self, tokens, *more, **named):
@@ -48,42 +48,42 @@ def note_of(rows):
 
 @pytest.mark.parametrize("power", [0.0, 1.0, 1.67])
 def test_what_a_longer_length_takes_is_foreseen(power):
-    known = Pace()
-    assert known.expected(64, 100) is None
-    known.learn(64, 64**power)
-    assert known.expected(32, 100) is None and known.expected(64, 100) == pytest.approx(100 * 64**power)
-    known.learn(256, 256**power)
-    assert known.expected(1024, 100) == pytest.approx(100 * 1024**power)
-    assert known.expected(64, 7) == pytest.approx(7 * 64**power)
+    known = CostByLength()
+    assert known.predict(64, 100) is None
+    known.record(64, 64**power)
+    assert known.predict(32, 100) is None and known.predict(64, 100) == pytest.approx(100 * 64**power)
+    known.record(256, 256**power)
+    assert known.predict(1024, 100) == pytest.approx(100 * 1024**power)
+    assert known.predict(64, 7) == pytest.approx(7 * 64**power)
 
 
 def test_noise_is_not_extrapolated():
-    known = Pace()
-    known.learn(8, 5.0)
-    known.learn(16, 1.0)
-    assert known.expected(32, 10) == 10.0  # a longer length is never cheaper
-    known.learn(17, 1e6)
-    assert known.expected(34, 1) == 4e6  # nor is it dearer than the square
+    known = CostByLength()
+    known.record(8, 5.0)
+    known.record(16, 1.0)
+    assert known.predict(32, 10) == 10.0  # a longer length is never cheaper
+    known.record(17, 1e6)
+    assert known.predict(34, 1) == 4e6  # nor is it dearer than the square
 
 
 def test_what_turns_out_longer_is_said_anew(clock):
     said = []
-    watch = Stopwatch(tokens=10, limit=None, expected=None, say=said.append)
+    watch = Stopwatch(tokens=10, limit=None, predicted=None, report=said.append)
     for seconds in (0.5, 1.5, 2.6, 10.0, 0.0):  # for one token each
         clock.now += seconds
         watch.read += 1
-        assert watch.goes_on()
+        assert watch.has_time()
     # 5 s and 10 s are not worth it; 15 s and 36 s are, and 29 s are less than that.
     assert said == [pytest.approx(46 / 3), pytest.approx(36.5)]
 
 
 def test_a_slow_first_batch_alone_says_nothing(clock):
     said = []
-    watch = Stopwatch(tokens=1000, limit=None, expected=None, say=said.append)
+    watch = Stopwatch(tokens=1000, limit=None, predicted=None, report=said.append)
     for seconds in (2.0, *[0.001] * 999):
         clock.now += seconds
         watch.read += 1
-        assert watch.goes_on()
+        assert watch.has_time()
     assert said == []
 
 
@@ -125,7 +125,7 @@ def test_a_length_that_takes_too_long_is_stopped_and_longer_ones_are_not_begun(r
     assert [row["length"] for row in again] == lengths
     # And takes none's place.
     evaluate([folder], lengths=lengths, sets=["evaluate.max_seconds=9"])
-    assert not any(note_of(stored_rows(folder)).values())
+    assert not any(note_of(flat_rows(read_measurements(folder))).values())
 
 
 def test_it_is_each_lengths_own(run, clock):
@@ -135,7 +135,7 @@ def test_it_is_each_lengths_own(run, clock):
 
 @pytest.mark.parametrize("protocol, limit", [("nonoverlapping", 20), ("sliding", 20), ("fixed_targets", 2)])
 def test_it_holds_for_every_protocol_of_text(run, clock, protocol, limit):
-    folder = run("text", "data.documents=120", "evaluate.max_tokens=2000", "evaluate.targets=4")
+    folder = run("text", "data.documents=120", "evaluate.max_tokens=2000", "evaluate.lengths=[4, 32]")
     sets = [f"evaluate.max_seconds={limit}"]
     short, long = evaluate([folder], lengths=[4, 32], protocols=[protocol], sets=sets)
     assert short["loss_nats"] > 0 and f"evaluate.max_seconds={limit}" in long["note"]

@@ -8,17 +8,21 @@ from zoo.evaluation.protocols import PROTOCOLS
 from zoo.tasks.task import Task
 
 
-def left_out(task: Task, source: DataSource) -> list[str]:
+def unmeasurable_lengths(task: Task, source: DataSource) -> list[str]:
     """A line for each reason why lengths of the recipe cannot be measured: beyond the encoding's end, or more
     than the data has. The evaluation will note the same of these lengths."""
     training = task.training
     task.eval()  # the end of some encodings is another while they are trained
     try:
         reasons: dict[str, set[int]] = {}
-        for protocol in task.recipe.evaluate.protocols:
-            for one in PROTOCOLS[protocol](task, source, sorted(set(task.recipe.evaluate.lengths))):
-                if one.note is not None and one.instead is None:
-                    reasons.setdefault(one.note, set()).add(one.length)
+        for name in task.recipe.evaluate.protocols:
+            plans = PROTOCOLS[name].plan(task, source, sorted(set(task.recipe.evaluate.lengths)))
+            lengths = [length for plan in plans for length in plan.lengths]
+            if PROTOCOLS[name].first_plan_only and any(length.note is None for length in lengths):
+                continue
+            for length in lengths:
+                if length.note is not None:
+                    reasons.setdefault(length.note, set()).add(length.length)
     finally:
         task.train(training)
     return [
@@ -27,12 +31,11 @@ def left_out(task: Task, source: DataSource) -> list[str]:
     ]
 
 
-def seen_in_training(task: Task, source: DataSource) -> list[str]:
+def validation_seen_in_training(task: Task, source: DataSource) -> list[str]:
     """A line if validation scores what training may have seen, because there is too little to hold any out.
     The rows of an evaluation say it of themselves."""
     recipe = task.recipe
     if source.kind == "text" or recipe.trainer.limit_val_batches == 0:
         return []
     share = source.dataset("valid").seen_in_training(recipe.data.sequence_length)
-    said = f"validation: training may have seen {share:.0%} of it: {TOO_FEW}"
-    return [said] if share else []
+    return [f"validation: training may have seen {share:.0%} of it: {TOO_FEW}"] if share else []
