@@ -32,7 +32,7 @@ def with_model(model, data, kind, *sets):
         sets,
     )
     source = open_data(recipe)
-    task = build_task(recipe.as_dict(), source.vocab_size)
+    task = build_task(recipe, source.vocab_size)
     task.model = model
     return task, source
 

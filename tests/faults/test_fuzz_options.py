@@ -8,7 +8,7 @@ from option_mutations import small_recipe
 
 from zoo.errors import InputError
 from zoo.recipe import resolve, validate_trainable
-from zoo.tasks import build, must_build
+from zoo.tasks import build, build_encoding
 
 VOCABULARY = 260
 MOST_SECONDS = 20  # for one model, on a machine with other work; it takes milliseconds
@@ -20,7 +20,7 @@ def trained_a_step(mapping):
         recipe = resolve(mapping)
         validate_trainable(recipe)
         assert resolve(recipe.as_dict()) == recipe
-        must_build(recipe)
+        build_encoding(recipe)
     except InputError as error:
         text = str(error)
         assert text and len(text) < 60_000 and all(one.isprintable() or one == "\n" for one in text), text
@@ -62,7 +62,7 @@ def test_what_the_fuzzing_found_is_told(recipe, changes, said):
     mapping["model"] |= {"kind": "decoder", "d_model": 32, "num_heads": 4, **changes}
     mapping["data"]["sequence_length"] = 16
     with pytest.raises(InputError, match=said), at_most(MOST_SECONDS):
-        must_build(resolve(mapping))
+        build_encoding(resolve(mapping))
 
 
 def test_models_of_random_options_train():

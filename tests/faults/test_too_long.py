@@ -7,7 +7,7 @@ from zoo.contract.subject import HEADS, LAYERS, LENGTH, WIDTH
 from zoo.encodings.base import Size
 from zoo.encodings.stack import EncodingStack
 from zoo.errors import InputError
-from zoo.tasks import must_build
+from zoo.tasks import build_encoding
 from zoo.training.fit import fit
 
 # Ends where it says, and checks nothing itself.
@@ -65,7 +65,7 @@ def test_a_trained_length_beyond_the_end_is_refused_at_once(here, recipe, ending
     with pytest.raises(InputError, match=r"data\.sequence_length: 8 tokens, but the encoding ends at 5"):
         fit(recipe("max_index", *sets))
     assert not (here / "runs").exists()
-    must_build(recipe("max_index", *sets, "data.sequence_length=5"))
+    build_encoding(recipe("max_index", *sets, "data.sequence_length=5"))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import torch
 import yaml
 
 from zoo import cli, progress
+from zoo.encodings.stack import EncodingStack
 from zoo.errors import InputError, RunError
 from zoo.recipe import read_recipe
 from zoo.schedules import lr_factor
@@ -350,3 +351,16 @@ def test_the_last_word_of_a_run_with_a_plugin_works(zoo_command, here):
 def test_the_recipe_of_a_run_is_plain_data(here, recipe):
     folder = fit(recipe("text"))
     assert yaml.safe_load((folder / "recipe.yaml").read_text()) == recipe("text").as_dict()
+
+
+def test_a_fit_builds_the_encoding_once(here, recipe, monkeypatch):
+    built, init = [], EncodingStack.__init__
+
+    def building(stack, *given, **named):
+        built.append(stack)
+        init(stack, *given, **named)
+
+    monkeypatch.setattr(EncodingStack, "__init__", building)
+    monkeypatch.setattr("zoo.training.fit._measure", lambda *given: None)
+    fit(recipe("max_index"))
+    assert len(built) == 1

@@ -81,12 +81,13 @@ class Transformer(nn.Module):
         length: int,
         head: Literal["vocabulary", "pointer"] = "vocabulary",
         seed: int = 0,
+        encoding: EncodingStack | None = None,
     ):
         super().__init__()
         self.num_layers = config.num_layers
         self.windows = [config.window_of(layer) for layer in range(config.num_layers)]
         size = Size(config.d_model, config.num_heads, config.num_layers, length, self.causal)
-        self.encoding = EncodingStack(config.encoding, size, seed)
+        self.encoding = EncodingStack(config.encoding, size, seed) if encoding is None else encoding
         self.tokens = nn.Embedding(vocab_size, config.d_model)
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))

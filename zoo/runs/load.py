@@ -12,7 +12,7 @@ import torch
 
 from zoo.errors import InputError, Problem
 from zoo.launch.ranks import is_first_process
-from zoo.recipe import resolve
+from zoo.recipe import Recipe, resolve
 from zoo.recipe.after_training import encoding_changes, may_change
 from zoo.recipe.diff import ENCODING, diff, differs, is_among, may_change_after_training
 from zoo.runs.checkpoint_file import read_checkpoint
@@ -98,14 +98,14 @@ def _with_named_plugins(
     sets: Sequence[str],
     plugins: Sequence[str | Path],
     sources: Sequence[Source],
-) -> dict[str, Any]:
+) -> Recipe:
     """A stored recipe with the changes in `sets`, and with the user's plugins in place of its own.
 
     `sources` are those of the encodings that it was trained with; what has become of them is told.
     """
     named = [str(plugin) for plugin in plugins]
     try:
-        resolved = resolve({**recipe, "plugins": named}, sets, trained=True).as_dict()
+        resolved = resolve({**recipe, "plugins": named}, sets, trained=True)
     except InputError as error:
         # A plugin that was named and cannot be read says so itself.
         if any((problem.key or "").startswith("plugins") for problem in error.problems):
@@ -127,7 +127,7 @@ def warn_of_changed_code(path: Path, sources: Sequence[Source]) -> None:
 
 
 def _changes_of_encoding(
-    stored: dict[str, Any], changed: dict[str, Any], path: Path, sets: Sequence[str]
+    stored: dict[str, Any], recipe: Recipe, path: Path, sets: Sequence[str]
 ) -> dict[str, Any]:
     """What the sets change of the encoding, by dotted key.
 
@@ -138,6 +138,7 @@ def _changes_of_encoding(
     """
     if not sets:
         return {}
+    changed = recipe.as_dict()
     encoding = encoding_changes(stored["model"]["encoding"], changed["model"]["encoding"])
     refused = dict(encoding.refused)
     for key, old, new in diff(stored, changed):

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from zoo.errors import InputError
 from zoo.memory import allocations_bounded, is_out_of_memory
+from zoo.recipe import Recipe
 from zoo.tasks import build_task
 from zoo.tasks.task import Task
 
@@ -20,8 +21,8 @@ ROOM = 1 << 30
 """Bytes that a model may take beside eight times its weights: tables and masks that are not stored."""
 
 
-def build_for_weights(weights: Mapping[str, Tensor], recipe: dict[str, Any], vocab_size: int) -> Task:
-    """The task of a stored recipe, at its initial weights, once `weights` are known to fit it.
+def build_for_weights(weights: Mapping[str, Tensor], recipe: Recipe, vocab_size: int) -> Task:
+    """The task of a recipe, at its initial weights, once `weights` are known to fit it.
 
     Raises:
         InputError: they do not, or the recipe asks for a model far larger than they are.

@@ -17,7 +17,7 @@ from zoo.recipe.located_tree import shorten
 from zoo.recipe.options import encoding_label
 from zoo.recipe.yaml_file import read_value
 from zoo.sweep.runs import Run
-from zoo.tasks import must_build
+from zoo.tasks import build_encoding
 
 OWNED = {
     "seed": "the sweep sets it: use --seeds",
@@ -79,7 +79,7 @@ def matrix(
                     found.setdefault(problem, []).append((item, seed))
         try:
             if (item, seeds[0]) in recipes:
-                must_build(recipes[item, seeds[0]])
+                build_encoding(recipes[item, seeds[0]])
         except InputError as error:
             for problem in error.problems:
                 found.setdefault(problem, []).extend((item, seed) for seed in seeds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +17,19 @@ if TYPE_CHECKING:
     from zoo.tasks.task import Task
 
 
-def build_task(recipe: Mapping[str, Any], vocab_size: int) -> Task:
-    """The LightningModule of a resolved recipe, as plain data; imports torch and Lightning."""
-    options = {key: value for key, value in recipe["task"].items() if key != "name"}
-    return tasks.load(recipe["task"]["name"])(recipe, vocab_size, **options)
+@dataclass(frozen=True)
+class BuiltRecipe:
+    """A recipe whose encoding is built already; a task takes it in the place of a recipe."""
+
+    recipe: Recipe
+    encoding: EncodingStack
+
+
+def build_task(recipe: Recipe | BuiltRecipe, vocab_size: int) -> Task:
+    """The LightningModule of a resolved recipe; imports torch and Lightning."""
+    section = (recipe.recipe if isinstance(recipe, BuiltRecipe) else recipe).as_dict()["task"]
+    options = {key: value for key, value in section.items() if key != "name"}
+    return tasks.load(section["name"])(recipe, vocab_size, **options)
 
 
 def build(
@@ -41,12 +51,16 @@ def build(
         from zoo.data import build_dataset
 
         vocab_size = build_dataset(recipe.data).vocab_size
-    return build_task(recipe.as_dict(), vocab_size).model
+    return build_task(recipe, vocab_size).model
 
 
-def must_build(recipe: Recipe) -> None:
-    """Raises InputError for what only an encoding's own code can tell: option values that it refuses, tables
-    that no memory holds, a trained length beyond its end, a kernel that cannot compute it."""
+def build_encoding(recipe: Recipe) -> BuiltRecipe:
+    """Build the encoding of a recipe at its initial values, on the CPU.
+
+    Raises:
+        InputError: what only an encoding's own code can find: option values that it refuses, tables that do
+            not fit into memory, a trained length beyond its end, a kernel that cannot compute it.
+    """
     from zoo.encodings.base import Size
     from zoo.encodings.stack import EncodingStack
     from zoo.memory import allocations_bounded
@@ -64,10 +78,11 @@ def must_build(recipe: Recipe) -> None:
         fault = f"{length} tokens, but the encoding ends at {stack.max_length}"
         raise InputError(Problem(fault, key="data.sequence_length"))
     if model.kernel not in ("auto", "reference"):
-        _must_compute(model.kernel, stack, model.num_layers)
+        _validate_kernel(model.kernel, stack, model.num_layers)
+    return BuiltRecipe(recipe, stack)
 
 
-def _must_compute(kernel: str, stack: EncodingStack, num_layers: int) -> None:
+def _validate_kernel(kernel: str, stack: EncodingStack, num_layers: int) -> None:
     from zoo.models.kernels import cannot_compute
     from zoo.models.scores import Scores
 

@@ -11,18 +11,23 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
+from zoo.encodings.stack import EncodingStack
 from zoo.models.transformer import Decoder, Encoder, Transformer
 from zoo.optimizers import build_optimizer
 from zoo.recipe import resolve, schema
 from zoo.schedules import schedule_of
+from zoo.tasks import BuiltRecipe
 
 
 def build_model(
-    recipe: schema.Recipe, vocab_size: int, head: Literal["vocabulary", "pointer"] = "vocabulary"
+    recipe: schema.Recipe,
+    vocab_size: int,
+    head: Literal["vocabulary", "pointer"] = "vocabulary",
+    encoding: EncodingStack | None = None,
 ) -> Transformer:
-    """The transformer of a recipe, at its initial weights, on the CPU."""
+    """The transformer of a recipe at its initial weights, on the CPU, with its encoding if already built."""
     kind = Decoder if recipe.model.kind == "decoder" else Encoder
-    return kind(recipe.model, vocab_size, recipe.data.sequence_length, head, recipe.seed)
+    return kind(recipe.model, vocab_size, recipe.data.sequence_length, head, recipe.seed, encoding)
 
 
 class Task(pl.LightningModule):
@@ -49,11 +54,13 @@ class Task(pl.LightningModule):
     """Of a text: it predicts tokens that are hidden from the model, in place of the next one."""
     head: ClassVar[Literal["vocabulary", "pointer"]] = "vocabulary"
 
-    def __init__(self, recipe: dict[str, Any], vocab_size: int):
+    def __init__(self, recipe: schema.Recipe | BuiltRecipe | dict[str, Any], vocab_size: int):
         super().__init__()
-        self.save_hyperparameters("recipe", "vocab_size")
-        self.recipe = resolve(recipe)
-        self.model = build_model(self.recipe, vocab_size, self.head)
+        built = recipe if isinstance(recipe, BuiltRecipe) else None
+        given = built.recipe if built else recipe
+        self.recipe = given if isinstance(given, schema.Recipe) else resolve(given)
+        self.save_hyperparameters({"recipe": self.recipe.as_dict(), "vocab_size": vocab_size})
+        self.model = build_model(self.recipe, vocab_size, self.head, built and built.encoding)
         self.card: dict[str, Any] = {}
         self.changed: dict[str, Any] = {}
         self.gradient_norm = torch.tensor(math.nan)

@@ -68,7 +68,7 @@ def finish(recipe: Recipe, source: DataSource, folder: Path, identity: FolderIde
 def _finish(recipe: Recipe, source: DataSource, folder: Path, identity: FolderIdentity) -> None:
     checkpoint = folder / LAST
     content = read_checkpoint(checkpoint)
-    task = build_task(recipe.as_dict(), source.vocab_size)
+    task = build_task(recipe, source.vocab_size)
     task.load_state_dict(content["state_dict"])
     task.card = content["zoo_card"]
     rows: list[dict[str, Any]] = []

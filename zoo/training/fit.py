@@ -23,7 +23,7 @@ from zoo.runs.folder import Claim, new_run, remove_leftovers, validate_free, wri
 from zoo.runs.folder_identity import FolderIdentity
 from zoo.runs.init_from import init_weights, read_init_from, validate_same_tokenizer
 from zoo.runs.lock import lock_run, unlock
-from zoo.tasks import build_task, must_build
+from zoo.tasks import build_encoding, build_task
 from zoo.tasks.task import Task
 from zoo.training.checkpoints.resume import Resume, resume_command, resume_point, run_to_resume
 from zoo.training.checkpoints.resume_checks import VERSION, restoring
@@ -99,7 +99,7 @@ def _prepare(recipe: Recipe, out: Path | None, resume: Resume) -> _Start:
     must_be_shared_out(recipe)
     must_compute_as_said(recipe)
     must_be_installed(recipe)
-    must_build(recipe)
+    built = build_encoding(recipe)
     _must_pass_trial(recipe)
     folder = run_to_resume(recipe, out, resume)
     checkpoint = content = claim = origin = None
@@ -111,11 +111,11 @@ def _prepare(recipe: Recipe, out: Path | None, resume: Resume) -> _Start:
     if recipe.init_from is not None and checkpoint is None:
         # Before the data is prepared, which may take long: whether the weights fit does not depend on it.
         origin = read_init_from(recipe.init_from)
-        task = _task(recipe, origin.vocab_size)
+        task = build_task(built, origin.vocab_size)
         init_weights(origin, task)
     source = open_data(recipe)
     if origin is None:
-        task = _task(recipe, source.vocab_size)
+        task = build_task(built, source.vocab_size)
     else:
         validate_same_tokenizer(origin, source)
     source.train_loader()  # a batch that cannot be had is told before anything is written
@@ -200,7 +200,3 @@ def _measure(recipe: Recipe, source: DataSource, folder: Path, ending: Ending) -
             raise KeyboardInterrupt(ending.interrupted()) from None
         again = resume_command(folder)
         raise KeyboardInterrupt(f"interrupted while it was evaluated; saved; continue: {again}") from None
-
-
-def _task(recipe: Recipe, vocab_size: int) -> Task:
-    return build_task(recipe.as_dict(), vocab_size)
