@@ -48,7 +48,7 @@ class Clock(pl.Callback):
 
 def bare(recipe: Recipe, source, skip: int) -> float:
     """Seconds per step of the shortest loop that trains the same."""
-    task = build_task(recipe.as_dict(), source.vocab_size)
+    task = build_task(recipe, source.vocab_size)
     setup = task.configure_optimizers()
     optimizer, schedule = setup["optimizer"], setup["lr_scheduler"]["scheduler"]
     steps, start = recipe.trainer.max_steps, 0.0
@@ -66,7 +66,7 @@ def bare(recipe: Recipe, source, skip: int) -> float:
 
 def lightning(recipe: Recipe, source, skip: int) -> float:
     """Seconds per step of `zoo fit`, its logs and callbacks included."""
-    task = build_task(recipe.as_dict(), source.vocab_size)
+    task = build_task(recipe, source.vocab_size)
     clock = Clock(skip)
     with tempfile.TemporaryDirectory() as folder:
         trainer, _ = make_trainer(recipe, task, source, Path(folder), None)

@@ -60,7 +60,7 @@ def test_a_recipe_reads_builds_and_takes_a_step(file, texts):
     encoding = ["model.encoding=learned"] if file in BASES else []
     recipe = read_recipe(file, [*small(whole, texts), *encoding])
     source = open_data(recipe)
-    task = build_task(recipe.as_dict(), source.vocab_size)
+    task = build_task(recipe, source.vocab_size)
     batch = next(iter(source.train_loader()))
     assert batch["tokens"].shape == (4, recipe.data.sequence_length)
     made = task.configure_optimizers()

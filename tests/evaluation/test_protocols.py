@@ -371,7 +371,7 @@ def test_a_hopeless_loss_stays_a_number(text_recipe, bigram, measure):
 def test_stride_1_is_evaluation_token_by_token(text_recipe, bigram, measure, encoding):
     recipe = text_recipe("decoder", "few", "evaluate.stride=1", f"model.encoding={encoding}")
     _, source = bigram(recipe)
-    task = build_task(recipe.as_dict(), source.vocab_size).eval()
+    task = build_task(recipe, source.vocab_size).eval()
     stream = whole_stream(source)
     with torch.inference_mode():
         row = measure("sliding", task, source, [12])[0]

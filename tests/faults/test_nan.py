@@ -190,7 +190,7 @@ def test_the_norm_is_that_of_the_whole_batch_before_clipping(here, recipe):
     sets = ["trainer.log_every_n_steps=1", "trainer.gradient_clip_val=0.01"]
     once, parts = recipe("text", *sets), recipe("text", *sets, "trainer.accumulate_grad_batches=4")
     source = open_data(once)
-    task = build_task(once.as_dict(), source.vocab_size)
+    task = build_task(once, source.vocab_size)
     task.loss(next(iter(source.train_loader()))).backward()
     squares = sum(float(p.grad.double().square().sum()) for p in task.parameters())
     for one in (once, parts):

@@ -42,7 +42,7 @@ def free(monkeypatch):
 
 
 def need(recipe, world_size=1, vocab_size=300):
-    return need_of(recipe, build_task(recipe.as_dict(), vocab_size), world_size)
+    return need_of(recipe, build_task(recipe, vocab_size), world_size)
 
 
 def test_sizes_are_those_of_what_a_step_holds(recipe):
@@ -50,7 +50,7 @@ def test_sizes_are_those_of_what_a_step_holds(recipe):
     shared = need(one, world_size=2)
     assert (shared.rows, shared.length, shared.parts) == (2, 16, 4)
     assert shared.logits == 2 * 16 * 300 * 4
-    weights = sum(p.numel() for p in build_task(one.as_dict(), 300).parameters())
+    weights = sum(p.numel() for p in build_task(one, 300).parameters())
     assert (shared.weights, shared.moments) == (4 * weights, 8 * weights)
     assert shared.least == shared.moments + max(shared.weights, 2 * shared.logits)
     # A pointer has one logit for each position.
@@ -97,7 +97,7 @@ def test_what_is_told_to_be_there_is_what_is_allowed(recipe, monkeypatch):
     for module in (memory, room):
         monkeypatch.setattr(module, "free_memory", lambda device: next(left))
     text = recipe("text")
-    task = build_task(text.as_dict(), 300)
+    task = build_task(text, 300)
     strategy = SimpleNamespace(root_device=torch.device("cpu"), barrier=lambda: None)
     own = Room(text)
     with own.bound:
@@ -198,7 +198,7 @@ def test_what_a_gpu_has_left_is_asked_when_the_model_is_on_it(recipe, monkeypatc
     free = {torch.device("cuda", 0): 3 * MIB}
     monkeypatch.setattr(room, "free_memory", lambda device: free[device])
     text = recipe("text", *LARGE)
-    task = build_task(text.as_dict(), 1500)
+    task = build_task(text, 1500)
 
     class Strategy:
         root_device = torch.device("cuda", 0)
@@ -224,7 +224,7 @@ def test_what_a_gpu_has_left_is_asked_when_the_model_is_on_it(recipe, monkeypatc
 def test_tables_that_are_called_certain_are_held(recipe, encoding, sets):
     """Between the forward and the backward pass, in bytes of what has a number for each pair."""
     text = recipe("text", f"model.encoding={encoding}", "model.num_layers=3", *sets)
-    task = build_task(text.as_dict(), 300)
+    task = build_task(text, 300)
     held = {}
 
     def keep(saved):
@@ -247,7 +247,7 @@ def test_what_not_even_one_sequence_fits_into_is_helped_by_a_shorter_one(recipe,
             "text", "data.batch_size=64", "data.sequence_length=4096", "evaluate.lengths=[16]", *sets
         )
         own = Room(text)
-        own.need, own.free = need_of(text, build_task(text.as_dict(), 300)), size
+        own.need, own.free = need_of(text, build_task(text, 300)), size
         return own.accumulate, own.told("here")
 
     # A sequence has logits of 5 MiB, and their gradient as much; in the tables of CoPE 128 MiB.

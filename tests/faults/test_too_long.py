@@ -128,7 +128,7 @@ def test_training_goes_on_as_if_nobody_had_asked(here, recipe):
 
     one = recipe("text", "evaluate.lengths=[16, 64]")
     source = open_data(one)
-    task = build_task(one.as_dict(), source.vocab_size)
+    task = build_task(one, source.vocab_size)
     assert unmeasurable_lengths(task, source) == []
     assert all(module.training for module in task.modules())
 

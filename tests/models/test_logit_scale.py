@@ -227,8 +227,7 @@ def test_s_starts_where_the_paper_s_does_and_every_other_weight_as_without(model
 
 def test_s_is_no_parameter_of_the_encoding_and_does_not_decay(recipe):
     task, plain = (
-        build_task(recipe("text", f"model.logit_scale={kind}").as_dict(), 300)
-        for kind in ("scalable_softmax", "none")
+        build_task(recipe("text", f"model.logit_scale={kind}"), 300) for kind in ("scalable_softmax", "none")
     )
     s = [p for name, p in task.model.named_parameters() if name.endswith("logit_scale.s")]
     counts, before = parameter_counts(task.model), parameter_counts(plain.model)

@@ -34,7 +34,7 @@ def tiny(*sets):
 
 @pytest.fixture
 def task():
-    made = build_task(tiny().as_dict(), VOCABULARY)
+    made = build_task(tiny(), VOCABULARY)
     assert isinstance(made, Answering)
     return made
 

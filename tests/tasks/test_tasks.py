@@ -22,7 +22,7 @@ BASE = {
 
 def task(*sets, vocab_size=300):
     recipe = resolve(BASE, sets)
-    return build_task(recipe.as_dict(), vocab_size)
+    return build_task(recipe, vocab_size)
 
 
 def test_token_losses_against_a_loop():

@@ -25,7 +25,7 @@ def card(folder):
 
 
 def fresh(recipe, vocab_size=20):
-    return build_task(recipe.as_dict(), vocab_size)
+    return build_task(recipe, vocab_size)
 
 
 # With a learning rate that moves nothing, what a run ends with is what it began with.

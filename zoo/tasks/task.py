@@ -34,7 +34,7 @@ class Task(pl.LightningModule):
     """A model and what it is asked to do. Subclasses say what a batch costs and what is measured.
 
     Args:
-        recipe: the resolved recipe as plain data, so that a checkpoint holds it and loads without code.
+        recipe: a resolved one, or one whose encoding is built; a checkpoint holds it as plain data.
         vocab_size: number of token ids.
 
     Attributes:
