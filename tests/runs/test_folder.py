@@ -10,7 +10,6 @@ import pytest
 
 from zoo.errors import InputError
 from zoo.runs import folder as run_folder
-from zoo.runs import lock
 from zoo.recipe.diff import diff
 from zoo.runs.folder import validate_free, new_run
 from zoo.runs.lock import lock_run, unlock
@@ -89,26 +88,28 @@ def test_a_resumed_log_keeps_what_came_before_it(tmp_path):
     ]
 
 
-def test_what_a_process_holds_its_forked_processes_do_not(here):
+def test_a_forked_process_does_not_keep_the_lock(here):
     """A loader's processes outlive a kill of the run: it can be resumed at once all the same."""
-    held = lock_run(here)
     asked, answer = os.pipe()
-    child = os.fork()
-    if not child:
-        unlock(held)  # it is not the child's to free
-        os.write(answer, b"has begun")
+    parent = os.fork()
+    if not parent:
+        held = lock_run(here)
+        child = os.fork()
+        if not child:
+            unlock(held)  # it is not the child's to free
+            os.write(answer, b"%d\n" % os.getpid())
+            time.sleep(600)
         time.sleep(600)
         os._exit(0)
+    child = int(os.read(asked, 20))
     try:
-        os.read(asked, 9)
         with pytest.raises(InputError, match="another process is at work"):
             lock_run(here)
-        os.close(held)  # as the kernel does it for one that was killed
-        lock._HELD.discard(held)
+        os.kill(parent, signal.SIGKILL)
+        os.waitpid(parent, 0)
         unlock(lock_run(here))
     finally:
         os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
         os.close(asked)
         os.close(answer)
 

@@ -32,7 +32,7 @@ def test_a_run_folder_holds_the_run(here, recipe, capsys, kind):
     folder = fit(recipe)
     assert folder.resolve() == here / "runs" / recipe.name
     expected = {
-        "recipe.yaml", "card.json", "checkpoints", "metrics.csv", "evaluation", "tensorboard",
+        ".lock", "recipe.yaml", "card.json", "checkpoints", "metrics.csv", "evaluation", "tensorboard",
         *(["tokenizer.json"] if kind != "max_index" else []),
     }  # fmt: skip
     assert {path.name for path in folder.iterdir()} == expected

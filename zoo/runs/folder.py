@@ -21,6 +21,7 @@ from zoo.files import disk_full_error, full_disk_message, is_disk_full, atomic_w
 from zoo.recipe import Recipe, dump
 from zoo.recipe.located_tree import shorten
 from zoo.recipe.yaml_file import read_file
+from zoo.runs.lock import LOCK
 from zoo.recipe.diff import refused_on_resume
 
 RUNS = Path("runs")
@@ -216,7 +217,7 @@ def _write_first(file: Path, content: str) -> None:
 
 def _is_taken(folder: Path) -> bool:
     """Whether anything is in a folder but what a launch left there that was killed before it had it."""
-    return any(not _LEFTOVER.fullmatch(path.name) for path in folder.iterdir())
+    return any(path.name != LOCK and not _LEFTOVER.fullmatch(path.name) for path in folder.iterdir())
 
 
 def _taken(folder: Path) -> InputError:
