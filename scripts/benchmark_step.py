@@ -27,7 +27,7 @@ from zoo.memory import freed_memory_kept
 from zoo.recipe import Recipe, read_recipe
 from zoo.tasks import build_task
 from zoo.training.data_module import DataModule
-from zoo.training.quiet import quieten
+from zoo.training.library_messages import hide_library_messages
 from zoo.training.trainer import make_trainer
 
 
@@ -86,7 +86,7 @@ def main() -> None:
     parser.add_argument("--allocator", action="store_true", help="compare the allocator's settings instead")
     parser.add_argument("--only", choices=("kept", "given-back"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    quieten()
+    hide_library_messages()
     skip = options.steps // 6
     steps = [
         f"trainer.max_steps={options.steps}",

@@ -108,7 +108,7 @@ def test_fit_hands_on_what_it_is_given(workplace, verbs):
     assert cli.main(command.split()) == 0
     (((recipe,), named),) = verbs.calls
     assert recipe.seed == 3 and recipe.data.batch_size == 4 and recipe.name == "small"
-    assert named == {"out": Path("o"), "resume": True, "stay_deaf": True}
+    assert named == {"out": Path("o"), "resume": True, "ignore_signals": True}
 
 
 @pytest.mark.parametrize("words, resume", [

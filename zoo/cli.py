@@ -124,7 +124,7 @@ def _fit(options: argparse.Namespace) -> None:
 
         raise_on_signals(*_used_by(recipe))
     try:
-        fit(recipe, out=options.out, resume=options.resume, stay_deaf=True)
+        fit(recipe, out=options.out, resume=options.resume, ignore_signals=True)
     except InputError as error:
         raise InputError([_placed(problem, options) for problem in error.problems]) from error
 

@@ -9,7 +9,7 @@ import yaml
 from zoo import cli
 from zoo.contract.trial import must_pass_trial
 from zoo.errors import InputError
-from zoo.training.fit import _must_pass_trial
+from zoo.training.fit import _validate_plugins
 
 FAULTY = Path(__file__).parent / "faulty"
 SIZED = '''"""Built for one size alone."""
@@ -124,4 +124,4 @@ def test_bf16_is_asked_for_where_the_recipe_has_it(tried):
 
 def test_the_zoos_own_are_not_tried(recipe, monkeypatch):
     monkeypatch.setitem(sys.modules, "zoo.contract.trial", None)  # an import of it would fail
-    _must_pass_trial(recipe("text"))
+    _validate_plugins(recipe("text"))

@@ -12,7 +12,7 @@ import torch
 
 from zoo.errors import RunError
 from zoo.training.callbacks import LOSSES, StepLog
-from zoo.training.stops.finite import MustBeFinite
+from zoo.training.nan_guard import NanGuard
 
 META = torch.device("meta")
 
@@ -45,7 +45,7 @@ def test_all_that_is_asked_of_the_others_is_on_the_device():
     """Of a run that was just resumed: it has no loss of its own yet."""
     strategy = Strategy(META, float("nan"), [0.0, 0.0], [], [])
     with pytest.raises(RunError, match="the loss is nan at step 0"):
-        MustBeFinite()._fail(trainer_of(strategy), torch.nn.Linear(2, 2))
+        NanGuard()._fail(trainer_of(strategy), torch.nn.Linear(2, 2))
     assert len(strategy.asked) == 4 and {asked.device for asked, _ in strategy.asked} == {META}
 
 
@@ -53,13 +53,13 @@ def test_a_weight_is_named_that_is_wrong_in_another_process():
     """Of a weight in shards a process sees its own only."""
     strategy = Strategy(torch.device("cpu"), 1.0, [0.0, 1.0], [], [])
     with pytest.raises(RunError, match="the weights bias are not finite after step 0"):
-        MustBeFinite()._fail(trainer_of(strategy), torch.nn.Linear(2, 2))
+        NanGuard()._fail(trainer_of(strategy), torch.nn.Linear(2, 2))
     assert strategy.asked[1][0].tolist() == [0.0, 0.0] and strategy.asked[1][1] == "max"
 
 
 def test_a_loss_is_dated_that_was_wrong_in_another_process():
-    finite = MustBeFinite()
-    finite.step, finite.looked_at = 6, 4
+    finite = NanGuard()
+    finite.step, finite.checked_at = 6, 4
     finite.losses = finite.norms = [torch.ones(()), torch.ones(())]
     strategy = Strategy(torch.device("cpu"), float("nan"), [0.0, 0.0], [1.0, 1.0], [0.0, 0.0])
     with pytest.raises(

@@ -53,8 +53,8 @@ Task.training_step = lost
 SLOW_TO_TELL = """
 import torch
 from zoo.tasks.task import Task
-from zoo.training.stops.failure import Failure
-step, cause = Task.training_step, Failure._cause
+from zoo.training.run_status import RunStatus
+step, cause = Task.training_step, RunStatus._cause
 def greedy(self, batch, index):
     if self.global_step == 4 and rank:
         torch.empty(2**50)
@@ -62,7 +62,7 @@ def greedy(self, batch, index):
 def slow(*given):
     time.sleep(3)
     return cause(*given)
-Task.training_step, Failure._cause = greedy, slow
+Task.training_step, RunStatus._cause = greedy, slow
 """
 
 

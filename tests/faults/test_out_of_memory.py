@@ -15,9 +15,9 @@ from zoo.data.max_index import MaxIndex
 from zoo.errors import RunError
 from zoo.tasks import build_task
 from zoo.tasks.task import Task
+from zoo.training import memory_guard
 from zoo.training.fit import fit
-from zoo.training.stops import room
-from zoo.training.stops.room import Room, need_of
+from zoo.training.memory_guard import MemoryGuard, memory_need
 
 MIB = 2**20
 # Logits of 8 x 256 tokens over 1,500 or so: 12 MiB, and as much again for each of what is made of them.
@@ -35,14 +35,14 @@ def free(monkeypatch):
     """A machine that has so much left."""
 
     def free(size):
-        for module in (memory, room):
+        for module in (memory, memory_guard):
             monkeypatch.setattr(module, "free_memory", lambda device: size)
 
     return free
 
 
 def need(recipe, world_size=1, vocab_size=300):
-    return need_of(recipe, build_task(recipe, vocab_size), world_size)
+    return memory_need(recipe, build_task(recipe, vocab_size), world_size)
 
 
 def test_sizes_are_those_of_what_a_step_holds(recipe):
@@ -94,12 +94,12 @@ def test_what_cannot_fit_is_told_before_the_first_step(here, recipe, free):
 def test_what_is_told_to_be_there_is_what_is_allowed(recipe, monkeypatch):
     """While others take and give back memory no two measurements are alike."""
     left = iter(range(400 * MIB, 0, -100 * MIB))
-    for module in (memory, room):
+    for module in (memory, memory_guard):
         monkeypatch.setattr(module, "free_memory", lambda device: next(left))
     text = recipe("text")
     task = build_task(text, 300)
     strategy = SimpleNamespace(root_device=torch.device("cpu"), barrier=lambda: None)
-    own = Room(text)
+    own = MemoryGuard(text)
     with own.bound:
         own.setup(SimpleNamespace(world_size=2, num_devices=2, strategy=strategy), task, "fit")
         # Mapped, and not from what this process may hold of memory that it has freed before.
@@ -196,7 +196,7 @@ def test_a_mistake_in_a_plugin_keeps_its_traceback_and_says_how_to_go_on(here, r
 def test_what_a_gpu_has_left_is_asked_when_the_model_is_on_it(recipe, monkeypatch):
     """Of its error only the class is known here."""
     free = {torch.device("cuda", 0): 3 * MIB}
-    monkeypatch.setattr(room, "free_memory", lambda device: free[device])
+    monkeypatch.setattr(memory_guard, "free_memory", lambda device: free[device])
     text = recipe("text", *LARGE)
     task = build_task(text, 1500)
 
@@ -209,7 +209,7 @@ def test_what_a_gpu_has_left_is_asked_when_the_model_is_on_it(recipe, monkeypatc
     class Trainer:
         world_size, num_devices, strategy = 1, 1, Strategy()
 
-    own = Room(text)
+    own = MemoryGuard(text)
     own.setup(Trainer(), task, "fit")
     with pytest.raises(RunError, match="of 3 MiB"):
         own.on_fit_start(Trainer(), task)
@@ -235,7 +235,7 @@ def test_tables_that_are_called_certain_are_held(recipe, encoding, sets):
     mixed = torch.autocast("cpu", torch.bfloat16, enabled="bf16-mixed" in "".join(sets))
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda saved: saved), mixed:
         task.model(torch.randint(300, (4, 16)))
-    certain = need(text).certain_tables
+    certain = need(text).kept_tables
     assert certain <= sum(one.numel() * one.element_size() for one in held.values())
     written = encoding in ("shaw", "cope", "[rope, cope]", "transformer_xl")
     assert bool(certain) == (written or "model.kernel=reference" in sets)
@@ -246,9 +246,9 @@ def test_what_not_even_one_sequence_fits_into_is_helped_by_a_shorter_one(recipe,
         text = recipe(
             "text", "data.batch_size=64", "data.sequence_length=4096", "evaluate.lengths=[16]", *sets
         )
-        own = Room(text)
-        own.need, own.free = need_of(text, build_task(text, 300)), size
-        return own.accumulate, own.told("here")
+        own = MemoryGuard(text)
+        own.need, own.free = memory_need(text, build_task(text, 300)), size
+        return own.accumulate, own.describe("here")
 
     # A sequence has logits of 5 MiB, and their gradient as much; in the tables of CoPE 128 MiB.
     accumulate, told = advice(100 * MIB)

@@ -8,7 +8,7 @@ import torch
 from zoo.errors import InputError
 from zoo.recipe import read_recipe
 from zoo.training.fit import fit
-from zoo.training.world import must_compute_as_said
+from zoo.training.world_size import validate_precision
 
 
 @pytest.mark.parametrize("precision", ["bf16-mixed", "bf16-true", "16-true", "64-true"])
@@ -38,4 +38,4 @@ def test_what_a_cpu_would_compute_otherwise_is_wrong_input(here, recipe, zoo_com
     assert (done.returncode, done.stderr) == (2, f"half.yaml:3: trainer.precision: {TOLD}\n")
     assert not (here / "runs").exists()
     monkeypatch.setattr("lightning.pytorch.accelerators.CUDAAccelerator.is_available", lambda: True)
-    must_compute_as_said(recipe("max_index", "trainer.precision=16-mixed", "trainer.accelerator=auto"))
+    validate_precision(recipe("max_index", "trainer.precision=16-mixed", "trainer.accelerator=auto"))

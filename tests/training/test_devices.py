@@ -7,7 +7,7 @@ import pytest
 
 from zoo.errors import InputError
 from zoo.training.fit import fit
-from zoo.training.world import must_be_shared_out
+from zoo.training.world_size import validate_world_size
 
 DDP = ["trainer.devices=2", "trainer.strategy=ddp"]
 
@@ -114,9 +114,9 @@ def test_a_batch_that_the_devices_found_cannot_share_is_wrong_input(recipe, laun
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
     sets = f"trainer.devices={devices}", "trainer.accelerator=auto"
-    must_be_shared_out(recipe("text", *sets, "data.batch_size=6"))
+    validate_world_size(recipe("text", *sets, "data.batch_size=6"))
     with pytest.raises(InputError, match=r"over 3 .devices 3 x"):
-        must_be_shared_out(recipe("text", *sets, "data.batch_size=4"))
+        validate_world_size(recipe("text", *sets, "data.batch_size=4"))
 
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "none"}
@@ -159,13 +159,13 @@ def launch(monkeypatch):
 )  # fmt: skip
 def test_other_processes_than_the_recipe_has_are_wrong_input(recipe, launch, variables, right, said):
     launch(variables)
-    must_be_shared_out(recipe("text", *right))
+    validate_world_size(recipe("text", *right))
     with pytest.raises(InputError, match=said):
-        must_be_shared_out(recipe("text"))
+        validate_world_size(recipe("text"))
     # All find it, and one tells it.
     launch({"RANK": "1", "SLURM_PROCID": "1"})
     with pytest.raises(SystemExit) as left:
-        must_be_shared_out(recipe("text"))
+        validate_world_size(recipe("text"))
     assert left.value.code == 2
 
 
@@ -174,15 +174,15 @@ def test_other_processes_than_the_recipe_has_are_wrong_input(recipe, launch, var
 )
 def test_processes_that_never_come_are_not_waited_for(recipe, launch, variables):
     launch(variables)
-    must_be_shared_out(recipe("text"))
+    validate_world_size(recipe("text"))
     with pytest.raises(
         InputError, match=r"trainer\.devices: 2, but .* has started 1 process on each machine"
     ):
-        must_be_shared_out(recipe("text", *DDP))
+        validate_world_size(recipe("text", *DDP))
 
 
 def test_slurm_without_tasks_per_node_is_told(recipe, launch, monkeypatch):
     launch(SRUN)
     monkeypatch.delenv("SLURM_NTASKS_PER_NODE")
     with pytest.raises(InputError, match=r"trainer\.devices: slurm has started 2 .* --ntasks-per-node=2"):
-        must_be_shared_out(recipe("text", *DDP))
+        validate_world_size(recipe("text", *DDP))

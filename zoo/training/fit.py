@@ -14,7 +14,7 @@ from zoo.errors import RunError
 from zoo.evaluation.preflight import unmeasurable_lengths, validation_seen_in_training
 from zoo.evaluation.results import validate_results_folder
 from zoo.launch.parent import exit_when_parent_dies
-from zoo.launch.ranks import find_launcher, is_first_process
+from zoo.launch.ranks import is_first_process
 from zoo.launch.reporting import quiet_exit, report_once
 from zoo.memory import freed_memory_kept
 from zoo.recipe import Recipe, validate_trainable
@@ -29,15 +29,16 @@ from zoo.training.checkpoints.resume import Resume, resume_command, resume_point
 from zoo.training.checkpoints.resume_checks import VERSION, restoring
 from zoo.training.data_module import DataModule
 from zoo.training.finish import finish, opening_line
-from zoo.training.loggers import must_be_installed, quiet_writers
-from zoo.training.quiet import quieten
-from zoo.training.stops.ending import Ending
-from zoo.training.stops.interruption import Interruption
+from zoo.training.library_messages import hide_library_messages
+from zoo.training.loggers import quiet_writers, validate_installed
+from zoo.training.run_status import RunStatus
 from zoo.training.trainer import make_trainer
-from zoo.training.world import must_be_shared_out, must_compute_as_said
+from zoo.training.world_size import validate_precision, validate_world_size
 
 
-def fit(recipe: Recipe, out: Path | None = None, resume: Resume = False, stay_deaf: bool = False) -> Path:
+def fit(
+    recipe: Recipe, out: Path | None = None, resume: Resume = False, ignore_signals: bool = False
+) -> Path:
     """Train, evaluate at the recipe's lengths, and say where everything is.
 
     Args:
@@ -45,8 +46,8 @@ def fit(recipe: Recipe, out: Path | None = None, resume: Resume = False, stay_de
         out: the run folder; by default runs/NAME, or the next free number after it.
         resume: continue the run in `out`, or the newest of this name, from its last checkpoint, or from the
             beginning where there is none yet; "auto": if there is such a run, else begin one.
-        stay_deaf: after an error leave SIGINT, SIGTERM and SIGUSR1 ignored, so that nothing keeps the caller
-            from telling it; the caller gives them back.
+        ignore_signals: after an error leave SIGINT, SIGTERM and SIGUSR1 ignored, so that nothing keeps the
+            caller from reporting it; the caller restores the handlers.
 
     Returns: the run folder.
 
@@ -57,26 +58,25 @@ def fit(recipe: Recipe, out: Path | None = None, resume: Resume = False, stay_de
             continue it.
     """
     exit_when_parent_dies()
-    quieten()
-    interruption = Interruption()
-    ending = Ending(interruption)
-    with interruption.handling(stay_deaf), ending.children:
+    hide_library_messages()
+    status = RunStatus()
+    with status.interruption.handling(ignore_signals), status.children:
         try:
             with report_once():
                 start = _prepare(recipe, out, resume)
-            folder, first = _train(recipe, start, ending)
+            folder, first = _train(recipe, start, status)
             if first:
-                _measure(recipe, start.source, folder, ending)
+                _measure(recipe, start.source, folder, status)
             return folder
         except KeyboardInterrupt as error:
-            ending.decide()
-            text = str(error) or ending.interrupted()
+            status.close()
+            text = str(error) or status.interrupted()
         except BaseException:
-            ending.decide()
+            status.close()
             raise
         if not is_first_process():
             raise quiet_exit(130)
-        raise KeyboardInterrupt(ending.requeued(text))
+        raise KeyboardInterrupt(status.requeued(text))
 
 
 @dataclass
@@ -96,11 +96,11 @@ class _Start:
 def _prepare(recipe: Recipe, out: Path | None, resume: Resume) -> _Start:
     """Everything that may be refused, before anything is written; then the folder."""
     validate_trainable(recipe)
-    must_be_shared_out(recipe)
-    must_compute_as_said(recipe)
-    must_be_installed(recipe)
+    validate_world_size(recipe)
+    validate_precision(recipe)
+    validate_installed(recipe)
     built = build_encoding(recipe)
-    _must_pass_trial(recipe)
+    _validate_plugins(recipe)
     folder = run_to_resume(recipe, out, resume)
     checkpoint = content = claim = origin = None
     if folder is not None:
@@ -127,7 +127,7 @@ def _prepare(recipe: Recipe, out: Path | None, resume: Resume) -> _Start:
     return _Start(task, source, folder, checkpoint, content, claim, origin and origin.facts)
 
 
-def _must_pass_trial(recipe: Recipe) -> None:
+def _validate_plugins(recipe: Recipe) -> None:
     """Raises InputError where an encoding that is no part of the zoo does what none may."""
     names = [name for _, name in encodings_in(recipe.as_dict()["model"]["encoding"], ())]
     if not all(registry.encodings.describe(name).builtin for name in names):
@@ -136,21 +136,21 @@ def _must_pass_trial(recipe: Recipe) -> None:
         must_pass_trial(recipe)
 
 
-def _train(recipe: Recipe, start: _Start, ending: Ending) -> tuple[Path, bool]:
+def _train(recipe: Recipe, start: _Start, status: RunStatus) -> tuple[Path, bool]:
     """Train to the end. Returns the run folder, and whether this is the first process."""
     source, folder, task, content = start.source, start.folder, start.task, start.content
     # The weights, the gradients and the optimizer's moments are four times the model that is evaluated next:
     # nobody else may keep them.
     del start.task, start.content
     held = lock_run(folder) if is_first_process() else None
-    ending.claim = start.claim
+    status.claim = start.claim
     try:
         if is_first_process():
-            ending.identity = FolderIdentity.of(folder)
+            status.identity = FolderIdentity.of(folder)
         if held is not None:
             remove_leftovers(folder)
         trainer, last = make_trainer(
-            recipe, task, source, folder, start.checkpoint, start.origin, ending.interruption, content
+            recipe, task, source, folder, start.checkpoint, start.origin, status, content
         )
         written_by = content and content.get(VERSION)
         del content  # the Trainer has it, and frees it once it is restored
@@ -166,24 +166,22 @@ def _train(recipe: Recipe, start: _Start, ending: Ending) -> tuple[Path, bool]:
         if recipe.compile:
             # The inner module, in place: its parameter names stay clean, and Lightning's log outside.
             task.model.compile()
-        ending.follow(trainer, last)
         with (
             freed_memory_kept(),
-            quiet_writers(ending.is_homeless),
+            quiet_writers(status.folder_is_gone),
             restoring(start.checkpoint, written_by),
         ):
-            if find_launcher() is None and trainer.num_devices > 1:
-                ending.children.start(trainer.num_devices, trainer.world_size)
+            status.start_processes(trainer, last)
             trainer.fit(task, DataModule(source), ckpt_path=start.checkpoint, weights_only=True)
     except BaseException as error:
-        end = ending.of(error, folder)
+        end = status.explain(error, folder)
         if end is error:
             raise
         raise end from error
     finally:
         unlock(held)
-    if ending.interruption.asked:
-        raise KeyboardInterrupt(ending.interrupted())
+    if status.interruption.is_requested:
+        raise KeyboardInterrupt(status.interrupted())
     if not last.saved_at:
         raise RunError(
             "training stopped before its first step: is trainer.max_time too short, or limit_train_batches 0?"
@@ -191,12 +189,12 @@ def _train(recipe: Recipe, start: _Start, ending: Ending) -> tuple[Path, bool]:
     return last.folder, trainer.is_global_zero
 
 
-def _measure(recipe: Recipe, source: DataSource, folder: Path, ending: Ending) -> None:
+def _measure(recipe: Recipe, source: DataSource, folder: Path, status: RunStatus) -> None:
     try:
         gc.collect()  # the trainer, the model and the optimizer know each other
-        finish(recipe, source, folder, ending.identity)
+        finish(recipe, source, folder, status.identity)
     except KeyboardInterrupt:
-        if ending.is_homeless():
-            raise KeyboardInterrupt(ending.interrupted()) from None
+        if status.folder_is_gone():
+            raise KeyboardInterrupt(status.interrupted()) from None
         again = resume_command(folder)
         raise KeyboardInterrupt(f"interrupted while it was evaluated; saved; continue: {again}") from None

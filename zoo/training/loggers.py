@@ -85,7 +85,7 @@ class CsvLog(Logger):
         self.in_file = True
 
 
-def must_be_installed(recipe: Recipe) -> None:
+def validate_installed(recipe: Recipe) -> None:
     """Raises InputError for a logger or a number format whose package is missing."""
     if "wandb" in recipe.logging and importlib.util.find_spec("wandb") is None:
         raise InputError(Problem("wandb is not installed: pip install wandb", key="logging"))
@@ -129,16 +129,16 @@ def _tell_of_lost_rows(log: CsvLog, keep_to_step: int) -> None:
 
 
 @contextmanager
-def quiet_writers(is_homeless: Callable[[], bool]) -> Iterator[None]:
+def quiet_writers(folder_is_gone: Callable[[], bool]) -> Iterator[None]:
     """TensorBoard writes in a thread, and hands an error to the main one with the next number that it gets.
 
-    That a disk is full, or that the run's folder is gone (`is_homeless`), is told there, once; the thread's
-    own traceback is not shown.
+    A full disk, and a run folder that was removed (`folder_is_gone`), are reported there, once: the thread's
+    own traceback is hidden.
     """
     shown = threading.excepthook
 
     def show(what: Any) -> None:
-        if what.exc_value is None or not (is_disk_full(what.exc_value) or is_homeless()):
+        if what.exc_value is None or not (is_disk_full(what.exc_value) or folder_is_gone()):
             shown(what)
 
     threading.excepthook = show

@@ -14,16 +14,15 @@ from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
 from zoo.runs.card import make_card, note_changes
 from zoo.tasks.task import Task
-from zoo.training.boundary import StepTimer
+from zoo.training.accumulation import StepTimer
 from zoo.training.callbacks import SeededSteps, StepBar, StepLog
 from zoo.training.checkpoints.callbacks import BestCheckpoint, LastCheckpoint
 from zoo.training.checkpoints.checkpoint_io import AtomicCheckpointIO
 from zoo.training.checkpoints.resume_checks import validate_restorable, validate_same_data
 from zoo.training.loggers import make_loggers
-from zoo.training.stops.failure import Failure
-from zoo.training.stops.finite import MustBeFinite
-from zoo.training.stops.interruption import Interruption
-from zoo.training.stops.room import Room
+from zoo.training.memory_guard import MemoryGuard
+from zoo.training.nan_guard import NanGuard
+from zoo.training.run_status import RunStatus
 from zoo.training.strategy import make_strategy
 
 
@@ -34,13 +33,13 @@ def make_trainer(
     folder: Path,
     checkpoint: Path | None = None,
     origin: dict[str, Any] | None = None,
-    interruption: Interruption | None = None,
+    status: RunStatus | None = None,
     content: dict[str, Any] | None = None,
 ) -> tuple[pl.Trainer, LastCheckpoint]:
     """A Trainer that writes into `folder`, and the callback that keeps its last checkpoint.
 
     `checkpoint` is that of a resumed run, with its `content`; `origin` says for the card where a new one took
-    its weights from; `interruption` hears the signals.
+    its weights from; `status` is that of the run, with what handles the signals.
 
     Raises:
         InputError: flags that Lightning refuses, or a checkpoint of other data, or that cannot be restored.
@@ -65,18 +64,18 @@ def make_trainer(
     done = before.get("global_step", 0)
     # The origin may be gone, or hold another model, by the time that a run is resumed.
     origin = origin or before.get("zoo_card", {}).get("init_from")
-    interruption = interruption or Interruption()
+    status = status or RunStatus()
     card = make_card(recipe, task.model, source.fingerprint, origin)
-    last = LastCheckpoint(folder, every, card, tokens_per_step, lambda: interruption.due)
+    last = LastCheckpoint(folder, every, card, tokens_per_step, lambda: status.interruption.due)
     last.saved_at = done
-    room = Room(recipe)
+    status.memory = MemoryGuard(recipe)
     callbacks: list[Callback] = [
-        room,
-        Failure(room, last),
-        interruption,
+        status,
+        status.memory,
+        status.interruption,
         SeededSteps(),
         StepLog(tokens_per_step),
-        MustBeFinite(),
+        NanGuard(),
         # The last one after the best one, whose score it holds.
         BestCheckpoint(folder),
         last,
@@ -104,11 +103,11 @@ def make_trainer(
     if checkpoint is not None:
         validate_restorable(checkpoint, before, task, trainer)
         note_changes(card, recipe, before["hyper_parameters"]["recipe"], before["zoo_card"], done)
-    _leave_signals_to_us(trainer)
+    _disable_signal_handling(trainer)
     return trainer, last
 
 
-def _leave_signals_to_us(trainer: pl.Trainer) -> None:
+def _disable_signal_handling(trainer: pl.Trainer) -> None:
     """Lightning's handlers send to other processes from within a signal, write checkpoints of their own under
     SLURM, and have its loop wait in every step for the first process to say that it heard none."""
     trainer._signal_connector.register_signal_handlers = lambda: None

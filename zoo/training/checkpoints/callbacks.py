@@ -13,7 +13,7 @@ from lightning.pytorch.callbacks import Checkpoint, ModelCheckpoint
 
 from zoo.runs.card import write_card
 from zoo.runs.folder import BEST, LAST
-from zoo.training.boundary import is_between_steps, recount
+from zoo.training.accumulation import is_between_steps, recount
 from zoo.training.checkpoints.resume import how_to_continue
 
 

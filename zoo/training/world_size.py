@@ -1,5 +1,4 @@
-"""How many processes train together, and on what: whether the recipe fits what is there, before anything is
-prepared."""
+"""Whether a recipe fits the devices that there are, and the processes that a launcher has started."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from zoo.recipe import Recipe
 from zoo.recipe.rules import batch_fault, cpu_precision_fault, number_of_devices
 
 
-def must_be_shared_out(recipe: Recipe) -> None:
+def validate_world_size(recipe: Recipe) -> None:
     """Compare a recipe with the devices that are there, and with the processes that a launcher has started.
 
     Raises:
@@ -25,7 +24,7 @@ def must_be_shared_out(recipe: Recipe) -> None:
             than the recipe has. Left alone, processes would wait for others that never come.
         SystemExit: the same, in all others.
     """
-    problems = list(_unlike_the_launch(recipe))
+    problems = list(_launch_problems(recipe))
     trainer, devices = recipe.trainer, devices_of(recipe)
     fault = batch_fault(recipe.data.batch_size, devices, trainer.num_nodes, trainer.accumulate_grad_batches)
     if fault and not problems:
@@ -36,15 +35,15 @@ def must_be_shared_out(recipe: Recipe) -> None:
         raise InputError(problems)
 
 
-def must_compute_as_said(recipe: Recipe) -> None:
-    """Raises InputError where accelerator auto comes to a CPU, which does not train in this precision."""
+def validate_precision(recipe: Recipe) -> None:
+    """Raises InputError where `accelerator: auto` is a CPU, which does not train in this precision."""
     fault = cpu_precision_fault(recipe.trainer.precision) if recipe.trainer.accelerator == "auto" else None
     if fault and not any(kind.is_available() for kind in (CUDAAccelerator, MPSAccelerator, XLAAccelerator)):
         raise InputError(Problem(fault, key="trainer.precision"))
 
 
 def devices_of(recipe: Recipe) -> int:
-    """Devices that a recipe has on each machine; where it leaves that open, those that are there."""
+    """The devices of each machine; all that there are where the recipe leaves it open."""
     number = number_of_devices(recipe.trainer.devices)
     if number is not None:
         return number
@@ -52,8 +51,8 @@ def devices_of(recipe: Recipe) -> int:
     return 1 if on_cpu else torch.cuda.device_count()
 
 
-def _unlike_the_launch(recipe: Recipe) -> Iterator[Problem]:
-    started = _started()
+def _launch_problems(recipe: Recipe) -> Iterator[Problem]:
+    started = _lightning_launcher()
     if started is None:
         return
     name, here, nodes = started
@@ -77,7 +76,7 @@ def _unlike_the_launch(recipe: Recipe) -> Iterator[Problem]:
         yield Problem(f"{has}, but {name} has started {what}: {hint}", key=f"trainer.{key}")
 
 
-def _started() -> Launcher | None:
+def _lightning_launcher() -> Launcher | None:
     """Which launcher Lightning will go by: its name, processes on each machine, machines. None: its own."""
     several = find_launcher()
     if several is not None:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from zoo.training.quiet import quieten
+from zoo.training.library_messages import hide_library_messages
 
 # The command, with a data worker that is killed once its batches are waited for.
 DYING = """
@@ -36,9 +36,9 @@ def shown(monkeypatch):
 
 
 def test_of_what_cannot_be_raised_only_a_dead_worker_is_hidden(shown):
-    quieten()
+    hide_library_messages()
     once = sys.unraisablehook
-    quieten()
+    hide_library_messages()
     assert sys.unraisablehook is once
     dead = RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed.")
     others = [RuntimeError("x"), ValueError("DataLoader worker"), None]

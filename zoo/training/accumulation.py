@@ -1,4 +1,4 @@
-"""Where one optimizer step ends and the next one has not begun: only there can a run be saved or stopped."""
+"""Gradient accumulation: a run can be saved or stopped only between two optimizer steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NaN and infinity end a run at once, and are in no checkpoint."""
+"""NaN and infinity end a run at once, and get into no checkpoint."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ LEAST_SCALE = 1e-4
 """A gradient scaler that has come down to this finds no gradient finite: fairseq stops there too."""
 
 
-class MustBeFinite(Callback):
+class NanGuard(Callback):
     """Ends a run whose loss or gradient is NaN or infinite, and keeps from checkpoints what is not finite.
 
-    On a CPU every step is looked at. Reading a value off another device waits for it: there it is done where
+    On a CPU every step is checked. Reading a value off another device waits for it: there it is done where
     a step is logged or saved. The processes of a run end at the same step, each with the same error.
 
     Raises:
@@ -31,14 +31,14 @@ class MustBeFinite(Callback):
     """
 
     def __init__(self) -> None:
-        self.step = self.looked_at = 0
+        self.step = self.checked_at = 0
         self.losses: list[Tensor] = []
         self.norms: list[Tensor] = []
         self.lr = math.nan
-        self.begins = self.told = False
+        self.begins = self.failed = False
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        self.step = self.looked_at = trainer.global_step
+        self.step = self.checked_at = trainer.global_step
         self.losses, self.norms = [], []
 
     def on_before_optimizer_step(
@@ -51,7 +51,7 @@ class MustBeFinite(Callback):
         self, trainer: pl.Trainer, module: pl.LightningModule, outputs: dict, batch: object, index: int
     ) -> None:
         if self.begins:
-            self.looked_at, self.losses, self.norms, self.begins = self.step, [], [], False
+            self.checked_at, self.losses, self.norms, self.begins = self.step, [], [], False
         self.losses.append(outputs["loss"].detach())
         step = trainer.global_step
         if step == self.step:
@@ -59,17 +59,17 @@ class MustBeFinite(Callback):
         self.step = step
         self.norms.append(module.gradient_norm)
         if step % trainer.log_every_n_steps == 0 or step == trainer.max_steps:
-            self._all_must_be_finite(trainer, module)
+            self._check_all(trainer, module)
             self.begins = True
         elif module.device.type == "cpu":
             # The norm is that of all processes, which see the same of it without asking each other.
             own = self.losses[-trainer.accumulate_grad_batches :] if trainer.world_size == 1 else []
-            if _are_wrong(trainer, own, self.norms[-1:]):
+            if _any_not_finite(trainer, own, self.norms[-1:]):
                 self._fail(trainer, module)
 
     def on_save_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict) -> None:
-        if not self.told:
-            self._all_must_be_finite(trainer, module, saved=True)
+        if not self.failed:
+            self._check_all(trainer, module, saved=True)
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         loss = trainer.callback_metrics.get("val/loss")
@@ -81,18 +81,16 @@ class MustBeFinite(Callback):
             flush=True,
         )
 
-    def _all_must_be_finite(
-        self, trainer: pl.Trainer, module: pl.LightningModule, saved: bool = False
-    ) -> None:
-        """Every process calls it at the same step, so that none waits for another that has left."""
-        wrong = _are_wrong(trainer, self.losses, self.norms)
+    def _check_all(self, trainer: pl.Trainer, module: pl.LightningModule, saved: bool = False) -> None:
+        """A collective: every process calls it at the same step."""
+        wrong = _any_not_finite(trainer, self.losses, self.norms)
         wrong = wrong or (saved and not _is_finite(_state(trainer, module)))
         if trainer.strategy.reduce_boolean_decision(wrong, all=False):
             self._fail(trainer, module)
 
     def _fail(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """Every process comes here at the same step."""
-        self.told = True
+        """A collective: every process calls it at the same step."""
+        self.failed = True
         parts = trainer.accumulate_grad_batches
         # A run that was just resumed has no step behind it.
         none = torch.tensor(math.nan, device=trainer.strategy.root_device)
@@ -100,11 +98,11 @@ class MustBeFinite(Callback):
         loss = trainer.strategy.reduce(last, reduce_op="mean").item()
         # Asked of all before anything is told of it: what each process has seen itself may differ.
         names, weights = zip(*module.named_parameters(), strict=True)
-        wrong = _which_are_wrong(trainer, [weight.detach() for weight in weights])
+        wrong = _which_not_finite(trainer, [weight.detach() for weight in weights])
         weights = [name for name, is_wrong in zip(names, wrong, strict=True) if is_wrong]
         firsts = {
-            "loss": self._first(_which_are_wrong(trainer, self.losses), parts),
-            "gradient": self._first(_which_are_wrong(trainer, self.norms)),
+            "loss": self._first(_which_not_finite(trainer, self.losses), parts),
+            "gradient": self._first(_which_not_finite(trainer, self.norms)),
         }
         norm = self.norms[-1].item() if self.norms else math.nan
         what = f"learning rate {self.lr:.3g}, gradient norm {norm:.4g}"
@@ -125,17 +123,17 @@ class MustBeFinite(Callback):
         return f"; the first that was not finite was the {name} of step {found[name]}"
 
     def _first(self, wrong: list[bool], parts: int = 1) -> int | None:
-        return self.looked_at + wrong.index(True) // parts + 1 if True in wrong else None
+        return self.checked_at + wrong.index(True) // parts + 1 if True in wrong else None
 
 
-def _where(trainer: pl.Trainer, wrong_weights: list[str]) -> str:
+def _where(trainer: pl.Trainer, names: list[str]) -> str:
     scaler = _scaler(trainer)
     if scaler is not None and scaler.get_scale() < LEAST_SCALE:
         return f"no gradient is finite, though the loss is scaled by {scaler.get_scale():.1g} only,"
-    if not wrong_weights:
+    if not names:
         return "the optimizer's moments are not finite"
-    more = f" and {len(wrong_weights) - 2} more" if len(wrong_weights) > 2 else ""
-    return f"the weights {', '.join(wrong_weights[:2])}{more} are not finite"
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    return f"the weights {', '.join(names[:2])}{more} are not finite"
 
 
 def _advice(trainer: pl.Trainer) -> str:
@@ -172,14 +170,14 @@ def _is_finite(tensors: Iterable[Tensor]) -> bool:
     return bool(torch.nn.utils.get_total_norm(own).isfinite())
 
 
-def _which_are_wrong(trainer: pl.Trainer, tensors: list[Tensor]) -> list[bool]:
-    """Which of them are not finite in some process, or in the share of one. Every process calls it."""
+def _which_not_finite(trainer: pl.Trainer, tensors: list[Tensor]) -> list[bool]:
+    """Which of them are not finite in any process. A collective."""
     own = [float(not _is_finite([tensor])) for tensor in tensors]
     bits = torch.tensor(own, device=trainer.strategy.root_device)
     return trainer.strategy.reduce(bits, reduce_op="max").bool().tolist()
 
 
-def _are_wrong(trainer: pl.Trainer, losses: list[Tensor], norms: list[Tensor]) -> bool:
+def _any_not_finite(trainer: pl.Trainer, losses: list[Tensor], norms: list[Tensor]) -> bool:
     scaler = _scaler(trainer)
     if scaler is None:
         numbers = [*losses, *norms]

@@ -19,8 +19,8 @@ from zoo.launch import children
 from zoo.launch.children import Children, Supervisor
 from zoo.tasks.task import Task
 from zoo.training.fit import fit
-from zoo.training.stops.ending import Ending
-from zoo.training.stops.interruption import Interruption
+from zoo.training.interruption import Interruption
+from zoo.training.run_status import RunStatus
 
 
 def signalled_in(monkeypatch, owner, name, number=signal.SIGTERM):
@@ -47,7 +47,7 @@ def out_of_memory(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "owner, name", [(SingleDeviceStrategy, "teardown"), (Ending, "_lost"), (training, "unlock")]
+    "owner, name", [(SingleDeviceStrategy, "teardown"), (RunStatus, "_lost_process"), (training, "unlock")]
 )
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_while_it_ends_loses_no_message(
@@ -82,7 +82,7 @@ def test_a_second_ctrl_c_ends_what_hangs_at_its_end(monkeypatch):
     monkeypatch.setattr(os, "_exit", left.append)
     interruption = Interruption()
     with interruption.handling():
-        interruption.deafen()
+        interruption.ignore_signals()
         for _ in range(2):
             assert not left
             os.kill(os.getpid(), signal.SIGINT)

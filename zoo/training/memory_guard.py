@@ -1,4 +1,4 @@
-"""Memory for a step: how much is needed at least, what there is, and what to lower where it is too little."""
+"""Memory for a training step: the least it needs, what there is, and what to lower if that is too little."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ WITH_ALL_LOGITS = ("language_modelling", "masked_language_modelling")
 
 
 @dataclass(frozen=True)
-class Need:
-    """What a training step of one process holds for certain, in bytes; activations come on top.
+class MemoryNeed:
+    """The least that a training step of one process holds, in bytes; activations come on top.
 
     Attributes:
         rows, length: what goes through the model at once.
@@ -28,7 +28,7 @@ class Need:
         weights, moments: of the model, and of its optimizer; gradients are as large as the weights.
         logits: of a micro-batch; their gradient is as large. 0 where only some positions have any.
         tables: scores or biases of all pairs that are written out, kept for the backward pass.
-        certain_tables: those of them that every device and precision keeps.
+        kept_tables: those of them that every device and precision keeps.
     """
 
     rows: int
@@ -38,7 +38,7 @@ class Need:
     moments: int
     logits: int
     tables: int
-    certain_tables: int
+    kept_tables: int
 
     @property
     def least(self) -> int:
@@ -47,18 +47,18 @@ class Need:
 
     def least_of(self, rows: int) -> int:
         """The same, where so many of its rows go through the model at once."""
-        of_pairs_and_logits = (2 * self.logits + self.certain_tables) // self.rows * rows
+        of_pairs_and_logits = (2 * self.logits + self.kept_tables) // self.rows * rows
         return self.moments + max(self.weights, of_pairs_and_logits)
 
 
-def need_of(recipe: Recipe, task: Task, world_size: int = 1) -> Need:
+def memory_need(recipe: Recipe, task: Task, world_size: int = 1) -> MemoryNeed:
     parts = world_size * recipe.trainer.accumulate_grad_batches
     rows, length = max(1, recipe.data.batch_size // parts), recipe.data.sequence_length
     own = [p.to_local() if isinstance(p, DTensor) else p for p in task.parameters()]
     weights = sum(p.numel() * p.element_size() for p in own)
     # Losses are computed in float32 whatever the precision.
     vocabulary = task.hparams["vocab_size"] if recipe.task.name in WITH_ALL_LOGITS else 0
-    return Need(
+    return MemoryNeed(
         rows=rows,
         length=length,
         parts=parts,
@@ -66,7 +66,7 @@ def need_of(recipe: Recipe, task: Task, world_size: int = 1) -> Need:
         moments=2 * weights,
         logits=4 * rows * length * vocabulary,
         tables=_tables(recipe, task, rows, length),
-        certain_tables=_certain_tables(recipe, task, rows, length),
+        kept_tables=_kept_tables(recipe, task, rows, length),
     )
 
 
@@ -86,7 +86,7 @@ def _tables(recipe: Recipe, task: Task, rows: int, length: int) -> int:
     return written + shared
 
 
-def _certain_tables(recipe: Recipe, task: Task, rows: int, length: int) -> int:
+def _kept_tables(recipe: Recipe, task: Task, rows: int, length: int) -> int:
     """Bytes of one [batch, heads, length, length] in each layer whose weights the backward pass takes from
     where they were written. What a compiler or a fused kernel makes of a bias is not known here."""
     if recipe.compile or recipe.model.kernel == "flex":
@@ -98,10 +98,10 @@ def _certain_tables(recipe: Recipe, task: Task, rows: int, length: int) -> int:
     return written * size * rows * recipe.model.num_heads * length**2
 
 
-class Room(Callback):
-    """Sees to it that a lack of memory is an error that can be told, and tells one that is certain at once.
+class MemoryGuard(Callback):
+    """Turns a lack of memory into an error, and raises it before the first step if it is certain.
 
-    Linux hands out more memory of a CPU than there is and kills a process later, without a word.
+    Linux hands out more memory of a CPU than there is, and kills the process later, without a message.
 
     Raises:
         RunError: before the first step, where not even what a step holds for certain can be had.
@@ -110,12 +110,12 @@ class Room(Callback):
     def __init__(self, recipe: Recipe):
         self.recipe = recipe
         self.free: int | None = None
-        self.need: Need | None = None
+        self.need: MemoryNeed | None = None
         self.bound = ExitStack()
 
     def setup(self, trainer: pl.Trainer, module: Task, stage: str) -> None:
         # Once all processes are there: each has its share of what is free.
-        self.need = need_of(self.recipe, module, trainer.world_size)
+        self.need = memory_need(self.recipe, module, trainer.world_size)
         device = trainer.strategy.root_device
         if device.type == "cpu":
             trainer.strategy.barrier()
@@ -123,13 +123,13 @@ class Room(Callback):
 
     def on_fit_start(self, trainer: pl.Trainer, module: Task) -> None:
         # In shards a process has only its own share of the weights, known from here on.
-        self.need = need_of(self.recipe, module, trainer.world_size)
+        self.need = memory_need(self.recipe, module, trainer.world_size)
         device = trainer.strategy.root_device
         if device.type == "cuda":
             self.free = free_memory(device)
         short = self.free is not None and self.need.least > self.free
         if trainer.strategy.reduce_boolean_decision(short, all=False):
-            raise RunError(self.told("before the first step"))
+            raise RunError(self.describe("before the first step"))
 
     def teardown(self, trainer: pl.Trainer, module: Task, stage: str) -> None:
         self.bound.close()  # what was allowed before is allowed again
@@ -137,8 +137,8 @@ class Room(Callback):
     def on_exception(self, trainer: pl.Trainer, module: Task, exception: BaseException) -> None:
         self.bound.close()
 
-    def told(self, when: str) -> str:
-        """The sizes, and what to lower: what helps most first."""
+    def describe(self, when: str) -> str:
+        """The sizes of what a step holds, and what to lower: what helps most first."""
         need, data = self.need, self.recipe.data
         there = "" if self.free is None else f", of {_size(self.free)} that this process may take"
         lines = [f"out of memory {when}{there}: a batch is {data.batch_size:,} x {need.length:,} tokens"]

@@ -1,4 +1,4 @@
-"""The console without what its reader knows or cannot use. Each message is named; nothing else is hidden."""
+"""Messages of the libraries that the user of a command cannot use: hidden by name, and nothing else."""
 
 from __future__ import annotations
 
@@ -46,24 +46,24 @@ HIDDEN_WARNINGS = (
 )
 
 
-def _worth_saying(record: logging.LogRecord) -> bool:
+def _is_of_use(record: logging.LogRecord) -> bool:
     text = record.getMessage().strip()
     return bool(text) and not text.startswith(HIDDEN_LINES)
 
 
-def quieten() -> None:
+def hide_library_messages() -> None:
     """Hide Lightning's adverts and the notes that the zoo answers for."""
     for name in list(logging.root.manager.loggerDict):
         if name.startswith(("lightning", "lightning_fabric", "lightning_utilities")):
-            logging.getLogger(name).addFilter(_worth_saying)
+            logging.getLogger(name).addFilter(_is_of_use)
     for message in HIDDEN_WARNINGS:
         warnings.filterwarnings("ignore", message=message)
-    _keep_dead_workers_from_speaking_twice()
+    _hide_second_report_of_dead_workers()
 
 
-def _keep_dead_workers_from_speaking_twice() -> None:
-    """That a data worker has died is raised where its batch is missed, and told. Torch raises it from its
-    handler of SIGCHLD too, wherever that comes: within a `__del__` or a hook of a fork Python shows it."""
+def _hide_second_report_of_dead_workers() -> None:
+    """The death of a data worker is raised where its batch is missing. Torch raises it from its handler of
+    SIGCHLD too, wherever that runs: within a `__del__` or a hook of a fork Python prints it."""
     shown = sys.unraisablehook
     if getattr(shown, "hides_dead_workers", False):
         return
