@@ -9,7 +9,6 @@ import argparse
 import os
 import signal
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,7 +19,7 @@ from zoo.arguments import LISTS, make_parser
 from zoo.errors import InputError, Problem, RunError
 from zoo.launch.ranks import is_distributed, is_first_process
 from zoo.launch.reporting import report_once
-from zoo.launch.signals import INTERRUPTED, raise_on_signals
+from zoo.launch.signals import INTERRUPTED, may_set_handlers, raise_on_signals
 from zoo.output import waiting
 
 if TYPE_CHECKING:
@@ -37,14 +36,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     An exception that nobody foresaw keeps its traceback.
     """
     options = _parser().parse_args(arguments)
-    with _signals_given_back():
+    with _signal_handlers_restored():
         return _run(options)
 
 
 def _run(options: argparse.Namespace) -> int:
     try:
         with report_once():
-            _must_stand_somewhere()
+            _check_working_directory()
         options.verb(options)
         sys.stdout.flush()
     except InputError as error:
@@ -56,7 +55,7 @@ def _run(options: argparse.Namespace) -> int:
     except KeyboardInterrupt as error:
         return _interrupted(error)
     except SystemExit as error:
-        # Lightning turns Ctrl-C into an exit of its own; one with our code is of a process that keeps silent.
+        # Lightning turns Ctrl-C into an exit of its own. With our code another process reports it.
         if isinstance(error.__context__, KeyboardInterrupt) and error.code != INTERRUPTED:
             return _interrupted(error.__context__)
         if not error.code:
@@ -77,7 +76,7 @@ def _run(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _must_stand_somewhere() -> None:
+def _check_working_directory() -> None:
     """Raises InputError where the working directory is gone: no path resolves, and torch does not load."""
     try:
         os.getcwd()
@@ -86,16 +85,16 @@ def _must_stand_somewhere() -> None:
 
 
 def _interrupted(error: KeyboardInterrupt) -> int:
-    # Of processes started together the first tells it.
+    # Of processes that were started together the first reports it.
     if str(error) or is_first_process():
         print(str(error) or "interrupted", file=sys.stderr)
     return INTERRUPTED
 
 
 @contextmanager
-def _signals_given_back() -> Iterator[None]:
-    """Whatever a verb does with the signals holds until its end is told, and no longer."""
-    if not _may_have_handlers():
+def _signal_handlers_restored() -> Iterator[None]:
+    """Restore the handlers of signals after the block: a verb replaces them, until its end is reported."""
+    if not may_set_handlers():
         yield
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
@@ -106,30 +105,25 @@ def _signals_given_back() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _may_have_handlers() -> bool:
-    """Python lets no other thread have any."""
-    return threading.current_thread() is threading.main_thread()
-
-
 def _fit(options: argparse.Namespace) -> None:
     from zoo.launch.parent import exit_when_parent_dies
 
     exit_when_parent_dies()
     from zoo.recipe import read_recipe
 
-    _settle_recipe(options)
+    _set_recipe(options)
     recipe = read_recipe(options.recipe, options.set)
     with waiting(f"{recipe.name}: loading torch and lightning"):
         from zoo.training.fit import fit
 
-        raise_on_signals(*_used_by(recipe))
+        raise_on_signals(*_late_imports(recipe))
     try:
         fit(recipe, out=options.out, resume=options.resume, ignore_signals=True)
     except InputError as error:
-        raise InputError([_placed(problem, options) for problem in error.problems]) from error
+        raise InputError([_with_location(problem, options) for problem in error.problems]) from error
 
 
-def _settle_recipe(options: argparse.Namespace) -> None:
+def _set_recipe(options: argparse.Namespace) -> None:
     """`fit FILE` and `fit --recipe FILE` are the same; of `--resume FILE` the value is the file.
 
     Raises InputError for none, and for two.
@@ -147,8 +141,8 @@ def _settle_recipe(options: argparse.Namespace) -> None:
     options.recipe = given[0]
 
 
-def _used_by(recipe: Recipe) -> list[str]:
-    """What a training imports in its midst."""
+def _late_imports(recipe: Recipe) -> list[str]:
+    """The modules that a training imports only when it needs them."""
     from zoo.registry import datasets
 
     used = [*DRAWING]
@@ -161,8 +155,8 @@ def _used_by(recipe: Recipe) -> list[str]:
     return used
 
 
-def _placed(problem: Problem, options: argparse.Namespace) -> Problem:
-    """A problem that showed only once the run began, with the place where its key was said."""
+def _with_location(problem: Problem, options: argparse.Namespace) -> Problem:
+    """A problem that was found only when the run began, with the location of its key."""
     if problem.key is None or problem.where is not None:
         return problem
     from zoo.recipe import locate
@@ -175,15 +169,15 @@ def _evaluate(options: argparse.Namespace) -> None:
 
     exit_when_parent_dies()
     missing = [path for path in options.paths if not path.exists()]
-    # Of processes started together the first tells it, once they have met.
+    # Processes that were started together meet first; then the first of them reports it.
     if missing and not is_distributed():
         from zoo.runs.folder import nearest_run_hint
 
-        told = (
+        problems = (
             Problem(f"no such run folder or checkpoint{nearest_run_hint(path)}", where=str(path))
             for path in missing
         )
-        raise InputError(told)
+        raise InputError(problems)
     with waiting("loading torch and lightning"):
         from zoo.evaluation.evaluate import evaluate
 
@@ -217,8 +211,8 @@ def _compare(options: argparse.Namespace) -> None:
         with waiting("reading the runs"):
             from zoo.reports.diff import diff
 
-            told = diff(*options.diff)
-        print(told)
+            difference = diff(*options.diff)
+        print(difference)
         return
     if not options.paths:
         raise InputError("compare which runs? zoo compare runs/a runs/b, or --diff runs/a runs/b")

@@ -126,7 +126,7 @@ class Supervisor(threading.Thread):
         self.over.set()
 
     def _wait(self) -> bool:
-        """Wait a moment; whether a signal came, where those are this thread's to hear."""
+        """Wait a moment. Returns whether a signal came, if this thread handles them."""
         if not self.signals:
             self.over.wait(PAUSE)
             return False

@@ -16,7 +16,7 @@ def exit_when_parent_dies() -> None:
     """Have this process end as soon as the one that started it has, whatever it is doing then.
 
     Does nothing in a process that the user has started, and once is enough. Call it before anything slow: a
-    process whose parent was killed alone would wait for it in a collective for ever.
+    process whose parent was killed alone would wait for it in a collective without end.
     """
     if not _has_parent() or any(thread.name == _THREAD for thread in threading.enumerate()):
         return

@@ -51,7 +51,7 @@ class Fault:
 class Team:
     """The processes of one evaluation, as one of them sees them. Its `with` block ends for all together.
 
-    What ends one of them ends all: the others get the error in place of what they wait for. The first process
+    What ends one of them ends all: the others get the error instead of what they wait for. The first process
     reports it, and the rest end by SystemExit with the command line's exit code.
 
     Attributes:
@@ -133,7 +133,7 @@ class Team:
 
     @contextmanager
     def _deferred_interruption(self) -> Iterator[None]:
-        """A signal waits for the end of an exchange: the others could not follow if one left amid it.
+        """A signal waits for the end of an exchange: the others would wait for a process that left during it.
 
         A second one does not wait.
         """

@@ -39,7 +39,7 @@ from zoo.training.world_size import validate_precision, validate_world_size
 def fit(
     recipe: Recipe, out: Path | None = None, resume: Resume = False, ignore_signals: bool = False
 ) -> Path:
-    """Train, evaluate at the recipe's lengths, and say where everything is.
+    """Train, evaluate at the recipe's lengths, and print where everything is.
 
     Args:
         recipe: a resolved recipe.
@@ -118,7 +118,7 @@ def _prepare(recipe: Recipe, out: Path | None, resume: Resume) -> _Start:
         task = build_task(built, source.vocab_size)
     else:
         validate_same_tokenizer(origin, source)
-    source.train_loader()  # a batch that cannot be had is told before anything is written
+    source.train_loader()  # raises for a batch that cannot be had, before anything is written
 
     if folder is None:
         # Only the first process claims a folder; the others learn of it once they have met.

@@ -96,7 +96,7 @@ class NanGuard(Callback):
         none = torch.tensor(math.nan, device=trainer.strategy.root_device)
         last = torch.stack(self.losses[-parts:] or [none]).mean() * parts
         loss = trainer.strategy.reduce(last, reduce_op="mean").item()
-        # Asked of all before anything is told of it: what each process has seen itself may differ.
+        # A collective before any report: what the processes have seen may differ.
         names, weights = zip(*module.named_parameters(), strict=True)
         wrong = _which_not_finite(trainer, [weight.detach() for weight in weights])
         weights = [name for name, is_wrong in zip(names, wrong, strict=True) if is_wrong]
