@@ -8,6 +8,8 @@ model = zoo.build("recipes/rope_wikitext2.yaml")   one at its initial weights
 
 @zoo.register("mine")              one of your own
 class Mine(zoo.Encoding): ...
+
+Likewise `@zoo.register.dataset("name")`, `.task`, `.optimizer` and `.schedule`.
 """
 
 from __future__ import annotations
@@ -17,6 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zoo import encodings as encodings
+    from zoo.data.algorithmic.algorithmic import Algorithmic as Algorithmic
+    from zoo.data.dataset import Dataset as Dataset
+    from zoo.data.text.datasets import TextDataset as TextDataset
     from zoo.encodings.base import Encoding as Encoding
     from zoo.encodings.base import Size as Size
     from zoo.encodings.base import Span as Span
@@ -24,21 +29,28 @@ if TYPE_CHECKING:
     from zoo.errors import InputError as InputError
     from zoo.registry import register as register
     from zoo.runs.load import load as load
+    from zoo.schedules import Schedule as Schedule
     from zoo.tasks import build as build
+    from zoo.tasks.task import Task as Task
 
 # Imported when first asked for: `zoo --help` must not wait for torch, and nothing for what it does not need.
 _WHERE = {
+    "Algorithmic": ("zoo.data.algorithmic.algorithmic", "Algorithmic"),
+    "Dataset": ("zoo.data.dataset", "Dataset"),
     "Encoding": ("zoo.encodings.base", "Encoding"),
     "InputError": ("zoo.errors", "InputError"),
+    "Schedule": ("zoo.schedules", "Schedule"),
     "Size": ("zoo.encodings.base", "Size"),
     "Span": ("zoo.encodings.base", "Span"),
+    "Task": ("zoo.tasks.task", "Task"),
+    "TextDataset": ("zoo.data.text.datasets", "TextDataset"),
     "Wrapper": ("zoo.encodings.wrapper", "Wrapper"),
     "build": ("zoo.tasks", "build"),
     "load": ("zoo.runs.load", "load"),
     "register": ("zoo.registry", "register"),
 }
 
-__all__ = ["Encoding", "InputError", "Size", "Span", "Wrapper", "build", "encodings", "load", "register"]
+__all__ = [*_WHERE, "encodings"]
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any
 
 import torch
@@ -41,6 +41,71 @@ class AdamW(torch.optim.AdamW):
         super().__init__(params, lr=lr, weight_decay=weight_decay, betas=tuple(betas))
 
 
+@register.optimizer("muon")
+class Muon(torch.optim.Optimizer):
+    """Muon (torch's own) for matrices, and AdamW for all else; both with the same learning rate.
+
+    The embedding is a matrix too. Learning rates are matched to those of AdamW by scaling updates to its RMS.
+
+    Args:
+        weight_decay: weight decay of matrices.
+        momentum: of Muon.
+        betas: decay rates of AdamW's two moments.
+    """
+
+    paper = "Liu et al. 2025, arXiv:2502.16982"
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        *,
+        lr: float,
+        weight_decay: Annotated[Number, Field(ge=0)] = 0.1,
+        momentum: Annotated[Number, Field(ge=0, lt=1)] = 0.95,
+        betas: tuple[Annotated[Number, Field(ge=0, lt=1)], Annotated[Number, Field(ge=0, lt=1)]] = (
+            0.9,
+            0.95,
+        ),
+    ):
+        super().__init__(params, {"lr": lr, "weight_decay": weight_decay})
+        groups: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
+        for group in self.param_groups:
+            for matrices in (True, False):
+                chosen = [p for p in group["params"] if (p.dim() == 2) == matrices]
+                groups[matrices] += [{**group, "params": chosen}] if chosen else []
+        self._parts: list[torch.optim.Optimizer] = []
+        if groups[True]:
+            self._parts.append(
+                torch.optim.Muon(groups[True], momentum=momentum, adjust_lr_fn="match_rms_adamw")
+            )
+        if groups[False]:
+            self._parts.append(torch.optim.AdamW(groups[False], betas=tuple(betas)))
+        self.param_groups = [group for part in self._parts for group in part.param_groups]
+        self._share()
+
+    def _share(self) -> None:
+        """Each part works on its groups of this optimizer, and keeps its state here."""
+        start = 0
+        for part in self._parts:
+            stop = start + len(part.param_groups)
+            part.param_groups, part.state = self.param_groups[start:stop], self.state
+            start = stop
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        super().load_state_dict(state_dict)
+        self._share()
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for part in self._parts:
+            part.step()
+        return loss
+
+
 def build_optimizer(
     config: OptimizerConfig, parameters: Iterable[Parameter], fused: bool
 ) -> torch.optim.Optimizer:
@@ -63,3 +128,12 @@ def build_optimizer(
         if fused and "fused" in group:
             group["fused"] = True
     return optimizer
+
+
+def example_state(config: OptimizerConfig, dim: int) -> tuple[torch.Size, dict[str, Any]]:
+    """A shape of `dim` dimensions, and what a recipe's optimizer keeps for a parameter of that shape."""
+    parameter = Parameter(torch.ones(*range(2, 2 + dim)))
+    parameter.grad = torch.ones_like(parameter)
+    optimizer = build_optimizer(config, [parameter], fused=False)
+    optimizer.step()
+    return parameter.shape, dict(optimizer.state[parameter])

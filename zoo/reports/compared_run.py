@@ -14,6 +14,8 @@ from zoo.evaluation.curves import Row
 from zoo.evaluation.measurement import flat_rows, read_measurements
 from zoo.recipe import resolve
 from zoo.recipe.options import check_encoding
+from zoo.recipe.schema import DataConfig
+from zoo.recipe.sections import section_class
 from zoo.reports.commands import command
 from zoo.runs.card import read_card
 from zoo.runs.folder import CARD, METRICS, RECIPE, nearest_run_hint, stored_recipe
@@ -132,14 +134,29 @@ def _recipe(folder: Path) -> dict[str, Any]:
     # What an encoding's plugin brings is not read for a comparison, and what was evaluated the rows say.
     plain = {key: value for key, value in stored.items() if key not in ("plugins", "evaluate")}
     try:
-        resolved = resolve({**plain, "model": {**model, "encoding": "none"}}).as_dict()
+        resolved = resolve({**plain, **_stand_ins(stored), "model": {**model, "encoding": "none"}}).as_dict()
     except InputError as error:
         where = str(folder / RECIPE)
         raise InputError([Problem(p.message, key=p.key, where=where) for p in error.problems]) from error
     encoding, faults = check_encoding(model["encoding"], ("model", "encoding"))
-    kept = {key: stored[key] for key in ("plugins", "evaluate") if key in stored}
+    kept = {key: stored[key] for key in ("plugins", "evaluate", *_stand_ins(stored)) if key in stored}
     resolved["model"]["encoding"] = model["encoding"] if faults else encoding
     return resolved | kept
+
+
+def _stand_ins(stored: dict[str, Any]) -> dict[str, Any]:
+    """Sections that are known in place of those that name a plugin's dataset, task, optimizer or schedule."""
+    sections = {
+        key: stored[key] for key in ("data", "task", "optimizer") if isinstance(stored.get(key), dict)
+    }
+    unknown = {key for key, value in sections.items() if section_class(key, value) is None}
+    found: dict[str, Any] = {}
+    if unknown & {"data", "task"} and "data" in sections:
+        common = {key: value for key, value in sections["data"].items() if key in DataConfig.model_fields}
+        found |= {"data": {**common, "name": "max_index"}, "task": {"name": "max_index"}}
+    if "optimizer" in unknown:
+        found["optimizer"] = {"lr": sections["optimizer"].get("lr")}
+    return found
 
 
 def _of_the_end(rows: list[Row], card: dict[str, Any]) -> tuple[list[Row], tuple[str, ...]]:

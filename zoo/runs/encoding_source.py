@@ -1,4 +1,4 @@
-"""Where a run's encodings came from, when that is not the zoo: a plugin file or an installed package.
+"""Where what a run is made of came from, when that is not the zoo: a plugin file or an installed package.
 
 It is written on the card, so that whoever loads the checkpoint can be told what it needs.
 """
@@ -15,7 +15,8 @@ from zoo import registry
 from zoo.recipe.options import encodings_in
 
 Source = dict[str, Any]
-"""{"name", "sha256" of its file, and "file" or "package" with "version"}, all text."""
+"""{"name", "sha256" of its file, and "file" or "package" with "version"}, all text; and the "kind" where it is
+not an encoding."""
 
 
 def encoding_sources(encoding: Any) -> list[Source]:
@@ -24,15 +25,39 @@ def encoding_sources(encoding: Any) -> list[Source]:
     return [_source(name) for name in names if not registry.encodings.describe(name).builtin]
 
 
+def code_sources(recipe: dict[str, Any]) -> list[Source]:
+    """The sources of all that a resolved recipe names, the zoo's own left out."""
+    optimizer = recipe["optimizer"]
+    named = {
+        "dataset": [recipe["data"]["name"]],
+        "task": [recipe["task"]["name"]],
+        "optimizer": [optimizer["name"]],
+        "schedule": [optimizer["schedule"]],
+    }
+    others = [(kind, name) for kind, names in named.items() for name in names]
+    return encoding_sources(recipe["model"]["encoding"]) + [
+        _source(name, kind) for kind, name in others if not registry.KINDS[kind].describe(name).builtin
+    ]
+
+
 def recorded_sources(card: dict[str, Any] | None) -> list[Source]:
     """The sources on the card of a run, if any; those without the keys of a source are left out."""
     wanted = ({"name", "file", "sha256"}, {"name", "package", "version", "sha256"})
-    return [source for source in (card or {}).get("encoding_source") or [] if source.keys() in wanted]
+    sources = (card or {}).get("encoding_source") or []
+    return [
+        source
+        for source in sources
+        if source.keys() - {"kind"} in wanted and source.get("kind", "encoding") in registry.KINDS
+    ]
+
+
+def _kind(source: Source) -> registry.Registry:
+    return registry.KINDS[source.get("kind", "encoding")]
 
 
 def what_is_missing(sources: Sequence[Source]) -> list[str]:
     """A sentence on each encoding that is not registered now: what brings it, and what to do."""
-    gone = [source for source in sources if source["name"] not in registry.encodings.names()]
+    gone = [source for source in sources if source["name"] not in _kind(source).all()]
     files = [source for source in gone if "package" not in source]
     return [*map(_missing_package, (s for s in gone if "package" in s)), *_missing_files(files)]
 
@@ -40,7 +65,7 @@ def what_is_missing(sources: Sequence[Source]) -> list[str]:
 def what_has_changed(sources: Sequence[Source]) -> list[str]:
     """A sentence on each encoding whose code is another now than when it was trained."""
     return [
-        f"encoding {then['name']!r} may have changed since it was trained: then {_spoken(then)}, "
+        f"{_kind(then).kind} {then['name']!r} may have changed since it was trained: then {_spoken(then)}, "
         f"now {_spoken(now)}"
         for then, now in _changed(sources)
     ]
@@ -52,22 +77,23 @@ def changed_code(sources: Sequence[Source]) -> dict[str, str]:
 
 
 def _changed(sources: Sequence[Source]) -> list[tuple[Source, Source]]:
-    known = set(registry.encodings.names())
-    pairs = [(then, _source(then["name"])) for then in sources if then["name"] in known]
+    known = [then for then in sources if then["name"] in _kind(then).all()]
+    pairs = [(then, _source(then["name"], _kind(then).kind)) for then in known]
     keys = ("sha256", "package", "version")
     return [(then, now) for then, now in pairs if any(then.get(key) != now.get(key) for key in keys)]
 
 
-def _source(name: str) -> Source:
-    about = registry.encodings.describe(name)
+def _source(name: str, kind: str = "encoding") -> Source:
+    about = registry.KINDS[kind].describe(name)
+    of_kind = {} if kind == "encoding" else {"kind": kind}
     try:
         digest = hashlib.sha256(about.file.read_bytes()).hexdigest()
     except OSError:  # a class of a notebook
         digest = ""
     if about.package is None:
-        return {"name": name, "file": str(about.file), "sha256": digest}
+        return {"name": name, "file": str(about.file), "sha256": digest, **of_kind}
     package, _, its_version = about.package.rpartition(" ")
-    return {"name": name, "package": package, "version": its_version, "sha256": digest}
+    return {"name": name, "package": package, "version": its_version, "sha256": digest, **of_kind}
 
 
 def _spoken(source: Source) -> str:
@@ -77,11 +103,12 @@ def _spoken(source: Source) -> str:
 
 def _missing_package(source: Source) -> str:
     name, package, wanted = source["name"], source["package"], source["version"]
-    needs = f"trained with encoding {name!r} of the package {package} {wanted}"
-    if name in registry.encodings.broken:
-        return f"{needs}, which cannot be used: {registry.encodings.broken[name]}"
+    kind = _kind(source)
+    needs = f"trained with {kind.kind} {name!r} of the package {package} {wanted}"
+    if name in kind.broken:
+        return f"{needs}, which cannot be used: {kind.broken[name]}"
     try:
-        return f"{needs}; {package} {version(package)} is installed, and has no such encoding"
+        return f"{needs}; {package} {version(package)} is installed, and has no such {kind.kind}"
     except PackageNotFoundError:
         return f"{needs}, which is not installed here: pip install {package}=={wanted}"
 
@@ -89,7 +116,7 @@ def _missing_package(source: Source) -> str:
 def _missing_files(sources: Sequence[Source]) -> list[str]:
     if not sources:
         return []
-    of = " and ".join(f"encoding {source['name']!r} of {_spoken(source)}" for source in sources)
+    of = " and ".join(f"{_kind(one).kind} {one['name']!r} of {_spoken(one)}" for one in sources)
     files = list(dict.fromkeys(source["file"] for source in sources if Path(source["file"]).suffix == ".py"))
     if not files:
         return [f"trained with {of}: register it again before you load this"]

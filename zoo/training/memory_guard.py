@@ -11,11 +11,9 @@ from torch.distributed.tensor import DTensor
 
 from zoo.errors import RunError
 from zoo.memory import allocations_bounded, free_memory
+from zoo.optimizers import example_state
 from zoo.recipe import Recipe
 from zoo.tasks.task import Task
-
-WITH_ALL_LOGITS = ("language_modelling", "masked_language_modelling")
-"""Tasks that have logits over the vocabulary at every position."""
 
 
 @dataclass(frozen=True)
@@ -56,18 +54,26 @@ def memory_need(recipe: Recipe, task: Task, world_size: int = 1) -> MemoryNeed:
     rows, length = max(1, recipe.data.batch_size // parts), recipe.data.sequence_length
     own = [p.to_local() if isinstance(p, DTensor) else p for p in task.parameters()]
     weights = sum(p.numel() * p.element_size() for p in own)
-    # Losses are computed in float32 whatever the precision.
-    vocabulary = task.hparams["vocab_size"] if recipe.task.name in WITH_ALL_LOGITS else 0
+    copies = {dim: _copies(recipe, dim) for dim in {p.dim() for p in own}}
+    moments = sum(copies[p.dim()] * p.numel() * p.element_size() for p in own)
+    # A model of text has logits at every position; losses are computed in float32 whatever the precision.
+    vocabulary = task.hparams["vocab_size"] if task.takes == "text" else 0
     return MemoryNeed(
         rows=rows,
         length=length,
         parts=parts,
         weights=weights,
-        moments=2 * weights,
+        moments=moments,
         logits=4 * rows * length * vocabulary,
         tables=_tables(recipe, task, rows, length),
         kept_tables=_kept_tables(recipe, task, rows, length),
     )
+
+
+def _copies(recipe: Recipe, dim: int) -> int:
+    """How many tensors of a parameter's own size its optimizer keeps."""
+    shape, state = example_state(recipe.optimizer, dim)
+    return sum(getattr(value, "shape", None) == shape and value.numel() > 1 for value in state.values())
 
 
 def _tables(recipe: Recipe, task: Task, rows: int, length: int) -> int:

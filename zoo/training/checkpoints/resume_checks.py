@@ -16,6 +16,7 @@ from torch import Tensor
 
 from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem
+from zoo.optimizers import example_state
 from zoo.recipe import Recipe
 from zoo.recipe.diff import refused_on_resume
 from zoo.recipe.located_tree import shorten
@@ -196,7 +197,7 @@ def _wrong_optimizer(content: dict[str, Any], task: Task) -> Iterator[str]:
         yield "optimizer_states is not the state of one optimizer"
     else:
         yield from _wrong_groups(states[0].get("param_groups"), optimizer)
-        yield from _wrong_moments(states[0].get("state"), optimizer)
+        yield from _wrong_state(states[0].get("state"), optimizer, task)
     if not isinstance(schedules, list) or len(schedules) != 1 or not isinstance(schedules[0], dict):
         yield "lr_schedulers is not the state of one schedule"
         return
@@ -235,22 +236,32 @@ def _wrong_groups(given: Any, optimizer: torch.optim.Optimizer) -> Iterator[str]
                 yield f"optimizer_states.param_groups.{key} is not the recipe's"
 
 
-def _wrong_moments(given: Any, optimizer: torch.optim.Optimizer) -> Iterator[str]:
-    """What is wrong with AdamW's moments, by their parameter's number. One without a gradient has none."""
+def _wrong_state(given: Any, optimizer: torch.optim.Optimizer, task: Task) -> Iterator[str]:
+    """What is wrong with an optimizer's state, by the parameter's number. One without a gradient has none.
+
+    Which keys it has, and of what shapes, a step of the same optimizer on small parameters shows.
+    """
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     if not isinstance(given, dict) or not given.keys() <= set(range(len(parameters))):
         yield "optimizer_states.state is not of this model's parameters"
         return
+    small = {
+        dim: example_state(task.recipe.optimizer, dim)
+        for dim in {parameter.dim() for parameter in parameters}
+    }
     for number, state in given.items():
-        state = state if isinstance(state, dict) else {}
-        if not _is_number(state.get("step")):
-            yield f"optimizer_states.state.{number}.step is no number"
-        for moment in ("exp_avg", "exp_avg_sq"):
-            value = state.get(moment)
-            if not isinstance(value, Tensor) or value.shape != parameters[number].shape:
-                yield f"optimizer_states.state.{number}.{moment} is not of the size of its parameter"
-            elif not value.is_floating_point() or not value.isfinite().all():
-                yield f"optimizer_states.state.{number}.{moment} holds NaN, infinite or other numbers"
+        parameter = parameters[number]
+        shape, template = small[parameter.dim()]
+        for key, like in template.items():
+            name = f"optimizer_states.state.{number}.{key}"
+            value = state.get(key) if isinstance(state, dict) else None
+            if not isinstance(like, Tensor) or like.numel() == 1:
+                if isinstance(like, Tensor | int | float) and not _is_number(value):
+                    yield f"{name} is no number"
+            elif not isinstance(value, Tensor) or (like.shape == shape and value.shape != parameter.shape):
+                yield f"{name} is not of the size of its parameter"
+            elif value.is_floating_point() != like.is_floating_point() or not value.isfinite().all():
+                yield f"{name} holds NaN, infinite or other numbers"
 
 
 def _is_number(value: Any) -> bool:

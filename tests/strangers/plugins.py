@@ -1,0 +1,112 @@
+"""What a stranger might write: a file of each kind."""
+
+DATASET = """
+import zoo
+from zoo.recipe.field_types import Several
+
+
+@zoo.register.dataset("modular_sum")
+class ModularSum(zoo.Algorithmic):
+    '''Say the sum of random numbers, modulo their range.
+
+    Args:
+        modulus: range of the numbers.
+    '''
+
+    def __init__(self, *, modulus: Several = 7):
+        self.symbols = modulus
+
+    def lengths(self, size):
+        return size, 1
+
+    def draw(self, size, chance):
+        numbers = chance.numbers(size, self.symbols)
+        return numbers, [sum(numbers) % self.symbols]
+"""
+
+TASK = """
+from typing import Annotated
+
+import torch.nn.functional as F
+from pydantic import Field
+
+import zoo
+from zoo.tasks.language_modelling import LanguageModelling
+
+
+@zoo.register.task("smoothed")
+class Smoothed(LanguageModelling):
+    '''Predict the next token, with smoothed labels.
+
+    Args:
+        smoothing: share of the target's probability that goes to all tokens.
+    '''
+
+    def __init__(self, recipe, vocab_size, *, smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.1):
+        super().__init__(recipe, vocab_size)
+        self.smoothing = smoothing
+
+    def loss(self, batch):
+        logits = self.model(batch["tokens"]).flatten(0, 1)
+        return F.cross_entropy(logits, batch["targets"].flatten(), label_smoothing=self.smoothing)
+"""
+
+OPTIMIZER = """
+import torch
+
+import zoo
+
+
+@zoo.register.optimizer("signed")
+class Signed(torch.optim.Optimizer):
+    '''Steps by the sign of an average of gradients.
+
+    Args:
+        decay: of the average.
+    '''
+
+    def __init__(self, params, *, lr: float, decay: float = 0.9):
+        super().__init__(params, {"lr": lr, "decay": decay})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        loss = closure() if closure is not None else None
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    state = self.state[p]
+                    average = state.setdefault("average", torch.zeros_like(p))
+                    state["count"] = state.get("count", 0) + 1
+                    average.lerp_(p.grad, 1 - group["decay"])
+                    p.add_(average.sign(), alpha=-group["lr"])
+        return loss
+"""
+
+SCHEDULE = """
+import zoo
+
+
+@zoo.register.schedule("inverse_root")
+class InverseRoot(zoo.Schedule):
+    '''Falls with the square root of the step, to a floor.
+
+    Args:
+        floor: least learning rate, as a fraction of the highest.
+    '''
+
+    def __init__(self, *, floor: float = 0.01):
+        self.floor = floor
+
+    def factor(self, step, max_steps, warmup_steps):
+        return max(self.floor, ((warmup_steps + 1) / (step + 1)) ** 0.5)
+"""
+
+KINDS = {
+    "dataset": (DATASET, {"data": {"name": "modular_sum", "modulus": 5}}, "data.modulus"),
+    "task": (TASK, {"task": {"name": "smoothed", "smoothing": 0.2}}, "task.smoothing"),
+    "optimizer": (OPTIMIZER, {"optimizer": {"name": "signed", "decay": 0.8}}, "optimizer.decay"),
+    "schedule": (
+        SCHEDULE, {"optimizer": {"schedule": "inverse_root", "floor": 0.05}}, "optimizer.floor",
+    ),
+}  # fmt: skip
+"""The source of a file, what a recipe says of it, and the key of its option."""
