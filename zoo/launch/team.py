@@ -227,7 +227,7 @@ def _rendezvous(launcher: Launcher, accelerator: str) -> Team:
             rank, local_rank = slurm.global_rank(), slurm.local_rank()
         else:
             local_rank = int(os.environ["LOCAL_RANK"])
-            rank = int(os.environ.get("RANK", local_rank))
+            rank = int(os.environ["RANK"]) if launcher.name == "torchrun" else local_rank
         # Only plain objects are exchanged, so gloo on the CPU serves processes with GPUs too; unlike NCCL it
         # notices at once when one of them is gone.
         dist.init_process_group("gloo", rank=rank, world_size=size)

@@ -1,4 +1,4 @@
-"""What is said of a run when it begins and when it is trained, and its first evaluation."""
+"""What `fit` prints before and after the training, and the first evaluation."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _why_numbered(recipe: Recipe, folder: Path, checkpoint: Path | None) -> str:
 
 
 def finish(recipe: Recipe, source: DataSource, folder: Path, identity: FolderIdentity) -> None:
-    """Evaluate what was saved, which is what everybody else will evaluate, and say what came out.
+    """Evaluate the saved checkpoint, as `evaluate` would, and print the results.
 
     Raises:
         RunError: the disk is full, or the folder is gone.

@@ -30,7 +30,7 @@ from zoo.training.checkpoints.resume_checks import VERSION, restoring
 from zoo.training.data_module import DataModule
 from zoo.training.finish import finish, opening_line
 from zoo.training.library_messages import hide_library_messages
-from zoo.training.loggers import quiet_writers, validate_installed
+from zoo.training.loggers import hide_writer_tracebacks, validate_installed
 from zoo.training.run_status import RunStatus
 from zoo.training.trainer import make_trainer
 from zoo.training.world_size import validate_precision, validate_world_size
@@ -168,7 +168,7 @@ def _train(recipe: Recipe, start: _Start, status: RunStatus) -> tuple[Path, bool
             task.model.compile()
         with (
             freed_memory_kept(),
-            quiet_writers(status.folder_is_gone),
+            hide_writer_tracebacks(status.folder_is_gone),
             restoring(start.checkpoint, written_by),
         ):
             status.start_processes(trainer, last)

@@ -105,7 +105,7 @@ def make_loggers(recipe: Recipe, folder: Path, keep_to_step: int) -> list[Logger
         if name == "csv":
             loggers.append(CsvLog(folder, keep_to_step))
             if keep_to_step >= recipe.trainer.log_every_n_steps:
-                _tell_of_lost_rows(loggers[-1], keep_to_step)
+                _warn_of_lost_rows(loggers[-1], keep_to_step)
         elif name == "tensorboard":
             # What lies there is of this run, killed after that step or before its first checkpoint.
             more = {"purge_step": keep_to_step + 1} if (folder / "tensorboard").exists() else {}
@@ -119,7 +119,7 @@ def make_loggers(recipe: Recipe, folder: Path, keep_to_step: int) -> list[Logger
     return loggers
 
 
-def _tell_of_lost_rows(log: CsvLog, keep_to_step: int) -> None:
+def _warn_of_lost_rows(log: CsvLog, keep_to_step: int) -> None:
     if not log.rows and is_first_process():
         print(
             f"warning: {log.path}: no rows up to step {keep_to_step}, from which the run goes on: "
@@ -129,7 +129,7 @@ def _tell_of_lost_rows(log: CsvLog, keep_to_step: int) -> None:
 
 
 @contextmanager
-def quiet_writers(folder_is_gone: Callable[[], bool]) -> Iterator[None]:
+def hide_writer_tracebacks(folder_is_gone: Callable[[], bool]) -> Iterator[None]:
     """TensorBoard writes in a thread, and hands an error to the main one with the next number that it gets.
 
     A full disk, and a run folder that was removed (`folder_is_gone`), are reported there, once: the thread's
