@@ -234,11 +234,12 @@ class EvaluateConfig(Section):
     """How the trained model is evaluated."""
 
     lengths: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = None
-    """Lengths in tokens. null: 1, 2 and 4 times data.sequence_length."""
+    """Lengths in tokens. null: 1, 2 and 4 times data.sequence_length. Protocol fixed_targets scores the
+    documents that hold the longest of them."""
     protocols: Annotated[tuple[Text, ...], Field(min_length=1)] | None = None
     """Evaluation protocols. null: the first that the task knows."""
     max_tokens: Positive = 262144
-    """Tokens of text scored at each length."""
+    """Tokens of text scored at each length; no length may be longer."""
     samples: Positive = 1024
     """Generated sequences scored at each length."""
     batch_tokens: Positive = 16384
