@@ -52,7 +52,7 @@ class FixedTargets(Protocol):
                     f"{largest}: lengths up to {max(0, largest - 1)} can be scored"
                 )
             if length > (longest or 0):
-                return f"documents are chosen by evaluate.lengths, for up to {longest} tokens; add {length} there"
+                return f"documents are chosen for evaluate.lengths, up to {longest}; add {length} to them"
             if length < num_targets:
                 return f"has no room for {num_targets} targets; lower evaluate.targets to {length}"
             return None
