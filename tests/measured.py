@@ -16,6 +16,8 @@ def measurements_of(rows):
         near = [digest for (other, digest) in made if other == kind]
         digest = row.get("targets") or (near[0] if near else "abcdef012345")
         targets = {"digest": digest, "count": 256}
+        about["axis"] = "context" if row["protocol"] == "per_position" else "length"
+        about["higher_is_better"] = row["protocol"] == "accuracy"
         own = made.setdefault((kind, digest), about | {"targets": targets, "rows": {}})
         numbers = {key: value for key, value in row.items() if key not in (*ABOUT, "targets")}
         if "documents" in numbers.get("units", {}):

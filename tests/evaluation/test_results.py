@@ -13,9 +13,11 @@ from measured import measurements_of
 from rows import text_row
 
 from zoo.errors import InputError
-from zoo.evaluation import measurement, results
+from zoo.evaluation import measurement
 from zoo.evaluation.measurement import MEASUREMENTS, flat_rows, read_measurements
-from zoo.evaluation.results import store_results, validate_results_folder
+from zoo.evaluation.results import validate_results_folder
+from zoo.reports import plot, run_report
+from zoo.reports.run_report import store_results
 
 FILES = ["lengths.csv", "lengths.json", "lengths.md", "lengths.png", "lengths.svg"]
 
@@ -23,7 +25,7 @@ FILES = ["lengths.csv", "lengths.json", "lengths.md", "lengths.png", "lengths.sv
 @pytest.fixture
 def undrawn(monkeypatch):
     """Without the pictures, which take most of the time."""
-    monkeypatch.setattr(results, "plot_lengths", lambda rows, *files: None)
+    monkeypatch.setattr(run_report, "plot", lambda panels, *files: None)
 
 
 def save(folder, *rows):
@@ -44,8 +46,7 @@ def test_every_format_has_every_row(tmp_path):
     with (tmp_path / "evaluation" / "lengths.csv").open(newline="") as file:
         assert [line["length"] for line in csv.DictReader(file)] == ["64", "128", "256"]
     assert (
-        "| alibi | 1.500 [1.400, 1.600] | 1.500 [1.400, 1.600] | –¹ |"
-        in (tmp_path / "evaluation" / "lengths.md").read_text()
+        "| alibi | 128 (2x) | 1.500 (1.400–1.600) |" in (tmp_path / "evaluation" / "lengths.md").read_text()
     )
 
 
@@ -53,16 +54,14 @@ def test_every_format_has_every_row(tmp_path):
 def test_a_crash_leaves_whole_files_and_earlier_results(tmp_path, monkeypatch, failing):
     save(tmp_path, text_row(64))
     before = {name: (tmp_path / "evaluation" / name).read_bytes() for name in FILES}
-    from zoo.evaluation import plot
-
-    real = results.atomic_write
+    real = run_report.atomic_write
 
     def full(path, content):
         if path.name == failing or failing == "measurement" == path.parent.name.removesuffix("s"):
             raise OSError(28, "No space left on device")
         real(path, content)
 
-    for module in (results, measurement, plot):
+    for module in (run_report, measurement, plot):
         monkeypatch.setattr(module, "atomic_write", full)
     with pytest.raises(OSError, match="No space left"):
         save(tmp_path, text_row(128))

@@ -3,7 +3,9 @@
 import copy
 import csv
 import json
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 import yaml
@@ -152,3 +154,17 @@ def edit():
         file.write_text(json.dumps(change(json.loads(file.read_text()))))
 
     return edit
+
+
+@pytest.fixture
+def golden():
+    """Compare a text with a file of tests/reports/golden, whole; ZOO_WRITE_GOLDEN=1 writes it instead."""
+
+    def golden(name, text):
+        file = Path(__file__).parent / "golden" / name
+        if os.environ.get("ZOO_WRITE_GOLDEN") == "1":
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        assert text == file.read_text(encoding="utf-8")
+
+    return golden

@@ -1,49 +1,49 @@
-"""What is told beside a comparison, and the command that mends it."""
+"""The caveats of a report, and the commands that remove them."""
 
 import shlex
 
 import pytest
 
 from zoo.errors import InputError
-from zoo.reports.build import assemble
+from zoo.reports.build import build
 
 
 @pytest.fixture
-def remarks_of():
-    def remarks_of(*runs, **options):
-        comparison, _ = assemble(runs, **options)
-        assert comparison.differences == ()
-        return tuple(map(str, comparison.remarks))
+def caveats_of():
+    def caveats_of(*runs, **options):
+        report = build(runs, **options)
+        assert report.differences == ()
+        return tuple(map(str, report.caveats))
 
-    return remarks_of
-
-
-def test_runs_without_a_flaw_have_no_remarks(write_run, remarks_of):
-    assert remarks_of(write_run("a"), write_run("b", "rope")) == ()
+    return caveats_of
 
 
-def test_versions_and_commits_are_told_by_who_has_them(write_run, remarks_of):
+def test_runs_without_a_flaw_have_no_caveats(write_run, caveats_of):
+    assert caveats_of(write_run("a"), write_run("b", "rope")) == ()
+
+
+def test_versions_and_commits_are_told_by_who_has_them(write_run, caveats_of):
     card = {"versions.torch": "2.14.0", "git_commit": "f" * 40 + "-dirty"}
-    assert remarks_of(write_run("a"), write_run("b", "rope", card=card)) == (
+    assert caveats_of(write_run("a"), write_run("b", "rope", card=card)) == (
         "version of torch: 2.13.0 in runs/a; 2.14.0 in runs/b",
         "git commit: eeeeeeeeeeee in runs/a; ffffffffffff-dirty in runs/b",
     )
 
 
-def test_runs_none_of_which_is_finished_are_told(write_run, remarks_of):
+def test_runs_none_of_which_is_finished_are_told(write_run, caveats_of):
     runs = [write_run(n, e, card={"finished": False}) for n, e in (("a", "alibi"), ("b", "rope"))]
-    assert remarks_of(*runs) == ("no run is finished: runs/a, runs/b",)
+    assert caveats_of(*runs) == ("no run is finished: runs/a, runs/b",)
 
 
-def test_other_hardware_and_a_missing_log_are_told(write_run, remarks_of):
+def test_other_hardware_and_a_missing_log_are_told(write_run, caveats_of):
     runs = write_run("a"), write_run("b", "rope", recipe={"trainer.accelerator": "gpu"}, speeds=())
-    assert remarks_of(*runs) == (
+    assert caveats_of(*runs) == (
         "recipe trainer.accelerator: auto in runs/a; gpu in runs/b: tokens per second do not compare",
         "no train/tokens_per_second in metrics.csv of runs/b: how fast it trained is not known",
     )
 
 
-def test_a_run_that_was_resumed_in_another_way_is_told(write_run, remarks_of):
+def test_a_run_that_was_resumed_in_another_way_is_told(write_run, caveats_of):
     def change(key, old, new, step=3):
         return {"step": step, "key": key, "from": old, "to": new}
 
@@ -56,7 +56,7 @@ def test_a_run_that_was_resumed_in_another_way_is_told(write_run, remarks_of):
         change("device", "cpu", "cuda", step=6),
     ]
     runs = write_run("a", card={"changed_on_resume": noted}), write_run("b", "rope")
-    assert remarks_of(*runs) == (
+    assert caveats_of(*runs) == (
         "runs/a: changed when it was resumed: model.kernel from sdpa to reference at step 3: "
         "its weights are those of a straight run but for rounding and random draws",
         "runs/a: changed when it was resumed: code.mine from 111111111111 to 222222222222 at step 3: "
@@ -64,17 +64,19 @@ def test_a_run_that_was_resumed_in_another_way_is_told(write_run, remarks_of):
     )
 
 
-def test_seeds_that_are_not_the_same_are_told(write_run, remarks_of):
+def test_seeds_that_are_not_the_same_are_told(write_run, caveats_of):
     runs = [write_run("a"), write_run("b", seed=1), write_run("c", "rope"), write_run("d", "none")]
-    assert remarks_of(*runs) == ("the seeds are not the same: 0 for none, rope; 0, 1 for alibi",)
+    assert caveats_of(*runs) == ("the seeds are not the same: 0 for none, rope; 0, 1 for alibi",)
 
 
-def test_rows_that_are_left_out_are_told(write_run, row_of, remarks_of):
+def test_rows_that_are_left_out_are_told(write_run, row_of, caveats_of):
     run = write_run("a", rows=lambda recipe: [row_of(recipe, 64, 1.0, checkpoint="checkpoints/best.ckpt")])
-    assert remarks_of(run, write_run("b", "rope")) == ("runs/a: rows of checkpoints/best.ckpt are left out",)
+    assert caveats_of(run, write_run("b", "rope")) == (
+        "runs/a: measurements of checkpoints/best.ckpt are left out",
+    )
 
 
-def test_what_was_not_measured_is_told_with_the_command_that_does(write_run, row_of, remarks_of):
+def test_what_was_not_measured_is_told_with_the_command_that_does(write_run, row_of, caveats_of):
     def sliding(recipe):
         return [row_of(recipe, n, 2.0, "sliding", {"stride": 0.25}) for n in (16, 32)]
 
@@ -85,7 +87,7 @@ def test_what_was_not_measured_is_told_with_the_command_that_does(write_run, row
         write_run("c", "none", values={16: 1.0}, recipe={"evaluate.stride": 0.25}),
     ]
     evaluate = "python -m zoo evaluate"
-    assert remarks_of(*runs) == (
+    assert caveats_of(*runs) == (
         "runs/c: not evaluated by nonoverlapping at 32, 64; not evaluated by sliding (stride 0.25) at "
         f"16, 32; do it with: {evaluate} runs/c --protocol nonoverlapping --lengths 32,64; "
         f"{evaluate} runs/c --protocol sliding --lengths 16,32",
@@ -95,7 +97,7 @@ def test_what_was_not_measured_is_told_with_the_command_that_does(write_run, row
     )
 
 
-def test_lengths_that_depend_on_each_other_are_asked_for_together(write_run, row_of, remarks_of):
+def test_the_bins_of_a_window_are_asked_for_by_the_window(write_run, row_of, caveats_of):
     def rows(recipe):
         bins = [row_of(recipe, n, 2.0, "per_position", {"window": 64}) for n in (16, 23, 32, 64)]
         last = [row_of(recipe, n, 2.0, "fixed_targets", {"longest": 64}) for n in (16, 64)]
@@ -104,49 +106,47 @@ def test_lengths_that_depend_on_each_other_are_asked_for_together(write_run, row
     def some(recipe):
         return [row_of(recipe, 16, 2.0, "fixed_targets", {"longest": 64})]
 
-    (told,) = remarks_of(write_run("a", rows=rows), write_run("b", "rope", rows=some))
+    (told,) = caveats_of(write_run("a", rows=rows), write_run("b", "rope", rows=some))
     asked = [shlex.split(one)[3:] for one in told.split("do it with: ")[1].split("; ")]
-    assert asked == [
-        ["evaluate", "runs/b", "--protocol", "fixed_targets", "--lengths", "16,64"],
-        ["evaluate", "runs/b", "--protocol", "per_position", "--lengths", "64"],
-    ]
+    assert asked == [["evaluate", "runs/b", "--protocol", "fixed_targets,per_position", "--lengths", "64"]]
 
 
-def test_the_command_for_a_changed_encoding_changes_it(write_run, row_of, remarks_of):
+def test_the_command_for_a_changed_encoding_changes_it(write_run, row_of, caveats_of):
     changed = {"model.encoding.scaling": "yarn", "model.encoding.factor": 4.0, "code.rope": "abc"}
 
     def rows(recipe):
         return [row_of(recipe, 16, 1.0, encoding="rope scaling=yarn factor=4", changed=changed)]
 
-    (told,) = remarks_of(write_run("a", "rope", rows=rows))
+    (told,) = caveats_of(write_run("a", "rope", rows=rows))
     assert told.endswith(
         "--lengths 32 --set model.encoding.scaling=yarn --set model.encoding.factor=4.0"
     )  # fmt: skip
 
 
-def test_runs_that_may_have_been_trained_on_what_they_are_scored_on_are_told(
-    write_run, edit_rows, remarks_of
-):
-    runs = [write_run("a"), write_run("b", "rope"), write_run("c", "none")]
-    for run in runs[:2]:
-        edit_rows(run, lambda rows: [row | {"seen_in_training": float(row["length"] == 16)} for row in rows])
-    assert remarks_of(*runs) == (
+def test_runs_that_may_have_been_trained_on_what_they_are_scored_on_are_told(write_run, row_of, caveats_of):
+    def rows(recipe):
+        return [row_of(recipe, n, 1.5, seen_in_training=float(n == 16)) for n in (16, 32)]
+
+    runs = [write_run(n, e, values={64: "no"}, rows=rows) for n, e in (("a", "alibi"), ("b", "rope"))]
+    runs.append(write_run("c", "none", values={64: "no", 16: 1.5, 32: 1.6}))
+    assert caveats_of(*runs) == (
         "runs/a, runs/b: training may have seen 100% of what is scored at 16: "
         "too few different examples to hold any out",
+        "nonoverlapping at 64: left out, for nothing could be measured: no",
     )
 
 
-def test_a_protocol_by_which_nothing_could_be_measured_is_told(write_run, row_of, remarks_of):
+def test_a_protocol_by_which_nothing_could_be_measured_is_told(write_run, row_of, caveats_of):
     def rows(recipe):
         return [row_of(recipe, 16, "the text is too short", "fixed_targets", {"longest": None})]
 
-    told = remarks_of(write_run("a", rows=rows), write_run("b", "rope", rows=rows))
+    told = caveats_of(write_run("a", rows=rows), write_run("b", "rope", rows=rows))
     assert told == ("nothing could be measured by fixed_targets (longest null): the text is too short",)
 
 
 def test_where_nothing_at_all_was_measured_there_is_no_comparison(write_run):
     with pytest.raises(InputError, match=r"nothing was measured.*nonoverlapping at 16: too short"):
-        assemble([write_run("a", values={16: "too short"})])
+        build([write_run("a", values={16: "too short"})])
 
 
 @pytest.mark.parametrize("options, said", [
@@ -159,25 +159,25 @@ def test_where_nothing_at_all_was_measured_there_is_no_comparison(write_run):
 ])  # fmt: skip
 def test_what_none_has_is_refused_with_the_command(write_run, options, said):
     with pytest.raises(InputError) as caught:
-        assemble([write_run("a"), write_run("b", "rope")], **options)
+        build([write_run("a"), write_run("b", "rope")], **options)
     assert said in str(caught.value)
 
 
 def test_a_run_that_has_nothing_of_what_was_asked_for_is_told(write_run):
     with pytest.raises(InputError) as caught:
-        assemble([write_run("a", values={16: 1.0, 64: 1.0}), write_run("b", "rope")], lengths=[64])
+        build([write_run("a", values={16: 1.0, 64: 1.0}), write_run("b", "rope")], lengths=[64])
     assert str(caught.value) == (
         "runs/b: was not evaluated so; do it with: python -m zoo evaluate runs/b --lengths 64"
     )
 
 
-def test_what_one_command_mends_is_one_remark(write_run, row_of, remarks_of):
+def test_what_one_command_mends_is_one_remark(write_run, row_of, caveats_of):
     def rows(recipe):
         more = [("sliding", {"stride": 0.5}), ("fixed_targets", {"targets": 200})]
         return [row_of(recipe, n, 2.0, *kind) for kind in more for n in (16, 32)]
 
     runs = write_run("a", rows=rows), write_run("b", "rope", rows=rows), write_run("c", "none")
-    assert remarks_of(*runs) == (
+    assert caveats_of(*runs) == (
         "runs/c: not evaluated by sliding (stride 0.5), fixed_targets (targets 200) at 16, 32; do it with: "
         "python -m zoo evaluate runs/c --protocol sliding,fixed_targets --lengths 16,32",
     )
@@ -195,31 +195,30 @@ def test_a_window_that_one_encoding_alone_was_read_in_is_left_out_and_told(write
 
     runs = [write_run(n, e, rows=bins(64)) for n, e in (("a", "alibi"), ("b", "rope"))]
     runs.append(write_run("c", "learned", rows=shorter))
-    comparison, drawn = assemble(runs, protocols=["per_position"])
-    assert [panel.parameters for panel in drawn] == [{"window": 64}]
-    assert [panel.parameters for panel in comparison.panels] == [{"window": 64}]
-    assert tuple(map(str, comparison.remarks)) == (
+    report = build(runs, protocols=["per_position"])
+    assert [panel.parameters for panel in report.panels] == [{"window": 64}]
+    assert tuple(map(str, report.caveats)) == (
         "per_position (window 16) was measured for learned alone, and is left out",
     )
     # Where there is nothing else to show, it is shown.
-    alone, _ = assemble([runs[0], runs[2]], protocols=["per_position"])
+    alone = build([runs[0], runs[2]], protocols=["per_position"])
     assert [panel.parameters for panel in alone.panels] == [{"window": 16}, {"window": 64}]
 
 
-def test_many_ways_that_a_run_was_not_read_in_are_one_remark(write_run, row_of, remarks_of):
+def test_many_ways_that_a_run_was_not_read_in_are_one_remark(write_run, row_of, caveats_of):
     def rows(recipe):
-        strides = [row_of(recipe, n, 2.0, "sliding", {"stride": n / 64}) for n in range(1, 31)]
-        return [*strides, *(row_of(recipe, 16, 2.0, "sliding", {"stride": n / 64}) for n in range(1, 31))]
+        kinds = [("sliding", {"stride": n / 64}) for n in range(1, 31)]
+        return [row_of(recipe, length, 2.0, *kind) for n, kind in enumerate(kinds) for length in (8, n + 16)]
 
-    told = remarks_of(write_run("a", rows=rows), write_run("b", "rope"), write_run("c", "none"))
+    told = caveats_of(write_run("a", rows=rows), write_run("b", "rope"), write_run("c", "none"))
     (missing,) = (one for one in told if "not evaluated" in one)
     assert missing.startswith("runs/b, runs/c: not evaluated by sliding") and len(told) == 1
     assert missing.count("python -m zoo evaluate") == 3 and "; and 27 more; do it with: " in missing
 
 
-def test_of_very_many_runs_some_are_told(write_run, remarks_of):
+def test_of_very_many_runs_some_are_told(write_run, caveats_of):
     runs = [write_run(f"r{n}", seed=n, values={16: 1.0, **({n + 32: 1.0} if n else {})}) for n in range(12)]
-    told = remarks_of(*runs)
+    told = caveats_of(*runs)
     assert len(told) == 9 and told[-1] == "and 4 more"
 
 
@@ -233,10 +232,10 @@ def test_no_run_is_asked_for_a_protocol_that_its_task_does_not_know(write_run, r
         write_run("b", "rope"),
         write_run("copy", recipe=copy, card={"task": "answering"}, values={16: "no text"}, rows=rows),
     ]
-    comparison, _ = assemble(runs, force=True)
+    report = build(runs, force=True)
     assert not any(
-        "do it with" in one for one in tuple(map(str, comparison.remarks)) if one.startswith("runs/copy")
+        "do it with" in one for one in tuple(map(str, report.caveats)) if one.startswith("runs/copy")
     )
     with pytest.raises(InputError) as caught:
-        assemble([runs[0], runs[2]], protocols=["sliding"], force=True)
+        build([runs[0], runs[2]], protocols=["sliding"], force=True)
     assert str(caught.value).endswith("evaluate runs/a --protocol sliding")

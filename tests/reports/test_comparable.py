@@ -3,9 +3,10 @@
 import pytest
 
 from zoo.errors import InputError
-from zoo.reports.build import assemble
-from zoo.reports.comparable import differences, told
+from zoo.reports.build import build
+from zoo.reports.comparable import differences
 from zoo.reports.compared_run import read_runs
+from zoo.reports.values import groups_as_text
 
 
 def found(*runs):
@@ -107,40 +108,8 @@ def test_every_differing_key_is_told_once_with_the_runs_that_agree(write_run):
 
 def test_of_two_groups_of_one_size_one_is_named():
     names = tuple("abcdefghij")
-    text = told([(1, names[:5]), (2, names[5:])])
+    text = groups_as_text([(1, names[:5]), (2, names[5:])])
     assert text.count("the other") == 1 and all(name in text for name in "fghij")
-
-
-@pytest.fixture
-def scored(write_run, row_of):
-    """A run whose row at a length has this digest."""
-
-    def scored(name, digest, length=64, seed=0, **more):
-        def rows(recipe):
-            return [row_of(recipe, length, 1.7, targets=digest, **more)]
-
-        return write_run(name, "rope" if name == "a" else "none", seed, rows=rows)
-
-    return scored
-
-
-def test_rows_that_scored_other_tokens_are_told_by_protocol_and_length(scored):
-    runs = scored("a", "111111111111"), scored("b", "222222222222")
-    assert found(*runs) == [
-        "nonoverlapping at 64: other targets were scored: 111111111111 in runs/a; 222222222222 in runs/b; "
-        "evaluated with another evaluate.max_tokens, or by another version; measure them again with: "
-        "python -m zoo evaluate runs/a runs/b --protocol nonoverlapping --lengths 16,32,64"
-    ]
-
-
-def test_what_is_scored_by_another_protocol_or_stride_or_length_may_differ(scored):
-    runs = [
-        scored("a", "1" * 12),
-        scored("b", "2" * 12, protocol="sliding", parameters={"stride": 0.5}),
-        scored("c", "3" * 12, seed=1, protocol="sliding", parameters={"stride": 0.25}),
-        scored("d", "4" * 12, seed=2, length=128),
-    ]
-    assert found(*runs) == []
 
 
 def test_the_same_encoding_and_seed_twice_is_told(write_run):
@@ -154,19 +123,19 @@ def test_the_same_encoding_and_seed_twice_is_told(write_run):
 def test_the_refusal_names_all_and_says_what_may_be_done(write_run):
     runs = [write_run("a"), write_run("b"), write_run("c", "rope", recipe={"optimizer.lr": 0.5})]
     with pytest.raises(InputError) as caught:
-        assemble(runs)
+        build(runs)
     lines = str(caught.value).splitlines()
     assert lines[0] == "not comparable: they differ in more than the encoding and the seed"
     assert lines[1] == "  recipe optimizer.lr: 0.5 in runs/c; 0.001 in runs/a, runs/b"
     assert "the same encoding and seed twice" in lines[2]
     assert lines[3].endswith("python -m zoo compare --diff runs/a runs/c") and "--force" in lines[4]
-    comparison, _ = assemble(runs, force=True)
-    assert [f"  {one}" for one in comparison.differences] == lines[1:3]
+    report = build(runs, force=True)
+    assert [f"  {one}" for one in report.differences] == lines[1:3]
 
 
 def test_a_copy_of_a_run_is_refused_for_what_it_is(write_run):
     with pytest.raises(InputError) as caught:
-        assemble([write_run("a"), write_run("b")])
+        build([write_run("a"), write_run("b")])
     heading, why, *hints = str(caught.value).splitlines()
     assert heading == "not comparable:" and "the same encoding and seed twice" in why
     assert len(hints) == 1 and "--force" in hints[0]  # nothing differs that --diff could show
@@ -179,8 +148,8 @@ def test_a_plugin_that_was_edited_between_two_runs_is_two_encodings(write_run):
         write_run("b", seed=1, card={"encoding_source": [source | {"sha256": "1" * 64}]}),
         write_run("c", seed=2, card={"encoding_source": [source | {"sha256": "2" * 64}]}),
     ]
-    comparison, _ = assemble(runs)
-    assert {curve.label: curve.seeds for curve in comparison.panels[0].curves} == {
+    report = build(runs)
+    assert {curve.label: curve.seeds for curve in report.panels[0].curves} == {
         "alibi code.mine=111111111111": 2,
         "alibi code.mine=222222222222": 1,
     }

@@ -11,7 +11,7 @@ import pytest
 
 from zoo import cli
 from zoo.evaluation.evaluate import evaluate
-from zoo.reports.build import assemble
+from zoo.reports.build import build
 from zoo.training.fit import fit
 
 
@@ -103,12 +103,12 @@ def test_runs_that_were_trained_are_compared(here, recipe, capsys):
 def test_the_page_has_the_command_that_was_given(write_run):
     runs = [write_run("a"), write_run("b", "rope").rename("runs/b c")]
     given = {"protocols": ["nonoverlapping"], "lengths": [16, 32], "force": True, "out": Path("here it is")}
-    comparison, _ = assemble(runs, **given)
-    assert shlex.split(comparison.command) == [
+    report = build(runs, **given)
+    assert shlex.split(report.command) == [
         "python", "-m", "zoo", "compare", "runs/a", "runs/b c", "--protocol", "nonoverlapping",
         "--lengths", "16,32", "--out", "here it is", "--force",
     ]  # fmt: skip
-    assert assemble(runs)[0].command == "python -m zoo compare runs/a 'runs/b c'"
+    assert build(runs).command == "python -m zoo compare runs/a 'runs/b c'"
 
 
 def test_that_command_makes_the_same_page_again(write_run, tmp_path, capsys):

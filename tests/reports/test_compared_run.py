@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from zoo.errors import InputError
-from zoo.reports.build import assemble
+from zoo.reports.build import build
 from zoo.reports.compared_run import read_runs
 
 
@@ -101,14 +101,14 @@ def test_only_the_state_that_the_run_ended_with_is_compared(write_run, row_of):
 
     (run,) = read_runs([write_run("a", rows=more)])
     assert [row["bits_per_byte"] for row in run.rows] == [1.5, 1.6]
-    assert run.left_out == ("rows of checkpoints/best.ckpt are left out",)
+    assert run.left_out == ("measurements of checkpoints/best.ckpt are left out",)
 
 
 def test_rows_of_an_earlier_step_alone_are_no_evaluation(write_run, edit):
     run = write_run("a")
     edit(run / "card.json", lambda card: card | {"steps": 9})
     with pytest.raises(
-        InputError, match=r"was not evaluated \(rows of step 6 are left out: it is at step 9 now\)"
+        InputError, match=r"was not evaluated \(measurements of step 6 are left out: it is at step 9 now\)"
     ):
         read_runs([run])
 
@@ -203,7 +203,7 @@ def test_what_is_no_number_in_a_file_edited_by_hand_is_none(write_run):
     file.write_text(json.dumps(measured).replace("12345.5", "1e999"))
     (read,) = read_runs([run])
     assert [read.rows[0][name] for name in names] == [None] * 4
-    curve = assemble([run])[0].panels[0].curves[0]
+    curve = build([run]).panels[0].curves[0]
     assert curve.mean == (None, 1.6) and curve.notes == {16: "not finite"} and curve.counts == (None, 7)
 
 

@@ -15,7 +15,7 @@ def test_runs_that_differ_in_the_encoding_are_comparable(write_run):
     assert text.startswith("runs/a and runs/b: comparable\n")
     assert ["recipe", "model.encoding", "alibi", "rope"] in lines_of(text)
     assert ["recipe", "seed", "0", "1"] in lines_of(text)
-    assert "remarks" not in text
+    assert "caveats" not in text
 
 
 def test_runs_that_are_the_same_but_for_the_seed_have_nothing_else(write_run):
@@ -34,24 +34,24 @@ def test_what_forbids_to_compare_is_told_apart_from_what_does_not(write_run):
     card = {"steps": 5, "finished": False, "parameters.positional": 4, "git_commit": "f" * 40}
     text = diff(write_run("a"), write_run("b", "rope", recipe=changes, card=card))
     why, rest = text.split("what comparable runs may differ in:")
-    may, remarks = rest.split("remarks:")
+    may, caveats = rest.split("caveats:")
     assert why.startswith("runs/a and runs/b: not comparable, because of\n")
     assert [line[1] for line in lines_of(why)[2:]] == ["optimizer.lr", "steps", "finished"]
     assert {line[1] for line in lines_of(may)[1:]} == {
         "name", "model.encoding", "trainer.devices", "parameters.positional",
     }  # fmt: skip
-    assert "git commit" in remarks and "tokens per second do not compare" in remarks
+    assert "git commit" in caveats and "tokens per second do not compare" in caveats
 
 
 def test_rows_that_scored_other_tokens_are_told(write_run, row_of):
     runs = [
         write_run(
-            name, encoding, rows=lambda recipe, digest=digest: [row_of(recipe, 64, 1.0, targets=digest)]
+            name, encoding, values={16: "no"}, rows=lambda made, d=digest: [row_of(made, 64, 1.0, targets=d)]
         )
         for name, encoding, digest in (("a", "alibi", "1" * 12), ("b", "rope", "2" * 12))
     ]
     text = diff(*runs)
-    assert "not comparable" in text and "nonoverlapping at 64: other targets were scored" in text
+    assert "not comparable" in text and "nonoverlapping: other targets were scored" in text
 
 
 def test_runs_need_not_be_evaluated(write_run):

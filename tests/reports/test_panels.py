@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from zoo.evaluation.measurement import flat_rows, read_measurements
-from zoo.reports.build import assemble
+from zoo.reports.build import build
 from zoo.reports.csv_export import as_csv
 from zoo.reports.tables import order_text
 
@@ -20,7 +20,7 @@ def curves_of():
     """The curves of the first panel, by label."""
 
     def curves_of(runs, force=False):
-        return {curve.label: curve for curve in assemble(runs, force=force)[0].panels[0].curves}
+        return {curve.label: curve for curve in build(runs, force=force).panels[0].curves}
 
     return curves_of
 
@@ -58,8 +58,8 @@ def test_a_curve_is_the_mean_over_seeds_and_their_standard_deviation(matrix, cur
 
 def test_the_order_of_the_runs_changes_nothing(matrix):
     runs, _ = matrix
-    forward, backward = (assemble(order)[0] for order in (runs, runs[::-1]))
-    mixed = assemble([runs[i] for i in np.random.default_rng(1).permutation(len(runs))])[0]
+    forward, backward = (build(order) for order in (runs, runs[::-1]))
+    mixed = build([runs[i] for i in np.random.default_rng(1).permutation(len(runs))])
     assert forward.panels == backward.panels == mixed.panels
     assert forward.costs == backward.costs == mixed.costs
     assert as_csv(forward) == as_csv(backward) == as_csv(mixed)
@@ -89,8 +89,8 @@ def test_the_best_at_the_longest_length_that_most_have_comes_first(write_run):
     ]
 
     def order(*chosen, **options):
-        comparison, _ = assemble([runs[place] for place in chosen], **options)
-        return [curve.label for curve in comparison.panels[0].curves], order_text(comparison)
+        report = build([runs[place] for place in chosen], **options)
+        return [curve.label for curve in report.panels[0].curves], order_text(report)
 
     said = (
         "Encodings in the order of bits per byte at {} tokens; {} is ahead of all others there, "
@@ -111,7 +111,7 @@ def test_accuracy_is_better_when_higher(write_run, row_of):
     runs = [write_run(n, e, rows=rows_with(v), values={16: "no text"}) for n, e, v in (
         ("a", "alibi", 0.2), ("b", "rope", 0.9), ("c", "none", 0.5)
     )]  # fmt: skip
-    (panel,) = assemble(runs, protocols=["accuracy"])[0].panels
+    (panel,) = build(runs, protocols=["accuracy"]).panels
     assert (panel.measure, panel.lower_is_better) == ("accuracy", False)
     assert [curve.label for curve in panel.curves] == ["rope", "none", "alibi"]
 
@@ -136,7 +136,7 @@ def test_every_protocol_with_its_parameters_is_a_panel_in_one_order(write_run, r
         write_run("a", "alibi", values={16: 1.0}, rows=rows(better=0)),
         write_run("b", "rope", values={16: 2.0}, rows=rows(better=1)),
     ]
-    panels = assemble(runs)[0].panels
+    panels = build(runs).panels
     assert [(panel.protocol, panel.parameters) for panel in panels] == [
         ("nonoverlapping", {}),
         ("sliding", {"stride": 0.25}),
@@ -187,11 +187,11 @@ def test_one_note_stands_for_every_bin_of_its_window(write_run, row_of):
         return [row_of(recipe, 64, "the encoding ends at 16 tokens", "per_position", window)]
 
     runs = [write_run("a", "alibi", rows=bins), write_run("b", "learned", rows=note)]
-    comparison, _ = assemble(runs, protocols=["per_position"])
-    curve = comparison.panels[0].curves[1]
+    report = build(runs, protocols=["per_position"])
+    curve = report.panels[0].curves[1]
     assert curve.label == "learned" and curve.mean == (None, None, None)
     assert curve.notes == dict.fromkeys((16, 32, 64), "the encoding ends at 16 tokens")
-    assert not any("not evaluated" in remark for remark in tuple(map(str, comparison.remarks)))
+    assert not any("not evaluated" in remark for remark in tuple(map(str, report.caveats)))
 
 
 def test_encodings_of_one_name_are_called_by_all_that_differs(write_run, curves_of):
@@ -302,7 +302,7 @@ def test_costs_are_those_of_the_longest_length_that_all_can_read(write_run):
         run("b", "alibi", 1, {16: 1.0, 32: 1.0, 64: 1.0}, 0, (300, 300, 300)),
         run("c", "learned", 0, {16: 1.0, 32: 1.0, 64: "ends"}, 64, ()),
     ]
-    costs = {cost.label: cost for cost in assemble(runs)[0].costs}
+    costs = {cost.label: cost for cost in build(runs).costs}
     assert (costs["alibi"].added_parameters, costs["alibi"].parameters) == (0, 1000)
     assert (costs["learned"].added_parameters, costs["learned"].parameters) == (64, 1064)
     assert costs["alibi"].training_tokens_per_second == 200  # the mean of two medians
@@ -317,7 +317,7 @@ def test_costs_are_those_of_the_longest_length_that_all_can_read(write_run):
 
 def test_an_encoding_that_reads_nothing_takes_the_costs_from_no_other(write_run):
     runs = [write_run("a"), write_run("b", "learned", values={16: "no", 32: "no"})]
-    costs = {cost.label: cost for cost in assemble(runs)[0].costs}
+    costs = {cost.label: cost for cost in build(runs).costs}
     assert costs["alibi"].evaluation_length == 32 and costs["alibi"].peak_memory_mb == 132
     assert costs["learned"].peak_memory_mb is None
 
@@ -327,9 +327,9 @@ def test_lengths_and_protocols_can_be_chosen(write_run, row_of):
         return [row_of(recipe, n, 2.0, "sliding", {"stride": 0.5}) for n in (16, 64)]
 
     runs = [write_run("a", rows=more), write_run("b", "rope", rows=more)]
-    panels = assemble(runs, protocols=["sliding"], lengths=[64])[0].panels
+    panels = build(runs, protocols=["sliding"], lengths=[64]).panels
     assert [(panel.protocol, panel.lengths) for panel in panels] == [("sliding", (64,))]
-    assert [panel.lengths for panel in assemble(runs, lengths=[16])[0].panels] == [(16,), (16,)]
+    assert [panel.lengths for panel in build(runs, lengths=[16]).panels] == [(16,), (16,)]
 
 
 def sliding(row_of, **strides):
@@ -343,7 +343,7 @@ def test_the_best_first_is_about_what_is_shown(write_run, row_of):
     """The panel of `a` alone comes first, and is left out: in the next one `b` is better."""
     a = write_run("a", rows=sliding(row_of, quarter=9.0, half=9.0))
     b = write_run("b", "rope", rows=sliding(row_of, half=1.0))
-    (panel,) = assemble([a, b], protocols=["sliding"])[0].panels
+    (panel,) = build([a, b], protocols=["sliding"]).panels
     assert panel.parameters == {"stride": 0.5} and [curve.label for curve in panel.curves] == [
         "rope",
         "alibi",
@@ -357,9 +357,9 @@ def test_an_encoding_that_was_measured_and_is_never_finite_is_no_reason_to_drop_
         write_run("c", "none", rows=sliding(row_of, quarter=1.0)),
         write_run("d", "t5", rows=sliding(row_of, quarter=1.0)),
     ]
-    comparison, _ = assemble(runs, protocols=["sliding"])
-    assert [panel.parameters for panel in comparison.panels] == [{"stride": 0.25}, {"stride": 0.5}]
-    assert not any("left out" in remark for remark in tuple(map(str, comparison.remarks)))
+    report = build(runs, protocols=["sliding"])
+    assert [panel.parameters for panel in report.panels] == [{"stride": 0.25}, {"stride": 0.5}]
+    assert not any("left out" in remark for remark in tuple(map(str, report.caveats)))
 
 
 def test_three_changes_of_one_name_are_three_curves(write_run, row_of, curves_of):
@@ -378,7 +378,7 @@ def test_three_changes_of_one_name_are_three_curves(write_run, row_of, curves_of
 
 def test_runs_of_other_trained_lengths_have_each_its_own(write_run):
     runs = [write_run("a"), write_run("b", "rope", recipe={"data.sequence_length": 32})]
-    (panel,) = assemble(runs, force=True)[0].panels
+    (panel,) = build(runs, force=True).panels
     assert {curve.label: curve.train_length for curve in panel.curves} == {"alibi": 16, "rope": 32}
     assert panel.train_lengths == (16, 32)
 
@@ -390,7 +390,7 @@ def test_the_measure_is_one_that_has_values(write_run, row_of):
         return [row_of(recipe, n, None, "fixed_targets", {"targets": 1}, loss_nats=5.664) for n in (1, 8)]
 
     runs = [write_run("a", rows=rows), write_run("b", "rope", rows=rows)]
-    panel = assemble(runs)[0].panels[1]
+    panel = build(runs).panels[1]
     assert panel.measure == "loss_nats" and [curve.mean for curve in panel.curves] == [(5.664, 5.664)] * 2
 
 
@@ -405,19 +405,18 @@ def test_a_length_with_nothing_but_notes_is_no_column_and_told_once(write_run, r
         write_run("a", values={32: 1.0, 100000: "too short"}, rows=rows),
         write_run("b", "rope", values={32: 1.0}, rows=rows),
     ]
-    comparison, drawn = assemble(runs)
-    assert [panel.lengths for panel in comparison.panels] == [(32,)] * 2
-    assert [panel.lengths for panel in drawn] == [[32]] * 2
+    report = build(runs)
+    assert [panel.lengths for panel in report.panels] == [(32,)] * 2
     # `b` is not asked for what nobody could measure.
-    assert tuple(map(str, comparison.remarks)) == (
+    assert tuple(map(str, report.caveats)) == (
         "nonoverlapping, sliding (stride 0.5) at 100000: left out, for nothing could be measured: too short",
     )
 
 
 def test_a_panel_without_a_number_is_left_out_and_told(write_run, row_of):
     runs = [write_run(n, e, rows=sliding(row_of, half=None)) for n, e in (("a", "alibi"), ("b", "rope"))]
-    comparison, _ = assemble(runs)
-    assert [panel.protocol for panel in comparison.panels] == ["nonoverlapping"]
-    assert tuple(map(str, comparison.remarks)) == (
+    report = build(runs)
+    assert [panel.protocol for panel in report.panels] == ["nonoverlapping"]
+    assert tuple(map(str, report.caveats)) == (
         "nothing could be measured by sliding (stride 0.5): not finite",
     )

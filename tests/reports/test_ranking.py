@@ -14,16 +14,17 @@ from scipy import stats
 from zoo import cli
 from zoo.errors import InputError
 from zoo.evaluation.interval import interval_of_ratio
-from zoo.reports.build import assemble
+from zoo.reports.build import build
+from zoo.reports.console import console
 from zoo.reports.csv_export import as_csv
+from zoo.reports.markdown import markdown
 from zoo.reports.page import page
 from zoo.reports.report import Difference
-from zoo.reports.tables import order_text
-from zoo.reports.text import console, markdown
+from zoo.reports.tables import order_text, spread_text
 
 
-def texts(comparison):
-    return markdown(comparison), console(comparison), page(comparison)
+def texts(report):
+    return markdown(report), console(report), page(report)
 
 
 @pytest.fixture
@@ -32,7 +33,7 @@ def run_of_documents(write_run, row_of):
 
     def run_of_documents(name, encoding, nats, seed=0, **row):
         tokens = [*itertools.islice(itertools.cycle(TOKENS), len(nats))]
-        sizes = [3.0 * count for count in tokens]
+        sizes = [3 * count for count in tokens]
         loss = sum(nats) / sum(tokens)
 
         def rows(recipe):
@@ -66,41 +67,41 @@ def run_of_examples(write_run, row_of):
 
 
 def panel_of(runs, **how):
-    return assemble(runs, **how)[0].panels[0]
+    return build(runs, **how).panels[0]
 
 
 def test_three_runs_that_are_all_wrong_are_tied_and_none_is_bold(run_of_examples):
     runs = [run_of_examples(n, n, [0] * 50) for n in ("alibi", "rope", "t5")]
-    comparison, _ = assemble(runs, protocols=["accuracy"])
-    (panel,) = comparison.panels
+    report = build(runs, protocols=["accuracy"])
+    (panel,) = report.panels
     assert [panel.rank(curve.label, 16) for curve in panel.curves] == [1, 1, 1]
     for one, other in itertools.permutations(("alibi", "rope", "t5"), 2):
         apart = panel.between(16, one, other)
         assert apart.value == 0 and apart.low == -apart.high and 0.05 < apart.high < 0.1
     assert all(curve.low == (0,) and 0.05 < curve.high[0] < 0.1 for curve in panel.curves)
-    text, shown, html = texts(comparison)
+    text, shown, html = texts(report)
     assert "**" not in text and "<strong>" not in html.split("<main>")[1].split('id="costs"')[0]
-    assert "\033[1m" not in re.sub(r"\033\[1m(accuracy|Costs).*", "", console(comparison, bold=True))
+    assert "\033[1m" not in re.sub(r"\033\[1m(accuracy|Costs).*", "", console(report, bold=True))
     for one in (text, shown, html):
         assert "all are tied" in one and "the best first" not in one
-    for one in (text, comparison.verdict, html):
+    for one in (text, report.verdict, html):
         assert "at 16 tokens (trained) all 3 are tied (no difference at all" in one
 
 
 def test_one_seed_and_one_document_make_no_ranking(run_of_documents):
     runs = [run_of_documents("a", "alibi", [30.0]), run_of_documents("b", "rope", [30.29])]
-    comparison, panels = assemble(runs, protocols=["nonoverlapping"])
-    (panel,) = comparison.panels
+    report = build(runs, protocols=["nonoverlapping"])
+    (panel,) = report.panels
     assert panel.curves[1].mean[0] - panel.curves[0].mean[0] == pytest.approx(0.007, abs=1e-4)
     assert [panel.rank(curve.label, 16) for curve in panel.curves] == [None, None]
-    text, shown, html = texts(comparison)
+    text, shown, html = texts(report)
     assert "**" not in text
     for one in (text, shown, html):
         assert "No ranking: there is no interval at 16 tokens (one document was scored)" in one
-    for one in (text, comparison.verdict, html):
+    for one in (text, report.verdict, html):
         assert "no ranking, no interval because one document was scored" in one
         assert "the means of 2 lie within 0.007; 1 document; one seed each" in one
-    assert panels[0].interval == "no interval: one document was scored"
+    assert spread_text(panel) == "no interval: one document was scored"
 
 
 def test_seeds_that_only_some_have_make_one_kind_of_interval(run_of_documents):
@@ -111,8 +112,8 @@ def test_seeds_that_only_some_have_make_one_kind_of_interval(run_of_documents):
         run_of_documents("a1", "alibi", nats + noise[1], 1),
         run_of_documents("b0", "rope", nats + noise[2], 0),
     ]
-    comparison, panels = assemble(runs, protocols=["nonoverlapping"])
-    (panel,) = comparison.panels
+    report = build(runs, protocols=["nonoverlapping"])
+    (panel,) = report.panels
     curves = {curve.label: curve for curve in panel.curves}
     factor, sizes = 1 / math.log(2), 3 * np.array(TOKENS)
     for label, own in (("alibi", nats + noise[:2].mean(0)), ("rope", nats + noise[2])):
@@ -125,10 +126,10 @@ def test_seeds_that_only_some_have_make_one_kind_of_interval(run_of_documents):
         "95 % interval over documents; seeds are averaged and the interval is not over them, since rope "
         "has one"
     )
-    assert panels[0].interval == said
-    for text in texts(comparison):
-        assert said in text and "standard deviation" not in text.split('id="comparison"')[0]
-    assert "one seed of some: another seed could change this" in comparison.verdict
+    assert spread_text(panel) == f"(low–high): {said}"
+    for text in texts(report):
+        assert said in text and "standard deviation" not in text.split('id="report"')[0]
+    assert "one seed of some: another seed could change this" in report.verdict
 
 
 def test_seeds_that_all_have_are_in_the_interval_the_same_seed_against_the_same(run_of_documents):
@@ -162,13 +163,13 @@ def test_a_difference_is_surer_than_two_intervals_that_overlap(run_of_documents)
     """Documents are of very different difficulty, and one encoding is a little better on each of them."""
     nats = np.array(TOKENS) * np.array([1.0, 4.0, 2.0, 3.0, 1.5, 2.5, 2.2])
     runs = [run_of_documents("a", "alibi", nats), run_of_documents("b", "rope", nats * 1.01)]
-    comparison, _ = assemble(runs, protocols=["nonoverlapping"])
-    (panel,) = comparison.panels
+    report = build(runs, protocols=["nonoverlapping"])
+    (panel,) = report.panels
     alibi, rope = panel.curves
     assert alibi.high[0] > rope.low[0] and panel.between(16, "rope", "alibi").sign == 1
     assert (panel.rank("alibi", 16), panel.rank("rope", 16)) == (1, 2)
-    assert panel.winner(16) == "alibi" and "**" in markdown(comparison)
-    assert "at 16 tokens (trained) alibi is ahead of rope by 0.011 [0.0" in comparison.verdict
+    assert panel.winner(16) == "alibi" and "**" in markdown(report)
+    assert "at 16 tokens (trained) alibi is ahead of rope by 0.011 [0.0" in report.verdict
 
 
 def test_ranks_count_who_is_better_and_ties_share_one(run_of_examples):
@@ -177,15 +178,15 @@ def test_ranks_count_who_is_better_and_ties_share_one(run_of_examples):
         "none": [1] * 49 + [0] * 51, "learned": [0] * 100,
     }  # fmt: skip
     runs = [run_of_examples(name, name, own) for name, own in scores.items()]
-    comparison, _ = assemble(runs, protocols=["accuracy"])
-    (panel,) = comparison.panels
+    report = build(runs, protocols=["accuracy"])
+    (panel,) = report.panels
     ranks = {curve.label: panel.rank(curve.label, 16) for curve in panel.curves}
     assert ranks == {"alibi": 1, "rope": 1, "t5": 3, "none": 3, "learned": 5}
     assert panel.winner(16) is None and panel.reference == "alibi"
-    assert order_text(comparison).startswith(
+    assert order_text(report).startswith(
         "Encodings in the order of accuracy at 16 tokens, where alibi, rope are tied"
     )
-    found = {row["encoding"]: row for row in csv.DictReader(io.StringIO(as_csv(comparison)))}
+    found = {row["encoding"]: row for row in csv.DictReader(io.StringIO(as_csv(report)))}
     assert {label: int(row["rank"]) for label, row in found.items()} == ranks
     for label, row in found.items():
         assert row["reference"] == "alibi" and row["interval"] == "95 % interval over examples"
@@ -195,9 +196,9 @@ def test_ranks_count_who_is_better_and_ties_share_one(run_of_examples):
             one = panel.between(16, label, "alibi")
             ends = [float(row[f"difference{end}"]) for end in ("", "_low", "_high")]
             assert ends == [one.value, one.low, one.high] and one.low < one.value < one.high
-    assert "tied with rope (0.010 [-0.0" in comparison.verdict
-    assert "and ahead of t5 by 0.400" in comparison.verdict and '"none" by 0.410' in comparison.verdict
-    table = markdown(comparison).split("difference to alibi")[1].split("\n\n")[1]
+    assert "tied with rope (0.010 [-0.0" in report.verdict
+    assert "and ahead of t5 by 0.400" in report.verdict and '"none" by 0.410' in report.verdict
+    table = markdown(report).split("difference to alibi")[1].split("\n\n")[1]
     assert "| 1= |" in table and "| 3= |" in table and "| 5 |" in table
 
 
@@ -208,13 +209,13 @@ def test_the_reference_can_be_named_and_a_wrong_name_is_told(run_of_examples, ca
     panel = panel_of(runs, protocols=["accuracy"], reference="rope")
     assert panel.reference == "rope" and panel.between(16, "alibi", "rope").value == pytest.approx(0.4)
     with pytest.raises(InputError, match="--reference: no curve is called 'roep'; did you mean 'rope'"):
-        assemble(runs, reference="roep")
+        build(runs, reference="roep")
     given = [*map(str, runs), "--protocol", "accuracy", "--reference", "rope"]
     assert cli.main(["compare", *given]) == 0
     assert "difference to rope" in capsys.readouterr().out
     assert cli.main(["compare", *map(str, runs), "--reference", "nothing"]) == 2
     assert "there are: " in capsys.readouterr().err
-    assert "--reference rope" in assemble(runs, protocols=["accuracy"], reference="rope")[0].command
+    assert "--reference rope" in build(runs, protocols=["accuracy"], reference="rope").command
 
 
 def test_the_last_line_of_all_is_the_verdict(write_run, tmp_path, capsys):
@@ -234,33 +235,34 @@ def test_the_last_line_of_all_is_the_verdict(write_run, tmp_path, capsys):
 def test_many_differences_are_told_as_many(write_run):
     names = ("alibi", "rope", "none", "t5", "learned", "sinusoidal")
     runs = [write_run(n, n, values={16: 1.0 + i / 10, 32: 1.0 + i / 10}) for i, n in enumerate(names)]
-    told = assemble(runs)[0].verdict
+    told = build(runs).verdict
     assert "alibi is ahead of all 5 others (the nearest is rope, by 0.100 [" in told
     assert "10 differences at 95 % each, not corrected for their number" in told
 
 
 def test_runs_that_do_not_compare_have_no_verdict(write_run):
     runs = [write_run("a"), write_run("b", "rope", recipe={"optimizer.lr": 0.5})]
-    told = assemble(runs, force=True)[0].verdict
+    told = build(runs, force=True).verdict
     assert told.startswith(
         "Verdict: none by bits per byte under nonoverlapping: these runs are not comparable"
     )
 
 
-def test_rows_without_units_have_differences_without_intervals_and_the_command(write_run, edit_rows):
+def test_rows_without_units_have_differences_without_intervals(write_run, edit):
     runs = [write_run("a"), write_run("b", "rope", values={16: 1.6, 32: 1.7})]
-    edit_rows(runs[1], lambda rows: [{key: row[key] for key in row if key != "units"} for row in rows])
-    comparison, _ = assemble(runs)
-    (panel,) = comparison.panels
+    (file,) = (runs[1] / "evaluation" / "measurements").iterdir()
+    edit(
+        file,
+        lambda made: made | {"rows": [{k: v for k, v in r.items() if k != "units"} for r in made["rows"]]},
+    )
+    report = build(runs)
+    (panel,) = report.panels
     one = panel.between(16, "rope", "alibi")
     assert (one.value, one.low, one.high) == (pytest.approx(0.1), None, None)
     assert panel.rank("rope", 16) is None and panel.winner(16) is None
     # Each by itself has the interval of its row.
     assert all(None not in curve.low for curve in panel.curves)
-    (remark,) = comparison.remarks
-    assert "of runs/b it is not stored what each document or example gave at 16, 32" in remark.text
-    assert remark.commands == ("python -m zoo evaluate runs/b --protocol nonoverlapping --lengths 16,32",)
-    assert "no ranking, no interval because rows without what each document gave" in comparison.verdict
+    assert "no interval because what each document gave is not stored" in report.verdict
 
 
 def test_an_infinite_loss_of_one_document_is_no_rank(write_run):
@@ -276,22 +278,22 @@ def test_the_other_way_round_a_difference_is_its_mirror():
     assert -Difference(1.0, why="x") == Difference(-1.0, why="x")
 
 
-def test_remarks_are_a_list_at_the_end_with_commands_to_copy(write_run, capsys):
+def test_caveats_are_a_list_at_the_end_with_commands_to_copy(write_run, capsys):
     runs = [write_run("a", values={16: 1.0, 64: 2.0}), write_run("b", "rope", values={16: 1.5})]
     assert cli.main(["compare", *map(str, runs)]) == 0
     shown = capsys.readouterr().out
     command = "python -m zoo evaluate runs/b --protocol nonoverlapping --lengths 64"
-    after = shown.split("Remarks:\n")[1]
+    after = shown.split("Caveats:\n")[1]
     assert after.startswith(
         f"- runs/b: not evaluated by nonoverlapping at 64; do it with:\n    {command}\n\n"
     )
-    assert "Costs" in shown.split("Remarks:")[0]
-    text = markdown(assemble(runs)[0])
+    assert "Costs" in shown.split("Caveats:")[0]
+    text = markdown(build(runs))
     assert f"do it with:\n\n  ```sh\n  {command}\n  ```\n" in text
-    assert text.index("## Costs") < text.index("## Remarks") < text.index("## Verdict")
+    assert text.index("## Costs") < text.index("## Verdict") < text.index("<details>")
 
 
 def test_nothing_of_the_units_stands_in_what_is_written(write_run):
-    comparison, _ = assemble([write_run("a"), write_run("b", "rope")])
-    for text in (*texts(comparison), as_csv(comparison)):
+    report = build([write_run("a"), write_run("b", "rope")])
+    for text in (*texts(report), as_csv(report)):
         assert '"nats"' not in text and "units" not in text

@@ -11,14 +11,15 @@ import pytest
 from known_units import HARD, TOKENS
 
 from zoo import cli
-from zoo.evaluation.exports import inert
 from zoo.evaluation.interval import interval_of_ratio
-from zoo.reports.build import assemble
+from zoo.reports.build import build
+from zoo.reports.console import console
 from zoo.reports.csv_export import as_csv
-from zoo.reports.page.plot_data import told
+from zoo.reports.formatting import inert
+from zoo.reports.markdown import markdown
+from zoo.reports.page.plot_data import details
 from zoo.reports.report import Curve, Panel
 from zoo.reports.tables import COLUMNS, shown_lengths
-from zoo.reports.text import console, markdown
 
 
 def cells(text, title):
@@ -47,7 +48,7 @@ def matrix(write_run):
 
 def test_a_cell_is_the_mean_and_the_spread(matrix):
     runs, values = matrix
-    header, *rows = cells(markdown(assemble(runs)[0]), "nonoverlapping")
+    header, *rows = cells(markdown(build(runs)), "nonoverlapping")
     assert header == ["encoding", "16 (trained)", "32"]
     for label, *shown in rows:
         for column, cell in enumerate(shown):
@@ -59,7 +60,7 @@ def test_a_cell_is_the_mean_and_the_spread(matrix):
 
 def test_bold_is_the_best_of_each_column_and_nothing_else(matrix):
     runs, values = matrix
-    _, *rows = cells(markdown(assemble(runs)[0]), "nonoverlapping")
+    _, *rows = cells(markdown(build(runs)), "nonoverlapping")
     for column in (0, 1):
         best = min(values, key=lambda label: values[label][:, column].mean())
         assert [row[0] for row in rows if "**" in row[column + 1]] == [best]
@@ -71,7 +72,7 @@ def test_equals_are_tied_and_neither_they_nor_one_alone_are_bold(write_run):
         write_run("b", "rope", values={16: 1.5, 32: "ends"}),
         write_run("c", "none", values={16: 1.6, 32: "ends"}),
     ]
-    text = markdown(assemble(runs)[0])
+    text = markdown(build(runs))
     assert "**" not in text
     _, *rows = cells(text, "nonoverlapping: difference")
     assert {row[0]: (row[1], row[-1]) for row in rows} == {
@@ -83,13 +84,13 @@ def test_equals_are_tied_and_neither_they_nor_one_alone_are_bold(write_run):
 
 
 def test_on_a_terminal_bold_are_the_same_cells(matrix):
-    comparison, _ = assemble(matrix[0])
-    bold = re.findall(r"\033\[1m *(\S+)[^\033]*\033\[0m", console(comparison, bold=True))
-    starred = re.findall(r"\*\*([\d.]+)\*\*", markdown(comparison))
+    report = build(matrix[0])
+    bold = re.findall(r"\033\[1m *(\S+)[^\033]*\033\[0m", console(report, bold=True))
+    starred = re.findall(r"\*\*([\d.]+)\*\*", markdown(report))
     assert [text for text in bold if text[0].isdigit()] == starred
-    plain = console(comparison)
+    plain = console(report)
     assert "\033" not in plain
-    assert re.sub(r"\033\[\dm", "", console(comparison, bold=True)) == plain
+    assert re.sub(r"\033\[\dm", "", console(report, bold=True)) == plain
 
 
 def test_what_could_not_be_measured_is_a_dash_with_the_reason_below(write_run):
@@ -98,7 +99,7 @@ def test_what_could_not_be_measured_is_a_dash_with_the_reason_below(write_run):
         write_run("b", "learned", values={16: 1.5, 32: "the encoding ends", 64: "the encoding ends"}),
         write_run("c", "none", values={16: 1.5}),
     ]
-    text = markdown(assemble(runs)[0])
+    text = markdown(build(runs))
     _, *rows = cells(text, "nonoverlapping")
     marks = {"¹": "not finite", "²": "the encoding ends", "³": "not evaluated"}
     for mark, note in marks.items():
@@ -110,41 +111,41 @@ def test_what_could_not_be_measured_is_a_dash_with_the_reason_below(write_run):
 
 def test_a_mean_without_some_seeds_has_a_mark_beside_it(write_run):
     runs = [write_run("a"), write_run("b", seed=1, values={16: 1.0}), write_run("c", "rope")]
-    text = markdown(assemble(runs)[0])
+    text = markdown(build(runs))
     row = next(row for row in cells(text, "nonoverlapping") if row[0] == "alibi")
     assert row[2].endswith("¹") and "\n¹ seed 1: not evaluated  " in text
 
 
 def test_what_stands_below_says_only_what_is_there(write_run):
-    one = markdown(assemble([write_run("a"), write_run("b", "rope")])[0])
+    one = markdown(build([write_run("a"), write_run("b", "rope")]))
     assert "(low–high): 95 % interval over documents;" in one and "seeds and" not in one
     several = [write_run(f"{e}{s}", e, s) for e in ("alibi", "rope") for s in (1, 2)]
-    both = markdown(assemble(several)[0])
+    both = markdown(build(several))
     assert "(low–high): 95 % interval over seeds and documents; seeds: 2" in both
 
 
 def test_a_difference_never_reads_as_none(write_run):
     runs = [write_run("a", values={16: 1.0}), write_run("b", "rope", values={16: 1.00001})]
-    row = cells(markdown(assemble(runs)[0]), "nonoverlapping: difference")[2]
+    row = cells(markdown(build(runs)), "nonoverlapping: difference")[2]
     assert row[1].startswith("+1e-05 (+1e-05 to +1e-05)")
 
 
 def test_a_forced_comparison_is_marked(write_run):
     runs = [write_run("a"), write_run("b", "rope", recipe={"optimizer.lr": 0.5})]
-    comparison, _ = assemble(runs, force=True)
+    report = build(runs, force=True)
     key = "recipe optimizer.lr: 0.001 in runs/a; 0.5 in runs/b"
-    for text in (markdown(comparison), console(comparison)):
+    for text in (markdown(report), console(report)):
         assert "NOT COMPARABLE" in text and key in text
-    assert {row["comparable"] for row in csv.DictReader(io.StringIO(as_csv(comparison)))} == {f"no: {key}"}
-    good, _ = assemble([write_run("c"), write_run("d", "rope")])
+    assert {row["comparable"] for row in csv.DictReader(io.StringIO(as_csv(report)))} == {f"no: {key}"}
+    good = build([write_run("c"), write_run("d", "rope")])
     assert "NOT COMPARABLE" not in markdown(good) + console(good)
     assert {row["comparable"] for row in csv.DictReader(io.StringIO(as_csv(good)))} == {"yes"}
 
 
 def test_a_table_too_wide_for_the_terminal_goes_without_the_spread(matrix):
-    comparison, _ = assemble(matrix[0])
-    wide, narrow = console(comparison, width=200), console(comparison, width=40)
-    assert re.search(r"\d–\d", wide) and "too narrow" not in wide and wide == console(comparison)
+    report = build(matrix[0])
+    wide, narrow = console(report, width=200), console(report, width=40)
+    assert re.search(r"\d–\d", wide) and "too narrow" not in wide and wide == console(report)
     tables = narrow.split("\n\n")
     shown = next(table for table in tables if table.startswith("nonoverlapping"))
     assert not re.search(r"\d–\d+\.", shown) and "too narrow" in shown
@@ -153,8 +154,8 @@ def test_a_table_too_wide_for_the_terminal_goes_without_the_spread(matrix):
 
 def test_csv_holds_every_curve_length_and_protocol(matrix):
     runs, values = matrix
-    comparison, _ = assemble(runs)
-    rows = [*csv.DictReader(io.StringIO(as_csv(comparison)))]
+    report = build(runs)
+    rows = [*csv.DictReader(io.StringIO(as_csv(report)))]
     assert len(rows) == 3 * 2
     for row in rows:
         own = values[row["encoding"]][:, 0 if row["length"] == "16" else 1]
@@ -177,7 +178,9 @@ def panel_of(lengths, train_length):
         "x", ("x",), lengths, values, none, none, 1, (), {}, none, (1,) * len(lengths), none, none, none,
         train_length,
     )  # fmt: skip
-    return Panel("per_position", {}, "loss_nats", True, lengths, (curve,), "tokens")
+    return Panel(
+        ("per_position", "{}", ""), "per_position", {}, "loss_nats", True, lengths, (curve,), counted="tokens"
+    )
 
 
 def test_of_many_lengths_a_table_shows_some_the_longest_and_the_trained_among_them():
@@ -190,43 +193,41 @@ def test_of_many_lengths_a_table_shows_some_the_longest_and_the_trained_among_th
 
 
 def test_a_label_with_a_bar_stays_in_its_cell(write_run):
-    text = markdown(assemble([write_run("a", card={"encoding": "a|b"}), write_run("b", "rope")])[0])
+    text = markdown(build([write_run("a", card={"encoding": "a|b"}), write_run("b", "rope")]))
     assert "| a\\|b |" in text
 
 
 def test_a_run_called_like_a_tag_is_text(write_run):
     run = write_run("a").rename("runs/<script>*x*")
     runs = [run, write_run("b", "rope", values={16: 1.0, 32: 1.0, 64: 1.0})]
-    text = markdown(assemble(runs)[0])
+    text = markdown(build(runs))
     # In a command, which is code between fences, it is as it is.
     assert "<script>" not in re.sub(r"```sh\n.*?```", "", text, flags=re.DOTALL)
     assert "runs/&lt;script&gt;\\*x\\*: not" in text and "evaluate 'runs/<script>*x*' --protocol" in text
 
 
 def test_a_number_reads_as_in_the_tables_of_a_run(write_run):
-    text = markdown(assemble([write_run("a", values={16: 12345.6}), write_run("b", "rope")])[0])
+    text = markdown(build([write_run("a", values={16: 12345.6}), write_run("b", "rope")]))
     row = next(row for row in cells(text, "nonoverlapping") if row[0] == "alibi")
     assert row[1].startswith("12,346 (1")  # as tests/evaluation/test_exports.py has it
 
 
 def test_every_curve_is_told_beside_its_own_trained_length(write_run):
     runs = [write_run("a"), write_run("b", "rope", recipe={"data.sequence_length": 32})]
-    comparison, _ = assemble(runs, force=True)
-    header, *rows = cells(markdown(comparison), "nonoverlapping")
+    report = build(runs, force=True)
+    header, *rows = cells(markdown(report), "nonoverlapping")
     assert header == ["encoding", "16", "32"]
     assert {row[0] for row in rows} == {"alibi, trained at 16", "rope, trained at 32"}
-    lengths = {
-        (row["encoding"], row["train_length"]) for row in csv.DictReader(io.StringIO(as_csv(comparison)))
-    }
+    lengths = {(row["encoding"], row["train_length"]) for row in csv.DictReader(io.StringIO(as_csv(report)))}
     assert lengths == {("alibi", "16"), ("rope", "32")}
-    (panel,) = comparison.panels
-    told_of = {curve.label: dict(told(curve, panel, 1))["length"] for curve in panel.curves}
-    assert told_of == {"alibi": "32 (2× trained)", "rope": "32 (trained)"}
+    (panel,) = report.panels
+    trained = {curve.label: dict(details(curve, panel, 1))["trained at"] for curve in panel.curves}
+    assert trained == {"alibi": "16", "rope": "32"}
 
 
 def test_many_seeds_on_the_same_documents_are_no_more_documents(write_run):
-    comparison, _ = assemble([write_run(f"s{seed}", seed=seed) for seed in range(3)])
-    rows = [*csv.DictReader(io.StringIO(as_csv(comparison)))]
+    report = build([write_run(f"s{seed}", seed=seed) for seed in range(3)])
+    rows = [*csv.DictReader(io.StringIO(as_csv(report)))]
     assert {(row["measured"], row["counted"], row["count"]) for row in rows} == {("3", "documents", "7")}
 
 
@@ -244,7 +245,7 @@ def test_a_name_that_is_more_than_a_name_is_shown_and_does_nothing(write_run, ca
         if not name.endswith(".png"):
             assert b"\x1b" not in text, name
             assert name == "compare.svg" or b"\\x1b[31m" in text, name
-    table = markdown(assemble(runs)[0]).split("by length in tokens")[1].split("\n\n")[1].splitlines()
+    table = markdown(build(runs)).split("by length in tokens")[1].split("\n\n")[1].splitlines()
     assert len(table) == 4 and all(line.count("|") - line.count("\\|") == 5 for line in table)
     assert {row["encoding"] for row in csv.DictReader(io.StringIO(written["compare.csv"].decode()))} == {
         "'=1+1|a\\n# b", "rope"

@@ -9,20 +9,20 @@ import pytest
 
 from zoo.errors import InputError
 from zoo.reports import write
-from zoo.reports.build import assemble
-from zoo.reports.write import FILES, must_be_ours, write_comparison
+from zoo.reports.build import build
+from zoo.reports.write import FILES, validate_out, write_report
 from zoo.runs import lock
 from zoo.runs.lock import lock_run, unlock
 
 
 @pytest.fixture
 def made(write_run):
-    return assemble([write_run("a"), write_run("b", "rope")])
+    return build([write_run("a"), write_run("b", "rope")])
 
 
 def test_all_files_are_written_and_nothing_is_left_beside_them(made, tmp_path):
     folder = tmp_path / "new" / "comparison"
-    files = write_comparison(*made, folder)
+    files = write_report(made, folder)
     assert {file.name for file in files} == set(FILES) == {path.name for path in folder.iterdir()}
     assert [path.name for path in folder.parent.iterdir()] == ["comparison"]
     assert (folder / "compare.png").read_bytes().startswith(b"\x89PNG")
@@ -34,8 +34,8 @@ def test_all_files_are_written_and_nothing_is_left_beside_them(made, tmp_path):
 
 def test_a_second_comparison_replaces_the_first(made, write_run, tmp_path):
     folder = tmp_path / "comparison"
-    write_comparison(*made, folder)
-    write_comparison(*assemble([write_run("c", "t5"), write_run("d", "none")]), folder)
+    write_report(made, folder)
+    write_report(build([write_run("c", "t5"), write_run("d", "none")]), folder)
     for name in ("compare.md", "compare.csv", "compare.svg", "index.html"):
         text = (folder / name).read_text()
         assert "t5" in text and "alibi" not in text, name
@@ -43,7 +43,7 @@ def test_a_second_comparison_replaces_the_first(made, write_run, tmp_path):
 
 def test_a_forced_comparison_is_marked_in_picture_and_page(write_run, tmp_path):
     runs = [write_run("a"), write_run("b", "rope", recipe={"optimizer.lr": 0.5})]
-    write_comparison(*assemble(runs, force=True), tmp_path / "forced")
+    write_report(build(runs, force=True), tmp_path / "forced")
     picture, page = ((tmp_path / "forced" / name).read_text() for name in ("compare.svg", "index.html"))
     assert "NOT COMPARABLE" in picture
     assert re.search("not comparable", page, re.IGNORECASE) and "optimizer.lr" in page
@@ -51,9 +51,9 @@ def test_a_forced_comparison_is_marked_in_picture_and_page(write_run, tmp_path):
 
 def test_a_picture_that_there_is_nothing_for_is_none(write_run, tmp_path):
     folder = tmp_path / "comparison"
-    write_comparison(*assemble([write_run("a"), write_run("b", "rope")]), folder)
-    infinite = assemble([write_run("c", values={16: None}), write_run("d", "rope", values={16: None})])
-    files = write_comparison(*infinite, folder)
+    write_report(build([write_run("a"), write_run("b", "rope")]), folder)
+    infinite = build([write_run("c", values={16: None}), write_run("d", "rope", values={16: None})])
+    files = write_report(infinite, folder)
     assert {file.name for file in files} == {"compare.md", "compare.csv", "index.html"}
     assert "![" not in (folder / "compare.md").read_text() and not (folder / "compare.png").exists()
 
@@ -64,20 +64,20 @@ def test_a_folder_with_anything_else_is_refused_and_left_as_it_was(made, tmp_pat
     folder.mkdir()
     (folder / name).write_text("mine,yours\n")
     with pytest.raises(InputError, match="no comparison's"):
-        write_comparison(*made, folder)
+        write_report(made, folder)
     assert [path.name for path in folder.iterdir()] == [name]
     assert (folder / name).read_text() == "mine,yours\n"
 
 
 def test_a_run_folder_a_file_and_a_place_below_one_are_refused(made, write_run, tmp_path):
     with pytest.raises(InputError, match="no comparison's"):
-        must_be_ours(write_run("x"))
+        validate_out(write_run("x"))
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="is a file"):
-        must_be_ours(tmp_path / "file")
+        validate_out(tmp_path / "file")
     for below in ("below", "far/below"):
         with pytest.raises(InputError, match=r"cannot be written there: .*file is a file"):
-            must_be_ours(tmp_path / "file" / below)
+            validate_out(tmp_path / "file" / below)
 
 
 def test_a_place_that_is_read_only_is_refused_before_anything_is_made(tmp_path, monkeypatch):
@@ -88,8 +88,8 @@ def test_a_place_that_is_read_only_is_refused_before_anything_is_made(tmp_path, 
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != Path("mine") and asked(path, mode))
     for folder in ("mine", "mine/new/comparison"):
         with pytest.raises(InputError, match=f"{folder}: .* cannot be written there: mine is read-only"):
-            must_be_ours(Path(folder))
-    must_be_ours(Path("other/new"))
+            validate_out(Path(folder))
+    validate_out(Path("other/new"))
 
 
 @pytest.mark.parametrize("forbidden", ["iterdir", "mkdir", "replace"])
@@ -103,7 +103,7 @@ def test_a_place_without_permission_is_refused(made, tmp_path, monkeypatch, forb
     owner = {"replace": os}.get(forbidden, Path)
     monkeypatch.setattr(owner, forbidden, forbid)
     with pytest.raises(InputError, match="there: a comparison cannot be written there: Permission denied"):
-        write_comparison(*made, tmp_path / "there")
+        write_report(made, tmp_path / "there")
     monkeypatch.undo()
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     assert [*(tmp_path / "there").iterdir()] == []
@@ -111,7 +111,7 @@ def test_a_place_without_permission_is_refused(made, tmp_path, monkeypatch, forb
 
 def test_what_fails_half_way_leaves_the_last_comparison_whole(made, write_run, tmp_path, monkeypatch):
     folder = tmp_path / "comparison"
-    write_comparison(*made, folder)
+    write_report(made, folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
 
     def fails(comparison):
@@ -119,7 +119,7 @@ def test_what_fails_half_way_leaves_the_last_comparison_whole(made, write_run, t
 
     monkeypatch.setattr(write, "page", fails)
     with pytest.raises(RuntimeError):
-        write_comparison(*assemble([write_run("c", "t5"), write_run("d", "none")]), folder)
+        write_report(build([write_run("c", "t5"), write_run("d", "none")]), folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
@@ -132,11 +132,11 @@ def test_what_a_killed_comparison_left_is_removed_by_the_next(made, tmp_path, mo
     child = os.fork()
     if not child:
         monkeypatch.setattr(write, "page", lambda comparison: os.kill(os.getpid(), signal.SIGKILL))
-        write_comparison(*made, tmp_path / "comparison")
+        write_report(made, tmp_path / "comparison")
     assert os.waitpid(child, 0)[1] == signal.SIGKILL
     assert [path.name for path in hidden(tmp_path)] == [f".comparison.{child}"]
     (tmp_path / ".comparison.notes").mkdir()
-    write_comparison(*made, tmp_path / "comparison")
+    write_report(made, tmp_path / "comparison")
     assert [path.name for path in hidden(tmp_path)] == [".comparison.notes"]
 
 
@@ -145,8 +145,8 @@ def test_what_another_comparison_is_writing_is_left(made, tmp_path, monkeypatch)
     others = tmp_path / ".comparison.1"
     others.mkdir()
     held = lock_run(others)
-    write_comparison(*made, tmp_path / "comparison")
+    write_report(made, tmp_path / "comparison")
     assert hidden(tmp_path) == [others]
     unlock(held)
-    write_comparison(*made, tmp_path / "comparison")
+    write_report(made, tmp_path / "comparison")
     assert hidden(tmp_path) == []

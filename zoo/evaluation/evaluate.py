@@ -13,10 +13,10 @@ from zoo.errors import RunError, printable
 from zoo.evaluation.load import LoadedRun, load_runs
 from zoo.evaluation.measure import measure
 from zoo.evaluation.measurement import EVALUATION, Measurement, flat_rows
-from zoo.evaluation.results import store_results
-from zoo.evaluation.tables import SPEED, rows_as_text
 from zoo.launch.ranks import is_distributed
 from zoo.launch.team import Team, join
+from zoo.reports.console import terminal
+from zoo.reports.run_report import results_text, store_results
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def evaluate(
 
     Args:
         paths: run folders or checkpoint files.
-        lengths: in tokens, in the order of the tables; by default those of each recipe.
+        lengths: in tokens; by default those of each recipe.
         protocols: names; by default those of each recipe.
         sets: `key=value` changes to the recipes, for example where the data lies, or of an encoding what may
             change after training; such measurements are kept beside those of the encoding as it was trained.
@@ -91,7 +91,7 @@ def evaluate(
             finally:
                 # What was measured is shown, even if it cannot be stored or a later run fails.
                 if team.rank == 0:
-                    _report(progress, request)
+                    _print_results(progress)
             if team.rank == 0:
                 print(f"results, tables and plots: {', '.join(progress.folders)}", flush=True)
     except KeyboardInterrupt:
@@ -122,7 +122,7 @@ def _evaluate(run: LoadedRun, request: Request, team: Team, progress: _Progress)
     progress.done.append(run.path)
 
 
-def _report(progress: _Progress, request: Request) -> None:
+def _print_results(progress: _Progress) -> None:
     several = len({run.folder.resolve() for run, _ in progress.measured}) > 1
     # Runs of one recipe may differ in what --set gave: only their folders tell them apart.
     rows = [
@@ -131,8 +131,7 @@ def _report(progress: _Progress, request: Request) -> None:
         for row in measurement.flat()
     ]
     if rows:
-        text = rows_as_text(rows, request.lengths or ())
-        print(f"{text}\n\n{SPEED}" if "tokens/s" in text else text, flush=True)
+        print(results_text(rows, *terminal()), flush=True)
 
 
 def _shortest(folder: Path) -> str:

@@ -131,6 +131,9 @@ def _without_rows(task: Task, protocol: str, plan: MeasurementPlan, checkpoint: 
         protocol=protocol,
         parameters=plan.parameters,
         targets=plan.targets,
+        axis=PROTOCOLS[protocol].axis,
+        higher_is_better=PROTOCOLS[protocol].higher_is_better,
+        explanation=PROTOCOLS[protocol].explanation,
         rows=[],
     )
 

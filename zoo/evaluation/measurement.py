@@ -30,6 +30,9 @@ LOCK = EVALUATION / ".lock"
 MAX_BYTES = 16 << 20
 """Of one file. Where what each document or example gave would not fit, it is left out."""
 
+TOO_FEW = "too few different examples to hold any out"
+"""Why training may have seen what is scored."""
+
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(gt=0)]
 Number = int | float | None
@@ -121,7 +124,7 @@ class Row(_Model):
     tokens: Count | None = None
     """Scored."""
     seen_in_training: float | None = None
-    """The share, from 0 to 1, of what is scored that training may have seen."""
+    """The share, from 0 to 1, of what is scored that training may have seen; see `TOO_FEW`."""
     tokens_per_second: float | None = None
     peak_memory_mb: float | None = None
     units: Units | None = None
@@ -146,6 +149,11 @@ class Measurement(_Model):
     parameters: dict[str, Any]
     """The protocol's own, the same at every length."""
     targets: Targets
+    axis: str = "length"
+    """What the rows' lengths are, for a reader: `length` of a sequence, or `context` before a target."""
+    higher_is_better: bool = False
+    explanation: str = ""
+    """What the protocol measures, in a sentence."""
     rows: list[Row]
     """By length, ascending; one for each."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zoo.data.source import DataSource
-from zoo.evaluation.exports import TOO_FEW
+from zoo.evaluation.measurement import TOO_FEW
 from zoo.evaluation.protocols import PROTOCOLS
 from zoo.tasks.task import Task
 

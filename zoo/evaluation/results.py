@@ -1,48 +1,20 @@
-"""The results of a run in its folder: its measurements, and what is made from all of them.
-
-evaluation/
-  measurements/               a file for each measurement, with what each document or example gave
-  lengths.json                all their rows, flat
-  lengths.csv  lengths.md     the same for a spreadsheet, and as tables
-  lengths.png  lengths.svg    the same as curves
-"""
+"""Whether a run folder can take the results of an evaluation, asked before anything is measured."""
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from zoo.errors import InputError, Problem
-from zoo.evaluation.exports import as_csv, as_markdown
 from zoo.evaluation.measurement import (
     EVALUATION,
     LOCK,
     MEASUREMENTS,
-    Measurement,
-    flat_rows,
-    locked,
     read_measurements,
-    store,
 )
-from zoo.evaluation.plot import plot_lengths
-from zoo.files import atomic_write
 from zoo.runs.folder import RESULTS
 
 EXPORTS = (".csv", ".md", ".png", ".svg")
-
-
-def store_results(folder: Path, measurements: Sequence[Measurement]) -> None:
-    """Store measurements in a run folder, and make what is made from all that it has anew."""
-    store(folder, measurements)
-    file = folder / RESULTS
-    with locked(folder):
-        rows = flat_rows(read_measurements(folder))
-        atomic_write(file, json.dumps(rows, indent=1, allow_nan=False) + "\n")
-        atomic_write(file.with_suffix(".csv"), as_csv(rows))
-        atomic_write(file.with_suffix(".md"), as_markdown(rows))
-        plot_lengths(rows, file.with_suffix(".png"), file.with_suffix(".svg"))
 
 
 def validate_results_folder(folder: Path) -> None:

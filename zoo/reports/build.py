@@ -1,4 +1,4 @@
-"""From run folders to one comparison."""
+"""From run folders to one report that compares them."""
 
 from __future__ import annotations
 
@@ -8,42 +8,38 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import InputError, Problem
-from zoo.evaluation import curves
 from zoo.recipe.rules import no_protocol
-from zoo.reports.caveats import remarks
+from zoo.reports.caveats import caveats_of
 from zoo.reports.commands import command, compare_command, options
 from zoo.reports.comparable import Difference, differences
-from zoo.reports.compared_run import Row, Run, read_runs
-from zoo.reports.drawing import to_draw
-from zoo.reports.panels import costs, ordered, panels, parted, with_numbers
+from zoo.reports.compared_run import Run, read_runs
+from zoo.reports.panels import costs, ordered, panels, with_rivals
 from zoo.reports.ranking import ranked
-from zoo.reports.report import Comparison
-from zoo.reports.series import Line, lines
-from zoo.reports.targets import on_one_target
+from zoo.reports.report import Report
+from zoo.reports.series import Series, series_of
+from zoo.reports.targets import on_common_targets
 from zoo.reports.verdict import verdict
 
 VARIES = "differs"
 
 
-def assemble(
+def build(
     paths: Sequence[Path],
     protocols: Sequence[str] | None = None,
     lengths: Sequence[int] | None = None,
     force: bool = False,
     out: Path | None = None,
     reference: str | None = None,
-) -> tuple[Comparison, list[curves.Panel]]:
-    """Read runs and put them beside each other.
+) -> Report:
+    """Read runs and compare them.
 
     Args:
         paths: run folders.
         protocols: names; by default all by which one of the runs was evaluated.
         lengths: in tokens; by default all at which one was.
-        force: compare runs that are not comparable; the result says why they are not.
-        out: the folder that the command of the comparison names; None: none.
+        force: compare runs that are not comparable; the report says why they are not.
+        out: the folder that the command of the report names; None: none.
         reference: the label of the curve that differences are to; by default the best at the trained length.
-
-    Returns: the comparison, and its panels as they are drawn.
 
     Raises:
         InputError: runs that cannot be read, were not evaluated or are not comparable.
@@ -53,25 +49,24 @@ def assemble(
     found = differences(runs)
     if found and not force:
         raise refusal(found)
-    made = lines(on_one_target(runs))
-    drawn, alone = parted(with_numbers(panels(made)), made)
-    if not drawn:
+    series = series_of(on_common_targets(runs)[0])
+    shown, alone = with_rivals(panels(series))
+    if not shown:
         notes = dict.fromkeys(
-            f"{row['protocol']} at {row['length']}: {row.get('note')}" for row in _rows(made)
+            f"{row['protocol']} at {row['length']}: {row.get('note')}" for one in series for row in one.rows
         )
         raise InputError("nothing was measured that could be compared: " + "; ".join(notes))
-    drawn = ranked(ordered(drawn), made, reference)
-    comparison = Comparison(
-        title=_title(runs, made),
-        panels=drawn,
-        costs=costs(made, drawn),
+    shown = ranked(ordered(shown), series, reference)
+    report = Report(
+        title=_title(runs, series),
+        panels=shown,
+        costs=costs(series, shown),
         differences=tuple(map(str, found)),
         about=tuple(_about(runs)),
         command=compare_command(paths, protocols, lengths, out, force, reference),
-        remarks=remarks(runs, made, drawn, alone),
+        caveats=caveats_of(runs, series, shown, alone),
     )
-    comparison = replace(comparison, verdict=verdict(comparison))
-    return comparison, to_draw(drawn, made)
+    return replace(report, verdict=verdict(report))
 
 
 def refusal(found: Sequence[Difference | str]) -> InputError:
@@ -95,14 +90,8 @@ def _chosen(
     runs: Sequence[Run], protocols: Sequence[str] | None, lengths: Sequence[int] | None, wanted: Sequence[str]
 ) -> list[Run]:
     """The runs with only those rows that were asked for."""
-    of_protocol = [
-        replace(run, rows=[row for row in run.rows if not protocols or row["protocol"] in protocols])
-        for run in runs
-    ]
-    asked = [
-        replace(run, rows=[row for row in run.rows if not lengths or row["length"] in lengths])
-        for run in of_protocol
-    ]
+    of_protocol = [_narrowed(run, protocols, None) for run in runs]
+    asked = [_narrowed(run, None, lengths) for run in of_protocol]
     known = {row["protocol"] for run in runs for row in run.rows}
     there = {row["length"] for run in of_protocol for row in run.rows}
     absent = [length for length in lengths or () if length not in there]
@@ -118,13 +107,26 @@ def _chosen(
         mends = f"; do it with: {command(['evaluate', *knowing, *wanted])}" if knowing else ""
         problems.append(Problem(measured + mends))
     if not problems:
-        problems = [Problem(_lacks(run, protocols, wanted), where=run.path) for run in asked if not run.rows]
+        problems = [
+            Problem(_lacking(run, protocols, wanted), where=run.path) for run in asked if not run.rows
+        ]
     if problems:
         raise InputError(problems)
     return asked
 
 
-def _lacks(run: Run, protocols: Sequence[str] | None, wanted: Sequence[str]) -> str:
+def _narrowed(run: Run, protocols: Sequence[str] | None, lengths: Sequence[int] | None) -> Run:
+    """A run with its measurements by these protocols, and of them the rows at these lengths."""
+    kept = [one for one in run.measurements if not protocols or one.protocol in protocols]
+    if lengths:
+        kept = [
+            one.model_copy(update={"rows": [row for row in one.rows if row.length in lengths]})
+            for one in kept
+        ]
+    return replace(run, measurements=tuple(one for one in kept if one.rows))
+
+
+def _lacking(run: Run, protocols: Sequence[str] | None, wanted: Sequence[str]) -> str:
     """What is said of a run that has nothing of what was asked for, and what mends it if anything does."""
     faults = _faults(run, protocols)
     if faults:
@@ -142,8 +144,8 @@ def _listed(lengths: Iterable[int]) -> str:
     return ", ".join(map(str, sorted(lengths)))
 
 
-def _title(runs: Sequence[Run], made: Sequence[Line]) -> str:
-    encodings = "1 encoding" if len(made) == 1 else f"{len(made)} encodings"
+def _title(runs: Sequence[Run], series: Sequence[Series]) -> str:
+    encodings = "1 encoding" if len(series) == 1 else f"{len(series)} encodings"
     data = _common(run.recipe["data"]["name"] for run in runs)
     length = _common(run.recipe["data"]["sequence_length"] for run in runs)
     on = f" on {data}" if data != VARIES else ""
@@ -185,7 +187,3 @@ def _attempt(read: Any, run: Run) -> Any:
 def _common(values: Iterable[Any]) -> Any:
     values = list(values)
     return values[0] if all(value == values[0] for value in values) else VARIES
-
-
-def _rows(made: Sequence[Line]) -> list[Row]:
-    return [row for line in made for rows in line.rows for row in rows]

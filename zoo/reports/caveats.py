@@ -1,4 +1,4 @@
-"""What a reader of a comparison should know and what is no reason to refuse it."""
+"""What a reader of a report should know, and what is no reason to refuse the comparison."""
 
 from __future__ import annotations
 
@@ -6,80 +6,71 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from zoo.evaluation.curves import MAIN, kind_of, protocol_text
-from zoo.evaluation.exports import seen_in_training
+from zoo.evaluation.measurement import TOO_FEW
 from zoo.recipe.diff import decides_speed, flatten
 from zoo.recipe.rules import no_protocol
-from zoo.reports.commands import changes, evaluate_command, settings, to_ask
+from zoo.reports.commands import changes, evaluate_command, lengths_to_ask, settings
 from zoo.reports.comparable import changed_on_the_way, differing
 from zoo.reports.compared_run import METRICS, SPEED, Run
-from zoo.reports.intervals import UNITS
-from zoo.reports.panels import NOT_FINITE, is_noted_whole
-from zoo.reports.report import Panel, Remark
-from zoo.reports.series import Line
-from zoo.reports.targets import ELSEWHERE, between_lengths
+from zoo.reports.formatting import protocol_text
+from zoo.reports.panels import is_unread_window
+from zoo.reports.report import NOT_FINITE, Caveat, Panel
+from zoo.reports.series import Series
+from zoo.reports.targets import on_common_targets
 
 MOST = 8
-"""Remarks of one kind."""
+"""Caveats of one kind."""
 COMMANDS = 3
-"""What one remark lists, and the commands in it."""
+"""What one caveat lists, and the commands in it."""
 
 
-def remarks(
-    runs: Sequence[Run], lines: Sequence[Line], panels: Sequence[Panel], alone: Sequence[Panel] = ()
-) -> tuple[Remark, ...]:
-    """All of them, a sentence each; one that evaluation would mend has the commands.
+def caveats_of(
+    runs: Sequence[Run], series: Sequence[Series], panels: Sequence[Panel], alone: Sequence[Panel] = ()
+) -> tuple[Caveat, ...]:
+    """All of them, a sentence each; one that an evaluation would remove has the commands.
 
     Args:
+        runs: with all of their measurements.
         panels: those that are shown.
         alone: those that are not, because they have one curve and nothing to compare it with.
     """
     return (
-        *of_runs(runs),
-        *_remarks(_seeds(lines)),
-        *_remarks(_first(_missing(lines, panels))),
-        *_remarks(_first(_without_units(runs))),
-        *_remarks(_empty(lines, panels)),
-        *_remarks(_first(_alone(alone))),
-        *_remarks(_first(_unmeasured(lines, [*panels, *alone]))),
+        *caveats_of_runs(runs),
+        *_seeds(series),
+        *_first(_missing(series, panels)),
+        *_first(_only_notes(series, panels)),
+        *_first(_alone(alone)),
+        *_first(_unmeasured(series, [*panels, *alone])),
     )
 
 
-def _remarks(said: Iterable[str | Remark]) -> list[Remark]:
-    return [one if isinstance(one, Remark) else Remark(one) for one in said]
-
-
-def of_runs(runs: Sequence[Run]) -> list[Remark]:
+def caveats_of_runs(runs: Sequence[Run]) -> list[Caveat]:
     """What there is to say of the runs themselves."""
-    return _remarks([
+    return [
         *_versions(runs),
         *_unfinished(runs),
-        *changed_on_the_way(runs),
+        *map(Caveat, changed_on_the_way(runs)),
         *_speed(runs),
-        *_left_out(runs),
-        *_first(between_lengths(runs)),
+        *(Caveat(f"{run.path}: {said}") for run in runs for said in run.left_out),
+        *_first(on_common_targets(runs)[2]),
         *_first(_seen(runs)),
-    ])  # fmt: skip
+    ]
 
 
-def _versions(runs: Sequence[Run]) -> list[str]:
-    found = []
+def _versions(runs: Sequence[Run]) -> list[Caveat]:
     versions = [(run.path, flatten(run.card.get("versions") or {})) for run in runs]
-    for one in differing([(path, {("version of", k): v for k, v in own.items()}) for path, own in versions]):
-        found.append(f"{one}")
-    commits = [(run.path, {("git", "commit"): run.card.get("git_commit")}) for run in runs]
-    return [*found, *map(str, differing(commits))]
+    found = differing([(path, {("version of", k): v for k, v in own.items()}) for path, own in versions])
+    found += differing([(run.path, {("git", "commit"): run.card.get("git_commit")}) for run in runs])
+    return [Caveat(str(one)) for one in found]
 
 
-def _unfinished(runs: Sequence[Run]) -> list[str]:
-    open_ = [run for run in runs if run.card.get("finished") is not True]
-    # Where others are finished it is a difference, and told as one.
-    if not open_ or len(open_) < len(runs):
-        return []
-    return [f"no run is finished: {', '.join(run.path for run in runs)}"]
+def _unfinished(runs: Sequence[Run]) -> list[Caveat]:
+    unfinished = [run.path for run in runs if run.card.get("finished") is not True]
+    # Where others are finished it is a difference.
+    return [Caveat(f"no run is finished: {', '.join(unfinished)}")] if len(unfinished) == len(runs) else []
 
 
-def _speed(runs: Sequence[Run]) -> list[str]:
+def _speed(runs: Sequence[Run]) -> list[Caveat]:
     computed = []
     for run in runs:
         keys = flatten(run.recipe).items()
@@ -88,75 +79,50 @@ def _speed(runs: Sequence[Run]) -> list[str]:
     unknown = [run.path for run in runs if run.speed is None]
     if unknown:
         found.append(f"no {SPEED} in {METRICS} of {', '.join(unknown)}: how fast it trained is not known")
-    return found
+    return [Caveat(one) for one in found]
 
 
-def _left_out(runs: Sequence[Run]) -> list[str]:
-    return [f"{run.path}: {said}" for run in runs for said in run.left_out]
-
-
-def _seen(runs: Sequence[Run]) -> list[str]:
+def _seen(runs: Sequence[Run]) -> list[Caveat]:
     """Runs that may have been trained on some of what they are scored on."""
     paths: dict[str, list[str]] = defaultdict(list)
     for run in runs:
         if said := seen_in_training(run.rows):
             paths[said].append(run.path)
-    return [f"{', '.join(own)}: {said}" for said, own in paths.items()]
+    return [Caveat(f"{', '.join(own)}: {said}") for said, own in paths.items()]
 
 
-def _without_units(runs: Sequence[Run]) -> list[Remark]:
-    """Rows of which no difference has an interval, since what each document or example gave is not known."""
-    old: dict[tuple[str, str, tuple[str, ...]], tuple[dict[str, None], set[int], set[int]]] = defaultdict(
-        lambda: ({}, set(), set())
-    )
-    for run in runs:
-        for row in run.rows:
-            if "note" in row or UNITS in row:
-                continue
-            protocol, parameters = kind_of(row)
-            sets = (*settings(run.recipe, json.loads(parameters)), *changes(row.get("changed") or {}))
-            paths, lengths, there = old[protocol, parameters, sets]
-            paths[run.path] = None
-            lengths.add(row["length"])
-            there |= {one["length"] for one in run.rows if kind_of(one) == (protocol, parameters)}
-    return [
-        Remark(
-            f"{protocol_text(protocol, json.loads(parameters))}: of {', '.join(paths)} it is not stored "
-            f"what each document or example gave at {', '.join(map(str, sorted(lengths)))}, and differences "
-            "have no interval over them; measure them again with",
-            (evaluate_command(paths, protocol, to_ask(json.loads(parameters), there, lengths), sets),),
-        )
-        for (protocol, parameters, sets), (paths, lengths, there) in old.items()
-    ]
+def seen_in_training(rows: Iterable[dict]) -> str:
+    """At which lengths training may have seen what was scored, and how much of it; empty where it did not."""
+    lengths: dict[float, set[int]] = defaultdict(set)
+    for row in rows:
+        if row.get("seen_in_training"):
+            lengths[row["seen_in_training"]].add(row["length"])
+    parts = [f"{share:.0%} of what is scored at {_listed(sorted(own))}" for share, own in lengths.items()]
+    return f"training may have seen {' and '.join(parts)}: {TOO_FEW}" if parts else ""
 
 
-def _seeds(lines: Sequence[Line]) -> list[str]:
+def _seeds(series: Sequence[Series]) -> list[Caveat]:
     groups: dict[tuple[int, ...], list[str]] = defaultdict(list)
-    for line in lines:
-        groups[tuple(run.seed for run in line.runs)].append(line.label)
-    if len(groups) < 2:
-        return []
-    told = (
-        f"{', '.join(map(str, seeds))} for {', '.join(labels)}" for seeds, labels in sorted(groups.items())
-    )
-    return [f"the seeds are not the same: {'; '.join(told)}"]
+    for one in series:
+        groups[tuple(run.seed for run in one.runs)].append(one.label)
+    parts = [f"{_listed(seeds)} for {', '.join(labels)}" for seeds, labels in sorted(groups.items())]
+    return [Caveat(f"the seeds are not the same: {'; '.join(parts)}")] if len(parts) > 1 else []
 
 
-def _missing(lines: Sequence[Line], panels: Sequence[Panel]) -> list[Remark]:
-    """Lengths and protocols that some runs have and others were not evaluated by; a remark for each run."""
-    # What one command mends is told at once.
-    of_run: dict[str, dict[tuple, list[tuple[str, str]]]] = defaultdict(lambda: defaultdict(list))
+def _missing(series: Sequence[Series], panels: Sequence[Panel]) -> list[Caveat]:
+    """Lengths and protocols that some runs have and others were not evaluated by; a caveat for each run."""
+    # What one command measures stands in one caveat.
+    of_run: dict[str, dict[tuple, list[tuple[str, str, str]]]] = defaultdict(lambda: defaultdict(list))
     for panel in panels:
-        for line in lines:
-            for run, rows in zip(line.runs, line.rows, strict=True):
-                own = [row for row in rows if kind_of(row) == panel.kind]
-                lengths = [one for one in panel.lengths if one not in {row["length"] for row in own}]
+        for one in series:
+            for run, own in zip(one.runs, one.rows_of(panel.kind), strict=True):
+                lengths = [n for n in panel.lengths if n not in {row["length"] for row in own}]
                 # Of runs that were compared by force, the tasks may differ.
                 foreign = no_protocol(panel.protocol, run.recipe["task"]["name"])
-                if lengths and not foreign and not is_noted_whole(own):
-                    sets = (*settings(run.recipe, panel.parameters), *changes(line.changed))
-                    label = line.label if line.changed else ""
-                    ask = tuple(to_ask(panel.parameters, panel.lengths, lengths))
+                if lengths and not foreign and not is_unread_window(own):
+                    sets = (*settings(run.recipe, panel.parameters), *changes(one.changed))
+                    label = one.label if one.changed else ""
+                    ask = tuple(lengths_to_ask(panel.parameters, lengths))
                     of_run[run.path][ask, sets, label].append(panel.kind)
     alike: dict[tuple, list[str]] = defaultdict(list)
     for path, commands in of_run.items():
@@ -164,66 +130,80 @@ def _missing(lines: Sequence[Line], panels: Sequence[Panel]) -> list[Remark]:
     return [_lack(sorted(paths), lacking) for lacking, paths in alike.items()]
 
 
-def _lack(paths: Sequence[str], lacking: Sequence[tuple]) -> Remark:
-    """What some runs were not evaluated by, and the commands that mend it."""
-    told = [
+def _lack(paths: Sequence[str], lacking: Sequence[tuple]) -> Caveat:
+    """What some runs were not evaluated by, and the commands that do it."""
+    parts = [
         f"not evaluated{f' as {label}' if label else ''} by "
-        f"{', '.join(protocol_text(name, json.loads(text)) for name, text in kinds)} at "
-        f"{', '.join(map(str, ask))}"
+        f"{', '.join(_kind_text(kind) for kind in kinds)} at {_listed(ask)}"
         for ask, _, label, kinds in lacking
     ]
     commands = [
-        evaluate_command(paths, ",".join(dict.fromkeys(name for name, _ in kinds)), ask, sets)
+        evaluate_command(paths, ",".join(dict.fromkeys(kind[0] for kind in kinds)), ask, sets)
         for ask, sets, _, kinds in lacking[:COMMANDS]
     ]
-    return Remark(f"{', '.join(paths)}: {'; '.join(_first(told, COMMANDS))}; do it with", tuple(commands))
+    return Caveat(f"{', '.join(paths)}: {'; '.join(_few(parts, COMMANDS))}; do it with", tuple(commands))
 
 
-def _first(said: Iterable[str | Remark], most: int = MOST) -> list[str | Remark]:
-    """As many as a reader has the patience for, and the number of the others."""
-    said = list(said)
-    return said[:most] + [f"and {len(said) - most} more"] * (len(said) > most)
-
-
-def _empty(lines: Sequence[Line], panels: Sequence[Panel]) -> list[str]:
-    """Lengths at which there are only notes."""
+def _only_notes(series: Sequence[Series], panels: Sequence[Panel]) -> list[Caveat]:
+    """Lengths at which nothing could be measured."""
     alike: dict[tuple, list[str]] = defaultdict(list)
     for panel in panels:
         left_out = sorted(
             (row["length"], str(row["note"]))
-            for row in (row for line in lines for rows in line.rows for row in rows)
-            if kind_of(row) == panel.kind
-            and row["length"] not in panel.lengths
-            # `between_lengths` has those, with what mends them.
-            and row["note"] != ELSEWHERE
+            for one in series
+            for own in one.rows_of(panel.kind)
+            for row in own
+            if row["length"] not in panel.lengths
         )
         if left_out:
             lengths, notes = (tuple(dict.fromkeys(one)) for one in zip(*left_out, strict=True))
             alike[lengths, notes].append(protocol_text(panel.protocol, panel.parameters))
-    return _first(
-        f"{', '.join(kinds)} at {', '.join(map(str, lengths))}: left out, for nothing could be measured: "
-        f"{'; '.join(_first(map(str, notes), COMMANDS))}"
-        for (lengths, notes), kinds in alike.items()
-    )
-
-
-def _alone(panels: Sequence[Panel]) -> list[str]:
     return [
-        f"{protocol_text(panel.protocol, panel.parameters)} was measured for "
-        f"{', '.join(curve.label for curve in panel.curves)} alone, and is left out"
+        Caveat(
+            f"{', '.join(kinds)} at {_listed(lengths)}: left out, for nothing could be measured: "
+            f"{'; '.join(_few(notes, COMMANDS))}"
+        )
+        for (lengths, notes), kinds in alike.items()
+    ]
+
+
+def _alone(panels: Sequence[Panel]) -> list[Caveat]:
+    return [
+        Caveat(
+            f"{_kind_text(panel.kind)} was measured for {', '.join(curve.label for curve in panel.curves)} "
+            "alone, and is left out"
+        )
         for panel in panels
     ]
 
 
-def _unmeasured(lines: Sequence[Line], panels: Sequence[Panel]) -> list[str]:
+def _unmeasured(series: Sequence[Series], panels: Sequence[Panel]) -> list[Caveat]:
     """Protocols by which nothing could be measured, and why."""
     shown, kinds = {panel.protocol for panel in panels}, {panel.kind for panel in panels}
-    why: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
-    for row in (row for line in lines for rows in line.rows for row in rows):
-        if row["protocol"] not in shown or ("note" not in row and kind_of(row) not in kinds):
-            infinite = all(row.get(measure) is None for measure in MAIN)
-            why[kind_of(row)][str(row.get("note", NOT_FINITE if infinite else "no measure in common"))] = None
+    why: dict[tuple[str, str, str], dict[str, None]] = defaultdict(dict)
+    for one in (one for own in series for run in own.runs for one in run.measurements):
+        for row in one.rows:
+            if one.protocol not in shown or (row.note is None and one.kind not in kinds):
+                why[one.kind][row.note or NOT_FINITE] = None
     return [
-        f"nothing could be measured by {protocol_text(kind[0], json.loads(kind[1]))}: {'; '.join(notes)}"
+        Caveat(f"nothing could be measured by {_kind_text(kind)}: {'; '.join(notes)}")
         for kind, notes in why.items()
     ]
+
+
+def _kind_text(kind: tuple[str, str, str]) -> str:
+    return protocol_text(kind[0], json.loads(kind[1]))
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _few(parts: Sequence[str], most: int) -> list[str]:
+    return [*parts[:most], *[f"and {len(parts) - most} more"] * (len(parts) > most)]
+
+
+def _first(found: Sequence[Caveat]) -> list[Caveat]:
+    """As many as a reader has the patience for, and the number of the others."""
+    more = [Caveat(f"and {len(found) - MOST} more")] if len(found) > MOST else []
+    return [*found[:MOST], *more]

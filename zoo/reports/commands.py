@@ -1,4 +1,4 @@
-"""The commands that a comparison tells: each can be pasted into a shell as it is."""
+"""The commands that a report names: each can be pasted into a shell as it is."""
 
 from __future__ import annotations
 
@@ -44,11 +44,9 @@ def command(words: Sequence[str]) -> str:
     return shlex.join(["python", "-m", "zoo", *words])
 
 
-def to_ask(parameters: dict[str, Any], there: Iterable[int], lengths: Iterable[int]) -> list[int]:
-    """The lengths to ask for, where a protocol's rows at one of them depend on the others that are there."""
-    if "window" in parameters:
-        return [parameters["window"]]
-    return sorted(there if "longest" in parameters else lengths)
+def lengths_to_ask(parameters: dict[str, Any], lengths: Iterable[int]) -> list[int]:
+    """The lengths to ask for: bins of one window come from asking for the window."""
+    return [parameters["window"]] if "window" in parameters else sorted(lengths)
 
 
 def settings(recipe: dict[str, Any], parameters: dict[str, Any]) -> tuple[str, ...]:

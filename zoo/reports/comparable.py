@@ -19,8 +19,8 @@ from zoo.recipe.diff import (
     may_differ_between_runs,
 )
 from zoo.reports.compared_run import Run
-from zoo.reports.groups import Groups, grouped, spoken, told
-from zoo.reports.targets import between_runs
+from zoo.reports.targets import on_common_targets
+from zoo.reports.values import Groups, grouped, groups_as_text, value_as_text
 
 ON_THE_CARD = (
     "task", "fingerprint.corpus", "fingerprint.tokenizer", "steps", "tokens_seen", "finished",
@@ -40,7 +40,7 @@ class Difference:
     values: Groups
 
     def __str__(self) -> str:
-        return f"{' '.join(self.key)}: {told(self.values)}"
+        return f"{' '.join(self.key)}: {groups_as_text(self.values)}"
 
 
 def facts(run: Run) -> dict[Key, Any]:
@@ -85,7 +85,9 @@ def differing(named: Sequence[tuple[str, dict[Key, Any]]]) -> list[Difference]:
 def differences(runs: Sequence[Run]) -> list[Difference | str]:
     """Why runs are not comparable; empty where they are."""
     keys = differing([(run.path, facts(run)) for run in runs])
-    return [*(one for one in keys if not is_of_the_encoding(one.key)), *between_runs(runs), *_twice(runs)]
+    return [
+        *(one for one in keys if not is_of_the_encoding(one.key)), *on_common_targets(runs)[1], *_twice(runs),
+    ]  # fmt: skip
 
 
 def changed_on_the_way(runs: Iterable[Run]) -> list[str]:
@@ -104,11 +106,12 @@ def changed_on_the_way(runs: Iterable[Run]) -> list[str]:
             (by_code, "it was trained by more than one version of the code"),
         ):
             if group:
-                told_of = (
-                    f"{one['key']} from {spoken(one['from'])} to {spoken(one['to'])} at step {one['step']}"
+                changes = (
+                    f"{one['key']} from {value_as_text(one['from'])} to {value_as_text(one['to'])} "
+                    f"at step {one['step']}"
                     for one in group
                 )
-                found.append(f"{run.path}: changed when it was resumed: {', '.join(told_of)}: {said}")
+                found.append(f"{run.path}: changed when it was resumed: {', '.join(changes)}: {said}")
     return found
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from zoo.errors import printable
-from zoo.reports.build import assemble
-from zoo.reports.report import Comparison
-from zoo.reports.text import console
-from zoo.reports.write import must_be_ours, write_comparison
+from zoo.reports.build import build
+from zoo.reports.console import console, terminal
+from zoo.reports.report import Report
+from zoo.reports.write import validate_out, write_report
 
 OUT = Path("comparison")
 
@@ -24,7 +21,7 @@ def compare(
     lengths: Sequence[int] | None = None,
     force: bool = False,
     reference: str | None = None,
-) -> Comparison:
+) -> Report:
     """Compare evaluated runs: print the tables, and write them with the plots and the page.
 
     Args:
@@ -36,15 +33,13 @@ def compare(
         reference: the label of the curve that differences are to; by default the best at the trained length.
 
     Raises:
-        InputError: runs that cannot be read, were not evaluated or are not comparable, all of them told; or a
-            folder that holds anything else.
+        InputError: runs that cannot be read, were not evaluated or are not comparable, with all that is
+            wrong; or a folder that holds anything else.
     """
-    must_be_ours(out)
-    comparison, panels = assemble(paths, protocols, lengths, force, None if out == OUT else out, reference)
-    on_terminal = sys.stdout.isatty()
-    width = shutil.get_terminal_size().columns if on_terminal else None
-    print(console(comparison, width, bold=on_terminal and "NO_COLOR" not in os.environ), flush=True)
-    written = write_comparison(comparison, panels, out)
+    validate_out(out)
+    report = build(paths, protocols, lengths, force, None if out == OUT else out, reference)
+    print(console(report, *terminal()), flush=True)
+    written = write_report(report, out)
     print(f"\ntables, plots and page: {printable(', '.join(map(str, written)))}")
-    print(f"\n{printable(comparison.verdict)}", flush=True)
-    return comparison
+    print(f"\n{printable(report.verdict)}", flush=True)
+    return report

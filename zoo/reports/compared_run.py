@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from zoo.errors import InputError, Problem
-from zoo.evaluation.curves import Row
-from zoo.evaluation.measurement import flat_rows, read_measurements
+from zoo.evaluation.measurement import Measurement, flat_rows, read_measurements
 from zoo.recipe import resolve
 from zoo.recipe.options import check_encoding
 from zoo.recipe.schema import DataConfig
@@ -28,22 +28,33 @@ CHECKPOINT = "checkpoints/last.ckpt"
 SPEED = "train/tokens_per_second"
 
 
+Row = dict[str, Any]
+"""One measurement at one length, as `Measurement.flat` gives it, with the units of its paired differences."""
+
+
 @dataclass(frozen=True)
 class Run:
     """A run as it lies on disk.
 
     `path` is the folder as it was given. `recipe` is the resolved one; what has become a key since it was
-    made is at its default. `rows` are the measurements of its last checkpoint, with what each document or
-    example gave where that is known; `left_out` says which others there are. `speed` is the median of the
-    tokens per second of its training, None where none were logged.
+    made is at its default. `measurements` are those of its last checkpoint; `left_out` says which others
+    there are. `speed` is the median of the tokens per second of its training, None where none were logged.
     """
 
     path: str
     recipe: dict[str, Any]
     card: dict[str, Any]
-    rows: list[Row] = field(default_factory=list)
+    measurements: tuple[Measurement, ...] = ()
     left_out: tuple[str, ...] = ()
     speed: float | None = None
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        return flat_rows(self.measurements, units=True)
+
+    def of(self, kind: tuple[str, str, str]) -> list[Row]:
+        """The rows of one kind of measurement."""
+        return flat_rows((one for one in self.measurements if one.kind == kind), units=True)
 
     @property
     def seed(self) -> int:
@@ -84,13 +95,13 @@ def read_runs(paths: Sequence[Path], evaluated: bool = True, wanted: Sequence[st
 
 def _read(path: Path, evaluated: bool, wanted: Sequence[str]) -> Run:
     try:
-        return _whole(path, evaluated, wanted)
+        return _read_folder(path, evaluated, wanted)
     except OSError as error:
         where = str(error.filename or path)
         raise InputError(Problem(f"cannot be read ({error.strerror})", where=where)) from error
 
 
-def _whole(path: Path, evaluated: bool, wanted: Sequence[str]) -> Run:
+def _read_folder(path: Path, evaluated: bool, wanted: Sequence[str]) -> Run:
     if not path.is_dir():
         there = (
             "a file; compare takes run folders"
@@ -115,10 +126,10 @@ def _whole(path: Path, evaluated: bool, wanted: Sequence[str]) -> Run:
     recipe = attempt(lambda: _recipe(path), {})
     card = attempt(lambda: read_card(path), {})
     speed = attempt(lambda: _speed(path / METRICS), None)
-    rows = attempt(lambda: flat_rows(read_measurements(path), units=True), None)
-    kept, left_out = _of_the_end(rows or [], card)
-    if rows is not None and not kept and evaluated and not problems:
-        after = "" if rows == [] else f" ({'; '.join(left_out)})"
+    measurements = attempt(lambda: read_measurements(path), None)
+    kept, left_out = _of_the_end(measurements or [], card)
+    if measurements is not None and not kept and evaluated and not problems:
+        after = f" ({'; '.join(left_out)})" if measurements else ""
         mends = command(["evaluate", str(path), *wanted])
         problems.append(Problem(f"was not evaluated{after}; do it with: {mends}", where=str(path)))
     if problems:
@@ -159,17 +170,18 @@ def _stand_ins(stored: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _of_the_end(rows: list[Row], card: dict[str, Any]) -> tuple[list[Row], tuple[str, ...]]:
-    """The rows of the state that a run ended with, and what is said of the others."""
-    last = [row for row in rows if row["checkpoint"] == CHECKPOINT]
-    kept = [row for row in last if row["step"] == card.get("steps")]
-    others = sorted({str(row["checkpoint"]) for row in rows if row["checkpoint"] != CHECKPOINT})
-    steps = sorted({str(row["step"]) for row in last if row["step"] != card.get("steps")})
-    left_out = [f"rows of {', '.join(others)} are left out"] if others else []
+def _of_the_end(
+    measurements: list[Measurement], card: dict[str, Any]
+) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:
+    """The measurements of the state that a run ended with, and what is said of the others."""
+    last = [one for one in measurements if one.checkpoint == CHECKPOINT]
+    kept = tuple(one for one in last if one.step == card.get("steps"))
+    others = sorted({one.checkpoint for one in measurements if one.checkpoint != CHECKPOINT})
+    steps = sorted({str(one.step) for one in last if one.step != card.get("steps")})
+    left_out = [f"measurements of {', '.join(others)} are left out"] if others else []
     if steps:
-        left_out.append(
-            f"rows of step {', '.join(steps)} are left out: it is at step {card.get('steps')} now"
-        )
+        now = f"it is at step {card.get('steps')} now"
+        left_out.append(f"measurements of step {', '.join(steps)} are left out: {now}")
     return kept, tuple(left_out)
 
 

@@ -1,13 +1,15 @@
-"""A comparison as CSV, for whoever draws plots or computes of their own."""
+"""A report, and the rows of one run, as CSV: for whoever draws plots or computes of their own."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+from collections.abc import Iterable, Sequence
 
-from zoo.evaluation.exports import inert
-from zoo.reports.report import Comparison
+from zoo.reports.compared_run import Row
+from zoo.reports.formatting import inert
+from zoo.reports.report import Report
 
 COLUMNS = (
     "encoding", "protocol", "parameters", "length", "train_length", "measure", "mean", "sd", "low", "high",
@@ -15,9 +17,18 @@ COLUMNS = (
     "seeds", "measured", "counted", "count", "note", "added_parameters", "parameter_count",
     "training_tokens_per_second", "evaluation_tokens_per_second", "peak_memory_mb", "runs", "comparable",
 )  # fmt: skip
+FACTS = (
+    "run", "encoding", "changed", "checkpoint", "step", "seed", "protocol", "parameters", "length",
+    "train_length", "targets", "documents", "documents_left_out", "examples", "seen_in_training",
+    "tokens",
+)  # fmt: skip
+MEASURES = (
+    "accuracy", "token_accuracy", "value_accuracy", "accuracy_within", "accuracy_beyond",
+    "bits_per_byte", "loss_nats", "perplexity", "word_perplexity",
+)  # fmt: skip
 
 
-def as_csv(comparison: Comparison) -> str:
+def as_csv(report: Report) -> str:
     """A line for each curve, length and protocol, with what it cost there.
 
     `low` and `high` are the ends of the mean's interval, and `interval` says over what; `sd` is the standard
@@ -28,9 +39,9 @@ def as_csv(comparison: Comparison) -> str:
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    of = {cost.label: cost for cost in comparison.costs}
-    comparable = f"no: {'; '.join(comparison.differences)}" if comparison.differences else "yes"
-    for panel in comparison.panels:
+    of = {cost.label: cost for cost in report.costs}
+    comparable = f"no: {'; '.join(report.differences)}" if report.differences else "yes"
+    for panel in report.panels:
         for curve in panel.curves:
             cost = of[curve.label]
             columns = zip(
@@ -49,3 +60,26 @@ def as_csv(comparison: Comparison) -> str:
                     cost.training_tokens_per_second, speed, memory, " ".join(curve.runs), comparable,
                 )))  # fmt: skip
     return text.getvalue()
+
+
+def rows_as_csv(rows: Sequence[Row]) -> str:
+    """A line for each row; what is not a number or a text (`changed`, `parameters`) is JSON."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    columns = row_columns(rows)
+    writer.writerow(columns)
+    writer.writerows([_flat(row.get(column)) for column in columns] for row in rows)
+    return text.getvalue()
+
+
+def row_columns(rows: Iterable[Row]) -> list[str]:
+    """The columns that rows have, in the same order whichever they are."""
+    there = {column for row in rows for column in row}
+    measures = [f"{measure}{end}" for measure in MEASURES for end in ("", "_low", "_high")]
+    known = [*FACTS, *measures, "tokens_per_second", "peak_memory_mb"]
+    others = sorted(there - {*known, "note"}, key=lambda name: (name.removesuffix("_low"), name))
+    return [column for column in [*known, *others, "note"] if column in there]
+
+
+def _flat(value: object) -> object:
+    return inert(json.dumps(value, sort_keys=True) if isinstance(value, dict | list) else value)

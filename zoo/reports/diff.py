@@ -8,11 +8,11 @@ from pathlib import Path
 from zoo.errors import InputError
 from zoo.listing import table
 from zoo.recipe.diff import flatten, is_among
-from zoo.reports.caveats import of_runs
+from zoo.reports.caveats import caveats_of_runs
 from zoo.reports.commands import ENCODING
 from zoo.reports.comparable import Difference, differences, differing, facts, is_of_the_encoding
 from zoo.reports.compared_run import Run, read_runs
-from zoo.reports.groups import spoken
+from zoo.reports.values import value_as_text
 
 
 def diff(first: Path, second: Path) -> str:
@@ -35,9 +35,9 @@ def diff(first: Path, second: Path) -> str:
     allowed = [one for one in _all(runs) if one.key not in {key.key for key in keys}]
     if allowed:
         parts += ["", "what comparable runs may differ in:", _as_table(runs, allowed)]
-    said = [*of_runs(runs), *(f"{run.path}: not evaluated" for run in runs if not run.rows)]
+    said = [*caveats_of_runs(runs), *(f"{run.path}: not evaluated" for run in runs if not run.measurements)]
     if said:
-        parts += ["", "remarks:", *(f"  {one}" for one in said)]
+        parts += ["", "caveats:", *(f"  {one}" for one in said)]
     return "\n".join(parts)
 
 
@@ -64,6 +64,6 @@ def _all(runs: Sequence[Run]) -> list[Difference]:
 def _as_table(runs: Sequence[Run], found: Sequence[Difference]) -> str:
     rows = []
     for one in found:
-        value = {path: spoken(value) for value, paths in one.values for path in paths}
+        value = {path: value_as_text(value) for value, paths in one.values for path in paths}
         rows.append((f"  {one.key[0]}", one.key[1], *(value[run.path] for run in runs)))
     return table(("  in", "key", *(run.path for run in runs)), rows)

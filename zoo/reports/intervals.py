@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -28,11 +27,10 @@ from zoo.reports.compared_run import Row
 from zoo.reports.report import Difference
 
 RATE = "accuracy"
-UNITS = "units"
-"""The key of a row under which is what each document or example gave: lists of numbers by name."""
-Units = dict[str, list[Any]]
+Units = dict[str, list]
+"""The columns of `zoo.evaluation.measurement.Units`."""
 ONE_UNIT = "one document was scored"
-NO_UNITS = "rows without what each {unit} gave, which an earlier version made or which was lost"
+NO_UNITS = "what each {unit} gave is not stored"
 OTHER_UNITS = "other {unit}s were scored"
 
 
@@ -102,7 +100,7 @@ def sample(rows: Sequence[tuple[int, Row]], measure: str) -> Sample | None:
     stored = UNKNOWN
     if len(rows) == 1:
         stored = rows[0][1].get(f"{measure}_low"), rows[0][1].get(f"{measure}_high")
-    amounts, sizes, which = _of_units([row.get(UNITS) for _, row in rows], measure)
+    amounts, sizes, which = _of_units([row.get("units") for _, row in rows], measure)
     targets = tuple(dict.fromkeys(str(row.get("targets")) for _, row in rows))
     return Sample(
         measure, tuple(seed for seed, _ in rows), values, targets, stored, amounts, sizes, which
@@ -115,6 +113,8 @@ def _of_units(
     """What each unit gave, of all seeds; nothing where one of them does not say, or has other units."""
     unknown = None, None, ()
     names = {RATE: ("scores", "scores"), "bits_per_byte": ("nats", "bytes"), "loss_nats": ("nats", "tokens")}
+    if measure not in names:
+        return unknown
     amount, size = names[measure]
     if any(one is None or amount not in one or size not in one or None in one[amount] for one in units):
         return unknown

@@ -1,4 +1,4 @@
-"""From the rows of runs to curves: the mean over the seeds, its spread, and what the encodings cost."""
+"""From measurements to panels: a curve is the mean over the seeds, on one set of targets."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from zoo.evaluation.curves import MAIN, kind_of
-from zoo.recipe.diff import flatten
+from zoo.evaluation.measurement import Measurement
 from zoo.registry import tasks
 from zoo.reports.compared_run import Row, Run
-from zoo.reports.report import Cost, Curve, Panel, Point
-from zoo.reports.series import Line
+from zoo.reports.report import NOT_EVALUATED, NOT_FINITE, Cost, Curve, Panel, Point
+from zoo.reports.series import Series
 
-HIGHER_IS_BETTER = ("accuracy",)
 COUNTS = ("documents", "examples", "tokens")
 """What stands behind a measure: the first of these that every row has."""
-NOT_FINITE, NOT_EVALUATED = "not finite", "not evaluated"
+MAIN = ("accuracy", "bits_per_byte", "loss_nats")
+"""What a panel is about: the first of these that all its rows have, else the first measure by name."""
+BUSY = 0.2
+"""From this share of a machine's processors, used by other processes, on, its speeds are marked."""
 
 
-def panels(lines: Sequence[Line]) -> tuple[Panel, ...]:
-    """A panel for each protocol and its parameters. One by which nothing could be measured has none."""
-    kinds = {kind_of(row) for line in lines for rows in line.rows for row in rows}
-    made = [_panel(protocol, parameters, lines) for protocol, parameters in sorted(kinds, key=_place)]
-    return tuple(panel for panel in made if panel is not None)
-
-
-def with_numbers(panels: Sequence[Panel]) -> tuple[Panel, ...]:
-    """The panels in which some number is finite; all of them where none is in any."""
-    kept = tuple(panel for panel in panels if any(curve.points for curve in panel.curves))
-    return kept or tuple(panels)
+def panels(series: Sequence[Series]) -> tuple[Panel, ...]:
+    """A panel for each kind of measurement of which some number is finite; where there is none such, those
+    with no number."""
+    measurements = {one.kind: one for own in series for run in own.runs for one in run.measurements}
+    made = [
+        panel
+        for kind in sorted(measurements, key=_place)
+        if (panel := _panel(measurements[kind], series)) is not None
+    ]
+    return tuple(panel for panel in made if any(curve.points for curve in panel.curves)) or tuple(made)
 
 
 def ordered(panels: Sequence[Panel]) -> tuple[Panel, ...]:
@@ -46,21 +46,20 @@ def ordered(panels: Sequence[Panel]) -> tuple[Panel, ...]:
     )
 
 
-def parted(panels: Sequence[Panel], lines: Sequence[Line]) -> tuple[tuple[Panel, ...], tuple[Panel, ...]]:
+def with_rivals(panels: Sequence[Panel]) -> tuple[tuple[Panel, ...], tuple[Panel, ...]]:
     """The panels that compare, and those of one curve alone where others have its protocol in another way."""
-    # What was measured and is not finite is a result too.
-    rows = [(line.label, row) for line in lines for rows in line.rows for row in rows]
-    measured = {(label, kind_of(row)) for label, row in rows if "note" not in row}
 
     def compares(panel: Panel) -> bool:
-        return sum((curve.label, panel.kind) in measured for curve in panel.curves) > 1
+        # What was measured and is not finite is a result too.
+        return sum(any(curve.points) or any(map(curve.failed, range(len(panel.lengths))))
+                   for curve in panel.curves) > 1  # fmt: skip
 
     several = {panel.protocol for panel in panels if compares(panel)}
     kept = tuple(panel for panel in panels if compares(panel) or panel.protocol not in several)
     return kept, tuple(panel for panel in panels if panel not in kept)
 
 
-def _place(kind: tuple[str, str]) -> tuple:
+def _place(kind: tuple[str, str, str]) -> tuple:
     known = [protocol for task in tasks.all().values() for protocol in task.protocols]
     return known.index(kind[0]) if kind[0] in known else len(known), kind
 
@@ -73,42 +72,46 @@ def _rank(curve: Curve, panel: Panel) -> tuple:
     return values, curve.label
 
 
-def _panel(protocol: str, parameters: str, lines: Sequence[Line]) -> Panel | None:
-    here = {
-        line.label: [[row for row in rows if kind_of(row) == (protocol, parameters)] for rows in line.rows]
-        for line in lines
-    }
-    every = [row for runs in here.values() for rows in runs for row in rows]
-    measured = [row for row in every if "note" not in row]
-    in_all = [measure for measure in MAIN if measured and all(measure in row for row in measured)]
-    if not in_all:
+def _panel(example: Measurement, series: Sequence[Series]) -> Panel | None:
+    here = {own.label: own.rows_of(example.kind) for own in series}
+    measured = [row for runs in here.values() for rows in runs for row in rows if "note" not in row]
+    measure = main_measure(measured)
+    if measure is None:
         return None
-    # A target of no bytes has no bits per byte, and a loss all the same.
-    measure = next((m for m in in_all if any(row[m] is not None for row in measured)), in_all[0])
-    # A length at which there are only notes is no column: a remark has it.
+    # A length at which there are only notes is no column: a caveat has it.
     lengths = tuple(sorted({row["length"] for row in measured}))
     counted = next((count for count in COUNTS if all(count in row for row in measured)), "")
     return Panel(
-        protocol=protocol,
-        parameters=json.loads(parameters),
+        kind=example.kind,
+        protocol=example.protocol,
+        parameters=json.loads(example.kind[1]),
         measure=measure,
-        lower_is_better=measure not in HIGHER_IS_BETTER,
+        lower_is_better=not example.higher_is_better,
         lengths=lengths,
         curves=tuple(
-            _curve(line, here[line.label], lengths, measure, counted)
-            for line in lines
-            if any(here[line.label])
+            _curve(own, here[own.label], lengths, measure, counted) for own in series if any(here[own.label])
         ),
+        axis=example.axis,
+        explanation=example.explanation,
         counted=counted,
     )
 
 
+def main_measure(rows: Sequence[Row]) -> str | None:
+    """What a panel of some measured rows is about; None where they have nothing in common."""
+    named = [name.removesuffix("_low") for row in rows for name in row if name.endswith("_low")]
+    known = [name for name in dict.fromkeys((*MAIN, *named)) if rows and all(name in row for row in rows)]
+    # A target of no bytes has no bits per byte, and a loss all the same.
+    finite = (name for name in known if any(row[name] is not None for row in rows))
+    return next(finite, known[0] if known else None)
+
+
 def _curve(
-    line: Line, rows: Sequence[Sequence[Row]], lengths: tuple[int, ...], measure: str, counted: str
+    own: Series, rows: Sequence[Sequence[Row]], lengths: tuple[int, ...], measure: str, counted: str
 ) -> Curve:
     points, cells, notes, speed, memory = [], [], {}, [], []
     for length in lengths:
-        at = [(run, row_at(own, length)) for run, own in zip(line.runs, rows, strict=True)]
+        at = [(run, row_at(of_run, length)) for run, of_run in zip(own.runs, rows, strict=True)]
         cell, note = _cell(at, measure, counted)
         cells.append(cell)
         if note:
@@ -121,25 +124,21 @@ def _curve(
     # The intervals are over what all curves have: `zoo.reports.ranking` fills them in.
     low = high = (None,) * len(lengths)
     return Curve(
-        line.label, tuple(run.path for run in line.runs), lengths, mean, low, high, len(line.runs),
+        own.label, tuple(run.path for run in own.runs), lengths, mean, low, high, len(own.runs),
         tuple(points), notes, sd, measured, counts, tuple(speed), tuple(memory),
-        min(row["train_length"] for own in rows for row in own),
+        min(row["train_length"] for of_run in rows for row in of_run),
     )  # fmt: skip
 
 
 def row_at(rows: Sequence[Row], length: int) -> Row | None:
     """What a run has at a length; of one window that could not be read, that note at every bin of it."""
     own = next((row for row in rows if row["length"] == length), None)
-    if own is None and is_noted_whole(rows):
-        return rows[0]
-    return own
+    return rows[0] if own is None and is_unread_window(rows) else own
 
 
-def is_noted_whole(rows: Sequence[Row]) -> bool:
+def is_unread_window(rows: Sequence[Row]) -> bool:
     """Whether rows are nothing but the note of one window, which stands for all of its bins."""
-    return any("window" in (row.get("parameters") or {}) for row in rows) and all(
-        "note" in row for row in rows
-    )
+    return any("window" in row["parameters"] for row in rows) and all("note" in row for row in rows)
 
 
 def _cell(at: Sequence[tuple[Run, Row | None]], measure: str, counted: str) -> tuple[tuple, str | None]:
@@ -177,38 +176,41 @@ def _note(reasons: Sequence[tuple[int, str | None]]) -> str | None:
         return None
     if len(known) == 1 and all(reason is not None for _, reason in reasons):
         return next(iter(known))
-    told = []
+    parts = []
     for reason in known:
         seeds = [str(seed) for seed, own in reasons if own == reason]
-        told.append(f"seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}: {reason}")
-    return "; ".join(told)
+        parts.append(f"seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}: {reason}")
+    return "; ".join(parts)
 
 
-def costs(lines: Sequence[Line], panels: Sequence[Panel]) -> tuple[Cost, ...]:
+def costs(series: Sequence[Series], panels: Sequence[Panel]) -> tuple[Cost, ...]:
     """What each curve costs, in the order of the curves."""
-    named, first = {line.label: line for line in lines}, {curve.label: curve for curve in panels[0].curves}
+    named, first = {one.label: one for one in series}, {curve.label: curve for curve in panels[0].curves}
     speeds = [curve.tokens_per_second for curve in first.values() if any(curve.tokens_per_second)]
     common = [index for index in range(len(panels[0].lengths)) if all(speed[index] for speed in speeds)]
     at = max(common, default=None) if speeds else None
+    length = panels[0].lengths[at] if at is not None else None
     made = []
     for label in dict.fromkeys(curve.label for panel in panels for curve in panel.curves):
-        line, curve = named[label], first.get(label) if at is not None else None
+        own, curve = named[label], first.get(label) if at is not None else None
+        rows = [row for of_run in own.rows_of(panels[0].kind) for row in of_run if row["length"] == length]
         made.append(
             Cost(
                 label=label,
-                added_parameters=_parameters(line, "positional"),
-                parameters=_parameters(line, "total"),
-                training_tokens_per_second=_mean(run.speed for run in line.runs),
+                added_parameters=_parameters(own, "positional"),
+                parameters=_parameters(own, "total"),
+                training_tokens_per_second=_mean(run.speed for run in own.runs),
                 evaluation_tokens_per_second=curve and curve.tokens_per_second[at],
-                evaluation_length=panels[0].lengths[at] if at is not None else None,
+                evaluation_length=length,
                 peak_memory_mb=curve and curve.peak_memory_mb[at],
+                busy=any((row.get("others_cpu") or 0) >= BUSY for row in rows),
             )
         )
     return tuple(made)
 
 
-def _parameters(line: Line, kind: str) -> int:
-    counts = [flatten(run.card).get(f"parameters.{kind}") for run in line.runs]
+def _parameters(own: Series, kind: str) -> int:
+    counts = [(run.card.get("parameters") or {}).get(kind) for run in own.runs]
     return max((count for count in counts if isinstance(count, int)), default=0)
 
 

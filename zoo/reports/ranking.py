@@ -8,18 +8,19 @@ from dataclasses import replace
 from itertools import combinations
 
 from zoo.errors import InputError
-from zoo.evaluation.curves import kind_of
 from zoo.evaluation.interval import UNKNOWN
 from zoo.reports.intervals import Basis, Sample, basis_of, difference, sample, unit_of
 from zoo.reports.panels import is_measured, row_at
 from zoo.reports.report import Difference, Panel
-from zoo.reports.series import Line
+from zoo.reports.series import Series
 
 Samples = dict[str, list[Sample | None]]
 """Of each curve, by its label, the sample at each length of its panel."""
 
 
-def ranked(panels: Sequence[Panel], lines: Sequence[Line], reference: str | None = None) -> tuple[Panel, ...]:
+def ranked(
+    panels: Sequence[Panel], series: Sequence[Series], reference: str | None = None
+) -> tuple[Panel, ...]:
     """The panels with their intervals, ranks and differences to a reference.
 
     At each length a curve's rank is one more than the number of curves that are better than it beyond doubt:
@@ -31,14 +32,14 @@ def ranked(panels: Sequence[Panel], lines: Sequence[Line], reference: str | None
             of the first panel. A panel without it has the best of its own.
 
     Raises:
-        InputError: no curve is called so.
+        InputError: no curve has that label.
     """
     labels = list(dict.fromkeys(curve.label for panel in panels for curve in panel.curves))
     if reference is not None and reference not in labels:
         near = difflib.get_close_matches(reference, labels, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(labels)}"
         raise InputError(f"--reference: no curve is called {reference!r}; {hint}")
-    named = {line.label: line for line in lines}
+    named = {line.label: line for line in series}
     samples = [_samples(panel, named) for panel in panels]
     basis = basis_of([one for of in samples for own in of.values() for one in own if one is not None])
     chosen = reference or best_at(panels[0], panels[0].trained)
@@ -53,14 +54,14 @@ def best_at(panel: Panel, length: int) -> str:
     return min(there, key=lambda curve: sign * (curve.mean[place] or 0.0)).label
 
 
-def _samples(panel: Panel, named: Mapping[str, Line]) -> Samples:
+def _samples(panel: Panel, named: Mapping[str, Series]) -> Samples:
     made: Samples = {}
     for curve in panel.curves:
-        line = named[curve.label]
-        rows = [[row for row in own if kind_of(row) == panel.kind] for own in line.rows]
+        own_series = named[curve.label]
+        rows = own_series.rows_of(panel.kind)
         made[curve.label] = []
         for place, length in enumerate(panel.lengths):
-            at = [(run.seed, row_at(own, length)) for run, own in zip(line.runs, rows, strict=True)]
+            at = [(run.seed, row_at(own, length)) for run, own in zip(own_series.runs, rows, strict=True)]
             measured = [(seed, row) for seed, row in at if is_measured(row, panel.measure)]
             known = curve.mean[place] is not None
             made[curve.label].append(sample(measured, panel.measure) if known else None)

@@ -1,4 +1,4 @@
-"""A comparison of runs as plain data: what the tables, the plots and the page are made from."""
+"""A report on one run or on several, as plain data: tables, plots and page are made from it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from zoo.evaluation.curves import kind_of
+NOT_FINITE, NOT_EVALUATED = "not finite", "not evaluated"
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Remark:
+class Caveat:
     """What a reader should know, and the commands after which it does not hold any more."""
 
     text: str
@@ -83,18 +83,34 @@ class Curve:
     train_length: int
     """In tokens. Of one panel all curves have the same, but where runs were compared by force."""
 
+    def failed(self, index: int) -> bool:
+        """Whether a loss at one of the lengths is not finite, as one that diverged."""
+        return self.mean[index] is None and NOT_FINITE in self.notes.get(self.lengths[index], "")
+
+    def is_noted(self, index: int) -> bool:
+        """Whether something forbids one of the lengths, as the end of the encoding does."""
+        note = self.notes.get(self.lengths[index], "")
+        return self.mean[index] is None and not self.failed(index) and note not in ("", NOT_EVALUATED)
+
 
 @dataclass(frozen=True)
 class Panel:
-    """One protocol with its parameters: what it measured, at which lengths (tokens), and the curves."""
+    """One protocol with its parameters on the same targets: what it measured, at which lengths (tokens), and
+    the curves."""
 
+    kind: tuple[str, str, str]
+    """Protocol, parameters as JSON, and digest of the targets: what the rows of all curves have in common."""
     protocol: str
     parameters: dict[str, Any]
     measure: str
     lower_is_better: bool
     lengths: tuple[int, ...]
     curves: tuple[Curve, ...]
-    counted: str
+    axis: str = "length"
+    """What `lengths` are: `length` of a sequence, or `context` before a target."""
+    explanation: str = ""
+    """What the protocol measures, in a sentence."""
+    counted: str = ""
     """What `Curve.counts` counts: documents, examples or tokens; empty where that is not known."""
     interval: str = ""
     """What the intervals of all curves and differences are: `95 % interval over documents`."""
@@ -104,11 +120,6 @@ class Panel:
     """The label of the curve that differences are shown to."""
     pairs: Mapping[tuple[int, str, str], Difference] = field(default_factory=dict)
     """By length and the labels of two curves in their order: the first one's value less the second one's."""
-
-    @property
-    def kind(self) -> tuple[str, str]:
-        """What the rows of its curves have in common."""
-        return kind_of({"protocol": self.protocol, "parameters": self.parameters})
 
     @property
     def decisive(self) -> int:
@@ -182,22 +193,29 @@ class Cost:
     evaluation_tokens_per_second: float | None
     evaluation_length: int | None
     peak_memory_mb: float | None
+    busy: bool = False
+    """Whether other processes used the machine while the evaluation's speed was measured."""
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """What several runs come to beside each other.
+class Report:
+    """What one run or several come to.
 
-    `differences` says why they are not comparable, and is empty where they are; `remarks` what a reader
-    should know and what is no reason to refuse them; `about` what all of them share, as names and values;
-    `command` is the one that makes it again, and `verdict` what it comes to, in a sentence.
+    `differences` says why the runs are not comparable, and is empty where they are; `caveats` what a reader
+    should know and what is no reason to refuse them; `about` what all runs share, as names and values;
+    `command` is the one that makes the report again, and `verdict` what it comes to, in a sentence.
     """
 
     title: str
     panels: tuple[Panel, ...]
-    costs: tuple[Cost, ...]
-    differences: tuple[str, ...]
-    about: tuple[tuple[str, str], ...]
-    command: str
-    remarks: tuple[Remark, ...] = ()
+    costs: tuple[Cost, ...] = ()
+    differences: tuple[str, ...] = ()
+    about: tuple[tuple[str, str], ...] = ()
+    command: str = ""
+    caveats: tuple[Caveat, ...] = ()
     verdict: str = ""
+
+    @property
+    def labels(self) -> list[str]:
+        """Of all curves, each once, in their order."""
+        return list(dict.fromkeys(curve.label for panel in self.panels for curve in panel.curves))

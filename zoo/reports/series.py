@@ -6,7 +6,7 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -14,27 +14,32 @@ from zoo.errors import printable
 from zoo.reports.commands import ENCODING
 from zoo.reports.comparable import Key, differing, duplicates, facts, is_of_the_encoding
 from zoo.reports.compared_run import Row, Run
-from zoo.reports.groups import spoken
-from zoo.reports.targets import of_same_targets
+from zoo.reports.values import value_as_text
 
 
 @dataclass(frozen=True)
-class Line:
-    """Runs that differ in nothing but the seed, and the rows of one way of reading them."""
+class Series:
+    """Runs that differ in nothing but the seed, each with its measurements of one way of reading it."""
 
     label: str
+    runs: tuple[Run, ...]
     changed: dict[str, Any]
     """What was changed of the encoding after training; empty for the encodings as trained."""
-    runs: tuple[Run, ...]
-    rows: tuple[tuple[Row, ...], ...]
-    """Of each run."""
+
+    def rows_of(self, kind: tuple[str, str, str]) -> list[list[Row]]:
+        """Of each run the rows of one kind of measurement."""
+        return [run.of(kind) for run in self.runs]
+
+    @property
+    def rows(self) -> list[Row]:
+        return [row for run in self.runs for row in run.rows]
 
 
-def lines(runs: Sequence[Run]) -> list[Line]:
+def series_of(runs: Sequence[Run]) -> list[Series]:
     """The curves of some runs, by label; no two have the same one.
 
-    Runs are of one curve when all that tells runs apart agrees but the seed, and what was scored. Where a
-    seed is there twice, each of its runs is a curve of its own.
+    Runs are of one curve when all that tells runs apart agrees but the seed. Where a seed is there twice,
+    each of its runs is a curve of its own.
     """
     twice = {run.path for group in duplicates(runs) for run in group}
     same: dict[str, list[Run]] = defaultdict(list)
@@ -44,58 +49,60 @@ def lines(runs: Sequence[Run]) -> list[Line]:
         text = json.dumps(sorted((key, json.dumps(value)) for key, value in own.items()))
         same[text].append(run)
         known[text] = own
-    curves: dict[str, list[Run]] = {}
     named: dict[str, list[str]] = defaultdict(list)
     for text, members in sorted(same.items()):
-        parts = of_same_targets(sorted(members, key=lambda run: (run.seed, run.path)))
-        for targets, part in parts:
-            own = f"{text} {part[0].path}"
-            curves[own] = part
-            known[own] = known[text] | ({("run", "targets"): targets} if len(parts) > 1 else {})
-            named[part[0].label].append(own)
-
-    made: list[Line] = []
+        named[min(members, key=lambda run: (run.seed, run.path)).label].append(text)
+    made: list[Series] = []
     for name, alike in named.items():
         for text, suffix in zip(alike, _suffixes([known[text] for text in alike]), strict=True):
-            made += _readings(name, suffix, curves[text])
+            made += _by_change(name, suffix, sorted(same[text], key=lambda run: (run.seed, run.path)))
+    return unique(made)
+
+
+def unique(made: Sequence[Series]) -> list[Series]:
+    """Series with labels of which no two are the same."""
     # As trained first, and what was changed least: it is the others that are told apart from it.
-    made.sort(key=lambda line: (len(line.changed), line.label, [run.path for run in line.runs]))
-    taken: dict[str, Line] = {}
-    for line in made:
-        label = next(name for name in _names(line, taken) if name not in taken)
-        taken[label] = Line(label, line.changed, line.runs, line.rows)
+    ordered = sorted(made, key=lambda one: (len(one.changed), one.label, [run.path for run in one.runs]))
+    taken: dict[str, Series] = {}
+    for one in ordered:
+        label = next(name for name in _names(one, taken) if name not in taken)
+        taken[label] = replace(one, label=label)
     return [*taken.values()]
 
 
-def _names(line: Line, taken: Mapping[str, Line]) -> Iterator[str]:
+def _names(one: Series, taken: Mapping[str, Series]) -> Iterator[str]:
     """Its label, and others for where another curve has that already; without an end."""
-    yield line.label
-    if taken[line.label].runs[0].label != line.runs[0].label:
-        yield f"{line.label} (trained: {line.runs[0].label})"
-    changed = {key: value for key, value in line.changed.items() if key != f"{ENCODING}.name"}
+    yield one.label
+    if taken[one.label].runs[0].label != one.runs[0].label:
+        yield f"{one.label} (trained: {one.runs[0].label})"
+    changed = {key: value for key, value in one.changed.items() if key != f"{ENCODING}.name"}
     if changed:
-        told = (f"{key.removeprefix(ENCODING + '.')}={spoken(value)}" for key, value in changed.items())
-        yield f"{line.label} ({' '.join(told)})"
-    yield from (f"{line.label} ({number})" for number in count(2))
+        parts = (
+            f"{key.removeprefix(ENCODING + '.')}={value_as_text(value)}" for key, value in changed.items()
+        )
+        yield f"{one.label} ({' '.join(parts)})"
+    yield from (f"{one.label} ({number})" for number in count(2))
 
 
-def _readings(name: str, suffix: str, members: list[Run]) -> list[Line]:
+def _by_change(name: str, suffix: str, members: list[Run]) -> list[Series]:
     """The curve of some runs, and one for each change of their encoding after training."""
-    changes = {_text(row): row for run in members for row in run.rows}
+    changes = {_text(one.changed): one for run in members for one in run.measurements}
     made = []
     for text, example in sorted(changes.items()):
-        changed = example.get("changed") or {}
-        of_run = {run.path: tuple(row for row in run.rows if _text(row) == text) for run in members}
-        runs = tuple(run for run in members if of_run[run.path])
+        narrowed = [
+            replace(run, measurements=tuple(one for one in run.measurements if _text(one.changed) == text))
+            for run in members
+        ]
         label = f"{name} {suffix}".rstrip()
-        if changed:
-            label = str(example["encoding"]) + (f" (trained: {suffix})" if suffix else "")
-        made.append(Line(printable(label), changed, runs, tuple(of_run[run.path] for run in runs)))
+        if example.changed:
+            label = example.encoding + (f" (trained: {suffix})" if suffix else "")
+        runs = tuple(run for run in narrowed if run.measurements)
+        made.append(Series(printable(label), runs, example.changed))
     return made
 
 
-def _text(row: Row) -> str:
-    return json.dumps(row.get("changed") or {}, sort_keys=True)
+def _text(changed: dict[str, Any]) -> str:
+    return json.dumps(changed, sort_keys=True)
 
 
 def _suffixes(known: list[dict[Key, Any]]) -> list[str]:
@@ -115,4 +122,4 @@ def _kinds(known: list[dict[Key, Any]], keys: list[Key]) -> int:
 
 def _part(known: dict[Key, Any], key: Key) -> str:
     # In full: two values that differ in their last digit are two curves.
-    return f"{key[1].removeprefix(ENCODING + '.')}={spoken(known[key], limit=sys.maxsize)}"
+    return f"{key[1].removeprefix(ENCODING + '.')}={value_as_text(known[key], limit=sys.maxsize)}"

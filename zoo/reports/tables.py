@@ -1,4 +1,7 @@
-"""The tables of a comparison: what stands in a cell, who wins a column, and what is explained below."""
+"""The tables of a report: what stands in a cell, who wins a column, and what is explained below.
+
+A table is plain data; console.py, markdown.py and page/ write it.
+"""
 
 from __future__ import annotations
 
@@ -6,50 +9,182 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from zoo.evaluation.curves import protocol_text
-from zoo.evaluation.exports import number, raised
-from zoo.reports.report import Comparison, Cost, Curve, Difference, Panel
+from zoo.reports.formatting import (
+    DASH,
+    number,
+    protocol_text,
+    quoted,
+    signed,
+    superscript,
+    whole,
+    words,
+)  # fmt: skip
+from zoo.reports.report import Cost, Curve, Difference, Panel, Report
 
 COLUMNS = 10
 """Lengths in a table; of more, every second or third is shown, counted from the longest."""
-DASH = "–"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table; `best` is better than all others of its column beyond the intervals. `spread` may be
-    left out where it is too wide."""
+    """A cell of a table.
+
+    `best` is better than all others of its column beyond the intervals. `spread`, the interval, may be left
+    out where it is too wide. `mark` is a word beside the value: tied, busy. `note` is the number of a
+    footnote.
+    """
 
     text: str
     best: bool = False
     spread: str = ""
     mark: str = ""
+    note: int | None = None
+
+    @property
+    def tail(self) -> str:
+        """What stands behind the value and its interval."""
+        return f"{' ' if self.mark else ''}{self.mark}{superscript(self.note)}"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a table: the name of a curve, what stands beside it, and the cells."""
+
+    label: str
+    cells: tuple[Cell, ...]
+    beside: str = ""
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of cells, what is said above it, and the lines that explain it."""
+    """`about` is the sentence below the table, `notes` the footnotes, from 1 on."""
 
     title: str
     header: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    below: tuple[str, ...]
+    lines: tuple[Line, ...]
+    about: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def below(self) -> list[str]:
+        notes = [f"{superscript(count)} {note}" for count, note in enumerate(self.notes, 1)]
+        return [one for one in (self.about, *notes) if one]
 
 
-def tables(comparison: Comparison) -> list[Table]:
+class Footnotes(dict[str, int]):
+    """The number of each note, by its text."""
+
+    def of(self, note: str | None) -> int | None:
+        return self.setdefault(note, len(self) + 1) if note else None
+
+
+def tables(report: Report) -> list[Table]:
     """For each panel a table of its values and one of differences and ranks, and one of the costs."""
-    made = [
-        table
-        for panel in comparison.panels
-        for table in (_of_panel(panel), differences_table(panel))
-        if table is not None
+    made = []
+    for panel in report.panels:
+        made += [values_table(panel), differences_table(panel)]
+    return [one for one in (*made, costs_table(report)) if one is not None]
+
+
+def values_table(panel: Panel, most: int = COLUMNS) -> Table:
+    """Encodings by lengths."""
+    lengths, notes = shown_lengths(panel, most), Footnotes()
+    lines = tuple(
+        Line(curve.label, tuple(_value(panel, curve, n, notes) for n in lengths), trained_text(panel, curve))
+        for curve in panel.curves
+    )
+    seeds = sorted({curve.seeds for curve in panel.curves})
+    about = [
+        f"{words(panel.measure)}, {'lower' if panel.lower_is_better else 'higher'} is better",
+        spread_text(panel),
+        f"seeds: {'–'.join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))}",
     ]
-    return [*made, _of_costs(comparison.costs, comparison.panels)]
+    if len(lengths) < len(panel.lengths):
+        about.append(f"{len(lengths)} of {len(panel.lengths)} lengths are shown; the CSV file has all")
+    title = (
+        f"{protocol_text(panel.protocol, panel.parameters)}: {words(panel.measure)} by {panel.axis} in tokens"
+    )
+    return Table(title, ("encoding", *_heads(panel, lengths)), lines, "; ".join(about), tuple(notes))
 
 
-def order_text(comparison: Comparison) -> str:
+def _value(panel: Panel, curve: Curve, length: int, notes: Footnotes) -> Cell:
+    index = panel.lengths.index(length)
+    note = notes.of(curve.notes.get(length))
+    if curve.mean[index] is None:
+        return Cell(DASH, note=note)
+    spread = interval_text(curve, index)
+    best = panel.winner(length) == curve.label
+    return Cell(number(curve.mean[index]), best, f" ({spread})" if spread else "", note=note)
+
+
+def differences_table(panel: Panel, most: int = COLUMNS) -> Table | None:
+    """Of each curve the difference to the reference at each length, and ranks; None of a single curve."""
+    if not panel.pairs:
+        return None
+    lengths, ranked_at = shown_lengths(panel, most), tuple(dict.fromkeys((panel.trained, panel.decisive)))
+    notes = Footnotes()
+    lines = []
+    for curve in panel.curves:
+        cells = [_difference(panel, curve, length, notes) for length in lengths]
+        cells += [Cell(rank_text(panel, curve.label, length)) for length in ranked_at]
+        lines.append(Line(curve.label, tuple(cells), trained_text(panel, curve)))
+    sign = "below" if panel.lower_is_better else "above"
+    about = [f"{sign} zero is better than {quoted(panel.reference)}"]
+    if any(one.sign is not None for one in panel.pairs.values()):
+        about.append(
+            f"in brackets the {panel.interval} of the paired difference, tied where it includes zero"
+        )
+    about.append("rank: 1 + how many are better beyond the interval of their own difference, = where equal")
+    return Table(
+        f"{protocol_text(panel.protocol, panel.parameters)}: difference to {panel.reference}",
+        ("encoding", *_heads(panel, lengths), *(f"rank at {length}" for length in ranked_at)),
+        tuple(lines),
+        "; ".join(about),
+        tuple(notes),
+    )
+
+
+def _difference(panel: Panel, curve: Curve, length: int, notes: Footnotes) -> Cell:
+    if curve.label == panel.reference:
+        return Cell("reference")
+    one = panel.between(length, curve.label, panel.reference)
+    if one is None:
+        return Cell(DASH)
+    if one.sign is None:
+        return Cell(signed(one.value), note=notes.of(f"no interval: {one.why}"))
+    return Cell(signed(one.value), spread=_ends(one), mark="tied" if one.sign == 0 else "")
+
+
+def costs_table(report: Report) -> Table | None:
+    """What each encoding costs: means over its runs."""
+    if not report.costs:
+        return None
+    length, panel = report.costs[0].evaluation_length, report.panels[0]
+    at = f" at {length}" if length is not None else ""
+    header = (
+        "encoding", "added parameters", "parameters", "training tokens/s", f"evaluation tokens/s{at}",
+        f"peak memory{at} (MiB)",
+    )  # fmt: skip
+    about = (
+        f"evaluation by {protocol_text(panel.protocol, panel.parameters)}, at the longest length that every "
+        f"encoding can read"
+    )
+    lines = tuple(Line(cost.label, _cost(cost)) for cost in report.costs)
+    return Table("Costs", header, lines, about if length is not None else "")
+
+
+def _cost(cost: Cost) -> tuple[Cell, ...]:
+    counts = (cost.added_parameters, cost.parameters, cost.training_tokens_per_second)
+    return (
+        *(Cell(whole(count)) for count in counts),
+        Cell(whole(cost.evaluation_tokens_per_second), mark="busy" if cost.busy else ""),
+        Cell(whole(cost.peak_memory_mb)),
+    )
+
+
+def order_text(report: Report) -> str:
     """How the encodings are ordered, for the reader, and which of them are tied."""
-    panel = comparison.panels[0]
+    panel = report.panels[0]
     length = panel.decisive
     order = f"in the order of {words(panel.measure)} at {length} tokens"
     there = [curve.label for curve in panel.curves if curve.mean[panel.lengths.index(length)] is not None]
@@ -62,43 +197,23 @@ def order_text(comparison: Comparison) -> str:
         )
     first = [label for label in there if panel.rank(label, length) == 1]
     if len(first) == 1:
-        return (
-            f"Encodings {order}; {in_sentence(first[0])} is ahead of all others there, beyond the intervals."
-        )
-    every = "all" if len(first) == len(there) else ", ".join(map(in_sentence, first))
+        return f"Encodings {order}; {quoted(first[0])} is ahead of all others there, beyond the intervals."
+    every = "all" if len(first) == len(there) else ", ".join(map(quoted, first))
     return (
         f"Encodings {order}, where {every} are tied: the interval of their difference includes zero, and "
         "which of them stands first means nothing."
     )
 
 
-def in_sentence(label: str) -> str:
-    """A curve's name within a sentence, where "none is ahead" would be misread."""
-    return f'"{label}"' if label.startswith("none") else label
+def shown_lengths(panel: Panel, most: int = COLUMNS) -> tuple[int, ...]:
+    """The lengths that a table has room for: the longest, the trained one, and others evenly between."""
+    step = math.ceil(len(panel.lengths) / most)
+    kept = {*panel.lengths[::-1][::step], *panel.train_lengths}
+    return tuple(length for length in panel.lengths if length in kept)
 
 
-def _of_panel(panel: Panel) -> Table:
-    lengths = shown_lengths(panel)
-    notes: dict[str, int] = {}
-    rows = []
-    for curve in panel.curves:
-        cells = [Cell(curve.label + trained_text(panel, curve))]
-        cells += [_cell(panel, curve, panel.lengths.index(length), notes) for length in lengths]
-        rows.append(tuple(cells))
-    below = [
-        f"{words(panel.measure)}, {'lower' if panel.lower_is_better else 'higher'} is better",
-        *_spread(panel),
-    ]
-    if len(lengths) < len(panel.lengths):
-        below.append(f"{len(lengths)} of {len(panel.lengths)} lengths are shown; compare.csv has all")
-    footnotes = [f"{raised(place)} {note}" for note, place in notes.items()]
-    protocol = protocol_text(panel.protocol, panel.parameters)
-    return Table(
-        f"{protocol}: {words(panel.measure)} by {against(panel)} in tokens",
-        ("encoding", *_marked(panel, lengths)),
-        tuple(rows),
-        ("; ".join(below), *footnotes),
-    )
+def _heads(panel: Panel, lengths: Sequence[int]) -> list[str]:
+    return [f"{one} (trained)" if panel.train_lengths == (one,) else str(one) for one in lengths]
 
 
 def trained_text(panel: Panel, curve: Curve) -> str:
@@ -106,158 +221,34 @@ def trained_text(panel: Panel, curve: Curve) -> str:
     return f", trained at {curve.train_length}" if len(panel.train_lengths) > 1 else ""
 
 
-def against(panel: Panel) -> str:
-    """What the values stand against."""
-    # The bins of one window are no lengths of sequences.
-    return "context" if "window" in panel.parameters else "length"
-
-
-def shown_lengths(panel: Panel) -> tuple[int, ...]:
-    """The lengths that a table has room for: the longest, the trained one, and others evenly between."""
-    step = math.ceil(len(panel.lengths) / COLUMNS)
-    kept = {*panel.lengths[::-1][::step], *panel.train_lengths}
-    return tuple(length for length in panel.lengths if length in kept)
-
-
-def differences_table(panel: Panel) -> Table | None:
-    """Of each curve the difference to the reference at each length, and ranks; None of a single curve."""
-    if not panel.pairs:
-        return None
-    lengths, ranked_at = shown_lengths(panel), tuple(dict.fromkeys((panel.trained, panel.decisive)))
-    notes: dict[str, int] = {}
-    rows = []
-    for curve in panel.curves:
-        cells = [Cell(curve.label + trained_text(panel, curve))]
-        cells += [_difference_cell(panel, curve, length, notes) for length in lengths]
-        cells += [Cell(rank_text(panel, curve.label, length)) for length in ranked_at]
-        rows.append(tuple(cells))
-    sign = "below" if panel.lower_is_better else "above"
-    below = [f"{sign} zero is better than {in_sentence(panel.reference)}"]
-    if any(one.sign is not None for one in panel.pairs.values()):
-        below.append(
-            f"in brackets the {panel.interval} of the paired difference, tied where it includes zero"
-        )
-    below.append("rank: 1 + how many are better beyond the interval of their own difference, = where equal")
-    return Table(
-        f"{protocol_text(panel.protocol, panel.parameters)}: difference to {panel.reference}",
-        ("encoding", *_marked(panel, lengths), *(f"rank at {length}" for length in ranked_at)),
-        tuple(rows),
-        ("; ".join(below), *(f"{raised(place)} {note}" for note, place in notes.items())),
-    )
-
-
-def _difference_cell(panel: Panel, curve: Curve, length: int, notes: dict[str, int]) -> Cell:
-    if curve.label == panel.reference:
-        return Cell("reference")
-    one = panel.between(length, curve.label, panel.reference)
-    if one is None:
-        return Cell(DASH)
-    if one.low is None or one.high is None:
-        why = f"no interval: {one.why}"
-        return Cell(signed(one.value), mark=raised(notes.setdefault(why, len(notes) + 1)))
-    tied = " tied" if one.sign == 0 else ""
-    return Cell(signed(one.value), spread=difference_text(one).removeprefix(signed(one.value)), mark=tied)
+def interval_text(curve: Curve, index: int) -> str:
+    """The interval of a mean: `1.552–1.750`; empty where there is none."""
+    low, high = curve.low[index], curve.high[index]
+    return f"{number(low)}–{number(high)}" if low is not None and high is not None else ""
 
 
 def difference_text(one: Difference) -> str:
     """`+0.083 (+0.071 to +0.095)`; without an interval, the difference alone."""
-    ends = "" if one.sign is None else f" ({signed(one.low)} to {signed(one.high)})"
-    return f"{signed(one.value)}{ends}"
+    return signed(one.value) + _ends(one)
+
+
+def _ends(one: Difference) -> str:
+    return "" if one.sign is None else f" ({signed(one.low)} to {signed(one.high)})"
 
 
 def rank_text(panel: Panel, label: str, length: int) -> str:
-    """The rank of a curve, as 1, 1, 3; a dash where it has none."""
+    """The rank of a curve, as 1, or as 2= where others have it too; a dash where it has none."""
     rank = panel.rank(label, length)
     if rank is None:
         return DASH
     return f"{rank}{'=' * (sum(panel.rank(one.label, length) == rank for one in panel.curves) > 1)}"
 
 
-def _marked(panel: Panel, lengths: Sequence[int]) -> list[str]:
-    return [f"{one} (trained)" if panel.train_lengths == (one,) else str(one) for one in lengths]
-
-
-def averaged_text(panel: Panel) -> str:
-    """What is said where seeds are averaged and the interval is not over them."""
-    few = ", ".join(in_sentence(curve.label) for curve in panel.curves if curve.seeds == 1)
-    return (
-        f"; seeds are averaged and the interval is not over them, since {few} has one"
-        if panel.averaged
-        else ""
-    )
-
-
 def spread_text(panel: Panel) -> str:
-    """What the numbers beside the values are, of the panel's one kind, or why there are none."""
+    """What the numbers beside the values are, the same for the whole panel, or why there are none."""
     if any(low is not None for curve in panel.curves for low in curve.low):
-        return f"(low–high): {panel.interval}{averaged_text(panel)}"
+        few = ", ".join(quoted(curve.label) for curve in panel.curves if curve.seeds == 1)
+        averaged = f"; seeds are averaged and the interval is not over them, since {few} has one"
+        return f"(low–high): {panel.interval}{averaged if panel.averaged else ''}"
     reasons = "; ".join(dict.fromkeys(one.why for one in panel.pairs.values() if one.why))
     return f"no interval{f': {reasons}' if reasons else ''}"
-
-
-def _spread(panel: Panel) -> list[str]:
-    """What stands behind the values."""
-    seeds = sorted({curve.seeds for curve in panel.curves})
-    return [spread_text(panel), f"seeds: {'–'.join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))}"]
-
-
-def _cell(panel: Panel, curve: Curve, index: int, notes: dict[str, int]) -> Cell:
-    note = curve.notes.get(panel.lengths[index])
-    mark = raised(notes.setdefault(note, len(notes) + 1)) if note else ""
-    value, beside = curve.mean[index], spread(curve, index)
-    if value is None:
-        return Cell(DASH, mark=mark)
-    if beside:
-        beside = f" ({beside})"
-    return Cell(number(value), panel.winner(panel.lengths[index]) == curve.label, beside, mark)
-
-
-def spread(curve: Curve, index: int) -> str:
-    """What stands beside a mean: its interval, of the kind that all curves of the panel have."""
-    low, high = curve.low[index], curve.high[index]
-    return f"{number(low)}–{number(high)}" if low is not None and high is not None else ""
-
-
-def small(sd: float) -> str:
-    """A standard deviation as a table has it."""
-    # A spread that is not zero never reads as zero.
-    return f"{sd:.3f}" if sd == 0 or sd >= 0.0005 else f"{sd:.0e}"
-
-
-def signed(difference: float) -> str:
-    """A difference as a table has it: with its sign, and one that is not zero never reads as zero."""
-    if difference == 0:
-        return "0.000"
-    size = abs(difference)
-    return f"{'+' if difference > 0 else '-'}{number(size) if size >= 0.0005 else f'{size:.0e}'}"
-
-
-def words(measure: str) -> str:
-    """A measure's name as a reader has it."""
-    return {"loss_nats": "loss in nats"}.get(measure, measure.replace("_", " "))
-
-
-def _of_costs(costs: Sequence[Cost], panels: Sequence[Panel]) -> Table:
-    length = costs[0].evaluation_length
-    at = f" at {length}" if length is not None else ""
-    rows = [
-        tuple(map(Cell, (
-            cost.label, f"{cost.added_parameters:,}", f"{cost.parameters:,}",
-            _whole(cost.training_tokens_per_second), _whole(cost.evaluation_tokens_per_second),
-            _whole(cost.peak_memory_mb),
-        )))
-        for cost in costs
-    ]  # fmt: skip
-    kind = protocol_text(panels[0].protocol, panels[0].parameters)
-    below = f"evaluation by {kind}, at the longest length that every encoding can read; " if length else ""
-    return Table(
-        "Costs",
-        ("encoding", "added parameters", "parameters", "training tokens/s", f"evaluation tokens/s{at}",
-         f"peak memory{at} (MiB)"),
-        tuple(rows),
-        (f"{below}tokens/s compare where the runs had the same machine to themselves, which no card tells",),
-    )  # fmt: skip
-
-
-def _whole(value: float | None) -> str:
-    return DASH if value is None else f"{value:,.0f}"

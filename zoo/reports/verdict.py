@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zoo.evaluation.curves import protocol_text
+from zoo.reports.formatting import protocol_text, quoted, signed, words
 from zoo.reports.ranking import best_at
-from zoo.reports.report import Comparison, Curve, Difference, Panel
-from zoo.reports.tables import in_sentence, signed, words
+from zoo.reports.report import Curve, Difference, Panel, Report
 
 NAMED = 3
 """Encodings that are named one by one; of more the number, and the nearest."""
@@ -16,18 +15,18 @@ FEW = 5
 """Differences from which on their number is a limit of its own."""
 
 
-def verdict(comparison: Comparison) -> str:
+def verdict(report: Report) -> str:
     """The sentence, about the first panel, at the trained length and at the one that decides the order."""
-    panel = comparison.panels[0]
+    panel = report.panels[0]
     measure, protocol = words(panel.measure), protocol_text(panel.protocol, panel.parameters)
     under = measure if measure == protocol else f"{measure} under {protocol}"
-    if comparison.differences:
+    if report.differences:
         return (
             f"Verdict: none by {under}: these runs are not comparable (--force), and what separates them may "
-            f"be any of the {len(comparison.differences)} differences told above instead of the encoding."
+            f"be any of the {len(report.differences)} differences listed above instead of the encoding."
         )
     if len(panel.curves) < 2:
-        return f"Verdict: none by {under}: {in_sentence(panel.curves[0].label)} alone was measured so."
+        return f"Verdict: none by {under}: {quoted(panel.curves[0].label)} alone was measured so."
     at = [_at(panel, length) for length in dict.fromkeys((panel.trained, panel.decisive))]
     return f"Verdict: by {under}, {'; '.join([*at, *_limits(panel)])}."
 
@@ -39,7 +38,7 @@ def _at(panel: Panel, length: int) -> str:
     where = f"at {length} tokens{' (trained)' if panel.train_lengths == (length,) else ''}"
     lacking = f" ({_listed(absent)} without a value there)" if absent else ""
     if len(there) < 2:
-        return f"{where} {in_sentence(there[0].label) + ' alone has' if there else 'no encoding has'} a value"
+        return f"{where} {quoted(there[0].label) + ' alone has' if there else 'no encoding has'} a value"
     leader = best_at(panel, length)
     others = {
         curve.label: panel.between(length, leader, curve.label) for curve in there if curve.label != leader
@@ -56,17 +55,17 @@ def _at(panel: Panel, length: int) -> str:
     said = [f"ahead of {_those(ahead, len(others), 'by {}')}"]
     if tied:
         said.insert(0, f"tied with {_those(tied, len(others), '({})')}")
-    return f"{where} {in_sentence(leader)} is {' and '.join(said)}{lacking}"
+    return f"{where} {quoted(leader)} is {' and '.join(said)}{lacking}"
 
 
 def _those(found: dict[str, Difference], count: int, apart: str) -> str:
     """Some encodings, the nearest with its difference and interval, or each where they are few."""
     by_distance = sorted(found, key=lambda label: abs(found[label].value))
     if len(found) <= NAMED:
-        return ", ".join(f"{in_sentence(label)} {apart.format(_by(found[label]))}" for label in by_distance)
+        return ", ".join(f"{quoted(label)} {apart.format(_by(found[label]))}" for label in by_distance)
     nearest = by_distance[0]
     which = f"all {count} others" if len(found) == count else f"{len(found)} others"
-    return f"{which} (the nearest is {in_sentence(nearest)}, by {_by(found[nearest])})"
+    return f"{which} (the nearest is {quoted(nearest)}, by {_by(found[nearest])})"
 
 
 def _extent(tied: dict[str, Difference]) -> str:
@@ -120,4 +119,4 @@ def _alike(panel: Panel) -> bool:
 
 
 def _listed(labels: Sequence[str]) -> str:
-    return ", ".join(map(in_sentence, labels)) if len(labels) <= NAMED else f"{len(labels)} others"
+    return ", ".join(map(quoted, labels)) if len(labels) <= NAMED else f"{len(labels)} others"

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from zoo.errors import InputError, RunError
-from zoo.evaluation import curves
-from zoo.evaluation.plot import draw
 from zoo.files import atomic_write, disk_full_error, fsync_folder, full_disk_message, is_disk_full
+from zoo.reports.console import NOT_COMPARABLE
 from zoo.reports.csv_export import COLUMNS, as_csv
+from zoo.reports.markdown import markdown
 from zoo.reports.page import page
-from zoo.reports.report import Comparison
-from zoo.reports.text import NOT_COMPARABLE, markdown
+from zoo.reports.plot import plot
+from zoo.reports.report import Report
 from zoo.runs.lock import lock_run, unlock
 
 TABLE, DATA, PAGE = "compare.md", "compare.csv", "index.html"
@@ -24,7 +24,7 @@ PICTURES = ("compare.png", "compare.svg")
 FILES = (TABLE, DATA, *PICTURES, PAGE)
 
 
-def must_be_ours(folder: Path) -> None:
+def validate_out(folder: Path) -> None:
     """Raises InputError where a comparison cannot go, or would stand among others' files or replace them."""
     try:
         there = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
@@ -60,20 +60,17 @@ def _is_ours(file: Path) -> bool:
         return False
 
 
-def write_comparison(comparison: Comparison, panels: Sequence[curves.Panel], folder: Path) -> list[Path]:
+def write_report(report: Report, folder: Path) -> list[Path]:
     """Write all files of a comparison, whole: each is the old one or the new one, whatever happens meanwhile.
-
-    Args:
-        panels: those of the comparison, as they are drawn.
 
     Raises:
         InputError: the folder holds something else, or cannot be written.
         RunError: the disk is full.
     """
-    must_be_ours(folder)
+    validate_out(folder)
     try:
         with _beside(folder) as beside:
-            _write_into(beside, comparison, panels)
+            _write_into(beside, report)
             _take_the_place(folder, beside)
     except OSError as error:
         raise _unwritable(folder, error) from error
@@ -112,16 +109,16 @@ def _remove_leftovers(folder: Path) -> None:
         unlock(held)
 
 
-def _write_into(beside: Path, comparison: Comparison, panels: Sequence[curves.Panel]) -> None:
-    title = comparison.title
-    if comparison.differences:
+def _write_into(beside: Path, report: Report) -> None:
+    title = report.title
+    if report.differences:
         title = f"{NOT_COMPARABLE} (--force): {title}"
     # Of a comparison of nothing but infinities there is no picture.
-    draw(panels, *(beside / name for name in PICTURES), title=title)
+    plot(report.panels, *(beside / name for name in PICTURES), title=title)
     drawn = [name for name in PICTURES if (beside / name).exists()]
-    atomic_write(beside / TABLE, markdown(comparison, drawn[:1]))
-    atomic_write(beside / DATA, as_csv(comparison))
-    atomic_write(beside / PAGE, page(comparison))
+    atomic_write(beside / TABLE, markdown(report, drawn[:1]))
+    atomic_write(beside / DATA, as_csv(report))
+    atomic_write(beside / PAGE, page(report))
 
 
 def _take_the_place(folder: Path, beside: Path) -> None:

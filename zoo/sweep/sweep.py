@@ -12,7 +12,7 @@ from typing import Any
 
 from zoo.errors import InputError, Problem, RunError
 from zoo.recipe import to_yaml_line
-from zoo.reports.write import must_be_ours
+from zoo.reports.write import validate_out
 from zoo.runs.folder import RUNS
 from zoo.sweep.gpus import environments
 from zoo.sweep.local import LocalSweep
@@ -114,7 +114,7 @@ class Sweep:
         todo: list[Run] = []
         problems: list[Problem] = []
         try:
-            must_be_ours(self._comparison(name))
+            validate_out(self._comparison(name))
         except InputError as error:
             problems += error.problems
         for run in runs:

@@ -11,11 +11,11 @@ from zoo.data.source import DataSource
 from zoo.errors import InputError, RunError
 from zoo.evaluation.measure import measure
 from zoo.evaluation.measurement import Measurement, flat_rows
-from zoo.evaluation.results import store_results
-from zoo.evaluation.tables import rows_as_text, summary_line
 from zoo.files import full_disk_message, is_disk_full
 from zoo.recipe import Recipe
 from zoo.recipe.options import encoding_label
+from zoo.reports.console import terminal
+from zoo.reports.run_report import results_text, store_results, summary_line
 from zoo.runs.folder import LAST, RECIPE, RUNS
 from zoo.runs.folder_identity import FolderIdentity
 from zoo.runs.load import read_checkpoint
@@ -83,7 +83,7 @@ def _finish(recipe: Recipe, source: DataSource, folder: Path, identity: FolderId
         measure(task, source, folder, checkpoint, save=save)
     finally:
         if rows:
-            print(rows_as_text(rows), flush=True)
+            print(results_text(rows, *terminal()), flush=True)
     trained, limit = recipe.data.sequence_length, task.model.encoding.max_length
     lengths = [str(trained * 2**i) for i in range(5) if limit is None or trained * 2**i <= limit]
     command = ["python", "-m", "zoo", "evaluate", str(folder), "--lengths", ",".join(lengths)]

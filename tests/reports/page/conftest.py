@@ -118,12 +118,14 @@ def axes():
 
 @pytest.fixture
 def told():
-    """What the tooltip of a panel says, by name; empty where it is hidden."""
+    """What the tooltip of a panel says: `at`, the value of each curve by label, `curve`, the one that is
+    meant, and its details by name; empty where it is hidden."""
     script = """(panel) => {
         const tip = document.querySelector(`[data-panel="${panel}"] .tip`);
         if (!tip.checkVisibility()) return {};
-        const cells = (row) => [...row.children].map((cell) => cell.textContent);
+        const cells = (row) => [...row.querySelectorAll("span")].map((cell) => cell.textContent);
         const rows = [...tip.querySelectorAll("div")].map(cells);
-        return { curve: tip.querySelector("b").textContent, ...Object.fromEntries(rows) };
+        const curve = tip.querySelector(".now span").textContent;
+        return { at: tip.querySelector("b").textContent, curve, ...Object.fromEntries(rows) };
     }"""
     return lambda page, panel=0: page.evaluate(script, panel)

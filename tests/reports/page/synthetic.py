@@ -6,7 +6,7 @@ import math
 import statistics
 from itertools import combinations, pairwise
 
-from zoo.reports.report import Comparison, Cost, Curve, Difference, Panel, Point, Remark
+from zoo.reports.report import Caveat, Cost, Curve, Difference, Panel, Point, Report
 
 LABELS = (
     "alibi", "rope scaling=yarn factor=4", "sinusoidal", "learned", "t5", "none",
@@ -77,13 +77,15 @@ def comparison(
     seeds: int = 3,
     differences: tuple[str, ...] = (),
     accuracy: bool = False,
-) -> Comparison:
+) -> Report:
     """So many curves of so many protocols."""
     made = []
     for protocol, parameters, lengths in (("accuracy", {}, LENGTHS),) if accuracy else PROTOCOLS[:panels]:
         shown = tuple(curve(which, lengths, seeds, accuracy) for which in range(curves))
         made.append(Panel(
-            protocol=protocol, parameters=parameters, measure="accuracy" if accuracy else "bits_per_byte",
+            kind=(protocol, "{}", ""), protocol=protocol, parameters=parameters,
+            axis="context" if "window" in parameters else "length", explanation=f"What {protocol} scores.",
+            measure="accuracy" if accuracy else "bits_per_byte",
             lower_is_better=not accuracy, lengths=lengths,
             curves=shown, counted="examples" if accuracy else "documents",
             interval=f"95 % interval over {'seeds and ' if seeds > 1 else ''}documents",
@@ -100,9 +102,9 @@ def comparison(
         ("steps", "700"), ("tokens seen", "5,734,400"), ("seeds", ", ".join(map(str, range(seeds)))),
     )  # fmt: skip
     title = f"{curves} encodings on wikitext-2, trained at 256 tokens"
-    remarks = (Remark("torch differs: 2.12.0 in runs/alibi_0; 2.13.0 in the other 5"),)
-    return Comparison(
-        title, tuple(made), costs, differences, about, "python -m zoo compare a b", remarks,
+    caveats = (Caveat("torch differs: 2.12.0 in runs/alibi_0; 2.13.0 in the other 5"),)
+    return Report(
+        title, tuple(made), costs, differences, about, "python -m zoo compare a b", caveats,
         "Verdict: by bits per byte, all are tied.",
     )  # fmt: skip
 

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from synthetic import TRAINED, comparison
+from synthetic import LABELS, TRAINED, comparison
 
-from zoo.evaluation.plot import TIMES_THE_BEST
+from zoo.reports.style import styles
+from zoo.reports.value_range import TIMES_THE_BEST
 
 PHONE, DESK = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
 
@@ -43,7 +44,7 @@ def test_every_value_is_drawn_where_the_axes_say(show, seen, axes, viewport):
 
 def test_the_line_goes_through_the_marks_and_the_shade_around_them(show):
     page = show(comparison(6, 1))
-    own = page.locator(".curve[data-curve='4']")
+    own = page.locator("[data-panel] .curve[data-curve='4']")
     marks = own.locator(".mark").evaluate_all("all => all.map((one) => one.getAttribute('transform'))")
     points = [tuple(map(float, re.findall(r"[-\d.]+", one))) for one in marks]
     numbers = list(map(float, re.findall(r"[\d.]+", own.locator(".line").get_attribute("d"))))
@@ -63,7 +64,8 @@ def test_a_mark_has_its_hue_on_the_screen(show, seen):
     page.keyboard.press("Escape")
     at = tuple(map(round, seen(page)[1]["marks"][2048]))
     picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-    np.testing.assert_allclose(picture.getpixel(at), (0xB4, 0x36, 0x0D), atol=12)
+    color = styles(LABELS[:6])[LABELS[1]].color
+    np.testing.assert_allclose(picture.getpixel(at), [int(color[i : i + 2], 16) for i in (1, 3, 5)], atol=12)
 
 
 def test_a_line_has_a_gap_where_nothing_was_measured(show):
@@ -80,7 +82,9 @@ def test_a_line_has_a_gap_where_nothing_was_measured(show):
         notes={1024: "no memory"},
     )  # fmt: skip
     page = show(replace(made, panels=(replace(panel, curves=(curve,)),)))
-    lines = page.locator(".curve .line").evaluate_all("all => all.map((one) => one.getAttribute('d'))")
+    lines = page.locator("[data-panel] .curve .line").evaluate_all(
+        "all => all.map((one) => one.getAttribute('d'))"
+    )
     assert [len(re.findall("[ML]", line)) for line in lines] == [2, 3]
 
 
@@ -92,7 +96,7 @@ def test_what_is_cut_or_not_finite_is_told(show, seen):
     page = show(replace(made, panels=(replace(panel, curves=(burst, *panel.curves[1:])),)))
     drawn = seen(page)
     assert list(drawn[0]["beyond"]) == [8192] and sorted(drawn[2]["beyond"]) == [512, 1024, 2048, 4096, 8192]
-    text = page.locator(".cut").text_content()
+    text = page.locator("[data-panel] .cut").text_content()
     assert text == (
         "Above the plot, marked ▲: alibi (not finite at 8192); sinusoidal (2.558 at 512 … 6.172 at 8192)."
     )
@@ -102,7 +106,7 @@ def test_it_is_drawn_anew_for_another_width(show, seen, axes):
     made = comparison(3, 1)
     page = show(made)
     page.set_viewport_size(PHONE)
-    page.wait_for_function("document.querySelector('.stage svg').getAttribute('width') < 360")
+    page.wait_for_function("document.querySelector('.stage > svg').getAttribute('width') < 360")
     x, y = axes(page)
     at = seen(page)[0]["marks"][1024]
     assert at == pytest.approx((x(1024), y(made.panels[0].curves[0].mean[2])), abs=1)
@@ -116,7 +120,7 @@ def test_accuracies_are_drawn_from_none_to_all(show, seen, axes):
         drawn = seen(page)[index]
         assert drawn["marks"][256] == pytest.approx((x(256), y(curve.mean[0])), abs=1)
         assert not drawn["beyond"]
-    ticks = page.locator("text.value").all_text_contents()
+    ticks = page.locator("[data-panel] text.value").all_text_contents()
     assert (ticks[0], ticks[-1]) == ("0.0", "1.0")
 
 

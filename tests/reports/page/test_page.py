@@ -18,8 +18,8 @@ import pytest
 from synthetic import NOT_COMPARABLE, REFUSED, TRAINED, comparison
 
 from zoo.reports.page import page
-from zoo.reports.report import Comparison, Difference, Remark
-from zoo.reports.style import look
+from zoo.reports.report import Caveat, Difference, Report
+from zoo.reports.style import STYLES, styles
 
 ROOT = Path(__file__).parents[3]
 VOID = {"meta", "link", "br", "img", "input", "hr"}
@@ -107,7 +107,7 @@ def test_its_policy_lets_run_only_the_script_that_it_has():
         assert allowed[kind] == f"'sha256-{digests[0]}'" and len(digests) == 1
 
 
-def wicked() -> Comparison:
+def wicked() -> Report:
     """A comparison every text of which tries to be more than text."""
     made = comparison(2, 1, differences=(BREAKS_OUT,))
     panel = made.panels[0]
@@ -121,14 +121,14 @@ def wicked() -> Comparison:
         counted=BREAKS_OUT, interval=BREAKS_OUT, reference=curves[0].label,
         pairs={(256, curves[0].label, curves[1].label): Difference(0.1, why=BREAKS_OUT)},
     )  # fmt: skip
-    return Comparison(
+    return Report(
         BREAKS_OUT,
         (panel,),
         tuple(costs),
         (BREAKS_OUT,),
         ((BREAKS_OUT, BREAKS_OUT),),
         BREAKS_OUT,
-        (Remark(BREAKS_OUT, (BREAKS_OUT,)),),
+        (Caveat(BREAKS_OUT, (BREAKS_OUT,)),),
         BREAKS_OUT,
     )
 
@@ -138,8 +138,8 @@ def test_no_label_or_name_breaks_out():
     for name in ("script", "img", "style", "meta", "svg"):
         assert len(document.all(name)) == len(tame.all(name)), name
     assert document.all("h1")[0][1] == BREAKS_OUT
-    data = json.loads(document.all("script", id="comparison")[0][1])
-    assert data["panels"][0]["curves"][1]["label"] == f"1{BREAKS_OUT}"
+    data = json.loads(document.all("script", id="report")[0][1])
+    assert data["plots"][0]["curves"][1]["label"] == f"1{BREAKS_OUT}"
     assert document.all("code", id="command")[0][1] == BREAKS_OUT
 
 
@@ -150,9 +150,9 @@ def test_the_tables_have_every_value_and_every_spread(seeds):
     for number, panel in enumerate(made.panels):
         header, *body = rows(document, 2 * number)
         assert [cell.split()[0] for cell in header[1:]] == [str(length) for length in panel.lengths]
-        assert [cell for cell in header if "trained" in cell] == ["256 trained"]
+        assert [cell for cell in header if "trained" in cell] == ["256 (trained)"]
         for curve, (label, *cells) in zip(panel.curves, body, strict=True):
-            assert label == curve.label + (f" {seeds} seeds" if seeds > 1 else "")
+            assert label == curve.label
             for place, cell in enumerate(cells):
                 if curve.mean[place] is None:
                     assert cell == "–1"
@@ -179,8 +179,8 @@ def test_what_is_ahead_of_all_others_at_a_length_is_bold(accuracy):
 
 def test_the_data_has_the_numbers_in_full():
     made = comparison(12, 2)
-    data = json.loads(Document(page(made)).all("script", id="comparison")[0][1])
-    for panel, drawn in zip(made.panels, data["panels"], strict=True):
+    data = json.loads(Document(page(made)).all("script", id="report")[0][1])
+    for panel, drawn in zip(made.panels, data["plots"][::2], strict=True):
         assert (drawn["trained"], tuple(drawn["lengths"])) == ([TRAINED], panel.lengths)
         for curve, line in zip(panel.curves, drawn["curves"], strict=True):
             assert tuple(mark["mean"] for mark in line["marks"]) == curve.mean
@@ -199,8 +199,8 @@ def test_what_is_not_finite_is_no_number_of_the_data():
     def refuse(constant):
         raise AssertionError(constant)
 
-    data = json.loads(Document(text).all("script", id="comparison")[0][1], parse_constant=refuse)
-    assert data["panels"][0]["curves"][0]["marks"][0]["high"] is None
+    data = json.loads(Document(text).all("script", id="report")[0][1], parse_constant=refuse)
+    assert data["plots"][0]["curves"][0]["marks"][0]["high"] is None
 
 
 def test_runs_that_are_not_comparable_are_marked_everywhere():
@@ -215,11 +215,11 @@ def test_runs_that_are_not_comparable_are_marked_everywhere():
     assert "ot comparable" not in re.sub(r"<script>.*?</script>", "", fair, flags=re.DOTALL)
 
 
-def test_what_all_share_the_remarks_and_the_command_are_there():
+def test_what_all_share_the_caveats_and_the_command_are_there():
     made = comparison(3, 2)
     document = Document(page(made))
     assert [text for _, text in document.all("dd")] == [value for _, value in made.about]
-    assert [text for _, text in document.all("li")] == [remark.text for remark in made.remarks]
+    assert [text for _, text in document.all("li")] == [caveat.text for caveat in made.caveats]
     assert made.verdict.removeprefix("Verdict: ") in [text for _, text in document.all("p")]
     assert document.all("code", id="command")[0][1] == made.command
 
@@ -228,16 +228,15 @@ def test_what_values_stand_against_is_told_as_in_the_tables():
     """The bins of one window are context, and no lengths of sequences."""
     made = comparison(3, 4)
     document = Document(page(made))
-    data = json.loads(document.all("script", id="comparison")[0][1])
+    data = json.loads(document.all("script", id="report")[0][1])
     captions = [text for _, text in document.all("caption")]
     for number, words in enumerate(("length", "length", "length", "context")):
         assert f"by {words} in tokens; in bold what is better than all others" in captions[2 * number]
-        assert document.all("div", role="group", **{"class": "stage"})[number][0]["aria-label"].startswith(
-            f"Plot of bits per byte against {words}."
-        )
-        panel = data["panels"][number]
-        assert panel["against"] == words and f"by {words}, " in panel["label"]
-        assert panel["curves"][0]["marks"][0]["told"][0][0] == words
+        stage = document.all("div", role="group", **{"class": "stage"})[number][0]
+        assert stage["aria-label"].startswith(f"Plot of bits per byte against {words}.")
+        assert f"What {made.panels[number].protocol} scores." in [text for _, text in document.all("p")]
+        panel = data["plots"][2 * number]
+        assert panel["axis"] == words and f"by {words}, " in panel["label"]
 
 
 def test_it_is_small_enough_to_mail():
@@ -245,10 +244,19 @@ def test_it_is_small_enough_to_mail():
 
 
 def test_no_two_of_many_curves_look_alike():
-    looks = [look(index) for index in range(60)]
-    assert len(set(looks)) == 60
-    # Six hues, then a dash: nothing hangs on seeing hues, or on printing them.
-    assert len({(one.classes.split()[1], one.mark) for one in looks[:5]}) == 5
+    assert len(set(styles(f"e{index}" for index in range(60)).values())) == 60
+    for count in range(1, 7):
+        looks = styles(f"e{index}" for index in range(count)).values()
+        # Of few no two share a hue, and all lines are whole.
+        assert len({one.hue for one in looks}) == count and {one.dash for one in looks} == {0}
+
+
+def test_an_encoding_looks_the_same_in_every_report():
+    alone = {label: styles([label])[label] for label in ("rope", "alibi", "none", "t5", "kerple")}
+    assert len(set(alone.values())) == 5
+    for labels in (["rope", "alibi"], ["none", "alibi", "t5", "rope"], ["kerple"]):
+        assert styles(labels) == {label: alone[label] for label in labels}
+    assert len(set(STYLES)) == len(STYLES)
 
 
 def test_a_built_package_has_the_page_parts(tmp_path):

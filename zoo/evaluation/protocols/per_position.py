@@ -31,7 +31,7 @@ class PerPosition(Protocol):
     next shorter one is read instead. Runs compare where their windows are the same.
     """
 
-    axis = "tokens of context"
+    axis = "context"
     first_plan_only = True
     explanation = (
         "One pass in long windows, with the loss of the tokens that had about so many tokens before them: "

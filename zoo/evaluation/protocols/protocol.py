@@ -76,7 +76,7 @@ class Protocol(ABC):
     """A way to score a model at a length. What others must know of it is said here, not asked by its name."""
 
     axis: ClassVar[str] = "length"
-    """What `Row.length` is."""
+    """What `Row.length` is, in tokens: the `length` of a sequence, or the `context` before a target."""
     unit: ClassVar[str] = "documents"
     """What intervals are over."""
     higher_is_better: ClassVar[bool] = False

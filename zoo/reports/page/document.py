@@ -23,45 +23,71 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from zoo.errors import printable
-from zoo.reports.page.plot_data import drawn
-from zoo.reports.page.table_data import cost_table, panel_table
-from zoo.reports.report import Comparison
-from zoo.reports.style import MARKS
-from zoo.reports.tables import order_text
+from zoo.reports.formatting import value_text, words
+from zoo.reports.page.plot_data import differences_plot, values_plot
+from zoo.reports.report import Panel, Report
+from zoo.reports.style import MARKS, css, styles
+from zoo.reports.tables import costs_table, differences_table, order_text, spread_text, values_table
 
 SPACE = "\u00a0"
 """A blank at which no line ends; of ours."""
 SCRIPTS = ("scales.js", "draw.js", "tooltip.js", "switches.js")
+ALL = 10**6
+"""Lengths in a table: a page has room for all, as its tables scroll."""
 
 
-def page(comparison: Comparison) -> str:
-    """The HTML document of a comparison, some 30 KB and its numbers."""
-    labels = dict.fromkeys(curve.label for panel in comparison.panels for curve in panel.curves)
-    indices = {label: index for index, label in enumerate(labels)}
-    refused = bool(comparison.differences)
-    panels = [panel_table(panel, indices) for panel in comparison.panels]
-    plots = [drawn(number, panel, indices, refused) for number, panel in enumerate(comparison.panels)]
-    style, script = _asset("page.css"), "\n".join(_asset(name) for name in SCRIPTS)
+def page(report: Report) -> str:
+    """The HTML document of a report, some 30 KB and its numbers."""
+    looks = styles(report.labels)
+    refused = bool(report.differences)
+    plots = []
+    for panel in report.panels:
+        plots += [values_plot(panel, looks, refused), differences_plot(panel, looks, refused)]
+    style, script = css() + _asset("page.css"), "\n".join(_asset(name) for name in SCRIPTS)
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         keep_trailing_newline=True, finalize=_shown,
     )  # fmt: skip
     return environment.from_string(_asset("page.html")).render(
-        title=comparison.title,
-        differences=comparison.differences,
-        remarks=comparison.remarks,
-        verdict=comparison.verdict.removeprefix("Verdict: "),
-        about=comparison.about,
-        panels=panels,
-        costs=cost_table(comparison, indices),
-        order=order_text(comparison),
-        command=comparison.command,
-        data={"panels": plots},
-        marks=MARKS,
+        report=report,
+        verdict=report.verdict.removeprefix("Verdict: "),
+        panels=[_panel(panel) for panel in report.panels],
+        costs=costs_table(report),
+        order=order_text(report),
+        looks=looks,
+        indices={label: index for index, label in enumerate(looks)},
+        data={"plots": plots},
+        marks=list(MARKS.values()),
         style=style,
         script=script,
         policy=_policy(style, script),
     )
+
+
+def _panel(panel: Panel) -> dict[str, object]:
+    """What page.html needs to know of a panel."""
+    parameters = (f"{words(name)}{SPACE}{value_text(value)}" for name, value in panel.parameters.items())
+    spread = spread_text(panel)
+    spread = (
+        f"Faint edges: {spread.removeprefix('(low–high): ')}"
+        if spread.startswith("(")
+        else spread.capitalize()
+    )
+    rings = " Each seed is a ring." if any(curve.seeds > 1 for curve in panel.curves) else ""
+    return {
+        "title": words(panel.protocol),
+        "parameters": ", ".join(parameters),
+        "explanation": panel.explanation,
+        "measure": words(panel.measure),
+        "better": "lower" if panel.lower_is_better else "higher",
+        "axis": panel.axis,
+        "trained": " or ".join(map(str, panel.train_lengths)),
+        "spread": f"{spread}.{rings}",
+        "curves": panel.curves,
+        "reference": panel.reference,
+        "values": values_table(panel, ALL),
+        "differences": differences_table(panel, ALL),
+    }
 
 
 def _shown(value: object) -> object:

@@ -1,4 +1,4 @@
-// One panel's curves as SVG, drawn for the width that there is, so that text keeps its size on a phone.
+// The curves of one plot as SVG, drawn for the width that there is, so that text keeps its size on a phone.
 
 function element(name, attributes = {}, text = null) {
   const made = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -7,7 +7,7 @@ function element(name, attributes = {}, text = null) {
   return made;
 }
 
-function frame(svg, panel, scale) {
+function frame(svg, plot, scale) {
   const { area, x, y } = scale;
   for (const { value, text } of scale.values) {
     svg.append(
@@ -15,7 +15,7 @@ function frame(svg, panel, scale) {
       element("text", { class: "value", "data-value": value, x: area.left - 8, y: y(value) + 4, "text-anchor": "end" }, text),
     );
   }
-  for (const length of panel.lengths) {
+  for (const length of plot.lengths) {
     svg.append(element("line", { class: "axis", x1: x(length), x2: x(length), y1: area.bottom, y2: area.bottom + 4 }));
   }
   for (const length of scale.lengths) {
@@ -24,10 +24,13 @@ function frame(svg, panel, scale) {
   }
   svg.append(
     element("line", { class: "axis", x1: area.left, x2: area.right, y1: area.bottom, y2: area.bottom }),
-    element("text", { class: "title", x: (area.left + area.right) / 2, y: area.bottom + 37, "text-anchor": "middle" }, `${panel.against} (tokens)`),
-    element("text", { class: "title", x: 4, y: 12 }, panel.measure),
+    element("text", { class: "title", x: (area.left + area.right) / 2, y: area.bottom + 37, "text-anchor": "middle" }, `${plot.axis} (tokens)`),
+    element("text", { class: "title", x: 4, y: 12 }, plot.measure),
   );
-  for (const length of panel.trained) {
+  if (plot.zero !== null) {
+    svg.append(element("line", { class: `zero ${plot.zero}`, x1: area.left, x2: area.right, y1: y(0), y2: y(0) }));
+  }
+  for (const length of plot.trained) {
     const trained = x(length);
     const side = trained > (area.left + area.right) / 2 ? "end" : "start";
     svg.append(
@@ -35,7 +38,7 @@ function frame(svg, panel, scale) {
       element("text", { x: trained + (side === "start" ? 5 : -5), y: area.top - 12, "text-anchor": side }, "trained"),
     );
   }
-  if (panel.refused) {
+  if (plot.refused) {
     svg.append(element("text", { class: "refused", x: area.right, y: 12, "text-anchor": "end" }, "not comparable"));
   }
 }
@@ -70,6 +73,7 @@ function drawCurve(curve, { x, y, high, area }, clip) {
     const there = piece.map((mark) => at(mark, "high"));
     const back = piece.map((mark) => at(mark, "low")).reverse();
     clipped.append(element("path", { class: "band", d: `${path([...there, ...back])}Z` }));
+    for (const end of [there, back]) clipped.append(element("path", { class: "edge", d: path(end) }));
   }
   for (const piece of pieces(curve.marks, (mark) => mark.mean !== null)) {
     clipped.append(element("path", { class: "line", d: path(piece.map((mark) => at(mark, "mean"))) }));
@@ -92,14 +96,15 @@ function drawCurve(curve, { x, y, high, area }, clip) {
 }
 
 // Draws the curves that are shown; gives where each value lies, for the pointer and the keyboard.
-function draw(panel, shown, stage) {
+function draw(plot, shown, stage) {
   const width = Math.max(stage.clientWidth, 240);
-  const height = Math.round(Math.min(Math.max(width * 0.62, 300), 460));
-  const curves = panel.curves.filter((curve) => shown.has(curve.index));
-  const scale = scales(panel, curves.length ? curves : panel.curves, width, height);
+  const small = plot.zero !== null;
+  const height = small ? 180 : Math.round(Math.min(Math.max(width * 0.62, 300), 460));
+  const curves = plot.curves.filter((curve) => shown.has(curve.index));
+  const scale = scales(plot, curves.length ? curves : plot.curves, width, height);
   const { area } = scale;
-  const svg = element("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": panel.label });
-  const clip = `clip-${panel.index}`;
+  const svg = element("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", "aria-label": plot.label });
+  const clip = `clip-${stage.parentElement.dataset.plot}`;
   const box = element("clipPath", { id: clip });
   box.append(element("rect", {
     x: area.left, y: area.top - (scale.cut ? 0 : 6), width: area.right - area.left, height: area.bottom - area.top + (scale.cut ? 6 : 12),
@@ -107,7 +112,7 @@ function draw(panel, shown, stage) {
   const defs = element("defs");
   defs.append(box);
   svg.append(defs);
-  frame(svg, panel, scale);
+  frame(svg, plot, scale);
   const lines = element("g");
   const places = [];
   for (const curve of curves) {
@@ -118,5 +123,5 @@ function draw(panel, shown, stage) {
   svg.append(lines);
   stage.querySelector(":scope > svg")?.remove();
   stage.prepend(svg);
-  return { svg, lines, places, width, height };
+  return { svg, lines, plot, places, width };
 }

@@ -1,4 +1,4 @@
-"""What the page's script draws of a panel, as plain data."""
+"""What the page's script draws, as plain data: a panel's values, and the differences to its reference."""
 
 from __future__ import annotations
 
@@ -6,97 +6,128 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from zoo.evaluation.exports import number
-from zoo.evaluation.plot import HEIGHT_OF_FAILURE, TIMES_THE_BEST
-from zoo.reports.panels import NOT_FINITE
+from zoo.reports.formatting import number, protocol_text, signed, small, words
 from zoo.reports.report import Curve, Panel
-from zoo.reports.style import look
-from zoo.reports.tables import DASH, against, difference_text, rank_text, small, spread, words
-
-WHOLE = (-0.02, 1.02)
-"""Accuracies are drawn from none to all."""
+from zoo.reports.style import Style
+from zoo.reports.tables import difference_text, interval_text, rank_text
+from zoo.reports.value_range import RATE, room_for_failures
 
 
-def drawn(number_of_panel: int, panel: Panel, indices: Mapping[str, int], refused: bool) -> dict[str, Any]:
-    """A panel as the script reads it; `refused` where its runs are not comparable."""
-    measure, protocol = words(panel.measure), panel.protocol.replace("_", " ")
+def values_plot(panel: Panel, looks: Mapping[str, Style], refused: bool) -> dict[str, Any]:
+    """The values of a panel; `refused` where its runs are not comparable."""
+    measure = words(panel.measure)
+    return _plot(panel, looks, measure, refused) | {
+        "label": f"{measure.capitalize()} by {panel.axis}, {panel.protocol}: {len(panel.curves)} lines",
+        "whole": None if panel.lower_is_better else RATE,
+        "curves": [
+            _curve(curve, looks, [_value(curve, panel, n) for n in range(len(curve.lengths))])
+            # Of one seed the mean is the point.
+            | {"seeds": [
+                {"length": point.length, "value": point.value}
+                for point in curve.points
+                if curve.seeds > 1 and math.isfinite(point.value)
+            ]}
+            for curve in panel.curves
+        ],
+    }  # fmt: skip
+
+
+def differences_plot(panel: Panel, looks: Mapping[str, Style], refused: bool) -> dict[str, Any] | None:
+    """The differences of a panel's curves to its reference; None of a single curve."""
+    if not panel.pairs:
+        return None
+    measure = f"{words(panel.measure)} less that of {panel.reference}"
+    return _plot(panel, looks, measure, refused) | {
+        "label": f"{measure}, by {panel.axis}, {protocol_text(panel.protocol, panel.parameters)}",
+        "zero": looks[panel.reference].classes,
+        "room": room_for_failures(panel, differences=True),
+        "curves": [
+            _curve(curve, looks, [_difference(curve, panel, n) for n in curve.lengths])
+            for curve in panel.curves
+            if curve.label != panel.reference
+        ],
+    }  # fmt: skip
+
+
+def _plot(panel: Panel, looks: Mapping[str, Style], measure: str, refused: bool) -> dict[str, Any]:
     return {
-        "index": number_of_panel,
         "measure": measure,
-        "label": f"{measure.capitalize()} by {against(panel)}, {protocol}: {len(panel.curves)} lines",
-        "against": against(panel),
+        "axis": panel.axis,
         "trained": list(panel.train_lengths),
         "lengths": list(panel.lengths),
-        "whole": WHOLE if "accuracy" in panel.measure else None,
-        "cut": _cut(panel),
+        "whole": None,
+        "room": room_for_failures(panel),
+        "zero": None,
         "refused": refused,
-        "curves": [_curve(curve, panel, indices[curve.label]) for curve in panel.curves],
     }
 
 
-def _cut(panel: Panel) -> dict[str, float] | None:
-    """Where a failed curve leaves the plot: so many times the best value, plus so much; as in pictures."""
-    if not panel.lower_is_better:
-        return None
-    if panel.measure == "loss_nats":
-        return {"times": 1, "plus": HEIGHT_OF_FAILURE}
-    return {"times": TIMES_THE_BEST, "plus": 0}
-
-
-def _curve(curve: Curve, panel: Panel, index: int) -> dict[str, Any]:
+def _curve(curve: Curve, looks: Mapping[str, Style], marks: list[dict[str, Any]]) -> dict[str, Any]:
     return {
-        "index": index,
+        "index": list(looks).index(curve.label),
         "label": curve.label,
-        "classes": look(index).classes,
-        "mark": look(index).mark,
+        "classes": looks[curve.label].classes,
+        "mark": f"mark-{looks[curve.label].mark}",
         "marks": [
-            {
-                "length": length,
-                "mean": _finite(curve.mean[place]),
-                "low": _finite(curve.low[place]),
-                "high": _finite(curve.high[place]),
-                "failed": curve.mean[place] is None and NOT_FINITE in curve.notes.get(length, ""),
-                "value": _text(curve.mean[place]),
-                "told": told(curve, panel, place),
-            }
-            for place, length in enumerate(curve.lengths)
+            {"length": length, "note": curve.notes.get(length)} | mark
+            for length, mark in zip(curve.lengths, marks, strict=True)
         ],
-        # Of one seed the mean is the point.
-        "seeds": [
-            {"length": point.length, "value": point.value}
-            for point in curve.points
-            if curve.seeds > 1 and math.isfinite(point.value)
-        ],
+        "seeds": [],
     }
 
 
-def told(curve: Curve, panel: Panel, place: int) -> list[tuple[str, str]]:
-    """What is told of a curve at one of its lengths: names and values."""
-    length = curve.lengths[place]
-    ratio = length / curve.train_length
+def _value(curve: Curve, panel: Panel, index: int) -> dict[str, Any]:
+    return {
+        "mean": _finite(curve.mean[index]),
+        "low": _finite(curve.low[index]),
+        "high": _finite(curve.high[index]),
+        "failed": curve.failed(index),
+        "value": number(curve.mean[index]),
+        "spread": interval_text(curve, index),
+        "details": details(curve, panel, index),
+    }
+
+
+def _difference(curve: Curve, panel: Panel, length: int) -> dict[str, Any]:
+    one = panel.between(length, curve.label, panel.reference)
+    if one is None:
+        return {
+            "mean": None,
+            "low": None,
+            "high": None,
+            "failed": False,
+            "value": number(None),
+            "details": [],
+        }
+    text = signed(one.value)
+    return {
+        "mean": _finite(one.value),
+        "low": _finite(one.low),
+        "high": _finite(one.high),
+        "failed": False,
+        "value": text,
+        "spread": difference_text(one).removeprefix(text).strip(" ()") + (" tied" if one.sign == 0 else ""),
+        "details": [("interval", panel.interval if one.sign is not None else f"none: {one.why}")],
+    }
+
+
+def details(curve: Curve, panel: Panel, index: int) -> list[tuple[str, str]]:
+    """What is shown of a curve at one of its lengths besides the value and its interval: names and texts."""
+    length = curve.lengths[index]
     points = [point for point in curve.points if point.length == length]
-    rows = [(against(panel), f"{length} ({'trained' if ratio == 1 else f'{ratio:g}× trained'})")]
-    beside = spread(curve, place)
-    rows.append((words(panel.measure), _text(curve.mean[place])))
-    rows += [(panel.interval, beside)] if beside else []
-    rank = panel.rank(curve.label, length)
-    rows += [("rank", rank_text(panel, curve.label, length))] if rank is not None else []
+    rows = [("trained at", str(curve.train_length))] if len(panel.train_lengths) > 1 else []
+    if panel.rank(curve.label, length) is not None:
+        rows.append(("rank", rank_text(panel, curve.label, length)))
     one = panel.between(length, curve.label, panel.reference)
     if one is not None:
         rows.append((f"less {panel.reference}", difference_text(one)))
-    rows.append(("seeds", str(curve.measured[place])))
+    rows.append(("seeds", str(curve.measured[index])))
     if len(points) > 1:
         rows += [(f"seed {point.seed}", number(point.value)) for point in points]
-        rows += [("standard deviation", small(curve.sd[place]))] if curve.sd[place] is not None else []
-    if panel.counted and curve.counts[place] is not None:
-        rows.append((words(panel.counted), f"{curve.counts[place]:,}"))
-    if length in curve.notes:
-        rows.append(("note", curve.notes[length]))
+        rows += [("standard deviation", small(curve.sd[index]))] if curve.sd[index] is not None else []
+    if panel.counted and curve.counts[index] is not None:
+        rows.append((words(panel.counted), f"{curve.counts[index]:,}"))
     return rows
-
-
-def _text(value: float | None) -> str:
-    return DASH if value is None else number(value)
 
 
 def _finite(value: float | None) -> float | None:

@@ -8,17 +8,20 @@ function present(values) {
 
 // The values from the bottom to the top of the plot. A curve that failed is cut: beside it, the others
 // would be one line.
-function range(panel, curves) {
-  if (panel.whole) return { low: panel.whole[0], high: panel.whole[1], cut: false };
+function range(plot, curves) {
+  if (plot.whole) return { low: plot.whole[0], high: plot.whole[1], cut: false };
   const means = present(curves.flatMap((curve) => curve.marks.map((mark) => mark.mean)));
   if (!means.length) return { low: 0, high: 1, cut: false };
-  const limit = panel.cut ? Math.min(...means) * panel.cut.times + panel.cut.plus : Infinity;
+  if (plot.zero !== null) means.push(0);
+  const best = plot.zero !== null ? 0 : Math.min(...means);
+  const limit = plot.room === null ? Infinity : best + plot.room;
   const kept = present(
     curves.flatMap((curve) => [
       ...curve.marks.filter(({ mean }) => mean <= limit).flatMap((mark) => [mark.mean, mark.low, mark.high]),
       ...curve.seeds.map((seed) => seed.value),
     ]),
   ).filter((value) => value <= limit);
+  if (plot.zero !== null) kept.push(0);
   const [low, high] = [Math.min(...kept), Math.max(...kept)];
   const cut = Math.max(...means) > limit;
   const room = (high - low) * 0.06 || Math.abs(high) * 0.05 || 1;
@@ -42,12 +45,12 @@ function ticks(low, high, count) {
 
 // Of the lengths those whose labels fit beside each other: the trained one first, then both ends, the trained
 // one times powers of four and of two, and others only where these are few.
-function labelled(panel, x) {
-  const lengths = [...new Set([...panel.lengths, ...panel.trained])].sort((a, b) => a - b);
+function labelled(plot, x) {
+  const lengths = [...new Set([...plot.lengths, ...plot.trained])].sort((a, b) => a - b);
   const rank = (length) => {
-    if (panel.trained.includes(length)) return 0;
+    if (plot.trained.includes(length)) return 0;
     if (length === lengths[0] || length === lengths.at(-1)) return 1;
-    const octaves = Math.log2(length / panel.trained[0]);
+    const octaves = Math.log2(length / plot.trained[0]);
     if (Number.isInteger(octaves / 2)) return 2;
     return Number.isInteger(octaves) ? 3 : 4;
   };
@@ -60,14 +63,14 @@ function labelled(panel, x) {
   return chosen;
 }
 
-function scales(panel, curves, width, height) {
+function scales(plot, curves, width, height) {
   const area = {
     left: MARGIN.left,
     right: width - MARGIN.right,
     top: MARGIN.top,
     bottom: height - MARGIN.bottom,
   };
-  const lengths = [...panel.lengths, ...panel.trained].map(Math.log2);
+  const lengths = [...plot.lengths, ...plot.trained].map(Math.log2);
   const [first, last] = [Math.min(...lengths), Math.max(...lengths)];
   const inset = 14; // so that no mark lies on the frame
   const x = (length) => {
@@ -75,7 +78,7 @@ function scales(panel, curves, width, height) {
     const part = (Math.log2(length) - first) / (last - first);
     return area.left + inset + part * (area.right - area.left - 2 * inset);
   };
-  const { low, high, cut } = range(panel, curves);
+  const { low, high, cut } = range(plot, curves);
   const y = (value) => area.bottom - ((value - low) / (high - low)) * (area.bottom - area.top);
-  return { area, x, y, low, high, cut, values: ticks(low, high, (area.bottom - area.top) / 42), lengths: labelled(panel, x) };
+  return { area, x, y, low, high, cut, values: ticks(low, high, (area.bottom - area.top) / 42), lengths: labelled(plot, x) };
 }

@@ -1,34 +1,33 @@
 // Which lines are shown, in all panels alike, and everything set going.
 
-const comparison = JSON.parse(document.getElementById("comparison").textContent);
-const everything = comparison.panels.flatMap((panel) => panel.curves.map((curve) => curve.index));
+const report = JSON.parse(document.getElementById("report").textContent);
+const everything = [...new Set(report.plots.flatMap((plot) => plot?.curves.map((curve) => curve.index) ?? []))];
 const shown = new Set(everything);
 
-const plots = comparison.panels.map((panel) => {
-  const section = document.querySelector(`[data-panel="${panel.index}"]`);
-  const stage = section.querySelector(".stage");
-  return { panel, section, stage, reader: new Reader(stage), width: 0 };
+const plots = [...document.querySelectorAll("[data-plot]")].map((figure) => {
+  const stage = figure.querySelector(".stage");
+  return { plot: report.plots[figure.dataset.plot], figure, stage, tooltip: new Tooltip(stage), width: 0 };
 });
 
-// A curve that is cut is still told: where, and how far up it goes.
-function tellCuts({ section }, { places }) {
+// A curve that is cut is named in the caption: where, and how far up it goes.
+function captionCuts({ figure }, { places }) {
   const cuts = new Map();
   for (const { curve, mark, beyond } of places) {
     const value = mark.failed ? "not finite" : mark.value;
     if (beyond) cuts.set(curve.label, [...(cuts.get(curve.label) ?? []), `${value} at ${mark.length}`]);
   }
-  const caption = section.querySelector(".cut");
+  const caption = figure.querySelector(".cut");
   caption.hidden = cuts.size === 0;
   const listed = (values) => (values.length > 4 ? `${values[0]} … ${values.at(-1)}` : values.join(", "));
   const parts = [...cuts].map(([label, values]) => `${label} (${listed(values)})`);
   caption.textContent = `Above the plot, marked ▲: ${parts.join("; ")}.`;
 }
 
-function drawOne(plot) {
-  const drawing = draw(plot.panel, shown, plot.stage);
-  plot.width = plot.stage.clientWidth;
-  plot.reader.take(drawing);
-  tellCuts(plot, drawing);
+function drawOne(one) {
+  const drawing = draw(one.plot, shown, one.stage);
+  one.width = one.stage.clientWidth;
+  one.tooltip.take(drawing);
+  captionCuts(one, drawing);
 }
 
 function update() {
@@ -57,16 +56,16 @@ function isolate(index) {
   show(shown.size === 1 && shown.has(index) ? everything : [index]);
 }
 
-for (const { section, reader } of plots) {
-  for (const key of section.querySelectorAll(".key")) {
+for (const { figure, tooltip } of plots) {
+  for (const key of figure.querySelectorAll(".key")) {
     const index = Number(key.dataset.curve);
     // The two clicks of a double click undo each other, so that it starts from what was shown before them.
     key.addEventListener("click", (event) => (event.shiftKey ? isolate(index) : toggle(index)));
     key.addEventListener("dblclick", (event) => event.shiftKey || isolate(index));
-    for (const name of ["pointerenter", "focus"]) key.addEventListener(name, () => reader.light(index));
-    for (const name of ["pointerleave", "blur"]) key.addEventListener(name, () => reader.light(null));
+    for (const name of ["pointerenter", "focus"]) key.addEventListener(name, () => tooltip.light(index));
+    for (const name of ["pointerleave", "blur"]) key.addEventListener(name, () => tooltip.light(null));
   }
-  section.querySelector(".all").addEventListener("click", () => show(everything));
+  figure.querySelector(".all")?.addEventListener("click", () => show(everything));
 }
 
 for (const button of document.querySelectorAll(".copy")) {
@@ -82,7 +81,7 @@ for (const button of document.querySelectorAll(".copy")) {
 }
 
 const widths = new ResizeObserver(() => {
-  for (const plot of plots) if (plot.stage.clientWidth !== plot.width) drawOne(plot);
+  for (const one of plots) if (one.stage.clientWidth !== one.width) drawOne(one);
 });
 for (const { stage } of plots) widths.observe(stage);
 update();

@@ -1,26 +1,44 @@
-// What a curve gave at a length, told where the pointer is or where the arrow keys went.
+// What all curves gave at a length, shown where the pointer is or where the arrow keys went.
 
-const REACH = { mouse: 44, touch: 90, pen: 60 }; // pixels from a mark at which it still is meant
-
-function nearest(places, left, top, reach) {
-  let found = null;
-  let least = reach;
-  for (const place of places) {
-    const distance = Math.hypot(place.left - left, place.top - top);
-    if (distance < least) [found, least] = [place, distance];
-  }
-  return found;
+// The place meant by a point of the screen: the nearest length, and of the curves there the nearest one.
+function nearest(places, left, top) {
+  const across = Math.min(...places.map((place) => Math.abs(place.left - left)));
+  const here = places.filter((place) => Math.abs(place.left - left) <= across + 0.5);
+  return here.sort((a, b) => Math.abs(a.top - top) - Math.abs(b.top - top))[0] ?? null;
 }
 
-function tell(tip, { curve, mark, left, top }, width) {
+function row(kind, ...parts) {
+  const made = Object.assign(document.createElement("div"), { className: kind });
+  for (const part of parts) {
+    made.append(part instanceof Node ? part : Object.assign(document.createElement("span"), { textContent: part }));
+  }
+  return made;
+}
+
+function swatch(curve) {
+  const made = element("svg", { class: `swatch ${curve.classes}`, viewBox: "0 0 20 14", width: 20, height: 14 });
+  made.append(
+    element("line", { class: "line", x1: 1, x2: 19, y1: 7, y2: 7 }),
+    element("use", { class: "mark", href: `#${curve.mark}`, x: 10, y: 7 }),
+  );
+  return made;
+}
+
+// All curves that are shown at the length, from top to bottom, and of the one that is meant the details.
+function fill(tip, { curve, mark, left, top }, { plot, places, width }) {
+  const ratio = mark.length / plot.trained[0];
+  const times = ratio === 1 ? "trained" : `${Number(ratio.toPrecision(3))}× trained`;
   const head = document.createElement("b");
-  head.textContent = curve.label;
-  const rows = mark.told.map(([name, value]) => {
-    const row = document.createElement("div");
-    for (const text of [name, value]) row.append(Object.assign(document.createElement("span"), { textContent: text }));
-    return row;
+  head.textContent = `${plot.axis} ${mark.length}${plot.trained.length > 1 ? "" : ` (${times})`}`;
+  const here = places.filter((place) => place.mark.length === mark.length);
+  const values = here.sort((a, b) => a.top - b.top || b.mark.mean - a.mark.mean).map((place) => {
+    const text = place.mark.failed ? "not finite" : place.mark.value;
+    const spread = place.mark.spread ? ` (${place.mark.spread})` : "";
+    return row(place.curve === curve ? "value now" : "value", swatch(place.curve), place.curve.label, text + spread);
   });
-  tip.replaceChildren(head, ...rows);
+  const note = mark.note ? [["note", mark.note]] : [];
+  const details = [...mark.details, ...note].map(([name, text]) => row("detail", name, text));
+  tip.replaceChildren(head, ...values, ...details);
   tip.hidden = false;
   const beside = left + 14 + tip.offsetWidth <= width ? left + 14 : left - 14 - tip.offsetWidth;
   tip.style.left = `${Math.max(0, Math.min(beside, width - tip.offsetWidth))}px`;
@@ -38,7 +56,7 @@ function next(places, now, key) {
   return here[here.indexOf(now) + (key === "ArrowDown" ? 1 : -1)] ?? now;
 }
 
-class Reader {
+class Tooltip {
   constructor(stage) {
     this.stage = stage;
     this.tip = stage.querySelector(".tip");
@@ -58,8 +76,7 @@ class Reader {
 
   point(event) {
     const box = this.drawing.svg.getBoundingClientRect();
-    const reach = REACH[event.pointerType] ?? REACH.mouse;
-    this.show(nearest(this.drawing.places, event.clientX - box.left, event.clientY - box.top, reach));
+    this.show(nearest(this.drawing.places, event.clientX - box.left, event.clientY - box.top));
   }
 
   press(event) {
@@ -71,13 +88,13 @@ class Reader {
 
   show(place) {
     this.now = place;
-    const { svg, lines, width } = this.drawing;
+    const { svg, lines } = this.drawing;
     svg.querySelector(".ring")?.remove();
     this.light(place?.curve.index ?? null);
     this.tip.hidden = !place;
     if (!place) return;
     lines.append(element("circle", { class: "ring", cx: place.left, cy: place.top, r: 8 }));
-    tell(this.tip, place, width);
+    fill(this.tip, place, this.drawing);
   }
 
   // One curve stands out of the others.

@@ -1,4 +1,4 @@
-"""Values that differ between runs, and who has which, as a message tells it."""
+"""Values that differ between runs, and who has which, as a message names them."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def grouped(values: Iterable[tuple[str, Any]]) -> Groups:
     return tuple((value, tuple(names)) for value, names in groups.values())
 
 
-def told(values: Sequence[tuple[Any, tuple[str, ...]]]) -> str:
+def groups_as_text(values: Sequence[tuple[Any, tuple[str, ...]]]) -> str:
     """Values with the runs that have them: `0.001 in runs/a; 0.003 in the other 5`."""
     most = max(len(runs) for _, runs in values)
     parts = []
     for value, runs in sorted(values, key=lambda value: len(value[1])):
         others = len(runs) == most > NAMED and len(values) > 1
         most -= others  # only one group can be the others
-        parts.append(f"{spoken(value)} in {f'the other {len(runs)}' if others else ', '.join(runs)}")
+        parts.append(f"{value_as_text(value)} in {f'the other {len(runs)}' if others else ', '.join(runs)}")
     return "; ".join(parts)
 
 
-def spoken(value: Any, limit: int = 60) -> str:
+def value_as_text(value: Any, limit: int = 60) -> str:
     """A value as a message has it, cut to a number of characters; of a digest the beginning."""
     if isinstance(value, str):
         is_digest = len(value) >= 40 and not set(value[:40]) - set("0123456789abcdef")

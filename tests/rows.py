@@ -20,7 +20,7 @@ def text_row(length=64, value=1.5, **more):
 def task_row(length=64, value=0.5, **more):
     """A row of a task with an answer."""
     measured = {} if "note" in more else {
-        "examples": 100, "tokens": 100 * length, "targets": f"{length:06x}", "accuracy": value,
+        "examples": 100, "tokens": 100 * length, "targets": "0b0b0b", "accuracy": value,
         "accuracy_low": value - 0.05, "accuracy_high": value + 0.05, "token_accuracy": (1 + value) / 2,
     }  # fmt: skip
     return about(length, "accuracy") | measured | more

@@ -7,23 +7,57 @@ from itertools import pairwise
 
 import matplotlib
 import pytest
+from measured import measurements_of
 from rows import task_row, text_row
 
-from zoo.evaluation import plot
-from zoo.evaluation.curves import panels
-from zoo.evaluation.plot import plot_lengths
+from zoo.reports import plot
+from zoo.reports.compared_run import Run
+from zoo.reports.panels import ordered, panels
+from zoo.reports.ranking import ranked
+from zoo.reports.series import Series
+from zoo.reports.style import styles
+
+
+def panels_of(rows):
+    """The panels of rows of several runs: those of one encoding are its seeds."""
+    series = []
+    for encoding in sorted({row["encoding"] for row in rows}):
+        own = [row for row in rows if row["encoding"] == encoding]
+        runs = [
+            Run(f"r{seed}", {"seed": seed}, {}, tuple(measurements_of([r for r in own if r["seed"] == seed])))
+            for seed in sorted({row["seed"] for row in own})
+        ]
+        series.append(Series(encoding, tuple(runs), {}))
+    made = panels(series)
+    return ranked(ordered(made), series) if made else ()
 
 
 def drawn(rows, **how):
     """The figure that rows come to."""
-    return plot._figure([panel for panel in panels(rows) if panel.measure], how.get("title"))
+    return plot.draw(panels_of(rows), how.get("title"))
+
+
+def plot_rows(rows, *files, title=None):
+    plot.plot(panels_of(rows), *files, title=title)
 
 
 def lines(axes):
-    """The lines that stand for encodings: those with more than one place and a marker."""
+    """The lines that stand for encodings: those with a marker and a line."""
     return [
         line for line in axes.get_lines() if line.get_linestyle() != "None" and line.get_marker() != "None"
     ]
+
+
+def edges(axes):
+    """The ends of intervals, faint lines along the lengths."""
+    thin = [line for line in axes.get_lines() if line.get_marker() == "None" and line.get_alpha()]
+    return [[*map(float, line.get_ydata())] for line in thin]
+
+
+def marked_lengths(axes):
+    """Where a dotted line goes up at a trained length."""
+    upright = [line for line in axes.get_lines() if line.get_marker() == "None" and not line.get_alpha()]
+    return [line.get_xdata()[0] for line in upright if line.get_xdata()[0] == line.get_xdata()[1]]
 
 
 def texts(file):
@@ -36,25 +70,33 @@ def test_a_line_for_each_encoding_through_the_means_of_its_seeds():
         text_row(n, v + s / 4, seed=s, encoding=e)
         for e in ("alibi", "rope") for n, v in ((64, 1.0), (128, 1.25)) for s in (0, 1, 2)
     ]  # fmt: skip
-    (axes,) = drawn(rows).axes
+    axes, _ = drawn(rows).axes
     assert [[*map(list, line.get_data())] for line in lines(axes)] == [[[64, 128], [1.25, 1.5]]] * 2
     points = [line for line in axes.get_lines() if line.get_linestyle() == "None"]
     assert [len(line.get_xdata()) for line in points] == [6, 6]
-    assert not axes.collections  # no interval where the seeds show the spread
 
 
-def test_the_interval_of_a_single_seed_is_shaded():
+def test_an_interval_is_two_faint_edges_with_little_between_them():
     (axes,) = drawn([text_row(64, 1.5), text_row(128, 1.25)]).axes
-    (shade,) = axes.collections
-    corners = {(round(x), round(y, 6)) for x, y in shade.get_paths()[0].vertices}
-    assert corners == {(64, 1.4), (64, 1.6), (128, 1.15), (128, 1.35)}
+    assert edges(axes) == [pytest.approx([1.4, 1.15]), pytest.approx([1.6, 1.35])]
+    (between,) = axes.collections
+    assert between.get_alpha() <= 0.05
     bottom, top = axes.get_ylim()
     assert bottom < 1.15 and top > 1.6
 
 
-def test_rows_on_other_targets_are_not_joined():
+def test_differences_to_the_reference_stand_under_the_values():
+    rows = [text_row(n, v, encoding=e) for e, v in (("alibi", 1.5), ("rope", 1.75)) for n in (64, 128)]
+    values, differences = drawn(rows).axes
+    assert [list(line.get_ydata()) for line in lines(values)] == [[1.5, 1.5], [1.75, 1.75]]
+    (line,) = lines(differences)
+    assert list(line.get_ydata()) == [0.25, 0.25] and line.get_color() == lines(values)[1].get_color()
+    assert differences.get_xlabel() == "length (tokens)" and values.get_xlabel() == ""
+
+
+def test_rows_on_other_targets_are_in_panels_of_their_own():
     rows = [text_row(64), text_row(128), text_row(256, targets="ffffff", tokens=9)]
-    assert [len(line.get_xdata()) for line in lines(drawn(rows).axes[0])] == [2, 1]
+    assert [len(lines(axes)[0].get_xdata()) for axes in drawn(rows).axes] == [2, 1]
 
 
 def test_a_panel_for_each_protocol():
@@ -62,72 +104,53 @@ def test_a_panel_for_each_protocol():
         text_row(n, protocol=p) for p in ("nonoverlapping", "sliding", "fixed_targets") for n in (64, 128)
     ]
     figure = drawn([*rows, task_row(64), task_row(128)], title="four of them")
-    assert [axes.get_title() for axes in figure.axes] == [
-        "nonoverlapping",
-        "sliding",
-        "fixed_targets",
-        "accuracy",
-    ]
+    titles = [axes.get_title() for axes in figure.axes]
+    assert titles == ["nonoverlapping", "sliding", "fixed_targets", "accuracy"]
     assert figure.axes[3].get_ylim() == (-0.03, 1.03)
     assert figure._suptitle.get_text() == "four of them: alibi"
 
 
 def test_the_trained_length_is_marked():
     (axes,) = drawn([text_row(32), text_row(64), text_row(128)]).axes
-    marks = [line.get_xdata()[0] for line in axes.get_lines() if line.get_marker() == "None"]
-    assert marks == [64] and "trained" in [text.get_text() for text in axes.texts]
+    assert marked_lengths(axes) == [64] and "trained" in [text.get_text() for text in axes.texts]
 
 
 def test_of_several_trained_lengths_each_is_named():
-    (axes,) = drawn([text_row(64), text_row(1024), text_row(256, encoding="t5", train_length=256)]).axes
-    named = [text.get_text() for text in axes.texts if text.get_text().startswith("trained")]
+    rows = [text_row(64), text_row(1024), text_row(256, encoding="t5", train_length=256)]
+    named = [text.get_text() for text in drawn(rows).axes[0].texts if text.get_text().startswith("trained")]
     assert sorted(named) == ["trained 256", "trained 64"]
 
 
-def test_what_fails_leaves_at_the_top_and_is_told(tmp_path):
+def test_what_fails_leaves_at_the_top_where_it_is_written(tmp_path):
     rows = [text_row(n, 1.5) for n in (64, 128, 256)]
     rows += [text_row(n, v, encoding="rope") for n, v in ((64, 1.5), (128, 12.5), (256, None))]
-    plot_lengths(rows, tmp_path / "plot.svg")
+    plot_rows(rows, tmp_path / "plot.svg")
     assert "▲ above the picture, up to 12.5 or not finite" in texts(tmp_path / "plot.svg")
-    (axes,) = drawn(rows).axes
-    assert axes.get_ylim()[1] < 12
-    assert [arrow.get_xdata()[0] for arrow in lines_at_top(axes)] == [128, 256]
-
-
-def lines_at_top(axes):
+    axes = drawn(rows).axes[0]
     top = axes.get_ylim()[1]
-    return [line for line in axes.get_lines() if len(line.get_xdata()) == 1 and line.get_ydata()[0] == top]
+    arrows = [line for line in axes.get_lines() if len(line.get_xdata()) == 1 and line.get_ydata()[0] == top]
+    assert top < 12 and [arrow.get_xdata()[0] for arrow in arrows] == [128, 256]
 
 
 def test_nothing_is_said_to_be_cut_that_is_not(tmp_path):
-    plot_lengths([text_row(64, 1.5), text_row(128, 2.0)], tmp_path / "plot.svg")
+    plot_rows([text_row(64, 1.5), text_row(128, 2.0)], tmp_path / "plot.svg")
     assert not any("above" in text for text in texts(tmp_path / "plot.svg"))
 
 
-def test_where_an_encoding_ends_is_told():
+def test_where_an_encoding_ends_is_in_the_legend():
     rows = [text_row(64), text_row(128), text_row(64, encoding="learned")]
     rows.append(text_row(128, encoding="learned", note="the encoding ends at 64 tokens"))
     (legend,) = drawn(rows).legends
     assert [text.get_text() for text in legend.get_texts()] == ["alibi", "learned (up to 64)"]
 
 
-def test_many_encodings_are_told_apart():
+def test_encodings_are_told_apart_and_look_as_on_the_page():
     rows = [text_row(n, 1 + i / 50, encoding=f"e{i:02}") for i in range(20) for n in (64, 128)]
-    looks = {
-        (line.get_color(), line.get_marker(), str(line.get_linestyle()))
-        for line in lines(drawn(rows).axes[0])
-    }
+    axes = drawn(rows).axes[0]
+    looks = {(line.get_color(), line.get_marker(), repr(line._unscaled_dash_pattern)) for line in lines(axes)}
     assert len(looks) == 20
-    # Neighbours in the order of their names differ in color, too.
-    colors = [line.get_color() for line in lines(drawn(rows).axes[0])]
-    assert all(one != other for one, other in pairwise(colors))
-
-
-def test_one_encoding_looks_the_same_in_every_panel():
-    rows = [text_row(n, encoding=e, protocol="sliding") for e in ("alibi", "rope") for n in (64, 128)]
-    rows += [text_row(n, encoding="rope") for n in (64, 128)]
-    first, second = (lines(axes) for axes in drawn(rows).axes)
-    assert first[1].get_color() == second[0].get_color() != first[0].get_color()
+    expected = {(one.color, one.marker) for one in styles(f"e{i:02}" for i in range(20)).values()}
+    assert {look[:2] for look in looks} == expected
 
 
 @pytest.mark.parametrize("lengths", [
@@ -146,7 +169,7 @@ def test_lengths_at_the_axis_are_few_and_measured(lengths):
 def test_the_same_rows_are_the_same_bytes(tmp_path):
     rows = [text_row(64), text_row(128), task_row(64, 0.25, encoding="t5")]
     for name in ("a", "b"):
-        plot_lengths(rows, tmp_path / f"{name}.png", tmp_path / f"{name}.svg", title="twice")
+        plot_rows(rows, tmp_path / f"{name}.png", tmp_path / f"{name}.svg", title="twice")
     for ending in ("png", "svg"):
         assert (tmp_path / f"a.{ending}").read_bytes() == (tmp_path / f"b.{ending}").read_bytes()
     svg = (tmp_path / "a.svg").read_text()
@@ -156,27 +179,21 @@ def test_the_same_rows_are_the_same_bytes(tmp_path):
 
 @pytest.mark.parametrize("rows", [[], [text_row(note="too long")], [text_row(value=None)]])
 def test_nothing_measured_is_nothing_drawn(tmp_path, rows):
-    plot_lengths(rows, tmp_path / "plot.png")
+    plot_rows(rows, tmp_path / "plot.png")
     assert not (tmp_path / "plot.png").exists()
 
 
-@pytest.mark.parametrize("measure", ["accuracy", "bits_per_byte", "loss_nats"])
-def test_failed_and_missing_points_do_not_stop_a_plot(tmp_path, measure):
-    row = {"run": "r", "encoding": "rope", "train_length": 16, "seed": 0}
-    rows = [
-        {**row, "length": 16, measure: 0.5},
-        {**row, "length": 16, measure: 0.6, "seed": 1},
-        {**row, "length": 32, measure: 900.0 if measure != "accuracy" else 0.1},
-        {**row, "length": 64, measure: None},
-        {**row, "encoding": "learned", "length": 32, "note": "too long"},
-    ]
-    plot_lengths(rows, tmp_path / "deep" / "plot.png", title="a title")
+@pytest.mark.parametrize("make", [text_row, task_row])
+def test_failed_and_missing_points_do_not_stop_a_plot(tmp_path, make):
+    rows = [make(16, 0.5), make(16, 0.6, seed=1), make(32, 900.0 if make is text_row else 0.1)]
+    rows += [text_row(64, None)] * (make is text_row) + [make(32, encoding="learned", note="too long")]
+    plot_rows(rows, tmp_path / "deep" / "plot.png", title="a title")
     assert (tmp_path / "deep" / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_figure_of_others_keeps_its_style(tmp_path):
     before = dict(matplotlib.rcParams)
-    plot_lengths([text_row(64), text_row(128)], tmp_path / "plot.svg")
+    plot_rows([text_row(64), text_row(128)], tmp_path / "plot.svg")
     assert dict(matplotlib.rcParams) == before
 
 
@@ -186,16 +203,16 @@ def test_forty_encodings_have_room_in_the_legend(protocols):
         text_row(n, 1 + i / 50, encoding=f"rope base={100 + i}", protocol=protocol)
         for i in range(40) for n in (64, 128) for protocol in protocols
     ]  # fmt: skip
-    with matplotlib.rc_context(plot.STYLE):
+    with matplotlib.rc_context(plot.RC):
         figure = drawn(rows, title="forty")
         figure.draw_without_rendering()
     box, paper = figure.legends[0].get_window_extent(), figure.bbox
     assert len(figure.legends[0].get_texts()) == 40
     assert paper.y0 <= box.y0 < box.y1 <= paper.y1 and paper.x0 <= box.x0 < box.x1 <= paper.x1
     for axes in figure.axes:
-        assert axes.get_window_extent().height > 100 and axes.get_window_extent().width > 150
+        assert axes.get_window_extent().height > 50 and axes.get_window_extent().width > 150
 
 
 def test_a_dollar_in_a_name_is_a_dollar(tmp_path):
-    plot_lengths([text_row(64, encoding="a$\\frac$"), text_row(64, encoding="b")], tmp_path / "plot.svg")
+    plot_rows([text_row(64, encoding="a$\\frac$"), text_row(64, encoding="b")], tmp_path / "plot.svg")
     assert "a$\\frac$" in texts(tmp_path / "plot.svg")

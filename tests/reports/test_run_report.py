@@ -1,0 +1,85 @@
+"""What a run's own results look like: on the console, in lengths.md and lengths.csv, in one line."""
+
+import csv
+import io
+
+import pytest
+from measured import measurements_of
+from rows import task_row, text_row
+
+from zoo.evaluation.measurement import flat_rows
+from zoo.reports.csv_export import row_columns, rows_as_csv
+from zoo.reports.markdown import table_markdown
+from zoo.reports.run_report import results_tables, results_text, run_panels, summary_line, what_is_scored
+
+MADE = [
+    *(text_row(n, v) for n, v in ((32, 1.75), (64, 1.5), (128, None))),
+    text_row(256, note="the encoding ends at 128 tokens"),
+    *(task_row(n, v) for n, v in ((64, 1.0), (128, 0.25))),
+    text_row(512, note="too long", protocol="per_position", parameters={"window": 512}),
+]
+ROWS = flat_rows(measurements_of(MADE))
+
+
+@pytest.mark.parametrize("name, write", [
+    ("run.txt", lambda: results_text(ROWS)),
+    ("run.md", lambda: "\n\n".join(map(table_markdown, results_tables(ROWS)))),
+    ("run.csv", lambda: rows_as_csv(ROWS)),
+])  # fmt: skip
+def test_the_results_of_a_run(golden, name, write):
+    golden(name, write())
+
+
+def test_intervals_go_where_a_terminal_is_narrow():
+    wide, narrow = results_text(ROWS[:2], width=200), results_text(ROWS[:2], width=60)
+    assert "(1.400–1.600)" in wide and "1.400" not in narrow and "too narrow" in narrow
+
+
+def test_runs_of_several_folders_have_their_names():
+    rows = [row | {"run": name} for name in ("runs/a", "runs/b") for row in ROWS[:2]]
+    (table,) = results_tables(rows)
+    assert table.header[:3] == ("run", "encoding", "length")
+    assert [line.label for line in table.lines] == ["runs/a", "runs/a", "runs/b", "runs/b"]
+
+
+def test_rows_on_other_targets_have_tables_of_their_own():
+    rows = [text_row(64), text_row(64, 1.4, targets="ffffff", tokens=9)]
+    assert [table.title for table in results_tables(rows)] == [
+        "nonoverlapping: 4,096 tokens of 8 documents", "nonoverlapping: 9 tokens of 8 documents",
+    ]  # fmt: skip
+
+
+def test_checkpoints_of_one_folder_are_curves_of_their_own():
+    best = [text_row(n, 1.25, checkpoint="checkpoints/best.ckpt") for n in (64, 128)]
+    (panel,) = run_panels(measurements_of([text_row(64), text_row(128), *best]))
+    assert {curve.label: curve.mean for curve in panel.curves} == {
+        "alibi (best.ckpt)": (1.25, 1.25), "alibi (last.ckpt)": (1.5, 1.5),
+    }  # fmt: skip
+
+
+def test_one_line_sums_up_the_first_protocol():
+    assert summary_line(ROWS[:4]) == (
+        "perplexity: 17.50 at 32 (0.5x), 15.00 at 64 (trained), not finite at 128 (2x); "
+        "not at 256: the encoding ends at 128 tokens"
+    )
+    assert summary_line([task_row(64, 1.0), task_row(128, 0.25)]) == (
+        "accuracy: 1.000 at 64 (trained), 0.250 at 128 (2x)"
+    )
+    assert summary_line([text_row(64, note="too long")]).startswith("evaluation: not measured; not at 64")
+
+
+def test_what_was_scored_is_named_where_it_is_the_same():
+    assert what_is_scored([text_row(64), text_row(128)]) == "4,096 tokens of 8 documents"
+    assert what_is_scored([text_row(64), text_row(128, tokens=5)]) == "8 documents"
+    assert what_is_scored([task_row(64)]) == "100 examples at each length"
+
+
+def test_columns_are_in_one_order_and_formulas_are_inert():
+    assert row_columns([{"zebra": 1, "length": 2, "note": "x", "run": "r"}]) == [
+        "run",
+        "length",
+        "zebra",
+        "note",
+    ]
+    (row,) = csv.DictReader(io.StringIO(rows_as_csv([text_row(64, encoding="=1+1")])))
+    assert row["encoding"] == "'=1+1" and row["parameters"] == "{}"

@@ -1,0 +1,76 @@
+"""Numbers, names and protocols as all outputs of a report have them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from zoo.errors import printable
+
+DASH = "–"
+SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a spreadsheet takes a text for a formula by."""
+
+
+def number(value: float | None) -> str:
+    """A measure, short enough for a table; a dash for None."""
+    if value is None:
+        return DASH
+    for below, form in ((10, ".3f"), (100, ".2f"), (1000, ".1f"), (1e6, ",.0f")):
+        if abs(value) < below:
+            return f"{value:{form}}"
+    return f"{value:.2e}"
+
+
+def small(value: float) -> str:
+    """A standard deviation or a distance: one that is not zero never reads as zero."""
+    return number(value) if value == 0 or value >= 0.0005 else f"{value:.0e}"
+
+
+def signed(difference: float) -> str:
+    """A difference, with its sign."""
+    if difference == 0:
+        return "0.000"
+    return f"{'+' if difference > 0 else '-'}{small(abs(difference))}"
+
+
+def whole(value: float | None) -> str:
+    """A count, with separators; a dash for None."""
+    return DASH if value is None else f"{value:,.0f}"
+
+
+def words(name: str) -> str:
+    """A measure or a protocol as a reader has it: `bits per byte`."""
+    return {"loss_nats": "loss in nats"}.get(name, name.replace("_", " "))
+
+
+def quoted(label: str) -> str:
+    """A curve's name within a sentence, where "none is ahead" would be misread."""
+    return f'"{label}"' if label.startswith("none") else label
+
+
+def protocol_text(protocol: str, parameters: dict[str, Any]) -> str:
+    """A protocol with its parameters: `sliding (stride 0.5)`."""
+    said = ", ".join(f"{name.replace('_', ' ')} {value_text(value)}" for name, value in parameters.items())
+    return printable(f"{protocol} ({said})" if said else protocol)
+
+
+def value_text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def superscript(number_of_note: int | None) -> str:
+    """The mark of a footnote; nothing for None."""
+    return "" if number_of_note is None else str(number_of_note).translate(SUPERSCRIPTS)
+
+
+def inert(value: object) -> object:
+    """A value for a CSV file that no spreadsheet takes for a formula and no terminal acts upon.
+
+    Numbers are as they are. A text that begins as a formula does gets an apostrophe before it (OWASP, CSV
+    Injection), and control characters are escaped.
+    """
+    if not isinstance(value, str):
+        return "" if value is None else value
+    return f"'{printable(value)}" if value.startswith(FORMULA) else printable(value)

@@ -1,0 +1,163 @@
+"""The results of one run: stored in its folder, and shown in its tables and curves.
+
+evaluation/
+  measurements/               a file for each measurement, with what each document or example gave
+  lengths.json                all their rows, flat
+  lengths.csv  lengths.md     the same for a spreadsheet, and as tables
+  lengths.png  lengths.svg    the same as curves
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePosixPath
+
+from zoo.errors import printable
+from zoo.evaluation.measurement import Measurement, flat_rows, locked, read_measurements, store
+from zoo.files import atomic_write
+from zoo.reports.caveats import seen_in_training
+from zoo.reports.compared_run import Row, Run
+from zoo.reports.console import table_text
+from zoo.reports.csv_export import MEASURES, rows_as_csv
+from zoo.reports.formatting import DASH, number, protocol_text, whole, words
+from zoo.reports.markdown import table_markdown, title_markdown
+from zoo.reports.panels import BUSY, main_measure, ordered, panels
+from zoo.reports.plot import plot
+from zoo.reports.ranking import ranked
+from zoo.reports.report import Panel
+from zoo.reports.series import Series, unique
+from zoo.reports.tables import Cell, Footnotes, Line, Table
+from zoo.runs.folder import RESULTS
+
+
+def store_results(folder: Path, measurements: Sequence[Measurement]) -> None:
+    """Store measurements in a run folder, and write anew what is made from all that it has."""
+    store(folder, measurements)
+    file = folder / RESULTS
+    with locked(folder):
+        measured = read_measurements(folder)
+        rows = flat_rows(measured)
+        atomic_write(file, json.dumps(rows, indent=1, allow_nan=False) + "\n")
+        atomic_write(file.with_suffix(".csv"), rows_as_csv(rows))
+        parts = [title_markdown(f"{', '.join(sorted({one.run for one in measured}))} by length")]
+        parts += map(table_markdown, results_tables(rows))
+        atomic_write(file.with_suffix(".md"), "\n\n".join(parts) + "\n")
+        plot(run_panels(measured), file.with_suffix(".png"), file.with_suffix(".svg"))
+
+
+def run_panels(measurements: Iterable[Measurement]) -> tuple[Panel, ...]:
+    """The curves of one folder: one for each of its checkpoints, and for each change of the encoding."""
+    same: dict[tuple[str, str, int, str], list[Measurement]] = defaultdict(list)
+    for one in measurements:
+        same[one.encoding, one.checkpoint, one.seed, json.dumps(one.changed, sort_keys=True)].append(one)
+    several = len({one[1] for one in same}) > 1
+    series = []
+    for (encoding, checkpoint, seed, _), own in same.items():
+        label = f"{encoding} ({PurePosixPath(checkpoint).name})" if several else encoding
+        run = Run(checkpoint, {"seed": seed}, {"encoding": encoding}, tuple(own))
+        series.append(Series(printable(label), (run,), own[0].changed))
+    made = [panel for panel in panels(unique(series)) if panel.curves]
+    return ranked(ordered(made), unique(series)) if made else ()
+
+
+def results_text(rows: Sequence[Row], width: int | None = None, bold: bool = False) -> str:
+    """Tables of results for a terminal, one for each kind of measurement; arguments as of `console`."""
+    return "\n\n".join(table_text(table, width, bold) for table in results_tables(rows))
+
+
+def results_tables(rows: Iterable[Row]) -> list[Table]:
+    """A table for each protocol with its parameters on the same targets, a line for each length; and one of
+    those that have no number at all."""
+    kinds: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        kinds[row["protocol"], json.dumps(row["parameters"], sort_keys=True), row["targets"]].append(row)
+    tables = [_results_table(own) for own in kinds.values() if any("note" not in row for row in own)]
+    empty = [row for own in kinds.values() if all("note" in row for row in own) for row in own]
+    if empty:
+        lines = [
+            Line(str(row["encoding"]), tuple(map(Cell, (
+                protocol_text(row["protocol"], row["parameters"]), str(row["length"]), row["note"]
+            ))))
+            for row in empty
+        ]  # fmt: skip
+        tables.append(Table("Not measured", ("encoding", "protocol", "length", "why"), tuple(lines)))
+    return tables
+
+
+def _results_table(rows: Sequence[Row]) -> Table:
+    measured, notes = [row for row in rows if "note" not in row], Footnotes()
+    main = main_measure(measured)
+    others = [
+        name for name in MEASURES if name != main and any(row.get(name) is not None for row in measured)
+    ]
+    runs = len({row["run"] for row in rows}) > 1
+    header = ["run", "encoding"] if runs else ["encoding"]
+    header += ["length", *map(words, (main, *others)), "tokens/s", "peak memory (MiB)"]
+    lines = []
+    for row in rows:
+        busy = "busy" if (row.get("others_cpu") or 0) >= BUSY else ""
+        cells = (
+            *[Cell(str(row["encoding"]))] * runs,
+            Cell(f"{row['length']} ({_ratio(row)})"),
+            _value(row, main, notes),
+            *(Cell(number(row.get(name))) for name in others),
+            Cell(whole(row.get("tokens_per_second")), mark=busy),
+            Cell(whole(row.get("peak_memory_mb"))),
+        )
+        lines.append(Line(str(row["run"] if runs else row["encoding"]), cells))
+    scored, seen = what_is_scored(measured), seen_in_training(rows)
+    title = protocol_text(rows[0]["protocol"], rows[0]["parameters"]) + (f": {scored}" if scored else "")
+    intervals = "(low–high): 95 % interval" if any(f"{main}_low" in row for row in measured) else ""
+    return Table(
+        title, tuple(header), tuple(lines), "; ".join(one for one in (intervals, seen) if one), tuple(notes)
+    )
+
+
+def _value(row: Row, measure: str | None, notes: Footnotes) -> Cell:
+    if "note" in row:
+        return Cell(DASH, note=notes.of(row["note"]))
+    if row.get(measure) is None:
+        return Cell("not finite")
+    ends = [row.get(f"{measure}_low"), row.get(f"{measure}_high")]
+    spread = "" if None in ends else f" ({'–'.join(map(number, ends))})"
+    return Cell(number(row[measure]), spread=spread)
+
+
+def what_is_scored(rows: Sequence[Row]) -> str:
+    """`262,144 tokens of 60 documents`, where it is the same in all rows; else nothing."""
+    parts = []
+    tasks = any("accuracy" in row for row in rows)
+    for name in ("examples",) if tasks else ("tokens", "documents"):
+        counts = {row.get(name) for row in rows}
+        if len(counts) == 1 and None not in counts:
+            count = counts.pop()
+            parts.append(f"{count:,} {name if count != 1 else name[:-1]}")
+    return " of ".join(parts) + (" at each length" if tasks and parts else "")
+
+
+def summary_line(rows: Sequence[Row]) -> str:
+    """What came out by the first protocol, in one line."""
+    first = rows[0]["protocol"]
+    several = any(row["protocol"] != first for row in rows)
+    rows = [row for row in rows if row["protocol"] == first]
+    measured = [row for row in rows if "note" not in row]
+    measure = "perplexity" if any("perplexity" in row for row in measured) else main_measure(measured)
+    parts = [
+        f"{'not finite' if row[measure] is None else number(row[measure])} at {row['length']} ({_ratio(row)})"
+        for row in measured
+    ]
+    name = words(measure or "evaluation")
+    line = f"{name}{f' ({first})' if several else ''}: {', '.join(parts) or 'not measured'}"
+    for note in dict.fromkeys(row["note"] for row in rows if "note" in row):
+        lengths = ", ".join(str(row["length"]) for row in rows if row.get("note") == note)
+        line += f"; not at {lengths}: {printable(note)}"
+    return line
+
+
+def _ratio(row: Row) -> str:
+    ratio = row["length"] / row["train_length"]
+    if ratio >= 999.5:
+        return f"{ratio:,.0f}x"
+    return "trained" if ratio == 1 else f"{ratio:.3g}x" if ratio > 1 else f"{ratio:.2g}x"
