@@ -98,7 +98,7 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
         "--lengths",
         type=_lengths,
         metavar="N,N",
-        help="lengths in tokens, in the order of the table (default: the recipe's)",
+        help="lengths in tokens (default: the recipe's)",
     )
     evaluate.add_argument(
         "--protocol", type=_words, metavar="NAME,NAME", help="protocols (default: the recipe's)"

@@ -12,11 +12,12 @@ import torch
 
 from zoo.errors import InputError, RunError
 from zoo.evaluation import evaluate as command
-from zoo.evaluation import measure, measurement, results
+from zoo.evaluation import measure, measurement
 from zoo.evaluation.evaluate import evaluate
 from zoo.evaluation.measurement import read_measurements
 from zoo.evaluation.protocols import PROTOCOLS
 from zoo.recipe import resolve
+from zoo.reports import run_report
 from zoo.training.fit import fit
 
 BASE = {
@@ -377,11 +378,11 @@ def test_what_cannot_be_stored_is_told_all_the_same(run, monkeypatch, capsys):
     def full(*given):
         raise OSError(28, "No space left on device")
 
-    for module in (results, measurement):
+    for module in (run_report, measurement):
         monkeypatch.setattr(module, "atomic_write", full)
     with pytest.raises(OSError, match="No space left"):
         evaluate([folder], lengths=[16])
-    assert "16 trained" in capsys.readouterr().out
+    assert "16 (trained)" in capsys.readouterr().out
 
 
 def test_fit_and_evaluate_measure_the_same(run):
@@ -464,7 +465,8 @@ def test_a_length_beyond_the_data_is_a_note_and_changes_nothing_else(run, capsys
     folder = run("data.documents=60", "evaluate.max_tokens=100000")
     before = stored(folder)
     evaluate([folder], lengths=[16, 100_000], protocols=["nonoverlapping", "per_position"])
-    assert "alibi: not at 100000: the validation text has only" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "the validation text has only" in shown and "100000" in shown
     after = [row for row in stored(folder) if row["protocol"] == "nonoverlapping"]
     assert [("note" in row, row["length"]) for row in after] == [
         (False, 16), (False, 32), (False, 64), (True, 100_000),
@@ -495,13 +497,12 @@ def test_an_absurd_length_is_wrong_input(run):
             evaluate([folder], lengths=[10**23])
 
 
-def test_the_table_has_the_lengths_as_they_were_asked_for_and_says_what_it_counts(run, capsys):
+def test_the_table_has_a_line_for_each_length(run, capsys):
     folder = run()
     capsys.readouterr()
     rows = evaluate([folder], lengths=[64, 16, 32])
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[1] for line in lines if line.startswith("alibi")] == ["64", "16", "32"]
-    assert any(line.startswith("tokens/s: what the model reads") for line in lines)
+    assert [line.split()[1] for line in lines if line.startswith("alibi")] == ["16", "32", "64"]
     assert [row["length"] for row in stored(folder)] == [16, 32, 64]
     for row in rows:
         assert row["tokens_per_second"] > 0
