@@ -5,11 +5,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from measured import measurements_of
 
 from zoo import cli
 from zoo.errors import InputError, RunError
 from zoo.launch.children import cpu_cores
 from zoo.runs.folder import stored_recipe
+from zoo.sweep.runs import covers
 from zoo.sweep.sweep import Sweep
 
 PAIR = ["alibi_tiny_s0", "rope_tiny_s0"]
@@ -198,3 +200,18 @@ def test_the_command_line_hands_on_what_it_is_given(stub, compared):
     assert sorted(begun(stub())) == [("alibi-t5_tiny_s2", 0), ("alibi-t5_tiny_s3", 0)]
     assert compared == [(["alibi-t5_tiny_s2", "alibi-t5_tiny_s3"], "deep/down/tiny_comparison")]
     assert stored_recipe(Path("deep/down/alibi-t5_tiny_s3"))["data"]["batch_size"] == 2
+
+
+@pytest.mark.parametrize("rows, covered", [
+    ([{"length": 8}, {"length": 24}], True),
+    ([{"length": 8}, {"length": 24, "note": "too long"}], True),
+    ([{"length": 24}], False),
+    ([{"length": n, "parameters": {"window": 24}} for n in (16, 24)], True),
+    ([{"length": n, "parameters": {"window": 16}} for n in (8, 16)], False),
+])  # fmt: skip
+def test_a_run_is_evaluated_once_it_has_what_its_recipe_asks_for(rows, covered):
+    about = {
+        "run": "a", "encoding": "alibi", "seed": 0, "train_length": 8, "step": 1, "checkpoint": "last.ckpt",
+        "protocol": "p", "parameters": {},
+    }  # fmt: skip
+    assert covers(measurements_of([about | row for row in rows]), [8, 24]) == covered

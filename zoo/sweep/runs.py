@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from zoo.errors import InputError, Problem
-from zoo.evaluation.measurement import read_measurements
+from zoo.evaluation.measurement import Measurement, read_measurements
 from zoo.recipe import Recipe
 from zoo.runs.card import read_card
 from zoo.runs.folder import CARD, LAST, RECIPE, existing_run, stored_recipe, validate_free
@@ -54,8 +55,8 @@ class Run:
             if Path(one.checkpoint) == LAST and not one.changed and one.step == self.recipe.trainer.max_steps
         ]
         wanted = self.recipe.evaluate
-        lengths = {row.length for one in measured for row in one.rows}
-        return {one.protocol for one in measured} >= {*wanted.protocols} and lengths >= {*wanted.lengths}
+        of = {name: [one for one in measured if one.protocol == name] for name in wanted.protocols}
+        return all(covers(own, wanted.lengths) for own in of.values())
 
     def check_folder(self) -> None:
         """Raises InputError for a folder where `command` cannot begin the run, nor go on with it."""
@@ -72,3 +73,10 @@ class Run:
         if any(problems):
             advice = "a run of another recipe lies there: move it away, or choose another --out"
             raise InputError([*filter(None, problems), Problem(advice, where=str(self.folder))])
+
+
+def covers(measured: Sequence[Measurement], lengths: Sequence[int]) -> bool:
+    """Whether the measurements by one protocol have a row, or a note, for each of some lengths."""
+    windows = {one.parameters.get("window") for one in measured}
+    # One pass over the longest window answers for all lengths: its rows are of context lengths.
+    return max(lengths) in windows or {row.length for one in measured for row in one.rows} >= {*lengths}
