@@ -74,7 +74,7 @@ def halts(where, step, mark, seconds=600.0):
     elif where == "data":
         here(zoo.training.fit, "open_data", lambda *given: True)
     elif where == "evaluation":
-        here(zoo.training.finish, "evaluate_task", lambda *given, **named: True)
+        here(zoo.training.finish, "measure", lambda *given, **named: True)
     else:
         what, name = where.split()
         here(os, what, writing(name))

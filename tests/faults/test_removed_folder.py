@@ -88,12 +88,12 @@ def test_removed_before_it_is_evaluated(here, train, monkeypatch):
 
 
 def test_removed_while_it_is_evaluated(here, train, monkeypatch):
-    real = finish.evaluate_task
+    real = finish.measure
 
     def removed(*given, **named):
         shutil.rmtree(here / "runs" / "max_index")
         return real(*given, **named)
 
-    monkeypatch.setattr(finish, "evaluate_task", removed)
+    monkeypatch.setattr(finish, "measure", removed)
     assert_told(*train(*CHECKPOINT), "while it was evaluated")
     assert [*(here / "runs").iterdir()] == []
