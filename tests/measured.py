@@ -2,7 +2,8 @@
 
 import math
 
-from zoo.evaluation.measurement import Measurement, Units, store
+from zoo.evaluation.measurement import Measurement, Units
+from zoo.evaluation.store import store
 
 ABOUT = ("run", "encoding", "seed", "train_length", "checkpoint", "step", "changed", "protocol", "parameters")
 

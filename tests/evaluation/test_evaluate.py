@@ -12,10 +12,11 @@ import torch
 
 from zoo.errors import InputError, RunError
 from zoo.evaluation import evaluate as command
-from zoo.evaluation import measure, measurement
+from zoo.evaluation import measure
+from zoo.evaluation import store as storage
 from zoo.evaluation.evaluate import evaluate
-from zoo.evaluation.measurement import read_measurements
 from zoo.evaluation.protocols import PROTOCOLS
+from zoo.evaluation.store import read_measurements
 from zoo.recipe import resolve
 from zoo.reports import run_report
 from zoo.training.fit import fit
@@ -82,7 +83,7 @@ def test_what_an_earlier_step_gave_goes(run):
     folder = run()
     (old,) = read_measurements(folder)
     forget(folder)
-    measurement.store(folder, [old.model_copy(update={"step": 1})])
+    storage.store(folder, [old.model_copy(update={"step": 1})])
     evaluate([folder], lengths=[32])
     assert [(row["length"], row["step"]) for row in stored(folder)] == [(32, 2)]
 
@@ -378,7 +379,7 @@ def test_what_cannot_be_stored_is_told_all_the_same(run, monkeypatch, capsys):
     def full(*given):
         raise OSError(28, "No space left on device")
 
-    for module in (run_report, measurement):
+    for module in (run_report, storage):
         monkeypatch.setattr(module, "atomic_write", full)
     with pytest.raises(OSError, match="No space left"):
         evaluate([folder], lengths=[16])

@@ -6,7 +6,8 @@ import threading
 import pytest
 
 from zoo.errors import InputError
-from zoo.evaluation.measurement import MEASUREMENTS, Measurement, Row, Units, read_measurements, store
+from zoo.evaluation.measurement import Measurement, Row, Units
+from zoo.evaluation.store import MEASUREMENTS, read_measurements, store
 from zoo.files import atomic_write
 
 UNITS = Units.of_documents([0, 3], [1.5, float("inf")], [10, 12], [30.0, 31.0])
@@ -93,9 +94,7 @@ def test_they_are_in_the_order_of_the_numbers_in_their_parameters(tmp_path):
 
 def test_units_that_would_make_a_file_unreadable_are_left_out(tmp_path, monkeypatch):
     one = measurement(row(64))
-    monkeypatch.setattr(
-        "zoo.evaluation.measurement.MAX_BYTES", len(one.model_dump_json(exclude_unset=True)) - 10
-    )
+    monkeypatch.setattr("zoo.evaluation.store.MAX_BYTES", len(one.model_dump_json(exclude_unset=True)) - 10)
     store(tmp_path, [one])
     assert read_measurements(tmp_path) == [one.without_units()]
 

@@ -7,7 +7,8 @@ import pytest
 from zoo.errors import RunError
 from zoo.evaluation import timing
 from zoo.evaluation.evaluate import evaluate
-from zoo.evaluation.measurement import flat_rows, read_measurements
+from zoo.evaluation.measurement import flat_rows
+from zoo.evaluation.store import read_measurements
 from zoo.evaluation.timing import CostByLength, Stopwatch
 from zoo.models.transformer import Transformer
 from zoo.training.fit import fit

@@ -15,7 +15,7 @@ from test_fuzz_recipes import at_most
 
 from zoo import cli
 from zoo.errors import MOST_SHOWN, InputError, Problem
-from zoo.evaluation.measurement import read_measurements
+from zoo.evaluation.store import read_measurements
 from zoo.recipe import dump, resolve
 from zoo.recipe.located_tree import plain_data_faults
 from zoo.reports.compared_run import read_runs

@@ -212,7 +212,7 @@ def test_nothing_in_a_recipe_says_where_a_run_is_written(here, mapping, capsys, 
 
 
 def test_results_do_not_follow_a_link_out_of_the_run_folder(here):
-    from zoo.evaluation.results import validate_results_folder
+    from zoo.evaluation.store import validate_results_folder
 
     elsewhere = here / "elsewhere"
     elsewhere.mkdir()

@@ -13,7 +13,8 @@ from known_units import HARD, TOKENS
 from measured import store_rows
 
 from zoo.evaluation.interval import interval_of_ratio
-from zoo.evaluation.measurement import MEASUREMENTS, flat_rows, read_measurements
+from zoo.evaluation.measurement import flat_rows
+from zoo.evaluation.store import MEASUREMENTS, read_measurements
 from zoo.recipe import resolve
 from zoo.recipe.options import encoding_label
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from zoo.evaluation.measurement import flat_rows, read_measurements
+from zoo.evaluation.measurement import flat_rows
+from zoo.evaluation.store import read_measurements
 from zoo.reports.build import build
 from zoo.reports.csv_export import as_csv
 from zoo.reports.tables import order_text

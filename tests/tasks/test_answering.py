@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from zoo.evaluation.measurement import flat_rows, read_measurements
+from zoo.evaluation.measurement import flat_rows
+from zoo.evaluation.store import read_measurements
 from zoo.recipe import resolve
 from zoo.tasks import build_task
 from zoo.tasks.answering import Answering, answer_losses, judge

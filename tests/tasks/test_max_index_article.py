@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from zoo.data.max_index import MaxIndex
-from zoo.evaluation.measurement import flat_rows, read_measurements
+from zoo.evaluation.measurement import flat_rows
+from zoo.evaluation.store import read_measurements
 from zoo.recipe import read_recipe
 from zoo.training.fit import fit
 

@@ -12,7 +12,8 @@ from typing import Any
 from zoo.errors import RunError, printable
 from zoo.evaluation.load import LoadedRun, load_runs
 from zoo.evaluation.measure import measure
-from zoo.evaluation.measurement import EVALUATION, Measurement, flat_rows
+from zoo.evaluation.measurement import Measurement, flat_rows
+from zoo.evaluation.store import EVALUATION
 from zoo.launch.ranks import is_distributed
 from zoo.launch.team import Team, join
 from zoo.reports.console import terminal

@@ -12,7 +12,7 @@ from zoo.data import open_data
 from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem
 from zoo.evaluation.protocols.sliding import validate_stride
-from zoo.evaluation.results import validate_results_folder
+from zoo.evaluation.store import validate_results_folder
 from zoo.recipe.rules import no_protocol
 from zoo.runs.card import changed_data
 from zoo.runs.load import find_checkpoint, load_task, run_folder_of

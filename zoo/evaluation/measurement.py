@@ -13,22 +13,10 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Annotated, Any
 
-from filelock import FileLock
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
-
-from zoo.errors import InputError, Problem
-from zoo.files import atomic_write, read_json
-
-EVALUATION = Path("evaluation")
-MEASUREMENTS = EVALUATION / "measurements"
-LOCK = EVALUATION / ".lock"
-MAX_BYTES = 16 << 20
-"""Of one file. Where what each document or example gave would not fit, it is left out."""
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 TOO_FEW = "too few different examples to hold any out"
 """Why training may have seen what is scored."""
@@ -218,89 +206,3 @@ class Measurement(_Model):
 def flat_rows(measurements: Iterable[Measurement], units: bool = False) -> list[dict[str, Any]]:
     """The rows of several measurements, in their order."""
     return [row for measurement in measurements for row in measurement.flat(units)]
-
-
-def read_measurements(folder: Path) -> list[Measurement]:
-    """All measurements in a run folder, by checkpoint, protocol, parameters and change.
-
-    Raises:
-        InputError: with all files that cannot be read, or that no evaluation has written.
-    """
-    found, problems = [], []
-    try:
-        files = sorted(file for file in (folder / MEASUREMENTS).iterdir() if file.suffix == ".json")
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        where = str(folder / MEASUREMENTS)
-        raise InputError(Problem(f"cannot be read: {error.strerror}", where=where)) from error
-    for file in files:
-        try:
-            found.append(_read(file))
-        except InputError as error:
-            problems += error.problems
-    if problems:
-        raise InputError(problems)
-    return sorted(found, key=_order)
-
-
-def store(folder: Path, measurements: Sequence[Measurement]) -> None:
-    """Add measurements to those of a run folder.
-
-    One that is there already gets the new rows, length by length; what an earlier step of the same checkpoint
-    file gave is removed, since that checkpoint is no more. Evaluations that end at once wait for each other.
-    """
-    with locked(folder):
-        stored = read_measurements(folder)
-        steps = {one.checkpoint: one.step for one in measurements}
-        current = {one.identity: one for one in stored if one.step == steps.get(one.checkpoint, one.step)}
-        changed: dict[str, Measurement] = {}
-        for one in measurements:
-            before = current.get(one.identity)
-            current[one.identity] = changed[one.identity] = before.updated(one) if before else one
-        for one in changed.values():
-            atomic_write(folder / MEASUREMENTS / one.file_name, _as_json(one))
-        kept = {one.file_name for one in current.values()}
-        for one in stored:
-            if one.file_name not in kept:
-                (folder / MEASUREMENTS / one.file_name).unlink(missing_ok=True)
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """While no other process writes the results of a run."""
-    (folder / LOCK).parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / LOCK)
-    # Some network file systems know no locks; there one writes without.
-    with suppress(NotImplementedError):
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def _read(file: Path) -> Measurement:
-    advice = "; move it away and evaluate again"
-    try:
-        return Measurement.model_validate(read_json(file, limit=MAX_BYTES, advice=advice))
-    except ValidationError as error:
-        keys = dict.fromkeys(".".join(map(str, fault["loc"])) or "all of it" for fault in error.errors())
-        said = f"not a measurement as an evaluation writes it ({', '.join([*keys][:3])})"
-        raise InputError(Problem(said + advice, where=str(file))) from error
-
-
-def _as_json(measurement: Measurement) -> str:
-    text = measurement.model_dump_json(exclude_unset=True) + "\n"
-    if len(text) < MAX_BYTES:
-        return text
-    return measurement.without_units().model_dump_json(exclude_unset=True) + "\n"
-
-
-def _order(measurement: Measurement) -> tuple[Any, ...]:
-    """By identity, but that a window of 64 comes before one of 512."""
-    parameters = json.dumps(measurement.parameters, sort_keys=True)
-    # Texts and numbers take turns, so that like is compared with like.
-    parts = re.split(r"(\d+(?:\.\d+)?)", parameters)
-    by_number = tuple(float(part) if index % 2 else part for index, part in enumerate(parts))
-    return measurement.checkpoint, measurement.protocol, by_number, measurement.identity

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import InputError, Problem
-from zoo.evaluation.measurement import Measurement, flat_rows, read_measurements
+from zoo.evaluation.measurement import Measurement, flat_rows
+from zoo.evaluation.store import read_measurements
 from zoo.recipe import resolve
 from zoo.recipe.options import check_encoding
 from zoo.recipe.schema import DataConfig

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 
 from zoo.errors import printable
-from zoo.evaluation.measurement import Measurement, flat_rows, locked, read_measurements, store
+from zoo.evaluation.measurement import Measurement, flat_rows
+from zoo.evaluation.store import locked, read_measurements, store
 from zoo.files import atomic_write
 from zoo.reports.caveats import seen_in_training
 from zoo.reports.compared_run import Row, Run

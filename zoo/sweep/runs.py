@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zoo.errors import InputError, Problem
-from zoo.evaluation.measurement import Measurement, read_measurements
+from zoo.evaluation.measurement import Measurement
+from zoo.evaluation.store import read_measurements
 from zoo.recipe import Recipe
 from zoo.runs.card import read_card
 from zoo.runs.folder import CARD, LAST, RECIPE, existing_run, stored_recipe, validate_free

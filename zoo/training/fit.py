@@ -12,7 +12,7 @@ from zoo.data import open_data
 from zoo.data.source import DataSource
 from zoo.errors import RunError
 from zoo.evaluation.preflight import unmeasurable_lengths, validation_seen_in_training
-from zoo.evaluation.results import validate_results_folder
+from zoo.evaluation.store import validate_results_folder
 from zoo.launch.parent import exit_when_parent_dies
 from zoo.launch.ranks import is_first_process
 from zoo.launch.reporting import quiet_exit, report_once

@@ -13,9 +13,9 @@ from measured import measurements_of
 from rows import text_row
 
 from zoo.errors import InputError
-from zoo.evaluation import measurement
-from zoo.evaluation.measurement import MEASUREMENTS, flat_rows, read_measurements
-from zoo.evaluation.results import validate_results_folder
+from zoo.evaluation import store as storage
+from zoo.evaluation.measurement import flat_rows
+from zoo.evaluation.store import MEASUREMENTS, read_measurements, validate_results_folder
 from zoo.reports import plot, run_report
 from zoo.reports.run_report import store_results
 
@@ -61,7 +61,7 @@ def test_a_crash_leaves_whole_files_and_earlier_results(tmp_path, monkeypatch, f
             raise OSError(28, "No space left on device")
         real(path, content)
 
-    for module in (run_report, measurement, plot):
+    for module in (run_report, storage, plot):
         monkeypatch.setattr(module, "atomic_write", full)
     with pytest.raises(OSError, match="No space left"):
         save(tmp_path, text_row(128))
