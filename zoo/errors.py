@@ -25,9 +25,9 @@ class Problem:
 
     def __str__(self) -> str:
         parts = (
-            _cut(printable(self.where or ""), LONGEST_WHERE),
-            _cut(printable(self.key or ""), LONGEST_KEY),
-            _cut("\n".join(map(printable, self.message.split("\n"))), LONGEST_MESSAGE),
+            shorten(printable(self.where or ""), LONGEST_WHERE),
+            shorten(printable(self.key or ""), LONGEST_KEY),
+            shorten("\n".join(map(printable, self.message.split("\n"))), LONGEST_MESSAGE),
         )
         return ": ".join(part for part in parts if part)
 
@@ -58,5 +58,6 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
-def _cut(text: str, limit: int) -> str:
+def shorten(text: str, limit: int = 60) -> str:
+    """Text cut to a length that fits a message."""
     return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -46,7 +46,7 @@ def atomic_write(path: Path, content: str | bytes) -> None:
 
 @contextmanager
 def atomic_file(path: Path, size: int = 0) -> Iterator[IO[bytes]]:
-    """A file to be written piece by piece, which takes its place at `path` once the block has ended well.
+    """A file to be written piece by piece, which is renamed to `path` once the block has ended well.
 
     It is written beside, flushed and renamed; after an error what was there before is as it was.
 
@@ -54,7 +54,7 @@ def atomic_file(path: Path, size: int = 0) -> Iterator[IO[bytes]]:
         size: bytes that it will have, as far as they are known; for the message when they do not fit.
 
     Raises:
-        DiskFull: by whatever error the block has told it.
+        DiskFull: whatever error the block raised for it.
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -99,22 +99,22 @@ def full_disk_message(error: BaseException, folder: Path | None = None) -> str:
 
     Args:
         error: of which `is_disk_full` holds.
-        folder: where it was to be written, as far as that is known, if the error does not tell.
+        folder: where it was to be written, as far as that is known, if the error does not name it.
     """
     cause = _full_disk_in(error)
     path = Path(cause.filename) if isinstance(cause, OSError) and cause.filename else None
     number = getattr(cause, "errno", None) or errno.ENOSPC
     where = folder if path is None else path.parent
-    said = os.strerror(number).lower()
+    message = os.strerror(number).lower()
     if where is None:
-        return said
-    said = f"{where}: {said}"
+        return message
+    message = f"{where}: {message}"
     if (free := _free_bytes(where)) is not None:
-        said += f" ({format_bytes(free)} free)"
+        message += f" ({format_bytes(free)} free)"
     if path is None:
-        return said
+        return message
     size = cause.size if isinstance(cause, DiskFull) else 0
-    return f"{said}: {path.name}{f' of {format_bytes(size)}' if size else ''} could not be written"
+    return f"{message}: {path.name}{f' of {format_bytes(size)}' if size else ''} could not be written"
 
 
 def format_bytes(count: int) -> str:
@@ -138,7 +138,7 @@ def fsync_folder(folder: Path) -> None:
 
 
 def fsync_tree(folder: Path) -> None:
-    """Have all that is in a folder, and below, on the disk itself: before the folder is renamed to its place.
+    """Have all that is in a folder, and below, on the disk itself: before the folder is renamed.
 
     Raises OSError (DiskFull among them) where the disk does not take it.
     """
@@ -152,7 +152,7 @@ def fsync_tree(folder: Path) -> None:
 
 
 def _full_disk_in(error: BaseException) -> BaseException | None:
-    """The error in a chain of causes that tells of a full disk; of several the one that tells most."""
+    """The error in a chain of causes that means a full disk; of several the most specific."""
     found, seen, ahead = [], set(), [error]
     while ahead:
         one = ahead.pop()
@@ -220,7 +220,7 @@ def read_text(file: Path, limit: int, advice: str = "") -> str:
     `advice` is what to do about one that holds something else.
 
     Raises:
-        InputError: as `read_bytes`, or it is not UTF-8; the line is told.
+        InputError: as `read_bytes`, or it is not UTF-8, with the line.
     """
     raw = read_bytes(file, limit)
     try:
@@ -237,15 +237,15 @@ def read_json(file: Path, limit: int = MAX_BYTES, advice: str = "") -> Any:
 
     Raises:
         InputError: it cannot be read, or holds what the zoo never writes: values nested deeper than
-            MAX_DEPTH, whole numbers beyond 64 bits, control characters. The line is told where there is one.
+            MAX_DEPTH, whole numbers beyond 64 bits, control characters; with the line where there is one.
     """
     text = read_text(file, limit, advice)
     try:
         value = json.loads(text, parse_constant=lambda _: None, parse_float=_finite, parse_int=_whole)
         fault = _fault(value)
     except json.JSONDecodeError as error:
-        place, fault = f"{file}:{error.lineno}", f"it is not JSON: {error.msg}"
-        raise InputError(Problem(f"cannot be read: {fault}{advice}", where=place)) from error
+        where, fault = f"{file}:{error.lineno}", f"it is not JSON: {error.msg}"
+        raise InputError(Problem(f"cannot be read: {fault}{advice}", where=where)) from error
     except RecursionError:
         fault = _TOO_DEEP
     except ValueError as error:

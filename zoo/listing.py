@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from zoo import registry
-from zoo.errors import InputError, printable
+from zoo.errors import InputError, printable, shorten
 from zoo.files import read_text
-from zoo.recipe.located_tree import shorten
 from zoo.recipe.options import encoding_label
 from zoo.recipe.reader import read_recipe
 from zoo.recipe.yaml_file import MAX_BYTES, read_file

@@ -1,7 +1,7 @@
 """What of an encoding may be changed on a trained model, and what such a change is called.
 
-An encoding says so itself: which of its options alter no parameter (`after_training`), and whose place it may
-take (`replaces`). All of it is read from the source, before torch is imported.
+An encoding declares it: which of its options change no parameter (`after_training`), and which encodings it
+may replace (`replaces`). All of it is read from the source, before torch is imported.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ENCODING = ("model", "encoding")
 class Changes:
     """What differs between the encoding of a trained model and the one asked for, by dotted key.
 
-    `allowed` holds the new values; `refused` says of each other difference why it would be another model.
+    `allowed` holds the new values; `refused` holds why each other one makes another model.
     """
 
     allowed: dict[str, Any] = field(default_factory=dict)
@@ -30,9 +30,9 @@ class Changes:
 
 
 def keep_trained_options(trained: Any, asked: Any) -> Any:
-    """An encoding asked for in place of a trained one, with what it leaves unsaid as it was trained.
+    """The encoding asked for instead of a trained one; options that it does not give stay as trained.
 
-    Both are as in a recipe, `asked` not checked yet: what is wrong with it is told when it is.
+    Both are as in a recipe; `asked` is not validated yet.
     """
     if isinstance(trained, list) and isinstance(asked, list) and len(trained) == len(asked):
         return [keep_trained_options(old, new) for old, new in zip(trained, asked, strict=True)]
@@ -49,8 +49,8 @@ def keep_trained_options(trained: Any, asked: Any) -> Any:
     kept = {name: value for name, value in trained.items() if name in known}
     # `model.encoding.name=...` leaves the trained one's own options where they were.
     left = {name for name, value in spec.items() if name not in known and trained.get(name, ...) == value}
-    said = {name: value for name, value in spec.items() if name == "name" or name not in left}
-    return {**kept, **{name: keep_trained_options(kept.get(name), value) for name, value in said.items()}}
+    given = {name: value for name, value in spec.items() if name == "name" or name not in left}
+    return {**kept, **{name: keep_trained_options(kept.get(name), value) for name, value in given.items()}}
 
 
 def encoding_changes(trained: Any, asked: Any) -> Changes:
@@ -116,19 +116,19 @@ def _must_be_at_defaults(
 def changed_label(spec: Any, changed: dict[str, Any]) -> str:
     """A resolved encoding in a word, with what was changed of it: `rope scaling=yarn factor=4`.
 
-    Of an encoding that took another's place, only what is not at its default is told.
+    Of an encoding that replaces another, options at their default are left out.
     """
     defaults = {}
     for path, name in encodings_in(spec, ENCODING):
         if dotted((*path, "name")) in changed:
             options = registry.encodings.describe(name).options
             defaults |= {dotted((*path, option.name)): _as_resolved(option.default) for option in options}
-    told = [
+    options = [
         f"{key.removeprefix(dotted(ENCODING) + '.')}={_spoken(value)}"
         for key, value in changed.items()
         if not key.endswith(".name") and not (key in defaults and defaults[key] == value)
     ]
-    return " ".join([encoding_label(spec), *told])
+    return " ".join([encoding_label(spec), *options])
 
 
 def may_change(spec: Any) -> list[str]:

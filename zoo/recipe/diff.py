@@ -79,8 +79,7 @@ def may_change_after_training() -> tuple[str, ...]:
 
 
 def differs(key: str) -> Differs | None:
-    """What the field of a key, or the nearest above it, says of other values; None where it decides the
-    weights."""
+    """The metadata of a key's field, or of the nearest above it; None where it decides the weights."""
     declared = _declared()
     while key:
         if key in declared:

@@ -9,7 +9,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from zoo.recipe.located_tree import KeyPath, describe_value, shorten
+from zoo.errors import shorten
+from zoo.recipe.located_tree import KeyPath, describe_value
 
 _EXPECTED = {
     "int_type": "a whole number",
@@ -37,7 +38,7 @@ _BOUNDS = {
 
 
 MANY = 100
-"""Wrong keys beyond this number are told without hints: to look for them would take seconds."""
+"""Wrong keys beyond this number get no hints: looking for them would take seconds."""
 LONGEST_WORD = 200
 
 
@@ -121,10 +122,10 @@ def _message(path: KeyPath, details: list[dict[str, Any]], keys: Mapping[KeyPath
     # A union fails once for each of its members: what would have fitted is all of them.
     bounds = [detail for detail in details if detail["type"] in _BOUNDS]
     if bounds:
-        asked = [
+        limits = [
             f"{word} {bound['ctx'][limit]}" for bound in bounds for word, limit in [_BOUNDS[bound["type"]]]
         ]
-        return f"must be {' or '.join(dict.fromkeys(asked))}, got {describe_value(bounds[0]['input'])}"
+        return f"must be {' or '.join(dict.fromkeys(limits))}, got {describe_value(bounds[0]['input'])}"
     literals = [
         name
         for detail in details
@@ -137,9 +138,9 @@ def _message(path: KeyPath, details: list[dict[str, Any]], keys: Mapping[KeyPath
             literals += ["true", "false"]
         near = nearest(value, literals)
         hint = f"; did you mean {near!r}?" if near else ""
-        said = [f"one of {', '.join(literals)}" if len(literals) > 1 else literals[0]]
-        said += sorted(others - {"true or false", "text"})
-        return f"must be {' or '.join(said)}, got {shorten(value)!r}{hint}"
+        expected = [f"one of {', '.join(literals)}" if len(literals) > 1 else literals[0]]
+        expected += sorted(others - {"true or false", "text"})
+        return f"must be {' or '.join(expected)}, got {shorten(value)!r}{hint}"
     if kind in ("too_long", "too_short"):
         limit = context.get("max_length", context.get("min_length"))
         side = "most" if kind == "too_long" else "least"

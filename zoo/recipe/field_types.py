@@ -30,7 +30,7 @@ Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST), BeforeValidator(flo
 # Byte-level BPE has at least the 256 bytes, the end of a document and the mask.
 Vocabulary = Annotated[int, Field(strict=True, ge=258, le=LARGEST), BeforeValidator(float_to_int)]
 Fraction = Annotated[Number, Field(ge=0, le=1)]
-# No `whole` where a fraction is taken too: to Lightning 1 is one batch and 1.0 is all of them.
+# No `float_to_int` where a fraction is taken too: to Lightning 1 is one batch and 1.0 is all of them.
 Exact = Annotated[int, Field(strict=True, ge=-LARGEST, le=LARGEST)]
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32), BeforeValidator(float_to_int)]
 

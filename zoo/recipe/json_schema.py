@@ -31,7 +31,7 @@ def json_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of a recipe file: the keys, every known encoding, Lightning's flags.
 
     No key of a section is required in it: a file may leave to its base what it does not say itself, and a
-    base is no whole recipe. What is missing is told by `zoo show`.
+    base is not a complete recipe. `zoo show` reports what is missing.
     """
     schema = Recipe.model_json_schema()
     definitions, properties = schema["$defs"], schema["properties"]

@@ -1,4 +1,4 @@
-"""Plain values that remember where they were said: in a file's line, or by `--set`."""
+"""Plain values that know where they come from: a line of a file, or a `--set`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from zoo.errors import Problem
+from zoo.errors import Problem, shorten
 from zoo.files import control_character
 
 KeyPath = tuple[str | int, ...]
@@ -25,7 +25,7 @@ REPLACED = (("model", "encoding"), ("task",))
 
 @dataclass
 class LocatedTree:
-    """Plain values, and for each key path the place (`recipes/x.yaml:8`) it came from.
+    """Plain values, and for each key path the location (`recipes/x.yaml:8`) it came from.
 
     `problems` are those of the reading itself, such as a key that stands twice; `unread` holds the paths
     whose value could not be read and is null instead.
@@ -37,7 +37,7 @@ class LocatedTree:
     unread: set[KeyPath] = field(default_factory=set)
 
     def where(self, path: KeyPath) -> str | None:
-        """The place of a key, or of its nearest parent that has one."""
+        """The location of a key, or of its nearest parent that has one."""
         for end in range(len(path), -1, -1):
             if path[:end] in self.locations:
                 return self.locations[path[:end]]
@@ -46,17 +46,17 @@ class LocatedTree:
     def problem(self, path: KeyPath, message: str, involved: Iterable[KeyPath] = ()) -> Problem:
         """A problem with the value at a key path.
 
-        Its place is where that key was said; but where only another key that is involved was set on the
-        command line, that setting: the file was right without it.
+        Its location is that of the key; but if only another key that is involved was set on the command line,
+        it is that setting: the file was right without it.
         """
         where = self.where(path)
         if not is_from_command_line(where):
-            said = (self.locations.get(key) or self._location_of_short(key) for key in involved)
-            where = next(filter(is_from_command_line, said), where)
+            settings = (self.locations.get(key) or self._location_of_short(key) for key in involved)
+            where = next(filter(is_from_command_line, settings), where)
         return Problem(message, key=dotted(path) or None, where=where)
 
     def _location_of_short(self, path: KeyPath) -> str | None:
-        """The place of text that stands for a mapping with that name, by the path of the name."""
+        """The location of text that stands for a mapping with that name, by the path of the name."""
         return self.locations.get(path[:-1]) if path[-1:] == ("name",) and path[:-1] in NAMED else None
 
     def path(self, key: str) -> KeyPath:
@@ -77,7 +77,7 @@ class LocatedTree:
         return value
 
     def put(self, path: KeyPath, value: Any, where: str) -> None:
-        """Set one key, making the mappings above it; they have the same place.
+        """Set one key, making the mappings above it; they have the same location.
 
         Raises:
             ValueError: something above the key is neither a mapping nor a list that long.
@@ -111,13 +111,13 @@ class LocatedTree:
                 self._note((*path, part), inner, where)
 
     def forget(self, paths: Iterable[KeyPath]) -> None:
-        """Drop what is known of everything at and below some keys: its place, and that it was not read."""
+        """Drop what is known of everything at and below some keys: its location, and that it was not read."""
         gone = set(paths)
 
         def stays(key: KeyPath) -> bool:
             return not any(key[:end] in gone for end in range(len(key) + 1))
 
-        self.locations = {key: place for key, place in self.locations.items() if stays(key)}
+        self.locations = {key: where for key, where in self.locations.items() if stays(key)}
         self.unread = set(filter(stays, self.unread))
 
     def merged_over(self, base: LocatedTree) -> LocatedTree:
@@ -141,7 +141,7 @@ def _merge(
         here = (*path, key)
         old = result.get(key)
         if isinstance(old, dict) and value is None and here not in REPLACED:
-            continue  # `model:` with nothing under it says nothing
+            continue  # `model:` with nothing under it changes nothing
         if isinstance(old, dict) and isinstance(value, dict) and here not in REPLACED:
             result[key] = _merge(old, value, here, replaced)
         else:
@@ -199,7 +199,7 @@ def _fault_of_key(key: object) -> str | None:
 
 
 def is_from_command_line(where: str | None) -> bool:
-    """Whether a place is a `--set` of the command line."""
+    """Whether a location is a `--set` of the command line."""
     return where is not None and where.startswith("--set ")
 
 
@@ -222,8 +222,3 @@ def describe_value(value: object) -> str:
         case dict():
             return "a mapping"
     return shorten(str(value))
-
-
-def shorten(text: str, limit: int = 60) -> str:
-    """Text cut to a length that fits a message."""
-    return text if len(text) <= limit else text[: limit - 3] + "..."

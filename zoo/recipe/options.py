@@ -80,7 +80,7 @@ def encoding_label(spec: Any) -> str:
 
 def _encoding(spec: Any, path: KeyPath, faults: Faults) -> Any:
     if len(faults) > MANY:
-        return None  # there is enough to tell
+        return None
     if isinstance(spec, list | tuple):
         if not spec:
             faults[path] = "an empty list; for no encoding at all write none"

@@ -1,4 +1,4 @@
-"""From a file, or a mapping, and `--set` to a recipe: all that is wrong is told at once."""
+"""From a file, or a mapping, and `--set` to a recipe; all problems are reported at once."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def read_recipe(path: str | Path, sets: Sequence[str] = ()) -> Recipe:
 
 
 def locate(path: str | Path, sets: Sequence[str], key: str) -> str | None:
-    """Where a key of a recipe, or else its nearest parent, was said: `file:line` or `--set key=value`.
+    """Where a key of a recipe, or else its nearest parent, was set: `file:line` or `--set key=value`.
 
     Of a mapping in which the sets changed one thing, it is that set: the rest stood in the file before.
 
@@ -101,7 +101,7 @@ def resolve(mapping: Mapping[str, Any], sets: Sequence[str] = (), trained: bool 
 
 
 def validate_trainable(recipe: Recipe) -> None:
-    """Raises InputError for a recipe that says how a trained model is evaluated, not how one is trained."""
+    """Raises InputError for a recipe that is for evaluating a trained model only."""
     broken = broken_rules(Values(recipe.as_dict(), ()), FOR_TRAINING)
     if broken:
         raise InputError([Problem(rule.message, key=dotted(path)) for path, rule in broken.items()])

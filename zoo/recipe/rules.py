@@ -1,7 +1,7 @@
 """What must hold between the keys of a recipe.
 
 A rule asks for the values it needs and yields the faults it finds. Where a value is missing or wrong already,
-the rule is left out: a recipe's problems are told once, and all together.
+the rule is left out: every problem of a recipe is reported once, and all together.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Rule = Callable[["Values"], Iterator[Fault]]
 
 @dataclass(frozen=True)
 class Broken:
-    """A broken rule: what to tell, and every key that the rule looked at."""
+    """A broken rule: the message, and every key that the rule looked at."""
 
     message: str
     involved: tuple[KeyPath, ...]
@@ -99,10 +99,10 @@ def every_window_has_a_layer(recipe: Values) -> Iterator[Fault]:
         yield "model.window", f"a pattern of {len(windows)} in {layers} layers: the last are never met"
 
 
-def batch_is_shared_out(recipe: Values) -> Iterator[Fault]:
+def batch_divides_evenly(recipe: Values) -> Iterator[Fault]:
     devices = number_of_devices(recipe["trainer.devices"])
     if devices is None:
-        return  # told where the run starts
+        return  # checked when the run starts
     nodes, accumulate = recipe["trainer.num_nodes"], recipe["trainer.accumulate_grad_batches"]
     fault = batch_fault(recipe["data.batch_size"], devices, nodes, accumulate)
     if fault:
@@ -126,7 +126,7 @@ def batch_fault(batch: int, devices: int, nodes: int, accumulate: int) -> str | 
     if batch % parts == 0:
         return None
     return (
-        f"a batch of {batch} cannot be shared out over {parts} (devices {devices} x num_nodes {nodes} x "
+        f"a batch of {batch} cannot be divided over {parts} (devices {devices} x num_nodes {nodes} x "
         f"accumulate_grad_batches {accumulate}); take a multiple of {parts}"
     )
 
@@ -256,7 +256,7 @@ def examples_fit_lengths(recipe: Values) -> Iterator[Fault]:
     name = recipe["data.name"]
     about = registry.datasets.describe(name)
     if about.imports_torch or not about.builtin:
-        return  # reading a recipe runs nobody's code; `fit` tells
+        return  # reading a recipe runs nobody's code; `fit` checks it
     try:
         dataset = registry.datasets.load(name)(**{o.name: recipe[f"data.{o.name}"] for o in about.options})
     except InputError as error:
@@ -282,22 +282,11 @@ def _a(kind: str) -> str:
 
 
 RULES: tuple[Rule, ...] = (
-    heads_divide_width,
-    groups_divide_heads,
-    every_window_has_a_layer,
-    batch_is_shared_out,
-    an_epoch_ends_with_a_step,
-    precision_can_be_sharded,
-    devices_are_some,
-    encoding_fits_kind,
-    task_fits_data,
-    task_fits_kind,
-    protocols_fit_task,
-    longest_length_is_scored,
-    stride_leaves_no_gap,
-    examples_fit_lengths,
-    kernel_runs_on_device,
-)
+    heads_divide_width, groups_divide_heads, every_window_has_a_layer, batch_divides_evenly,
+    an_epoch_ends_with_a_step, precision_can_be_sharded, devices_are_some, encoding_fits_kind,
+    task_fits_data, task_fits_kind, protocols_fit_task, longest_length_is_scored, stride_leaves_no_gap,
+    examples_fit_lengths, kernel_runs_on_device,
+)  # fmt: skip
 
 FOR_TRAINING: tuple[Rule, ...] = (encoding_can_be_trained, precision_runs_on_device)
 """What must hold besides where the recipe is to be trained, and need not for a model that was."""

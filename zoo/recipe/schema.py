@@ -60,7 +60,7 @@ def _precision(value: object) -> object:
 
 
 def _some_windows(value: object) -> object:
-    # Of a union that refuses an empty list the other members would be told.
+    # A union that refuses an empty list would report its other members.
     if isinstance(value, list | tuple) and not value:
         raise PydanticCustomError("no_windows", "must hold at least one window, got an empty list")
     return value
@@ -217,7 +217,7 @@ class CheckpointConfig(Section):
 
 
 def _stride(value: object, check: ValidatorFunctionWrapHandler) -> int | float:
-    """What each half of the union lacks says little to who meant the other."""
+    """One message for both members of the union."""
     try:
         return check(value)
     except ValidationError as error:
@@ -293,9 +293,8 @@ class Recipe(Section):
     compile: Annotated[Flag, Differs("rounding")] = False
     """Whether the model is compiled by torch.compile."""
     logging: Annotated[tuple[Literal["csv", "tensorboard", "wandb"], ...], Differs("nothing")] = (
-        "csv",
-        "tensorboard",
-    )
+        "csv", "tensorboard",
+    )  # fmt: skip
     """Loggers; wandb must be installed."""
 
     def as_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What must hold of a recipe's tree, whatever it was read from: all that does not is told with its place."""
+"""Validation of a recipe's tree, whatever it was read from; every problem has its location."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def validate_tree(tree: LocatedTree, problems: list[Problem], rules: Sequence[Ru
         faults[("task",)] = faults.pop(("task", "name"))
 
     # A value that could not be read has its problem; that it is null is none.
-    problems += [tree.problem(path, told) for path, told in faults.items() if path not in tree.unread]
+    problems += [tree.problem(path, message) for path, message in faults.items() if path not in tree.unread]
     problems += [
         tree.problem(path, rule.message, rule.involved) for path, rule in broken.items() if path not in faults
     ]
@@ -67,7 +67,7 @@ def validate_tree(tree: LocatedTree, problems: list[Problem], rules: Sequence[Ru
 
 
 def _take_nearest_dataset(data: Any) -> Faults:
-    """Tell the right name of a misspelt dataset, and go on with it: it decides what the other keys mean."""
+    """Report a misspelt dataset, and go on with the nearest: it decides what the other keys mean."""
     name = data.get("name") if isinstance(data, dict) else None
     known = registry.datasets.names()
     near = nearest(name, known) if isinstance(name, str) and name not in known else None
@@ -82,7 +82,7 @@ def _read_plugins(tree: LocatedTree) -> list[Problem]:
     plugins = tree.values.get("plugins")
     for index, plugin in enumerate(plugins if isinstance(plugins, list) else ()):
         if not isinstance(plugin, str):
-            continue  # the schema tells
+            continue  # the schema reports it
         try:
             registry.read_plugin(plugin)
         except InputError as error:
@@ -102,7 +102,7 @@ def _fill_in(tree: LocatedTree) -> list[KeyPath]:
         return found if isinstance(found, dict) else {}
 
     for name, value in list(values.items()):
-        # `checkpoint:` with nothing under it says nothing.
+        # `checkpoint:` with nothing under it changes nothing.
         if value is None and name in Recipe.model_fields:
             del values[name]
     if isinstance(values.get("task"), str):

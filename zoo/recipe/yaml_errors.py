@@ -6,7 +6,7 @@ import re
 
 import yaml
 
-from zoo.recipe.located_tree import shorten
+from zoo.errors import shorten
 
 _BREAK = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
 """What YAML counts lines by."""

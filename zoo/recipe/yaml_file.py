@@ -1,7 +1,7 @@
 """Reading YAML into a tree, and writing a recipe as YAML that is read back to the same.
 
 PyYAML alone reads `6e-4` as text and `on` as true, lets a duplicated key win in silence, and forgets where a
-value stood. Here scalars are those of YAML 1.2, duplicates are problems, and every key path knows its place.
+value stood. Here scalars are those of YAML 1.2, duplicates are problems, and every key path has a location.
 """
 
 from __future__ import annotations
@@ -101,11 +101,11 @@ RESOLVERS: dict[str, list] = _Loader.yaml_implicit_resolvers
 
 
 class _Builder:
-    """Turns nodes into plain values, notes each key's place, and gathers in the tree what is wrong."""
+    """Turns nodes into plain values, notes each key's location, and collects problems in the tree."""
 
-    def __init__(self, tree: LocatedTree, place: Any):
+    def __init__(self, tree: LocatedTree, location: Any):
         self.tree = tree
-        self.place = place
+        self.location = location
         self.built = 0
 
     def parse(self, text: str) -> Any:
@@ -119,13 +119,15 @@ class _Builder:
             return None if node is None else self.build(node, ())
         except yaml.MarkedYAMLError as error:
             fault, line = explain_yaml_error(error, text)
-            problem = Problem(f"not YAML: {fault}", where=self.place(line))
+            problem = Problem(f"not YAML: {fault}", where=self.location(line))
             raise InputError([*self.tree.problems, problem]) from error
         except (yaml.YAMLError, ValueError, OverflowError) as error:
             # Of numbers in a directive or an escape PyYAML takes any, and fails on some.
             line = text[: getattr(error, "position", 0)].count("\n") + 1
             reason = getattr(error, "reason", None) or str(error)
-            raise InputError(Problem(f"not YAML: {shorten(reason, 200)}", where=self.place(line))) from error
+            raise InputError(
+                Problem(f"not YAML: {shorten(reason, 200)}", where=self.location(line))
+            ) from error
 
     def build(self, node: yaml.Node, path: KeyPath) -> Any:
         # An alias is built again at each use: counting here is what stops a bomb of aliases.
@@ -134,7 +136,7 @@ class _Builder:
             raise yaml.MarkedYAMLError(
                 problem="aliases that grow too large: this is no recipe", problem_mark=node.start_mark
             )
-        self.tree.locations.setdefault(path, self.place(node.start_mark.line + 1))
+        self.tree.locations.setdefault(path, self.location(node.start_mark.line + 1))
         if isinstance(node, yaml.ScalarNode):
             return self.scalar(node, path)
         if node.tag != f"{_TAG}{'map' if isinstance(node, yaml.MappingNode) else 'seq'}":
@@ -151,10 +153,10 @@ class _Builder:
             here = (*path, key.value)
             if key.value in lines:
                 message = f"this key stands twice: here and on line {lines[key.value]}"
-                self.tree.problems.append(Problem(message, key=dotted(here), where=self.place(line)))
+                self.tree.problems.append(Problem(message, key=dotted(here), where=self.location(line)))
                 continue
             lines[key.value] = line
-            self.tree.locations[here] = self.place(line)
+            self.tree.locations[here] = self.location(line)
             result[key.value] = self.build(value, here)
         return result
 
@@ -166,7 +168,7 @@ class _Builder:
             if fault is None:
                 yield key, value
             else:
-                where = self.place(key.start_mark.line + 1)
+                where = self.location(key.start_mark.line + 1)
                 self.tree.problems.append(Problem(fault, key=dotted(path) or None, where=where))
 
     def scalar(self, node: yaml.ScalarNode, path: KeyPath) -> Any:
@@ -196,7 +198,7 @@ class _Builder:
 
     def unreadable(self, node: yaml.Node, path: KeyPath, message: str) -> None:
         """Note a value that could not be read; it is null instead."""
-        where = self.place(node.start_mark.line + 1)
+        where = self.location(node.start_mark.line + 1)
         self.tree.problems.append(Problem(message, key=dotted(path) or None, where=where))
         self.tree.unread.add(path)
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from zoo.recipe.located_tree import shorten
+from zoo.errors import shorten
 
 NAMED = 4
 """Runs that a message names one by one; of more that agree only the number, where the others are named."""

@@ -19,7 +19,7 @@ from typing import Any
 from zoo.errors import InputError, Problem, RunError
 from zoo.files import disk_full_error, full_disk_message, is_disk_full, atomic_write
 from zoo.recipe import Recipe, dump
-from zoo.recipe.located_tree import shorten
+from zoo.errors import shorten
 from zoo.recipe.yaml_file import read_file
 from zoo.runs.lock import LOCK
 from zoo.recipe.diff import refused_on_resume
@@ -197,7 +197,7 @@ def _claim(folder: Path, recipe: Recipe) -> Claim | None:
 
 
 def _write_first(file: Path, content: str) -> None:
-    """Make a file that is not there yet, whole: of several processes that try, one does.
+    """Create a file atomically: of several processes that try, one does.
 
     Raises FileExistsError for the others.
     """
@@ -205,7 +205,7 @@ def _write_first(file: Path, content: str) -> None:
     try:
         atomic_write(beside, content)
         try:
-            os.link(beside, file)  # unlike a rename it never takes the place of another
+            os.link(beside, file)  # unlike a rename it never replaces another
         except FileExistsError:
             raise
         except (OSError, AttributeError):

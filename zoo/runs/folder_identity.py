@@ -14,7 +14,7 @@ class FolderIdentity:
     """A run folder, and what the file system knows it by: another one of its name is not this run's.
 
     What writes into a run makes the folders that it needs, so that a removed one would come back with a few
-    files in it; this is asked before.
+    files in it; they ask this before.
     """
 
     folder: Path
@@ -31,7 +31,7 @@ class FolderIdentity:
         except (FileNotFoundError, NotADirectoryError):
             return True
         except OSError:
-            return False  # a network file system that does not answer for now: whoever writes will tell
+            return False  # a network file system that does not answer for now: the next write will fail
 
     def lost(self, when: str) -> RunError:
         """What ends a process whose folder is gone; `when` that was, in words."""

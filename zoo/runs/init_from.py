@@ -69,11 +69,11 @@ def read_init_from(path: str) -> Origin:
 def init_weights(origin: Origin, task: Task) -> None:
     """Give a task the weights of an origin: all but the encodings', and theirs where they are the same ones.
 
-    An encoding is the same if it stands at the same place of a list, has the same name (what it wraps too)
+    An encoding is the same if it is at the same index of a list, has the same name (what it wraps too)
     and parameters of the same names and shapes. Any other keeps the start that it has.
 
     Raises:
-        InputError: the models differ in something else; all of it is told.
+        InputError: the models differ in something else, with all differences.
     """
     own = task.state_dict()
     there = {name: value for name, value in origin.weights.items() if not name.startswith(ENCODING)}
@@ -105,7 +105,7 @@ def validate_same_tokenizer(origin: Origin, source: DataSource) -> None:
 def _differences(origin: Origin, task: Task, there: dict, here: dict) -> list[str]:
     """What differs between two models, the encodings apart: the recipe's keys, then the weights."""
     before, now = origin.recipe["model"], task.recipe.model.model_dump()
-    told = [
+    keys = [
         f"model.{key} is {before[key]} there and {now[key]} here"
         for key in SHAPING
         if key in before and before[key] != now[key]
@@ -118,7 +118,7 @@ def _differences(origin: Origin, task: Task, there: dict, here: dict) -> list[st
         if name in there and there[name].shape != here[name].shape
     ]
     more = [f"and {len(weights) - 6} more weights differ"] if len(weights) > 6 else []
-    return [*told, *weights[:6], *more]
+    return [*keys, *weights[:6], *more]
 
 
 def _same_encodings(origin: Origin, task: Task, own: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""From a checkpoint to the trained task, without running what a file says."""
+"""Loading a trained model from a checkpoint, without running any code that the file names."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def load_task(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path
     Args:
         path: a checkpoint or a run folder.
         sets: `key=value` changes to its recipe; none that would make it another model. What of its encoding
-            may change, the encoding says (`after_training`, `replaces`); it is noted in `Task.changed`.
+            may change, the encoding declares (`after_training`, `replaces`); it is recorded in `Task.changed`.
         plugins: Python files that the user names; one that only the checkpoint names is never run.
 
     Raises:
@@ -101,13 +101,13 @@ def _with_named_plugins(
 ) -> Recipe:
     """A stored recipe with the changes in `sets`, and with the user's plugins in place of its own.
 
-    `sources` are those of the encodings that it was trained with; what has become of them is told.
+    `sources` are those of the encodings that it was trained with; a warning is printed where their code has changed.
     """
     named = [str(plugin) for plugin in plugins]
     try:
         resolved = resolve({**recipe, "plugins": named}, sets, trained=True)
     except InputError as error:
-        # A plugin that was named and cannot be read says so itself.
+        # A plugin that was named and cannot be read has its own message.
         if any((problem.key or "").startswith("plugins") for problem in error.problems):
             raise
         gone = what_is_missing(sources)
@@ -121,7 +121,7 @@ def _with_named_plugins(
 
 
 def warn_of_changed_code(path: Path, sources: Sequence[Source]) -> None:
-    """Say, a line each, which encodings have another code now than when a checkpoint was trained."""
+    """Print, a line each, which encodings have another code now than when a checkpoint was trained."""
     for text in what_has_changed(sources) if is_first_process() else ():
         print(f"warning: {path}: {text}", file=sys.stderr)
 
@@ -142,8 +142,8 @@ def _changes_of_encoding(
     encoding = encoding_changes(stored["model"]["encoding"], changed["model"]["encoding"])
     refused = dict(encoding.refused)
     for key, old, new in diff(stored, changed):
-        said = differs(key)
-        if not is_among(key, (ENCODING,)) and not (said and said.after_training):
+        declared = differs(key)
+        if not is_among(key, (ENCODING,)) and not (declared and declared.after_training):
             refused[key] = f"the run was trained with {old!r}, and {new!r} would make it another"
     if refused:
         may = ", ".join([*may_change_after_training(), *may_change(stored["model"]["encoding"])])

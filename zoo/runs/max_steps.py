@@ -26,8 +26,8 @@ def max_steps_problem(folder: Path, stored: dict[str, Any], recipe: Recipe, done
     new, config = recipe.trainer.max_steps, recipe.optimizer
     old = (stored.get("trainer") or {}).get("max_steps")
     if done > new:
-        told = f"{new} is below the {done} steps that the run has done already"
-        return Problem(told, key=MAX_STEPS, where=str(folder))
+        message = f"{new} is below the {done} steps that the run has done already"
+        return Problem(message, key=MAX_STEPS, where=str(folder))
     if not isinstance(old, int):
         return Problem(f"the run has {old!r}, the recipe now {new}", key=MAX_STEPS, where=str(folder))
     step = last_other_rate(config, done, old, new)

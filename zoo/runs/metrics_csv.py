@@ -15,9 +15,9 @@ FIRST = b"step"
 
 
 def read_metrics(file: Path) -> tuple[list[str], list[dict[str, str]]]:
-    """The columns and the whole rows of a metrics.csv; nothing where there is none.
+    """The columns and the complete rows of a metrics.csv; nothing where there is none.
 
-    Only a line with its end is whole: of one that was cut off when the run was killed the last number may
+    Only a line with its end is complete: of one that was cut off when the run was killed the last number may
     look like another.
 
     Raises:

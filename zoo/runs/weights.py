@@ -15,7 +15,7 @@ from zoo.recipe import Recipe
 from zoo.tasks import build_task
 from zoo.tasks.task import Task
 
-MOST_TOLD = 6
+MAX_PROBLEMS = 6
 """No more weights than this are named in a message."""
 ROOM = 1 << 30
 """Bytes that a model may take beside eight times its weights: tables and masks that are not stored."""
@@ -45,33 +45,33 @@ def build_for_weights(weights: Mapping[str, Tensor], recipe: Recipe, vocab_size:
 def validate_weights(weights: Mapping[str, Tensor], task: Task, where: Path | None = None) -> None:
     """Raises InputError, as of the file `where`, for weights that are not a task's, or are of no use."""
     problems = [*misfits(weights, task)]
-    told = "its weights do not fit its recipe"
+    what = "its weights do not fit its recipe"
     if not problems:
-        problems, told = (
+        problems, what = (
             list(not_finite(weights, task)),
             "training had failed when it was written; an earlier one may do",
         )
     if problems:
-        more = [f"and {len(problems) - MOST_TOLD} more"] if len(problems) > MOST_TOLD else []
-        text = f"{told}: {'; '.join([*problems[:MOST_TOLD], *more])}"
+        more = [f"and {len(problems) - MAX_PROBLEMS} more"] if len(problems) > MAX_PROBLEMS else []
+        text = f"{what}: {'; '.join([*problems[:MAX_PROBLEMS], *more])}"
         raise InputError(f"{where}: {text}" if where else text)
 
 
 def misfits(weights: Mapping[str, Tensor], task: Task) -> list[str]:
     """What is missing, too many, or of another shape or kind of number."""
     own = task.state_dict()
-    told = [f"{name} is missing" for name in own if name not in weights]
-    told += [f"{name} is not in the model" for name in weights if name not in own]
+    faults = [f"{name} is missing" for name in own if name not in weights]
+    faults += [f"{name} is not in the model" for name in weights if name not in own]
     for name, value in own.items():
         given = weights.get(name, value)
         if given.shape != value.shape:
-            told.append(f"size mismatch for {name}: {list(given.shape)} and not {list(value.shape)}")
-        # Precision is a matter of the run; an integer in the place of a weight is not.
+            faults.append(f"size mismatch for {name}: {list(given.shape)} and not {list(value.shape)}")
+        # Precision is a matter of the run; an integer instead of a weight is not.
         elif given.is_floating_point() != value.is_floating_point() or (
             not value.is_floating_point() and given.dtype != value.dtype
         ):
-            told.append(f"{name} holds {_kind(given)} and not {_kind(value)}")
-    return told
+            faults.append(f"{name} holds {_kind(given)} and not {_kind(value)}")
+    return faults
 
 
 def not_finite(weights: Mapping[str, Tensor], task: Task) -> list[str]:

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from zoo import registry
-from zoo.errors import InputError, Problem
+from zoo.errors import InputError, Problem, shorten
 from zoo.recipe import Recipe, read_recipe, to_yaml_line
-from zoo.recipe.located_tree import shorten
 from zoo.recipe.options import encoding_label
 from zoo.recipe.yaml_file import read_value
 from zoo.sweep.runs import Run

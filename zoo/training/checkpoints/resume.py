@@ -72,7 +72,7 @@ def _must_not_have_been_saved(folder: Path) -> None:
     """To begin again would overwrite what a run has come to, and only its checkpoint be missing."""
     saved = None
     if os.path.lexists(folder / CARD):
-        # One that cannot be read is told: it may be all that is left of a long run.
+        # One that cannot be read raises: it may be all that is left of a long run.
         steps = read_card(folder).get("steps")
         saved = f"{CARD} says that the run had saved {steps} steps" if steps else None
     if saved is None and os.path.lexists(folder / BEST):
