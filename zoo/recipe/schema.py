@@ -39,7 +39,6 @@ from zoo.recipe.sections import by_name
 # Far above every published model; beyond them the building itself would not come to an end.
 MOST_LAYERS, WIDEST = 1000, 1 << 20
 
-
 WindowPattern = Positive | None | tuple[Positive | None, ...]
 
 

@@ -13,7 +13,7 @@ from zoo.runs.checkpoint_file import read_checkpoint
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Writes a checkpoint beside the old one, flushes it and renames it: a kill leaves the old one or the new.
+    """Writes a checkpoint beside the old one, flushes and renames it: a kill leaves the old one or the new.
 
     Lightning's own goes through a temporary file that may lie on another disk, holds all of the checkpoint in
     memory once more, and does not flush.
