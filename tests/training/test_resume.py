@@ -373,7 +373,7 @@ def test_a_folder_that_was_claimed_by_a_killed_launch_is_free(here, recipe):
     (here / "mine").mkdir()
     (here / "mine" / ".recipe.yaml.123.456").write_text("name: ha")
     folder = fit(recipe(), out=here / "mine")
-    assert [path.name for path in folder.glob(".*")] == []
+    assert [path.name for path in folder.glob(".*")] == [".lock"]
 
 
 def test_resume_takes_the_newest_run_of_this_very_name(here, recipe):

@@ -39,6 +39,7 @@ from zoo.recipe.sections import by_name
 # Far above every published model; beyond them the building itself would not come to an end.
 MOST_LAYERS, WIDEST = 1000, 1 << 20
 
+CountOrFraction = Annotated[Exact, Field(gt=0)] | Annotated[Number, Field(gt=0, le=1)]
 WindowPattern = Positive | None | tuple[Positive | None, ...]
 
 
@@ -171,9 +172,7 @@ class TrainerConfig(Section):
     """Largest norm of the gradient. null: no clipping."""
     accumulate_grad_batches: Annotated[Positive, Differs("rounding")] = 1
     """Batches whose gradients are summed for one optimizer step; batch_size is shared out over them."""
-    val_check_interval: Annotated[
-        Annotated[Exact, Field(gt=0)] | Annotated[Number, Field(gt=0, le=1)] | None, Differs("saved")
-    ] = None
+    val_check_interval: Annotated[CountOrFraction | None, Differs("saved")] = None
     """Training batches between two validations, or a fraction of an epoch. null: as often as checkpoints."""
     limit_val_batches: Annotated[
         Annotated[Exact, Field(ge=0)] | Annotated[Number, Field(ge=0, le=1)] | None, Differs("best")
@@ -224,9 +223,7 @@ def _stride(value: object, check: ValidatorFunctionWrapHandler) -> int | float:
         raise PydanticCustomError("stride", message, {"given": describe_value(value)}) from error
 
 
-Stride = Annotated[
-    Annotated[Exact, Field(gt=0)] | Annotated[Number, Field(gt=0, le=1)], WrapValidator(_stride)
-]
+Stride = Annotated[CountOrFraction, WrapValidator(_stride)]
 
 
 class EvaluateConfig(Section):
@@ -254,8 +251,8 @@ class EvaluateConfig(Section):
     """Protocol per_position: bins of positions to every doubling of the context."""
 
 
+# Of a run. A file system takes names of 255 bytes; a second run of the name is NAME-2.
 LONGEST_NAME = 200
-"""Of a run. A file system takes names of 255 bytes; a second run of the name is NAME-2."""
 
 
 class Recipe(Section):
