@@ -9,7 +9,7 @@ model = zoo.build("recipes/rope_wikitext2.yaml")   one at its initial weights
 @zoo.register("mine")              one of your own
 class Mine(zoo.Encoding): ...
 
-Likewise `@zoo.register.dataset("name")`, `.task`, `.optimizer` and `.schedule`.
+Likewise `@zoo.register.dataset("name")`, `.task`, `.protocol`, `.optimizer` and `.schedule`.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from zoo.encodings.base import Span as Span
     from zoo.encodings.wrapper import Wrapper as Wrapper
     from zoo.errors import InputError as InputError
+    from zoo.evaluation.protocols.protocol import Protocol as Protocol
     from zoo.registry import register as register
     from zoo.runs.load import load as load
     from zoo.schedules import Schedule as Schedule
@@ -39,6 +40,7 @@ _WHERE = {
     "Dataset": ("zoo.data.dataset", "Dataset"),
     "Encoding": ("zoo.encodings.base", "Encoding"),
     "InputError": ("zoo.errors", "InputError"),
+    "Protocol": ("zoo.evaluation.protocols.protocol", "Protocol"),
     "Schedule": ("zoo.schedules", "Schedule"),
     "Size": ("zoo.encodings.base", "Size"),
     "Span": ("zoo.encodings.base", "Span"),

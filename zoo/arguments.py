@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-LISTS = ("encodings", "datasets", "tasks", "optimizers", "schedules", "recipes", "runs")
+LISTS = ("encodings", "datasets", "tasks", "protocols", "optimizers", "schedules", "recipes", "runs")
 SHELLS = ("bash", "zsh", "fish")
 
 
@@ -199,7 +199,7 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
         verbs,
         "list",
         run["list"],
-        "List what there is: encodings, datasets, tasks, optimizers, schedules, recipes or runs.",
+        "List what there is: encodings, datasets, tasks, protocols, optimizers, schedules, recipes or runs.",
         """
         zoo list encodings
         zoo list 'rope*'

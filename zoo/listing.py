@@ -256,6 +256,15 @@ def _tasks(pattern: str | None) -> str:
     return table(("name", "for", "data", "protocols", "from", "what it is"), rows)
 
 
+def _protocols(pattern: str | None) -> str:
+    found = [registry.protocols.describe(name) for name in _names(registry.protocols, pattern)]
+    rows = []
+    for one in found:
+        better = "higher" if one.higher_is_better else "lower"
+        rows.append((one.name, one.needs, one.axis, one.unit, better, _origin(one), one.summary))
+    return table(("name", "needs", "axis", "intervals over", "better", "from", "what it is"), rows)
+
+
 def _optimizers(pattern: str | None) -> str:
     return _plain_kind(registry.optimizers, pattern)
 
@@ -314,6 +323,7 @@ LISTS = {
     "encodings": _encodings,
     "datasets": _datasets,
     "tasks": _tasks,
+    "protocols": _protocols,
     "optimizers": _optimizers,
     "schedules": _schedules,
     "recipes": _recipes,

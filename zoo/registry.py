@@ -28,7 +28,8 @@ from zoo.signatures import REQUIRED, UNREAD, WRAPPED, Option, holds_several, hol
 
 __all__ = [
     "KINDS", "REQUIRED", "UNREAD", "WRAPPED", "Description", "Option", "Registry", "datasets", "encodings",
-    "holds_several", "holds_wrapped", "optimizers", "read_plugin", "register", "schedules", "tasks",
+    "holds_several", "holds_wrapped", "optimizers", "protocols", "read_plugin", "register", "schedules",
+    "tasks",
 ]  # fmt: skip
 
 ROOT = Path(__file__).resolve().parent
@@ -235,8 +236,21 @@ tasks = Registry(
 )
 optimizers = Registry("optimizer", "zoo.optimizers", "torch.optim:Optimizer", {"paper": ""})
 schedules = Registry("schedule", "zoo.schedules", "zoo.schedules:Schedule", {"paper": ""})
+protocols = Registry(
+    "protocol",
+    "zoo.evaluation.protocols",
+    "zoo.evaluation.protocols.protocol:Protocol",
+    {
+        "axis": "length",
+        "unit": "documents",
+        "higher_is_better": False,
+        "needs": "text",
+        "first_plan_only": False,
+        "explanation": "",
+    },
+)
 
-KINDS = {kind.kind: kind for kind in (encodings, datasets, tasks, optimizers, schedules)}
+KINDS = {kind.kind: kind for kind in (encodings, datasets, tasks, protocols, optimizers, schedules)}
 
 
 class _Register:

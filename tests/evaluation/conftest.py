@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import nn
 
+from zoo import registry
 from zoo.data import open_data
-from zoo.evaluation.protocols import PROTOCOLS
+from zoo.evaluation.protocols import build_protocol
 from zoo.evaluation.protocols.protocol import Execution
 from zoo.launch.team import alone
 from zoo.recipe import resolve
@@ -122,7 +123,7 @@ def measure():
 
     def measure(protocol, task, source, lengths, team=None, advance=lambda tokens: None):
         rows = []
-        for plan in PROTOCOLS[protocol].plan(task, source, lengths):
+        for plan in build_protocol(protocol, task.recipe.evaluate).plan(task, source, lengths):
             about = {"parameters": plan.parameters, "targets": plan.targets.digest}
             for one in plan.lengths:
                 if one.note is not None:
@@ -131,7 +132,7 @@ def measure():
                 numbers = one.score(Execution(team or alone(torch.device("cpu")), advance))
                 for own in numbers if isinstance(numbers, list) else [numbers]:
                     rows.append(about | {"length": one.length} | own | {"units": own["units"].columns()})
-            if PROTOCOLS[protocol].first_plan_only and "note" not in rows[-1]:
+            if registry.protocols.describe(protocol).first_plan_only and "note" not in rows[-1]:
                 break
         return rows
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from zoo.data import open_data
 from zoo.evaluation.interval import interval_of_rate
-from zoo.evaluation.protocols import PROTOCOLS
+from zoo.evaluation.protocols import build_protocol
 from zoo.evaluation.protocols.protocol import Execution
 from zoo.recipe import resolve
 from zoo.tasks import build_task
@@ -197,7 +197,7 @@ class OneOfTwo:
 def test_two_processes_give_the_rows_of_one(pointing, measure):
     task, source = pointing(Pointer(last=True))
     (alone,) = measure("accuracy", task, source, [31])
-    (plan,) = PROTOCOLS["accuracy"].plan(task, source, [31])
+    (plan,) = build_protocol("accuracy", task.recipe.evaluate).plan(task, source, [31])
     (planned,) = plan.lengths
     read, second = [], OneOfTwo(1)
     with pytest.raises(Left):

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from zoo import registry
 from zoo.errors import InputError, RunError
 from zoo.evaluation import evaluate as command
 from zoo.evaluation import measure
 from zoo.evaluation import store as storage
 from zoo.evaluation.evaluate import evaluate
-from zoo.evaluation.protocols import PROTOCOLS
 from zoo.evaluation.store import read_measurements
 from zoo.recipe import resolve
 from zoo.reports import run_report
@@ -115,7 +115,7 @@ def spoilt(monkeypatch):
     are the row's numbers."""
 
     def spoilt(protocol, act):
-        class Spoilt(type(PROTOCOLS[protocol])):
+        class Spoilt(registry.protocols.load(protocol)):
             def plan(self, *given):
                 return [replace(plan, lengths=[*map(spoil, plan.lengths)]) for plan in super().plan(*given)]
 
@@ -124,7 +124,7 @@ def spoilt(monkeypatch):
                 return planned
             return replace(planned, score=lambda how: act(planned.length) or planned.score(how))
 
-        monkeypatch.setitem(PROTOCOLS, protocol, Spoilt())
+        monkeypatch.setitem(registry.protocols.classes, protocol, Spoilt)
 
     return spoilt
 

@@ -10,7 +10,7 @@ import torch
 from zoo.data.text.tokenizer import END
 from zoo.errors import InputError
 from zoo.evaluation.interval import interval_of_ratio
-from zoo.evaluation.protocols import PROTOCOLS, text
+from zoo.evaluation.protocols import build_protocol, text
 from zoo.evaluation.protocols.nonoverlapping import side_by_side
 from zoo.evaluation.protocols.per_position import bin_ends
 from zoo.evaluation.protocols.protocol import Execution, OutOfTime
@@ -139,7 +139,7 @@ def test_protocols_that_score_the_same_say_so(text_recipe, bigram, measure):
 @pytest.mark.parametrize("protocol", TEXT_PROTOCOLS)
 def test_the_tokens_told_beforehand_are_those_read(text_recipe, trigram, protocol):
     task, source = trigram(text_recipe("decoder", "many"))
-    for plan in PROTOCOLS[protocol].plan(task, source, LENGTHS):
+    for plan in build_protocol(protocol, task.recipe.evaluate).plan(task, source, LENGTHS):
         for one in plan.lengths:
             read = []
             one.score(Execution(alone(CPU), read.append))
@@ -204,7 +204,7 @@ def together(size, work):
 
 
 def at_16(task, source):
-    (plan,) = PROTOCOLS["nonoverlapping"].plan(task, source, [16])
+    (plan,) = build_protocol("nonoverlapping", task.recipe.evaluate).plan(task, source, [16])
     return plan.lengths[0]
 
 

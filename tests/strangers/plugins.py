@@ -101,9 +101,40 @@ class InverseRoot(zoo.Schedule):
         return max(self.floor, ((warmup_steps + 1) / (step + 1)) ** 0.5)
 """
 
+PROTOCOL = """
+import numpy as np
+
+import zoo
+from zoo.evaluation.protocols.text import WholeText, Windows
+from zoo.recipe.field_types import Positive
+
+
+@zoo.register.protocol("window_ends")
+class WindowEnds(WholeText):
+    '''The last tokens of windows side by side.
+
+    Args:
+        ends: tokens scored at the end of each window.
+    '''
+
+    unit, needs = "documents", "text"
+    explanation = "Windows side by side, of which only the last tokens are scored."
+
+    def __init__(self, *, ends: Positive = 2):
+        self.ends = ends
+
+    def parameters(self, config):
+        return {"ends": self.ends}
+
+    def windows(self, config, size, length):
+        starts = np.arange(0, size - length + 1, length)
+        return Windows(starts, starts + length, starts + length - min(self.ends, length))
+"""
+
 KINDS = {
     "dataset": (DATASET, {"data": {"name": "modular_sum", "modulus": 5}}, "data.modulus"),
     "task": (TASK, {"task": {"name": "smoothed", "smoothing": 0.2}}, "task.smoothing"),
+    "protocol": (PROTOCOL, {"evaluate": {"protocols": ["window_ends"], "ends": 3}}, "evaluate.ends"),
     "optimizer": (OPTIMIZER, {"optimizer": {"name": "signed", "decay": 0.8}}, "optimizer.decay"),
     "schedule": (
         SCHEDULE, {"optimizer": {"schedule": "inverse_root", "floor": 0.05}}, "optimizer.floor",

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -30,12 +31,12 @@ def stranger(here, mapping, forgetful_registry):
         made = json.loads(json.dumps(mapping("text")))
         if kind == "dataset":
             made["data"] = {key: made["data"][key] for key in ("sequence_length", "batch_size")}
-        for section, values in says.items():
-            made[section] = {**made.get(section, {}), **values}
         made["plugins"] = ["mine.py"]
         made["trainer"] |= {"max_steps": 300, "limit_val_batches": 2}
         made["checkpoint"] = {"every_n_steps": 10}
         made["evaluate"] = {"max_tokens": 256, "samples": 16, "lengths": [16, 32]}
+        for section, values in says.items():
+            made[section] = {**made.get(section, {}), **values}
         del made["name"]
         (here / "mine.yaml").write_text(yaml.safe_dump({**made, **changes}))
         return "mine.yaml"
@@ -125,9 +126,7 @@ def test_it_is_listed_with_its_origin(kind, stranger, capsys):
 def test_it_cannot_take_a_name_of_the_zoo(kind, here, forgetful_registry):
     source = KINDS[kind][0]
     taken = next(iter(registry.KINDS[kind].shipped))
-    own = next(
-        part for part in source.split('"') if part in ("modular_sum", "smoothed", "signed", "inverse_root")
-    )
+    own = re.search(rf'register\.{kind}\("(\w+)"\)', source)[1]
     (here / "mine.py").write_text(source.replace(f'("{own}")', f'("{taken}")'))
     with pytest.raises(InputError, match=f"the name {taken!r} is taken by"):
         registry.read_plugin(here / "mine.py")

@@ -14,10 +14,11 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
+from zoo import registry
 from zoo.data.source import DataSource
 from zoo.errors import RunError
 from zoo.evaluation.measurement import Measurement, Row
-from zoo.evaluation.protocols import PROTOCOLS
+from zoo.evaluation.protocols import build_protocol
 from zoo.evaluation.protocols.protocol import Execution, LengthPlan, MeasurementPlan, OutOfTime
 from zoo.evaluation.timing import REPORT_FROM, TOO_LONG, CostByLength, Stopwatch
 from zoo.launch.team import Team, alone, device_for
@@ -62,7 +63,7 @@ def measure(
     team = team or alone(device_for(recipe.trainer.accelerator))
     task.to(team.device).eval()
     plans = {
-        name: PROTOCOLS[name].plan(task, source, lengths)
+        name: build_protocol(name, recipe.evaluate).plan(task, source, lengths)
         for name in dict.fromkeys(protocols or recipe.evaluate.protocols)
     }
     likely = [plan for name, own in plans.items() for plan in _likely(name, own)]
@@ -88,7 +89,9 @@ def measure(
                         if time.monotonic() - saved_at > SECONDS_AT_RISK:
                             save(unsaved.take())
                             saved_at = time.monotonic()
-                    if PROTOCOLS[name].first_plan_only and any(row.note is None for row in rows):
+                    if registry.protocols.describe(name).first_plan_only and any(
+                        row.note is None for row in rows
+                    ):
                         break
         finally:
             if left := unsaved.take():
@@ -113,13 +116,13 @@ class _Results:
 
 def _likely(protocol: str, plans: list[MeasurementPlan]) -> list[MeasurementPlan]:
     """Those that will be measured, if memory and time suffice."""
-    if not PROTOCOLS[protocol].first_plan_only:
+    if not registry.protocols.describe(protocol).first_plan_only:
         return plans
     return [plan for plan in plans if any(length.note is None for length in plan.lengths)][:1]
 
 
 def _without_rows(task: Task, protocol: str, plan: MeasurementPlan, checkpoint: str) -> Measurement:
-    recipe = task.recipe
+    recipe, about = task.recipe, registry.protocols.describe(protocol)
     return Measurement(
         run=recipe.name,
         encoding=changed_label(recipe.as_dict()["model"]["encoding"], task.changed),
@@ -131,9 +134,9 @@ def _without_rows(task: Task, protocol: str, plan: MeasurementPlan, checkpoint: 
         protocol=protocol,
         parameters=plan.parameters,
         targets=plan.targets,
-        axis=PROTOCOLS[protocol].axis,
-        higher_is_better=PROTOCOLS[protocol].higher_is_better,
-        explanation=PROTOCOLS[protocol].explanation,
+        axis=about.axis,
+        higher_is_better=about.higher_is_better,
+        explanation=about.explanation,
         rows=[],
     )
 

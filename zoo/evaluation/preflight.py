@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zoo.data.source import DataSource
 from zoo.evaluation.measurement import TOO_FEW
-from zoo.evaluation.protocols import PROTOCOLS
+from zoo.evaluation.protocols import build_protocol
 from zoo.tasks.task import Task
 
 
@@ -16,9 +16,10 @@ def unmeasurable_lengths(task: Task, source: DataSource) -> list[str]:
     try:
         reasons: dict[str, set[int]] = {}
         for name in task.recipe.evaluate.protocols:
-            plans = PROTOCOLS[name].plan(task, source, sorted(set(task.recipe.evaluate.lengths)))
+            protocol = build_protocol(name, task.recipe.evaluate)
+            plans = protocol.plan(task, source, sorted(set(task.recipe.evaluate.lengths)))
             lengths = [length for plan in plans for length in plan.lengths]
-            if PROTOCOLS[name].first_plan_only and any(length.note is None for length in lengths):
+            if protocol.first_plan_only and any(length.note is None for length in lengths):
                 continue
             for length in lengths:
                 if length.note is not None:

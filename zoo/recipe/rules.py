@@ -216,9 +216,14 @@ def protocols_fit_task(recipe: Values) -> Iterator[Fault]:
 
 def no_protocol(name: str, task: str) -> str | None:
     """What is wrong with asking for a protocol of this name; None where the task knows it."""
-    known = registry.tasks.describe(task).protocols
+    about = registry.tasks.describe(task)
+    needs = "text" if about.takes == "text" else "examples"
+    others = [one for one in registry.protocols.all().values() if not one.builtin]
+    known = [*about.protocols, *(one.name for one in others if one.needs == needs)]
     if name in known:
         return None
+    if name in registry.protocols.broken:
+        return registry.protocols.unknown(name)
     near = nearest(name, known)
     hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(known)}"
     return f"no protocol {name!r} for task {task!r}; {hint}"

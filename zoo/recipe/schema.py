@@ -284,7 +284,9 @@ class Recipe(Section):
     """Lightning's Trainer."""
     checkpoint: CheckpointConfig = CheckpointConfig()
     """When checkpoints are written."""
-    evaluate: Annotated[EvaluateConfig, Differs("nothing", after_training=True)] = EvaluateConfig()
+    evaluate: Annotated[by_name("evaluate", EvaluateConfig), Differs("nothing", after_training=True)] = (
+        EvaluateConfig()
+    )
     """How the trained model is evaluated."""
     compile: Annotated[Flag, Differs("rounding")] = False
     """Whether the model is compiled by torch.compile."""

@@ -59,6 +59,13 @@ def _registries(section: str) -> tuple[tuple[str, Registry], ...]:
     }.get(section, ())
 
 
+@functools.lru_cache(maxsize=64)
+def _evaluate_class(base: type[Section], protocols: tuple[Description, ...]) -> type[Section]:
+    """`base` with the options of protocols from outside the zoo."""
+    fields = {name: field for one in protocols for name, field in _option_fields(base, one).items()}
+    return create_model(base.__name__, __base__=base, __doc__=base.__doc__, __module__=__name__, **fields)
+
+
 def _wrong_names(section: str, value: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The keys whose names are not known, with what is wrong; an empty text where one is missing."""
     for key, kind in _registries(section):
@@ -73,14 +80,16 @@ def _wrong_names(section: str, value: dict[str, Any]) -> Iterator[tuple[str, str
 def _base(section: str) -> type[Section]:
     from zoo.recipe import schema
 
-    return {"data": schema.DataConfig, "task": schema.TaskConfig, "optimizer": schema.OptimizerConfig}[
-        section
-    ]
+    bases = (schema.DataConfig, schema.TaskConfig, schema.OptimizerConfig, schema.EvaluateConfig)
+    return dict(zip(("data", "task", "optimizer", "evaluate"), bases, strict=True))[section]
 
 
 def section_class(section: str, value: Any) -> type[Section] | None:
     """The model of a section of the recipe that has this value; None where it names what is not known."""
     registries = _registries(section)
+    if section == "evaluate":
+        foreign = tuple(one for one in registry.protocols.all().values() if one.options)
+        return _evaluate_class(_base(section), foreign) if foreign else _base(section)
     if not registries:
         from zoo.recipe.schema import Recipe
 
@@ -104,21 +113,26 @@ def config_class(base: type[Section], *named: Description) -> type[Section]:
     field = Field(... if name.is_required() else name.default, description=name.description)
     fields: dict[str, Any] = {"name": (Literal[named[0].name], field)}
     for description in named:
-        help_of = option_help(description.docstring)
-        for option in description.options:
-            if option.name in base.model_fields:
-                continue
-            if option.default is registry.UNREAD:
-                message = (
-                    f"the default of {option.name} must be written out: the file is read before it is run"
-                )
-                raise InputError(Problem(message, where=description.where))
-            default = ... if option.default is registry.REQUIRED else option.default
-            field = Field(default, description=help_of.get(option.name))
-            fields[option.name] = (strict_type(option.annotation), field)
+        fields |= _option_fields(base, description)
     return create_model(
         f"{named[0].class_name}Config", __base__=base, __doc__=named[0].summary, __module__=__name__, **fields
     )
+
+
+def _option_fields(base: type[Section], description: Description) -> dict[str, Any]:
+    """The options of a class as fields, those apart that the base has already."""
+    help_of = option_help(description.docstring)
+    fields = {}
+    for option in description.options:
+        if option.name in base.model_fields:
+            continue
+        if option.default is registry.UNREAD:
+            message = f"{option.name}: write its default out; the file is read before it is run"
+            raise InputError(Problem(message, where=description.where))
+        default = ... if option.default is registry.REQUIRED else option.default
+        field = Field(default, description=help_of.get(option.name))
+        fields[option.name] = (strict_type(option.annotation), field)
+    return fields
 
 
 def option_help(docstring: str) -> dict[str, str]:

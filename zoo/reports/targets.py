@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from zoo import registry
 from zoo.evaluation.measurement import Measurement
 from zoo.reports.commands import changes, evaluate_command, lengths_to_ask, setting, settings
 from zoo.reports.compared_run import Run
@@ -54,7 +55,8 @@ def _name(targets: tuple[str, int]) -> str:
 def _remedy(runs: Sequence[Run], kind: tuple[str, str]) -> str:
     """Why targets differ, and the commands after which they do not."""
     of_kind = [(run, one) for run in runs for one in run.measurements if one.kind[:2] == kind]
-    key = "samples" if kind[0] == "accuracy" else "max_tokens"
+    protocol = registry.protocols.all().get(kind[0])
+    key = "samples" if protocol is not None and protocol.needs == "examples" else "max_tokens"
     chosen = sorted({own for run, _ in of_kind if isinstance(own := setting(run.recipe, key), int)})
     same = (f"evaluate.{key}={chosen[-1]}",) if len(chosen) > 1 else ()
     asked: dict[tuple[str, ...], list[str]] = {}

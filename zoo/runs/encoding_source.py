@@ -33,6 +33,7 @@ def code_sources(recipe: dict[str, Any]) -> list[Source]:
         "task": [recipe["task"]["name"]],
         "optimizer": [optimizer["name"]],
         "schedule": [optimizer["schedule"]],
+        "protocol": recipe["evaluate"]["protocols"] or (),
     }
     others = [(kind, name) for kind, names in named.items() for name in names]
     return encoding_sources(recipe["model"]["encoding"]) + [

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from zoo.evaluation.protocols.accuracy import Accuracy
-from zoo.evaluation.protocols.fixed_targets import FixedTargets
-from zoo.evaluation.protocols.nonoverlapping import Nonoverlapping
-from zoo.evaluation.protocols.per_position import PerPosition
+from zoo import registry
 from zoo.evaluation.protocols.protocol import Protocol
-from zoo.evaluation.protocols.sliding import Sliding
+from zoo.recipe.schema import EvaluateConfig
+from zoo.recipe.sections import construct
 
-PROTOCOLS: dict[str, Protocol] = {
-    "nonoverlapping": Nonoverlapping(),
-    "sliding": Sliding(),
-    "fixed_targets": FixedTargets(),
-    "per_position": PerPosition(),
-    "accuracy": Accuracy(),
-}
+__all__ = ["Protocol", "build_protocol"]
+
+
+def build_protocol(name: str, config: EvaluateConfig) -> Protocol:
+    """A protocol with its options under `evaluate`. Raises InputError where its code cannot be used."""
+    return construct(registry.protocols, name, config)

@@ -22,9 +22,11 @@ from zoo.evaluation.protocols.protocol import (
     obstacle,
     split_among,
 )
+from zoo.registry import register
 from zoo.tasks.task import Task
 
 
+@register.protocol("accuracy")
 class Accuracy(Protocol):
     """How often answers to sequences of a length are right, on the same sequences for every model.
 

@@ -10,9 +10,11 @@ import numpy as np
 from zoo.data.source import DataSource
 from zoo.evaluation.protocols.protocol import Execution, MeasurementPlan, Numbers, Protocol
 from zoo.evaluation.protocols.text import Text, Windows
+from zoo.registry import register
 from zoo.tasks.task import Task
 
 
+@register.protocol("fixed_targets")
 class FixedTargets(Protocol):
     """The last tokens of each document, read in windows of `length` tokens that end there.
 

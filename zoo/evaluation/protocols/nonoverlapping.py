@@ -6,8 +6,10 @@ import numpy as np
 
 from zoo.evaluation.protocols.text import WholeText, Windows
 from zoo.recipe.schema import EvaluateConfig
+from zoo.registry import register
 
 
+@register.protocol("nonoverlapping")
 class Nonoverlapping(WholeText):
     """The validation text in windows of `length` side by side, every token scored once.
 

@@ -11,12 +11,14 @@ from zoo.data.source import DataSource
 from zoo.evaluation.protocols.nonoverlapping import side_by_side
 from zoo.evaluation.protocols.protocol import Execution, MeasurementPlan, Numbers, Protocol
 from zoo.evaluation.protocols.text import Text
+from zoo.registry import register
 from zoo.tasks.task import Task
 
 FIRST_BIN = 16
 """The first bin holds all targets with at most this many tokens of context."""
 
 
+@register.protocol("per_position")
 class PerPosition(Protocol):
     """One pass in windows of the longest length that can be read; a row for each bin of positions.
 

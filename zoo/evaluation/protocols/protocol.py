@@ -73,7 +73,12 @@ class MeasurementPlan:
 
 
 class Protocol(ABC):
-    """A way to score a model at a length. What others must know of it is said here, not asked by its name."""
+    """A way to score a model at a length. What others must know of it is said here, not asked by its name.
+
+    The typed keywords of the constructor are keys of `evaluate`.
+    """
+
+    name: ClassVar[str]
 
     axis: ClassVar[str] = "length"
     """What `Row.length` is, in tokens: the `length` of a sequence, or the `context` before a target."""
@@ -81,10 +86,10 @@ class Protocol(ABC):
     """What intervals are over."""
     higher_is_better: ClassVar[bool] = False
     needs: ClassVar[str] = "text"
-    """text or examples."""
+    """text or examples: the tasks that a protocol from outside the zoo goes with."""
     first_plan_only: ClassVar[bool] = False
     """Whether of several plans only the first that can be measured is."""
-    explanation: ClassVar[str]
+    explanation: ClassVar[str] = ""
     """A sentence for the reader of a plot."""
 
     @abstractmethod

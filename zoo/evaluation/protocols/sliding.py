@@ -13,9 +13,11 @@ from zoo.evaluation.protocols.protocol import MeasurementPlan
 from zoo.evaluation.protocols.text import WholeText, Windows
 from zoo.recipe.rules import stride_gap
 from zoo.recipe.schema import EvaluateConfig
+from zoo.registry import register
 from zoo.tasks.task import Task
 
 
+@register.protocol("sliding")
 class Sliding(WholeText):
     """Windows of `length` that begin `evaluate.stride` apart; each scores the tokens that none before it did.
 
