@@ -131,7 +131,7 @@ MAY_WRITE = {
     "zoo/runs/folder.py _write_first: open": "where there are no links: it must be created exclusively",
     "zoo/sweep/local.py _start: open": "the log of a run grows by what its process prints",
     "zoo/memory.py restart_peak_memory: write_text": "/proc/self/clear_refs is no file",
-    "zoo/evaluation/plot.py draw: savefig": "into memory",
+    "zoo/reports/plot.py plot: savefig": "into memory",
     "zoo/training/checkpoints/checkpoint_io.py save_checkpoint: torch.save": "into a atomic_file",
     "zoo/data/text/tokenising.py write_split: OSFile": "its folder is flushed, then renamed",
     "zoo/data/text/tokenising.py write_split: save_to_disk": "the same",
