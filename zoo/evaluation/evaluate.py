@@ -129,7 +129,7 @@ def _print_results(progress: _Progress) -> None:
     rows = [
         row | ({"run": run.name} if several else {})
         for run, measurement in progress.measured
-        for row in measurement.flat()
+        for row in measurement.flat(units=True)
     ]
     if rows:
         print(results_text(rows, *terminal()), flush=True)

@@ -20,7 +20,7 @@ from zoo.errors import RunError
 from zoo.evaluation.measurement import Measurement, Row
 from zoo.evaluation.protocols import build_protocol
 from zoo.evaluation.protocols.protocol import Execution, LengthPlan, MeasurementPlan, OutOfTime
-from zoo.evaluation.timing import REPORT_FROM, TOO_LONG, CostByLength, Stopwatch
+from zoo.evaluation.timing import REPORT_FROM, TOO_LONG, CostByLength, ForeignLoad, Stopwatch
 from zoo.launch.team import Team, alone, device_for
 from zoo.memory import (
     allocations_bounded,
@@ -170,7 +170,7 @@ class _Work:
 
         restart_peak_memory(team.device)
         scored, late = None, False
-        watch = Stopwatch(tokens, limit, predicted, report)
+        watch, load = Stopwatch(tokens, limit, predicted, report), ForeignLoad()
 
         def advance(tokens: int) -> None:
             watch.read += tokens
@@ -189,8 +189,9 @@ class _Work:
             if isinstance(error, RunError) or not is_out_of_memory(error):
                 raise
         seconds = watch.seconds
-        own = scored is None and not late, peak_memory_mb(team.device), seconds / max(watch.read, 1)
-        short, peaks, costs = zip(*team.gather(own), strict=True)
+        cost = seconds / max(watch.read, 1)
+        own = scored is None and not late, peak_memory_mb(team.device), cost, load.own_seconds()
+        short, peaks, costs, loads = zip(*team.gather(own), strict=True)
         if any(short) or late:
             # What the length would still have read is no time left.
             bar.total -= tokens - watch.read
@@ -203,6 +204,8 @@ class _Work:
             needed = tokens * max(costs)
             return f"stopped after evaluate.max_seconds={limit:g} (about {needed:,.0f} s needed)"
         cost = {"tokens_per_second": watch.read / seconds, "peak_memory_mb": max(peaks)}
+        if team.device.type == "cpu" and team.local_size == team.size:
+            cost["others_cpu"] = load.others(sum(loads))
         return [
             Row(**{key: _finite(value) for key, value in ({"length": length} | numbers | cost).items()})
             for numbers in (scored if isinstance(scored, list) else [scored])

@@ -115,6 +115,9 @@ class Row(_Model):
     """The share, from 0 to 1, of what is scored that training may have seen; see `TOO_FEW`."""
     tokens_per_second: float | None = None
     peak_memory_mb: float | None = None
+    others_cpu: float | None = None
+    """The share of the machine's processors, from 0 to 1, that other processes used meanwhile: how far
+    `tokens_per_second` may be trusted. None on a GPU, and where it is not known."""
     units: Units | None = None
 
     def get(self, measure: str) -> Number:
@@ -187,7 +190,7 @@ class Measurement(_Model):
         """A mapping for each row with everything that is known of it, as `lengths.json` has them.
 
         Args:
-            units: with what each document or example gave.
+            units: with what each document or example gave, and with `others_cpu`.
         """
         about: dict[str, Any] = {"run": self.run, "encoding": self.encoding}
         about |= {"changed": self.changed} if self.changed else {}
@@ -196,7 +199,7 @@ class Measurement(_Model):
         last = {"targets": self.targets.digest, "train_length": self.train_length}
         rows = []
         for row in self.rows:
-            own = row.model_dump(exclude_unset=True, exclude={"units"})
+            own = row.model_dump(exclude_unset=True, exclude={"units"} if units else {"units", "others_cpu"})
             if units and row.units is not None:
                 own["units"] = row.units.columns()
             rows.append(about | own | last)

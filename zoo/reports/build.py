@@ -99,13 +99,13 @@ def _chosen(
     for name in (name for name in protocols or () if name not in known):
         knowing = [run.path for run in runs if not _faults(run, [name])]
         fault = "" if knowing else _faults(runs[0], [name])[0]
-        mends = command(["evaluate", *knowing, *options([name], None)])
-        problems.append(Problem(fault or f"no run was evaluated by {name}; do it with: {mends}"))
+        remedy = command(["evaluate", *knowing, *options([name], None)])
+        problems.append(Problem(fault or f"no run was evaluated by {name}; do it with: {remedy}"))
     if absent and not problems:
         measured = f"no run was evaluated at {', '.join(map(str, absent))}, only at {_listed(there)}"
         knowing = [run.path for run in runs if not _faults(run, protocols)]
-        mends = f"; do it with: {command(['evaluate', *knowing, *wanted])}" if knowing else ""
-        problems.append(Problem(measured + mends))
+        remedy = f"; do it with: {command(['evaluate', *knowing, *wanted])}" if knowing else ""
+        problems.append(Problem(measured + remedy))
     if not problems:
         problems = [
             Problem(_lacking(run, protocols, wanted), where=run.path) for run in asked if not run.rows
@@ -127,7 +127,7 @@ def _narrowed(run: Run, protocols: Sequence[str] | None, lengths: Sequence[int] 
 
 
 def _lacking(run: Run, protocols: Sequence[str] | None, wanted: Sequence[str]) -> str:
-    """What is said of a run that has nothing of what was asked for, and what mends it if anything does."""
+    """Why a run has nothing of what was asked for, and the command that measures it if one can."""
     faults = _faults(run, protocols)
     if faults:
         return "; ".join(faults)

@@ -72,7 +72,7 @@ def read_runs(paths: Sequence[Path], evaluated: bool = True, wanted: Sequence[st
 
     Args:
         evaluated: whether one that was not evaluated is a problem.
-        wanted: words of the `evaluate` command that is told then.
+        wanted: words of the `evaluate` command in the message.
 
     Raises:
         InputError: everything that cannot be read, of all of them.
@@ -131,8 +131,8 @@ def _read_folder(path: Path, evaluated: bool, wanted: Sequence[str]) -> Run:
     kept, left_out = _of_the_end(measurements or [], card)
     if measurements is not None and not kept and evaluated and not problems:
         after = f" ({'; '.join(left_out)})" if measurements else ""
-        mends = command(["evaluate", str(path), *wanted])
-        problems.append(Problem(f"was not evaluated{after}; do it with: {mends}", where=str(path)))
+        remedy = command(["evaluate", str(path), *wanted])
+        problems.append(Problem(f"was not evaluated{after}; do it with: {remedy}", where=str(path)))
     if problems:
         raise InputError(problems)
     return Run(str(path), recipe, card, kept, left_out, speed)

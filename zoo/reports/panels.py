@@ -18,8 +18,8 @@ COUNTS = ("documents", "examples", "tokens")
 """What stands behind a measure: the first of these that every row has."""
 MAIN = ("accuracy", "bits_per_byte", "loss_nats")
 """What a panel is about: the first of these that all its rows have, else the first measure by name."""
-BUSY = 0.2
-"""From this share of a machine's processors, used by other processes, on, its speeds are marked."""
+BUSY_FROM = 0.2
+"""The share of the processors that other processes use, from which on a speed is marked."""
 
 
 def panels(series: Sequence[Series]) -> tuple[Panel, ...]:
@@ -203,10 +203,15 @@ def costs(series: Sequence[Series], panels: Sequence[Panel]) -> tuple[Cost, ...]
                 evaluation_tokens_per_second=curve and curve.tokens_per_second[at],
                 evaluation_length=length,
                 peak_memory_mb=curve and curve.peak_memory_mb[at],
-                busy=any((row.get("others_cpu") or 0) >= BUSY for row in rows),
+                busy=any(map(is_busy, rows)),
             )
         )
     return tuple(made)
+
+
+def is_busy(row: Row) -> bool:
+    """Whether other processes used much of the machine while a row was measured."""
+    return (row.get("others_cpu") or 0.0) >= BUSY_FROM
 
 
 def _parameters(own: Series, kind: str) -> int:

@@ -24,12 +24,12 @@ from zoo.reports.console import table_text
 from zoo.reports.csv_export import MEASURES, rows_as_csv
 from zoo.reports.formatting import DASH, number, protocol_text, whole, words
 from zoo.reports.markdown import table_markdown, title_markdown
-from zoo.reports.panels import BUSY, main_measure, ordered, panels
+from zoo.reports.panels import is_busy, main_measure, ordered, panels
 from zoo.reports.plot import plot
 from zoo.reports.ranking import ranked
 from zoo.reports.report import Panel
 from zoo.reports.series import Series, unique
-from zoo.reports.tables import Cell, Footnotes, Line, Table
+from zoo.reports.tables import BUSY, BUSY_MEANS, Cell, Footnotes, Line, Table
 from zoo.runs.folder import RESULTS
 
 
@@ -43,7 +43,7 @@ def store_results(folder: Path, measurements: Sequence[Measurement]) -> None:
         atomic_write(file, json.dumps(rows, indent=1, allow_nan=False) + "\n")
         atomic_write(file.with_suffix(".csv"), rows_as_csv(rows))
         parts = [title_markdown(f"{', '.join(sorted({one.run for one in measured}))} by length")]
-        parts += map(table_markdown, results_tables(rows))
+        parts += map(table_markdown, results_tables(flat_rows(measured, units=True)))
         atomic_write(file.with_suffix(".md"), "\n\n".join(parts) + "\n")
         plot(run_panels(measured), file.with_suffix(".png"), file.with_suffix(".svg"))
 
@@ -98,22 +98,21 @@ def _results_table(rows: Sequence[Row]) -> Table:
     header += ["length", *map(words, (main, *others)), "tokens/s", "peak memory (MiB)"]
     lines = []
     for row in rows:
-        busy = "busy" if (row.get("others_cpu") or 0) >= BUSY else ""
         cells = (
             *[Cell(str(row["encoding"]))] * runs,
             Cell(f"{row['length']} ({_ratio(row)})"),
             _value(row, main, notes),
             *(Cell(number(row.get(name))) for name in others),
-            Cell(whole(row.get("tokens_per_second")), mark=busy),
+            Cell(whole(row.get("tokens_per_second")), mark=BUSY * is_busy(row)),
             Cell(whole(row.get("peak_memory_mb"))),
         )
         lines.append(Line(str(row["run"] if runs else row["encoding"]), cells))
     scored, seen = what_is_scored(measured), seen_in_training(rows)
     title = protocol_text(rows[0]["protocol"], rows[0]["parameters"]) + (f": {scored}" if scored else "")
     intervals = "(low–high): 95 % interval" if any(f"{main}_low" in row for row in measured) else ""
-    return Table(
-        title, tuple(header), tuple(lines), "; ".join(one for one in (intervals, seen) if one), tuple(notes)
-    )
+    busy = BUSY_MEANS if any(map(is_busy, measured)) else ""
+    about = "; ".join(one for one in (intervals, busy, seen) if one)
+    return Table(title, tuple(header), tuple(lines), about, tuple(notes))
 
 
 def _value(row: Row, measure: str | None, notes: Footnotes) -> Cell:

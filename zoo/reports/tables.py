@@ -21,6 +21,7 @@ from zoo.reports.formatting import (
 )  # fmt: skip
 from zoo.reports.report import Cost, Curve, Difference, Panel, Report
 
+BUSY, BUSY_MEANS = "busy", "busy: other processes used the machine meanwhile"
 COLUMNS = 10
 """Lengths in a table; of more, every second or third is shown, counted from the longest."""
 
@@ -170,6 +171,8 @@ def costs_table(report: Report) -> Table | None:
         f"encoding can read"
     )
     lines = tuple(Line(cost.label, _cost(cost)) for cost in report.costs)
+    if any(cost.busy for cost in report.costs):
+        about += f"; {BUSY_MEANS}"
     return Table("Costs", header, lines, about if length is not None else "")
 
 
@@ -177,7 +180,7 @@ def _cost(cost: Cost) -> tuple[Cell, ...]:
     counts = (cost.added_parameters, cost.parameters, cost.training_tokens_per_second)
     return (
         *(Cell(whole(count)) for count in counts),
-        Cell(whole(cost.evaluation_tokens_per_second), mark="busy" if cost.busy else ""),
+        Cell(whole(cost.evaluation_tokens_per_second), mark=BUSY * cost.busy),
         Cell(whole(cost.peak_memory_mb)),
     )
 
@@ -248,7 +251,9 @@ def spread_text(panel: Panel) -> str:
     """What the numbers beside the values are, the same for the whole panel, or why there are none."""
     if any(low is not None for curve in panel.curves for low in curve.low):
         few = ", ".join(quoted(curve.label) for curve in panel.curves if curve.seeds == 1)
-        averaged = f"; seeds are averaged and the interval is not over them, since {few} has one"
+        averaged = (
+            f"; seeds are averaged and the interval is not over them, since {few or 'another curve'} has one"
+        )
         return f"(low–high): {panel.interval}{averaged if panel.averaged else ''}"
     reasons = "; ".join(dict.fromkeys(one.why for one in panel.pairs.values() if one.why))
     return f"no interval{f': {reasons}' if reasons else ''}"

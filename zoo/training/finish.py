@@ -74,7 +74,7 @@ def _finish(recipe: Recipe, source: DataSource, folder: Path, identity: FolderId
     rows: list[dict[str, Any]] = []
 
     def save(measured: list[Measurement]) -> None:
-        rows.extend(flat_rows(measured))
+        rows.extend(flat_rows(measured, units=True))
         if identity.is_gone():
             raise identity.lost("while it was evaluated")
         store_results(folder, measured)
