@@ -106,7 +106,7 @@ def test_a_slow_end_of_the_first_process_is_no_loss_of_the_second(launched, here
     assert last_line(text).startswith("interrupted at step ") and "exit code" not in text
 
 
-def test_the_process_that_tells_is_not_ended_before(launched, here):
+def test_the_process_that_reports_is_not_ended_before(launched, here):
     process = launched(SLOW_TO_TELL, TORCHRUN)
     assert process.wait(120)
     text = texts(here / "log")
@@ -114,10 +114,10 @@ def test_the_process_that_tells_is_not_ended_before(launched, here):
     assert "interrupted" not in text and "is gone" not in text
 
 
-def test_a_process_that_torchrun_has_lost_is_told(launched, here):
+def test_a_process_that_torchrun_has_lost_is_reported(launched, here):
     process = launched(LOST, TORCHRUN)
     assert process.wait(120)
     text = texts(here / "log")
-    told = "another process of this run is gone; the last checkpoint is of step 4; continue: "
-    assert text.count(told) == 1, text
+    reported = "another process of this run is gone; the last checkpoint is of step 4; continue: "
+    assert text.count(reported) == 1, text
     assert "interrupted" not in text

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, in one process and in several: saved, told, and no step lost to it."""
+"""Ctrl-C and SIGTERM, in one process and in several: saved, reported, and no step lost to it."""
 
 import os
 import re

@@ -14,7 +14,7 @@ TWO = ["trainer.devices=2", "trainer.strategy=ddp"]
 
 @pytest.fixture
 def cluster(here):
-    """The variables of a job, with an `scontrol` on the path that notes its arguments and exits as told."""
+    """The variables of a job, with an `scontrol` on the path that notes its arguments."""
 
     def cluster(code=0):
         tools = here / "tools"
@@ -50,7 +50,7 @@ def test_the_warning_saves_requeues_and_the_job_goes_on(forks, here, mapping, cl
     assert not [*here.rglob("hpc_ckpt*")]
 
 
-def test_a_failing_scontrol_is_told(forks, here, mapping, cluster):
+def test_a_failing_scontrol_is_reported(forks, here, mapping, cluster):
     pids = forks.start(endless(mapping, here), here, here / "log", **cluster(code=1))
     assert wait_for(is_training(here)), texts(here / "log")
     os.kill(pids[0], signal.SIGUSR1)

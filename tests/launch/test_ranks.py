@@ -54,20 +54,20 @@ def test_who_started_it(only, environment, who):
     assert find_launcher() == who
 
 
-@pytest.mark.parametrize("environment, told", [
+@pytest.mark.parametrize("environment, reported", [
     (TORCHRUN | {"RANK": "0", "LOCAL_RANK": "0", "GROUP_RANK": "0"}, "interrupted\n"),
     # The first of the second machine.
     (TORCHRUN | {"RANK": "2", "LOCAL_RANK": "0", "GROUP_RANK": "1"}, ""),
     (SRUN | {"SLURM_PROCID": "1"}, ""),
 ])  # fmt: skip
-def test_one_process_of_a_launch_tells_of_ctrl_c(only, capsys, environment, told):
+def test_one_process_of_a_launch_reports_ctrl_c(only, capsys, environment, reported):
     only(environment)
     assert cli._interrupted(KeyboardInterrupt()) == 130
-    assert capsys.readouterr().err == told
+    assert capsys.readouterr().err == reported
 
 
 @pytest.mark.parametrize("environment", [SRUN | {"SLURM_PROCID": "1"}, TORCHRUN | {"RANK": "1"}])
-def test_processes_that_have_not_met_do_not_tell_of_a_missing_run(only, monkeypatch, capsys, environment):
+def test_processes_that_have_not_met_do_not_report_a_missing_run(only, monkeypatch, capsys, environment):
     only(environment)
     met = []
     monkeypatch.setattr("zoo.evaluation.evaluate.evaluate", lambda *given: met.append(given))

@@ -27,7 +27,7 @@ LAUNCH_VARIABLES = (
 PATIENCE = 240
 """Seconds after which a program counts as hanging; a busy machine needs many of them to import torch."""
 
-# A program whose processes do what its argument says, told by the exit codes of the command line.
+# A program whose processes do what its argument says, with the exit codes of the command line.
 PROGRAM = """
 import os, signal, sys, time
 from zoo import cli
@@ -144,7 +144,7 @@ def test_everybody_gets_what_each_gave(run, devices):
         pytest.param("killed", 1, f"{team.LOST}\n", marks=pytest.mark.slow),
     ],
 )
-def test_what_ends_one_ends_all_and_is_told_once(run, what, code, said):
+def test_what_ends_one_ends_all_and_is_reported_once(run, what, code, said):
     assert run(what) == (code, "", said)
 
 

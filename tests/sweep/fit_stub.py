@@ -1,6 +1,6 @@
 """Stands in for `python -m zoo fit`: the same files in the run folder, without a model.
 
-Files in the working directory tell its behaviour: `fails` holds names of runs that fail, `kills` of those
+Files in the working directory say what it does: `fails` holds names of runs that fail, `kills` of those
 that are killed after their first checkpoint, `slow` the seconds that a run takes. Every run writes its
 beginning and its end into `times`.
 """
@@ -28,7 +28,7 @@ ROW = {
 sys.path.append(str(Path(__file__).parents[1]))
 
 
-def told(name, default=""):
+def content(name, default=""):
     return Path(name).read_text() if Path(name).is_file() else default
 
 
@@ -58,15 +58,15 @@ def main():
         file.write_text(str(step))
         (folder / "card.json").write_text(json.dumps(CARD | {"steps": step}))
 
-    seconds, steps = float(told("slow", "0")), recipe.trainer.max_steps
+    seconds, steps = float(content("slow", "0")), recipe.trainer.max_steps
     print("training", flush=True)
     for step in range(first + 1, steps + 1):
         time.sleep(seconds / steps)
-        if recipe.name in told("fails").split():
+        if recipe.name in content("fails").split():
             raise ValueError("the loss is no number")
         if step % recipe.checkpoint.every_n_steps == 0 or step == steps or stop:
             save(step)
-            if recipe.name in told("kills").split():
+            if recipe.name in content("kills").split():
                 os.kill(os.getpid(), signal.SIGKILL)
         if stop:
             sys.exit(130)

@@ -1,4 +1,4 @@
-"""The matrix: every encoding with every seed, each with a name of its own; all wrong is told at once."""
+"""The matrix: every encoding with every seed, each with a name of its own; all wrong is reported at once."""
 
 import itertools
 import re
@@ -13,7 +13,7 @@ from zoo.recipe.yaml_file import read_value
 from zoo.sweep.matrix import matrix, read_encodings, slugs
 
 
-def told(tiny, encodings, seeds=(0, 1), sets=()):
+def reported(tiny, encodings, seeds=(0, 1), sets=()):
     with pytest.raises(InputError) as caught:
         matrix(tiny, read_encodings(encodings), seeds, sets, tiny.parent / "runs")
     return str(caught.value).splitlines()
@@ -100,8 +100,10 @@ def test_all_names_are_different_and_safe(forgetful_registry):
     assert [n for n, a in zip(names, alone, strict=True) if n != a] == [names[1], names[2]]
 
 
-def test_one_problem_is_told_once_however_many_runs_have_it(tiny):
-    lines = told(tiny, "alibbi,rope,{name: rope, partial: x},fox", sets=["data.batch_size=0", "trainer.x=1"])
+def test_one_problem_is_reported_once_however_many_runs_have_it(tiny):
+    lines = reported(
+        tiny, "alibbi,rope,{name: rope, partial: x},fox", sets=["data.batch_size=0", "trainer.x=1"]
+    )
     assert len(lines) == len(set(lines)) == 5
     text = "\n".join(lines)
     for part in (
@@ -115,18 +117,18 @@ def test_one_problem_is_told_once_however_many_runs_have_it(tiny):
 
 
 def test_a_problem_of_one_seed_names_it(tiny):
-    (line,) = told(tiny, "alibi,rope", seeds=(0, 2**32))
+    (line,) = reported(tiny, "alibi,rope", seeds=(0, 2**32))
     assert line.startswith(f"--seeds {2**32}: seed: ")
 
 
 @pytest.mark.parametrize("key", ["seed=1", "name=x", "model.encoding=rope", "model.encoding.base=3"])
 def test_what_the_sweep_sets_nobody_else_does(tiny, key):
-    (line,) = told(tiny, "alibi", sets=[key])
+    (line,) = reported(tiny, "alibi", sets=[key])
     assert line.startswith(f"--set {key}: ")
 
 
 @pytest.mark.parametrize("text", ["", "a,,b", "{name: rope", "[rope"])
-def test_what_is_no_list_of_encodings_is_told(text):
+def test_what_is_no_list_of_encodings_is_reported(text):
     with pytest.raises(InputError, match="--encodings"):
         read_encodings(text)
 
@@ -147,7 +149,7 @@ def test_a_spelled_value_is_one_line_and_reads_as_itself(value):
     assert read_encodings(to_yaml_line([value, "rope"])[1:-1]) == [value, "rope"]
 
 
-def test_what_only_the_code_of_an_encoding_refuses_is_told_before_anything_starts(tiny, tmp_path):
+def test_what_only_the_code_of_an_encoding_refuses_is_reported_before_anything_starts(tiny, tmp_path):
     with pytest.raises(InputError, match=r"partial is a fraction") as caught:
         matrix(tiny, ["alibi", {"name": "rope", "partial": 7}], [0, 1], [], tmp_path)
     assert "seed" not in str(caught.value)

@@ -81,7 +81,7 @@ def test_what_is_trained_is_evaluated(go):
     assert go(sets=lengths) == go(sets=["evaluate.lengths=[64]"]) == []
 
 
-def test_a_failure_is_told_with_its_log_and_a_command(go, compared, tiny):
+def test_a_failure_is_reported_with_its_log_and_a_command(go, compared, tiny):
     Path("fails").write_text("rope_tiny_s0 rope_tiny_s1")
     with pytest.raises(RunError) as caught:
         go((0, 1))
@@ -131,7 +131,7 @@ def test_a_run_can_be_made_longer_where_that_is_the_same_run(go):
     assert go(sets=[constant, "trainer.max_steps=9"]) == [(name, 6) for name in PAIR]
 
 
-def test_everything_in_the_way_is_told_at_once(go, stub):
+def test_everything_in_the_way_is_reported_at_once(go, stub):
     for name in PAIR:
         folder = Path("runs") / name
         folder.mkdir(parents=True)

@@ -72,7 +72,7 @@ def test_torchrun_gives_every_launch_one_folder(zoo_command, here):
 
 
 @pytest.mark.slow
-def test_what_all_processes_find_is_told_once(zoo_command, here):
+def test_what_all_processes_find_is_reported_once(zoo_command, here):
     fit = ["fit", "--recipe", "max_index.yaml", "--out", "run", *settings("trainer.max_steps=2")]
     assert zoo_command(*fit).returncode == 0
     last = here / "run" / "checkpoints" / "last.ckpt"
@@ -162,7 +162,7 @@ def test_other_processes_than_the_recipe_has_are_wrong_input(recipe, launch, var
     validate_world_size(recipe("text", *right))
     with pytest.raises(InputError, match=said):
         validate_world_size(recipe("text"))
-    # All find it, and one tells it.
+    # All find it, and one reports it.
     launch({"RANK": "1", "SLURM_PROCID": "1"})
     with pytest.raises(SystemExit) as left:
         validate_world_size(recipe("text"))
@@ -181,7 +181,7 @@ def test_processes_that_never_come_are_not_waited_for(recipe, launch, variables)
         validate_world_size(recipe("text", *DDP))
 
 
-def test_slurm_without_tasks_per_node_is_told(recipe, launch, monkeypatch):
+def test_slurm_without_tasks_per_node_is_reported(recipe, launch, monkeypatch):
     launch(SRUN)
     monkeypatch.delenv("SLURM_NTASKS_PER_NODE")
     with pytest.raises(InputError, match=r"trainer\.devices: slurm has started 2 .* --ntasks-per-node=2"):

@@ -90,7 +90,7 @@ def test_a_second_ctrl_c_ends_what_hangs_at_its_end(monkeypatch):
 
 
 class Interrupting(io.StringIO):
-    """A stderr during whose writing the process is told to end."""
+    """A stderr during whose writing the process gets signals."""
 
     def write(self, text):
         if not self.getvalue():
@@ -99,7 +99,7 @@ class Interrupting(io.StringIO):
         return super().write(text)
 
 
-def test_signals_are_not_heard_until_the_end_is_told(here, mapping, monkeypatch, out_of_memory):
+def test_signals_are_ignored_until_the_end_is_reported(here, mapping, monkeypatch, out_of_memory):
     (here / "tiny.yaml").write_text(yaml.safe_dump(mapping()))
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     stderr = Interrupting()
@@ -114,20 +114,20 @@ def child(code):
 
 
 @pytest.mark.parametrize(
-    "codes, tells, code, said",
+    "codes, reports, code, said",
     [
         ([130], True, 130, "interrupted; continue"),
         ([130, -9], True, 1, "process 2 of this run was killed by SIGKILL; continue"),
         ([1], False, 1, ""),
     ],
 )
-def test_what_is_told_of_a_child_that_is_gone(monkeypatch, tmp_path, codes, tells, code, said):
+def test_what_is_reported_of_a_child_that_is_gone(monkeypatch, tmp_path, codes, reports, code, said):
     left = []
     monkeypatch.setattr(children.os, "_exit", left.append)
     with (tmp_path / "said").open("w") as file:
         monkeypatch.setattr(sys, "__stderr__", file)
         gone = Children()
         gone.processes = [child(code) for code in codes]
-        Supervisor(gone, lambda how: f"{how or 'interrupted'}; continue" if tells else None)._end(False)
+        Supervisor(gone, lambda how: f"{how or 'interrupted'}; continue" if reports else None)._end(False)
     assert left == [code]
     assert (tmp_path / "said").read_text().strip() == said
