@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -14,11 +14,10 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
-from zoo import registry
 from zoo.data.source import DataSource
 from zoo.errors import RunError
 from zoo.evaluation.measurement import Measurement, Row
-from zoo.evaluation.protocols import build_protocol
+from zoo.evaluation.protocols import Protocol, build_protocol
 from zoo.evaluation.protocols.protocol import Execution, LengthPlan, MeasurementPlan, OutOfTime
 from zoo.evaluation.timing import REPORT_FROM, TOO_LONG, CostByLength, ForeignLoad, Stopwatch
 from zoo.launch.team import Team, alone, device_for
@@ -62,11 +61,12 @@ def measure(
     lengths = sorted(set(lengths or recipe.evaluate.lengths))
     team = team or alone(device_for(recipe.trainer.accelerator))
     task.to(team.device).eval()
-    plans = {
-        name: build_protocol(name, recipe.evaluate).plan(task, source, lengths)
+    chosen = [
+        build_protocol(name, recipe.evaluate)
         for name in dict.fromkeys(protocols or recipe.evaluate.protocols)
-    }
-    likely = [plan for name, own in plans.items() for plan in _likely(name, own)]
+    ]
+    planned = [(protocol, protocol.plan(task, source, lengths)) for protocol in chosen]
+    likely = [plan for protocol, plans in planned for plan in _likely(protocol, plans)]
     bar = progress_bar(
         sum(plan.tokens for plan in likely), f"evaluating {recipe.name}", "token",
         unit_scale=True, leave=False, disable=team.rank > 0,
@@ -76,27 +76,35 @@ def measure(
     saved_at = time.monotonic()
     with bar:
         try:
-            for name, own in plans.items():
-                for plan in own:
-                    # Another was expected to be measured in its place.
-                    bar.total += 0 if any(plan is one for one in likely) else plan.tokens
-                    about = _without_rows(task, name, plan, os.path.relpath(checkpoint, folder))
-                    rows: list[Row] = []
-                    for length in plan.lengths:
-                        rows += (found := work.measure(length, name))
-                        results.add(about, found)
-                        unsaved.add(about, found)
-                        if time.monotonic() - saved_at > SECONDS_AT_RISK:
-                            save(unsaved.take())
-                            saved_at = time.monotonic()
-                    if registry.protocols.describe(name).first_plan_only and any(
-                        row.note is None for row in rows
-                    ):
-                        break
+            for protocol, plan, rows in _measured(planned, likely, work):
+                about = _without_rows(task, protocol, plan, os.path.relpath(checkpoint, folder))
+                results.add(about, rows)
+                unsaved.add(about, rows)
+                if time.monotonic() - saved_at > SECONDS_AT_RISK:
+                    save(unsaved.take())
+                    saved_at = time.monotonic()
         finally:
             if left := unsaved.take():
                 save(left)
     return results.take()
+
+
+def _measured(
+    planned: list[tuple[Protocol, list[MeasurementPlan]]], likely: list[MeasurementPlan], work: _Work
+) -> Iterator[tuple[Protocol, MeasurementPlan, list[Row]]]:
+    """The rows of each length as they come."""
+    for protocol, plans in planned:
+        for plan in plans:
+            if not any(plan is one for one in likely):
+                # What was expected to be measured in its stead could not be.
+                work.bar.total += plan.tokens
+            complete = False
+            for length in plan.lengths:
+                rows = work.measure(length, protocol.name)
+                complete |= any(row.note is None for row in rows)
+                yield protocol, plan, rows
+            if complete and protocol.first_plan_only:
+                break
 
 
 class _Results:
@@ -114,15 +122,15 @@ class _Results:
         return taken
 
 
-def _likely(protocol: str, plans: list[MeasurementPlan]) -> list[MeasurementPlan]:
+def _likely(protocol: Protocol, plans: list[MeasurementPlan]) -> list[MeasurementPlan]:
     """Those that will be measured, if memory and time suffice."""
-    if not registry.protocols.describe(protocol).first_plan_only:
+    if not protocol.first_plan_only:
         return plans
     return [plan for plan in plans if any(length.note is None for length in plan.lengths)][:1]
 
 
-def _without_rows(task: Task, protocol: str, plan: MeasurementPlan, checkpoint: str) -> Measurement:
-    recipe, about = task.recipe, registry.protocols.describe(protocol)
+def _without_rows(task: Task, protocol: Protocol, plan: MeasurementPlan, checkpoint: str) -> Measurement:
+    recipe = task.recipe
     return Measurement(
         run=recipe.name,
         encoding=changed_label(recipe.as_dict()["model"]["encoding"], task.changed),
@@ -131,12 +139,12 @@ def _without_rows(task: Task, protocol: str, plan: MeasurementPlan, checkpoint: 
         checkpoint=checkpoint,
         step=task.card["steps"],
         changed=task.changed,
-        protocol=protocol,
+        protocol=protocol.name,
         parameters=plan.parameters,
         targets=plan.targets,
-        axis=about.axis,
-        higher_is_better=about.higher_is_better,
-        explanation=about.explanation,
+        axis=protocol.axis,
+        higher_is_better=protocol.higher_is_better,
+        explanation=protocol.explanation,
         rows=[],
     )
 
