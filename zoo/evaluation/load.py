@@ -11,7 +11,7 @@ from pathlib import Path
 from zoo.data import open_data
 from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem
-from zoo.evaluation.protocols.sliding import validate_stride
+from zoo.evaluation.protocols import build_protocol
 from zoo.evaluation.store import validate_results_folder
 from zoo.recipe.rules import no_protocol
 from zoo.runs.card import changed_data
@@ -102,8 +102,10 @@ def _model_and_data(
         problems.append(Problem(f"no memory holds sequences of {beyond[0]} tokens", where=str(path)))
     if problems:
         raise InputError(problems)
-    if "sliding" in (protocols or recipe.evaluate.protocols):
-        validate_stride(recipe.evaluate.stride, lengths or recipe.evaluate.lengths)
+    for protocol in protocols or recipe.evaluate.protocols:
+        build_protocol(protocol, recipe.evaluate).validate(
+            recipe.evaluate, lengths or recipe.evaluate.lengths
+        )
     # Of a checkpoint that came from elsewhere the folder is not the user's wish.
     source = open_data(recipe, write_cache=any(one.partition("=")[0].strip() == "data.cache" for one in sets))
     _validate_data(path, task, source)

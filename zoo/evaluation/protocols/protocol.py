@@ -12,6 +12,7 @@ import torch
 from zoo.data.source import DataSource
 from zoo.evaluation.measurement import Targets
 from zoo.memory import is_out_of_memory
+from zoo.recipe.schema import EvaluateConfig
 from zoo.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -91,6 +92,9 @@ class Protocol(ABC):
     """Whether of several plans only the first that can be measured is."""
     explanation: ClassVar[str] = ""
     """A sentence for the reader of a plot."""
+
+    def validate(self, config: EvaluateConfig, lengths: Sequence[int]) -> None:  # noqa: B027
+        """Raises InputError for options that do not go with these lengths, before any data is opened."""
 
     @abstractmethod
     def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:

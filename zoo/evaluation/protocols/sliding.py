@@ -7,14 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem
-from zoo.evaluation.protocols.protocol import MeasurementPlan
 from zoo.evaluation.protocols.text import WholeText, Windows
 from zoo.recipe.rules import stride_gap
 from zoo.recipe.schema import EvaluateConfig
 from zoo.registry import register
-from zoo.tasks.task import Task
 
 
 @register.protocol("sliding")
@@ -34,10 +31,11 @@ class Sliding(WholeText):
         "nearly the full length before it: a loss that still falls with the length uses far tokens."
     )
 
-    def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:
+    def validate(self, config: EvaluateConfig, lengths: Sequence[int]) -> None:
         """Raises InputError for a stride larger than a window, which would leave tokens out."""
-        validate_stride(task.recipe.evaluate.stride, lengths)
-        return super().plan(task, source, lengths)
+        fault = stride_gap(config.stride, lengths)
+        if fault:
+            raise InputError(Problem(fault, key="evaluate.stride"))
 
     def parameters(self, config: EvaluateConfig) -> dict[str, Any]:
         return {"stride": config.stride}
@@ -48,13 +46,6 @@ class Sliding(WholeText):
         return overlapping(
             size, length, stride if isinstance(stride, int) else max(1, round(stride * length))
         )
-
-
-def validate_stride(stride: int | float, lengths: Sequence[int]) -> None:
-    """Raises InputError where windows would leave gaps."""
-    fault = stride_gap(stride, lengths)
-    if fault:
-        raise InputError(Problem(fault, key="evaluate.stride"))
 
 
 def overlapping(size: int, length: int, stride: int) -> Windows:
