@@ -99,7 +99,7 @@ function drawCurve(curve, { x, y, high, area }, clip) {
 function draw(plot, shown, stage) {
   const width = Math.max(stage.clientWidth, 240);
   const small = plot.zero !== null;
-  const height = small ? 180 : Math.round(Math.min(Math.max(width * 0.62, 300), 460));
+  const height = small ? 240 : Math.round(Math.min(Math.max(width * 0.62, 300), 460));
   const curves = plot.curves.filter((curve) => shown.has(curve.index));
   const scale = scales(plot, curves.length ? curves : plot.curves, width, height);
   const { area } = scale;
