@@ -197,8 +197,8 @@ class _Work:
             if isinstance(error, RunError) or not is_out_of_memory(error):
                 raise
         seconds = watch.seconds
-        cost = seconds / max(watch.read, 1)
-        own = scored is None and not late, peak_memory_mb(team.device), cost, load.own_seconds()
+        per_token = seconds / max(watch.read, 1)
+        own = scored is None and not late, peak_memory_mb(team.device), per_token, load.own_seconds()
         short, peaks, costs, loads = zip(*team.gather(own), strict=True)
         if any(short) or late:
             # What the length would still have read is no time left.
