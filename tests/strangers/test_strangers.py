@@ -44,19 +44,20 @@ def stranger(here, mapping, forgetful_registry):
     return stranger
 
 
-def zoo_process(*arguments):
+def zoo_process(*arguments, **variables):
     environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "LOCAL_RANK")}
-    environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **variables}
     return subprocess.Popen(
         [sys.executable, "-m", "zoo", *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,
     )  # fmt: skip
 
 
-def run_to_end(*arguments):
-    process = zoo_process(*arguments)
+def run_to_end(*arguments, **variables):
+    process = zoo_process(*arguments, **variables)
     out, _ = process.communicate(timeout=240)
     assert process.returncode == 0, out
+    return out
 
 
 @pytest.mark.slow
@@ -120,6 +121,27 @@ def test_it_is_listed_with_its_origin(kind, stranger, capsys):
     assert cli.main(["list", f"{kind}s"]) == 0
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "mine.py" in line]
     assert line.split()[0] in registry.KINDS[kind].added
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_installed_package_brings_one_too(kind, stranger, here):
+    file, site = here / stranger(kind, plugins=[]), here / "site"
+    package, info = site / "theirs", site / "theirs-1.2.dist-info"
+    package.mkdir(parents=True)
+    info.mkdir()
+    (package / "__init__.py").write_text("raise RuntimeError('not run by listing')")
+    (package / "own.py").write_text(KINDS[kind][0])
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.2\n")
+    (info / "entry_points.txt").write_text(f"[zoo.{kind}s]\nown = theirs.own\n")
+    path = f"{site}{os.pathsep}{ROOT}"
+    assert "theirs 1.2" in run_to_end("list", f"{kind}s", PYTHONPATH=path)
+    (package / "__init__.py").write_text("")
+    sets = ["--set", "trainer.max_steps=4", "--set", "plugins=[]"]
+    run_to_end("fit", "--recipe", str(file), "--out", "installed", *sets, PYTHONPATH=path)
+    run_to_end("evaluate", "installed", "--lengths", "16", PYTHONPATH=path)
+    (source,) = json.loads((here / "installed" / "card.json").read_text())["encoding_source"]
+    assert (source["kind"], source["package"], source["version"]) == (kind, "theirs", "1.2")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,4 +1,4 @@
-"""`zoo check`: the laws tried on one encoding, or on those of a file, and what came of it on a screen."""
+"""`zoo check`: the laws tried on one encoding, or on what a file registers, and the report of them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 from zoo import registry
 from zoo.contract import LAWS
+from zoo.contract.check_others import check_others
 from zoo.contract.examination import Verdict, examine
 from zoo.contract.output import captured
 from zoo.contract.variants import Variants, given, needs, variants
@@ -41,6 +42,11 @@ def check(what: str, sets: Sequence[str] = (), every: bool = False, verbose: boo
         InputError: no such encoding, file or option, or an option that cannot be so.
         RunError: a law is broken.
     """
+    others = _other_kinds(what)
+    if others:
+        check_others(others, sets)
+        if not any(one.kind == "encoding" for one in _described(what.strip())):
+            return
     with captured() as output:
         asked = [(name, *_subjects(name, found)) for name, found in _asked(what, sets)]
     printed = output.getvalue().splitlines()
@@ -83,9 +89,7 @@ def _asked(what: str, sets: Sequence[str]) -> Iterator[tuple[str, Any]]:
         spec = _with_sets(read_value(text, what), sets)
         yield encoding_label(spec), spec
         return
-    names = [text]
-    if text.endswith(".py") or os.sep in text:
-        names = [description.name for description in _read_file(Path(text))]
+    names = [one.name for one in _described(text) if one.kind == "encoding"] if _is_file(text) else [text]
     for name in names:
         description = registry.encodings.describe(name)
         spec = _with_sets(name, sets) if sets else None
@@ -95,6 +99,26 @@ def _asked(what: str, sets: Sequence[str]) -> Iterator[tuple[str, Any]]:
             raise InputError(f"encoding {name!r} cannot be tried without {', '.join(lacking)}: give {shown}")
         registry.encodings.load(name)
         yield name, spec
+
+
+def _is_file(text: str) -> bool:
+    return text.endswith(".py") or os.sep in text
+
+
+def _described(text: str) -> list[registry.Description]:
+    """What a file registers, or what other kind than an encoding has a name."""
+    if _is_file(text):
+        return _read_file(Path(text))
+    if text in registry.encodings.names():
+        return []
+    return [kind.describe(text) for kind in registry.KINDS.values() if text in kind.all()]
+
+
+def _other_kinds(what: str) -> list[registry.Description]:
+    text = what.strip()
+    if text.startswith(("{", "[")):
+        return []
+    return [one for one in _described(text) if one.kind != "encoding"]
 
 
 def _read_file(path: Path) -> list[registry.Description]:

@@ -1,0 +1,50 @@
+"""`zoo check` of a file with a dataset or a protocol: the laws hold, or the broken one is named."""
+
+import pytest
+from plugins import DATASET, PROTOCOL
+
+from zoo import cli
+
+UNSEEDED = DATASET.replace("import zoo\n", "import random\n\nimport zoo\n").replace(
+    "numbers = chance.numbers(size, self.symbols)",
+    "numbers = [random.randrange(self.symbols) for _ in range(size)]",
+)
+WRONG_LOSS = """
+from dataclasses import replace
+
+import zoo
+from zoo.evaluation.protocols.nonoverlapping import Nonoverlapping
+
+
+@zoo.register.protocol("wrong_loss")
+class WrongLoss(Nonoverlapping):
+    '''Reports another loss than the model has.'''
+
+    def plan(self, task, source, lengths):
+        def spoil(length):
+            return replace(length, score=lambda how: {**length.score(how), "loss_nats": 1.0})
+
+        plans = super().plan(task, source, lengths)
+        return [replace(plan, lengths=[*map(spoil, plan.lengths)]) for plan in plans]
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "broken"),
+    [
+        (DATASET, None),
+        (PROTOCOL, None),
+        (UNSEEDED, "the same seed gives the same tokens"),
+        (WRONG_LOSS, "a model with known probabilities gets its exact loss"),
+    ],
+    ids=["dataset", "protocol", "unseeded dataset", "wrong loss"],
+)
+def test_laws_are_tried_on_a_file(source, broken, here, forgetful_registry, capsys):
+    (here / "mine.py").write_text(source)
+    assert cli.main(["check", "mine.py"]) == (1 if broken else 0)
+    said = capsys.readouterr()
+    if broken:
+        assert broken in said.err
+        assert any(line.startswith(broken) and "NOT HELD" in line for line in said.out.splitlines())
+    else:
+        assert "NOT HELD" not in said.out and "keeps all" in said.out
