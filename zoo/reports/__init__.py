@@ -1,1 +1,1 @@
-"""Several runs beside each other: whether they may stand there, and the curves that they give."""
+"""What runs gave, for a reader: one run or several, as tables, plots and a page."""

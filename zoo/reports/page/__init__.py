@@ -1,4 +1,4 @@
-"""A comparison as one HTML page that needs nothing but itself."""
+"""A report as one HTML page that needs nothing but itself."""
 
 from zoo.reports.page.document import page
 
