@@ -12,7 +12,7 @@ import torch
 import yaml
 
 from zoo import registry
-from zoo.contract.subject import HEADS, LAYERS, LENGTH, WIDTH, small_model, some_tokens
+from zoo.contract.model_under_test import HEADS, LAYERS, LENGTH, WIDTH, small_model, some_tokens
 from zoo.encodings.base import Size
 from zoo.encodings.parameters import representative
 from zoo.recipe import resolve
@@ -103,6 +103,33 @@ def size_of():
 @pytest.fixture(autouse=True)
 def _seeded():
     torch.manual_seed(0)
+
+
+LAUNCHERS = {"zoo_command", "started"}
+"""Fixtures that start Python processes: the tests that use one are marked `launch`."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are deselected by their marks
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if LAUNCHERS.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.launch)
+
+
+@pytest.fixture(autouse=True)
+def _only_marked_tests_launch(request, monkeypatch):
+    """A test that starts a Python process without the mark `launch` fails: the default run has none."""
+    if request.node.get_closest_marker("launch") or request.node.get_closest_marker("slow"):
+        return
+    init = subprocess.Popen.__init__
+
+    def checked_init(self, args, *rest, **options):
+        command = [args] if isinstance(args, str | os.PathLike) else list(args)
+        if any("python" in Path(str(part)).name for part in command[:1]):
+            pytest.fail(f"starts {command}: mark the test `launch`")
+        init(self, args, *rest, **options)
+
+    monkeypatch.setattr(subprocess.Popen, "__init__", checked_init)
 
 
 @pytest.fixture

@@ -52,6 +52,7 @@ def test_rows_of_the_same_setting_are_kept_and_others_are_not(script, tmp_path):
     assert list(measured(script, out, "--encodings", "rope", "--lengths", "8", *other)) == [("rope", 8)]
 
 
+@pytest.mark.launch
 def test_what_takes_too_long_or_fails_has_a_note(tmp_path):
     spec = importlib.util.spec_from_file_location("benchmark_memory", SCRIPT)
     module = importlib.util.module_from_spec(spec)

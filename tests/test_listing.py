@@ -144,6 +144,7 @@ def test_one_that_cannot_be_built_has_a_dash(forgetful_registry, listed):
     assert "test_listing.py:" in fails
 
 
+@pytest.mark.launch
 def test_the_table_fits_a_terminal_and_does_not_import_lightning(tmp_path):
     code = (
         "import sys\nfrom zoo.cli import main\nmain(['list', 'encodings'])\n"

@@ -109,6 +109,7 @@ torch.empty(200 * MIB // 4)
 """
 
 
+@pytest.mark.launch
 @linux
 def test_a_bound_makes_an_error_and_is_lifted_again():
     command = [sys.executable, "-c", BOUND]
@@ -182,6 +183,7 @@ sys.exit(__import__("zoo.cli").cli.main(sys.argv[1:]))
 """
 
 
+@pytest.mark.launch
 @linux
 def test_a_length_that_does_not_fit_has_a_note_and_the_others_their_rows(zoo_command, here):
     sets = ["model.d_ff=4096", "trainer.max_steps=1", "data.documents=400", "evaluate.lengths=[16]"]
@@ -204,6 +206,7 @@ def test_a_length_that_does_not_fit_has_a_note_and_the_others_their_rows(zoo_com
     assert note in done.stdout
 
 
+@pytest.mark.launch
 def test_the_module_is_there_without_resource():
     """It must import on every system."""
     blocked = "import sys; sys.modules['resource'] = None; import zoo.memory; print(zoo.memory.resource)"

@@ -10,7 +10,7 @@ import pytest
 
 from zoo import registry
 from zoo.contract import LAWS
-from zoo.contract.subject import kinds_of
+from zoo.contract.model_under_test import kinds_of
 from zoo.contract.variants import given, needs, variants
 from zoo.errors import InputError
 from zoo.recipe.options import check_encoding
@@ -50,7 +50,10 @@ SCALED = {
     "log_n": ["rope", "t5", "cope"],
 }
 # The laws about what a model computes; the others are about the encoding by itself.
-OF_MODELS = {f"zoo.contract.{module}" for module in ("growth", "numerics", "order", "training", "ways")}
+OF_MODELS = {
+    f"zoo.contract.{module}"
+    for module in ("causality", "kernel_equivalence", "memory_scaling", "numerics", "training")
+}
 
 
 @contextmanager
@@ -103,15 +106,15 @@ def _applies(law, subject):
 SUBJECTS, REFUSED, PAIRS = _subjects()
 BY_TWO = next(law for law in LAWS if law.name == "two processes train one model")
 ONE_GRAPH = next(law for law in LAWS if law.name == "torch.compile takes it in one graph")
+FUSED = next(law for law in LAWS if law.name == "the fused kernel gives the reference")
 GROWTH = next(law for law in LAWS if law.name == "memory grows with the length, not its square")
 
 pytestmark = pytest.mark.usefixtures("plugins")
 
 
 def _marked(law, subject):
-    # Of what takes seconds the default run has each encoding once.
-    rare = law is ONE_GRAPH and (not subject.is_default or subject.kind != subject.kinds[0])
-    rare = rare or law is GROWTH
+    # The default run has each encoding as it comes, and nothing that takes seconds.
+    rare = not subject.is_default or law in (ONE_GRAPH, FUSED, GROWTH)
     name = f"{subject}-{law.name}".replace(" ", "_")
     return pytest.param(law, subject, id=name, marks=pytest.mark.slow if rare else ())
 
@@ -124,6 +127,7 @@ def test_every_law_holds(law, subject):
     assert finding.held, f"{subject}: {finding.numbers}\n{law.says}"
 
 
+@pytest.mark.launch
 def test_two_processes_train_every_encoding():
     """One pair of processes for all: starting it takes longer than a model."""
     tried = [subject for law, subject in PAIRS if law is BY_TWO and subject.is_default]

@@ -62,6 +62,7 @@ def test_a_run_of_the_recipe_is_trained_on_nothing_that_is_scored(name):
         assert scored.seen_in_training(length) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name, length, sets", [
     ("copy", 12, ()),
     ("reverse", 12, ()),
@@ -88,6 +89,7 @@ def test_every_task_is_tried_where_its_prompts_are_few():
     (few,) = [
         mark.args[1]
         for mark in test_where_there_are_few_prompts_too_no_seed_trains_on_one_that_is_scored.pytestmark
+        if mark.name == "parametrize"
     ]
     assert {case[0] for case in few} == {*ALGORITHMIC, "max_index"}
 

@@ -35,6 +35,7 @@ def epochs(one, count):
     return [batch.tolist() for _ in range(count) for batch in one]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "workers, stop", [*((0, stop) for stop in (1, 4, 5, 6, 7, 12, 17)), *((2, stop) for stop in (4, 6, 11))]
 )

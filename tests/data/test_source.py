@@ -58,6 +58,7 @@ def test_masked(folder):
     assert not (batch["targets"][~scored] != -100).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "task, workers",
     [

@@ -145,6 +145,7 @@ def fit(encoding, run="run"):
     return ["fit", "--recipe", "max_index.yaml", "--set", f"model.encoding={encoding}", "--out", run]
 
 
+@pytest.mark.launch
 def test_a_package_is_listed_trained_with_and_asked_for_by_its_checkpoint(
     their_package, other_package, zoo_with, here
 ):
@@ -195,6 +196,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.launch
 @pytest.mark.parametrize("kind", BROKEN)
 def test_one_that_is_broken_breaks_only_itself(kind, other_package, zoo_with):
     source, cause = BROKEN[kind]
@@ -210,6 +212,7 @@ def test_one_that_is_broken_breaks_only_itself(kind, other_package, zoo_with):
         assert one.code == 2 and f"package {kind} 0.3: " in one.err and cause in one.err
 
 
+@pytest.mark.launch
 def test_of_two_that_claim_a_name_both_are_named_and_neither_is_taken(other_package, zoo_with):
     source = THEIRS.replace("from .power import POWER", "POWER = 0.5")
     sites = [
@@ -223,6 +226,7 @@ def test_of_two_that_claim_a_name_both_are_named_and_neither_is_taken(other_pack
     assert zoo_with(sites[:1], LIST_THEIRS)[0].code == 0
 
 
+@pytest.mark.launch
 def test_a_name_that_a_other_package_may_have_meant(other_package, zoo_with):
     site = other_package("broken", "0.3", "their_plugins = broken.plugins", plugins="class (")
     (asked,) = zoo_with([site], fit("theirs"))

@@ -151,6 +151,7 @@ def test_reading_runs_nothing(plugin):
     assert encodings.describe("mine").summary == "Mine."
 
 
+@pytest.mark.launch
 def test_neither_listing_nor_describing_imports_torch():
     code = (
         "import sys, zoo, zoo.registry as r; "

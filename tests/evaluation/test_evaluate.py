@@ -136,6 +136,7 @@ def greedy(length):
         torch.empty(1 << 60)  # what a CPU says
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["nonoverlapping", "sliding", "fixed_targets"])
 def test_running_out_of_memory_at_one_length_spares_the_others(run, spoilt, protocol):
     folder = run("evaluate.max_tokens=2000")
@@ -164,6 +165,7 @@ def test_a_fault_is_not_taken_for_a_lack_of_memory(run, spoilt):
         evaluate([folder])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [RuntimeError("a fault of ours"), KeyboardInterrupt()])
 def test_what_was_measured_before_the_end_is_kept_and_told(run, spoilt, capsys, end):
     folders = [run(name="first"), run(name="second")]
@@ -208,6 +210,7 @@ def test_results_are_stored_as_they_come(run, spoilt, monkeypatch):
     assert seen == [[], [16], [16, 32]]
 
 
+@pytest.mark.slow
 def test_one_bar_shows_the_work_of_all_protocols_and_lengths(run, spoilt, monkeypatch):
     bars = []
 
@@ -279,6 +282,7 @@ def test_a_row_says_what_was_measured_and_how(run):
     assert [row["documents_left_out"] for row in rows if row["protocol"] == "fixed_targets"] == [0, 0]
 
 
+@pytest.mark.launch
 def test_two_processes_give_the_rows_of_one(run, zoo_command):
     sets = ["evaluate.max_tokens=2000", "evaluate.batch_tokens=100", "data.documents=60"]
     folder = run(*sets, "evaluate.lengths=[16, 40]")
@@ -312,6 +316,7 @@ def test_a_run_made_before_a_protocol_had_its_options_is_evaluated(run):
     assert rows[0]["parameters"] == {"stride": 0.5} and "loss_nats" in rows[0]
 
 
+@pytest.mark.slow
 def test_several_runs_are_told_apart_in_one_table(run, capsys):
     folders = [run(name="first"), run("seed=1", name="second")]
     capsys.readouterr()
@@ -340,6 +345,7 @@ def test_another_tokenizer_is_wrong_input(tmp_path, cache):
         evaluate([folder], lengths=[16], sets=[f"data.root={texts['two']}"])
 
 
+@pytest.mark.slow
 def test_wrong_protocols_are_told_for_every_run_at_once(run):
     folders = [run(name="first"), run(name="second")]
     with pytest.raises(InputError) as error:
@@ -498,12 +504,13 @@ def test_an_absurd_length_is_wrong_input(run):
             evaluate([folder], lengths=[10**23])
 
 
-def test_the_table_has_a_line_for_each_length(run, capsys):
+def test_the_table_has_the_lengths_as_they_were_asked_for_and_says_what_it_counts(run, capsys):
     folder = run()
     capsys.readouterr()
     rows = evaluate([folder], lengths=[64, 16, 32])
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[1] for line in lines if line.startswith("alibi")] == ["16", "32", "64"]
+    assert [line.split()[1] for line in lines if line.startswith("alibi")] == ["64", "16", "32"]
+    assert any("tokens/s: tokens that the model reads" in line for line in lines)
     assert [row["length"] for row in stored(folder)] == [16, 32, 64]
     for row in rows:
         assert row["tokens_per_second"] > 0

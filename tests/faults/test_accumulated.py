@@ -23,6 +23,7 @@ def trained(folder):
     return [{key: value for key, value in row.items() if key != "val/loss"} for row in rows_of(folder)]
 
 
+@pytest.mark.slow
 def test_a_run_whose_time_is_up_within_a_step_finishes_it(here, recipe, monkeypatch):
     begun = []
     real = Task.training_step
@@ -70,10 +71,11 @@ def test_a_place_within_a_step_is_refused(here, recipe):
     content = torch.load(folder / LAST, weights_only=True)
     content["loops"]["fit_loop"]["state_dict"]["combined_loader"][0]["batches"] += 2
     torch.save(content, folder / LAST)
-    with pytest.raises(InputError, match="the place in the data is within an accumulated batch"):
+    with pytest.raises(InputError, match="the position in the data is within an accumulated batch"):
         fit(recipe("text", *PARTS, "trainer.max_steps=3"), out=folder, resume=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before, after", [(1, 4), (2, 4), (4, 1)])
 def test_another_number_of_parts_begins_with_a_whole_step(here, recipe, before, after):
     """The batches that the checkpoint has counted were of another size."""

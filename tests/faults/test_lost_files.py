@@ -54,6 +54,7 @@ def test_the_best_checkpoint_of_a_run_that_lost_the_last_one_is_not_written_over
     best.write_bytes(before)
 
 
+@pytest.mark.slow
 def test_what_was_copied_as_told_is_continued(run, recipe):
     checkpoints = run / "checkpoints"
     (checkpoints / "best.ckpt").replace(checkpoints / "last.ckpt")
@@ -61,6 +62,7 @@ def test_what_was_copied_as_told_is_continued(run, recipe):
     assert torch.load(checkpoints / "last.ckpt", weights_only=True)["global_step"] == 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("out", [True, False])
 def test_a_recipe_that_is_gone_is_written_anew_where_the_checkpoint_holds_the_same(run, recipe, out):
     text = (run / "recipe.yaml").read_text()
@@ -107,6 +109,7 @@ def test_a_checkpoint_that_is_no_file_is_not_called_missing(run, recipe, what):
     assert os.path.lexists(last)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_run_is_told_so_once(here, run, recipe):
     sets = ["seed=7", "model.d_model=32", "optimizer.lr=0.5", "name=other"]
     other = fit(recipe("max_index", *sets), out=here / "other")
@@ -116,6 +119,7 @@ def test_a_checkpoint_of_another_run_is_told_so_once(here, run, recipe):
     assert text.count("another run") == 1 and text.endswith("or continue the other run")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", ["{", "[]", '{"seed": 1e400}'])
 def test_of_a_damaged_card_one_remedy_is_told(run, recipe, content):
     (run / "card.json").write_text(content)
@@ -132,6 +136,7 @@ def test_a_damaged_log_is_told_as_what_it_is(run, recipe):
     assert (run / "metrics.csv").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_log_that_is_gone_is_told_in_a_line(run, recipe, capsys):
     rows = (run / "metrics.csv").read_text().splitlines()
     fit(recipe(), resume=True)

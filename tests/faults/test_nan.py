@@ -186,6 +186,7 @@ def test_weights_are_bitwise_those_of_lightnings_clipping(here, recipe, monkeypa
     assert len(norms) == 6 and all(0.1 < norm < 10 for norm in norms)
 
 
+@pytest.mark.slow
 def test_the_norm_is_that_of_the_whole_batch_before_clipping(here, recipe):
     sets = ["trainer.log_every_n_steps=1", "trainer.gradient_clip_val=0.01"]
     once, parts = recipe("text", *sets), recipe("text", *sets, "trainer.accumulate_grad_batches=4")
@@ -206,6 +207,7 @@ class Scaler:
         return self.scale
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale, ends", [(65536.0, False), (1e-5, True)])
 def test_a_step_that_a_gradient_scaler_skips_is_no_failure(
     here, recipe, loss_becomes, monkeypatch, scale, ends

@@ -29,6 +29,7 @@ sys.exit(run())
 """
 
 
+@pytest.mark.launch
 @pytest.mark.parametrize(
     "end, code, stderr",
     [

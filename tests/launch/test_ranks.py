@@ -75,6 +75,7 @@ def test_processes_that_have_not_met_do_not_report_a_missing_run(only, monkeypat
     assert met and not capsys.readouterr().err
 
 
+@pytest.mark.launch
 def test_who_asks_needs_no_torch():
     asked = "import sys, zoo.launch.ranks; assert not {'torch', 'lightning'} & {*sys.modules}"
     subprocess.run([sys.executable, "-c", asked], check=True)

@@ -126,6 +126,7 @@ def test_alone_needs_nobody(environment):
         raise ZeroDivisionError
 
 
+@pytest.mark.launch
 @pytest.mark.parametrize("devices", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_everybody_gets_what_each_gave(run, devices):
     code, out, err = run("gather", devices=devices)
@@ -134,6 +135,7 @@ def test_everybody_gets_what_each_gave(run, devices):
     assert out == f"{expected} True {devices} cpu\nended well True\n"
 
 
+@pytest.mark.launch
 @pytest.mark.parametrize(
     "what, code, said",
     [

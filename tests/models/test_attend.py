@@ -97,6 +97,7 @@ def test_so_does_one_whom_a_bias_closes_everything(kernel, size_of):
     assert all(gradient.isfinite().all() for gradient in (of_q, *others))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["none", "alibi", "t5", "shaw"])
 def test_long_sequences_go_in_blocks(name, size_of, monkeypatch):
     """4096 tokens: no table of queries by keys is made whole, and the output is the same."""
@@ -125,6 +126,7 @@ def test_long_sequences_go_in_blocks(name, size_of, monkeypatch):
     torch.testing.assert_close(blocked, whole, rtol=0, atol=1e-5)
 
 
+@pytest.mark.launch
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
 @pytest.mark.skipif(shutil.which("c++") is None, reason="FlexAttention on a CPU needs a C++ compiler")
 def test_flex_gives_the_same(size_of):

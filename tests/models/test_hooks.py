@@ -53,7 +53,7 @@ def test_read_each_layer_reads_its_own_tokens(plugins, model_of, tokens):
 
 def test_logits_gates_that_are_all_open_count_tokens(plugins, size_of):
     """With unit gates p_ij = i - j + 1, a table over distances whose last row serves all beyond."""
-    encoding = plugins.load("counted")(size_of(d_model=8, num_heads=2), rows=5, gates="unit")
+    encoding = plugins.encodings.load("counted")(size_of(d_model=8, num_heads=2), rows=5, gates="unit")
     q, k, v = torch.randn(3, 1, 2, 9, 4)
     expected = torch.zeros(1, 2, 9, 4)
     for h in range(2):
@@ -65,8 +65,8 @@ def test_logits_gates_that_are_all_open_count_tokens(plugins, size_of):
 
 def test_logits_sees_every_term_that_was_added(plugins, size_of):
     """The hook is called once, on the scores with the bias, before the mask."""
-    encoding = plugins.load("counted")(size_of(d_model=8, num_heads=2))
-    alibi = plugins.load("alibi")(size_of(d_model=8, num_heads=2))
+    encoding = plugins.encodings.load("counted")(size_of(d_model=8, num_heads=2))
+    alibi = plugins.encodings.load("alibi")(size_of(d_model=8, num_heads=2))
     given = []
     encoding.logits = lambda logits, q, k, span: given.append(logits) or logits
     q, k, v = torch.randn(3, 1, 2, 9, 4)

@@ -22,6 +22,7 @@ def test_a_run_is_read(write_run):
     assert [row["length"] for row in run.rows] == [16, 32]
 
 
+@pytest.mark.launch
 def test_nothing_of_torch_is_imported():
     code = "import sys, zoo.reports.compare, zoo.reports.diff; print('torch' in sys.modules)"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}

@@ -34,6 +34,7 @@ def test_a_scaling_is_laid_over_a_trained_rope(rope):
     assert torch.equal(zoo.load(rope, sets=sets)(tokens), task.model(tokens))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "asked", ["{name: rope, scaling: linear, factor: 2}", "rope", "{name: rope, base: 500}"], ids=str
 )
@@ -43,6 +44,7 @@ def test_what_is_not_said_stays_as_trained(rope, asked):
     assert now.frequency[1].item() == pytest.approx(500**-0.5 / (2 if "linear" in asked else 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "own"),
     [
@@ -62,6 +64,7 @@ def test_another_takes_the_place_of_rope_and_its_rotation(rope, asked, own):
     torch.testing.assert_close(load_task(rope, [asked]).model(tokens), zoo.load(rope)(tokens))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "key", "why"),
     [
@@ -91,6 +94,7 @@ def test_a_wrong_option_is_told_as_in_a_recipe(rope):
         load_task(rope, ["model.encoding=reerope"])
 
 
+@pytest.mark.slow
 def test_an_encoding_that_says_nothing_cannot_be_changed(here, recipe):
     folder = fit(recipe("max_index", "model.encoding=t5"))
     with pytest.raises(InputError, match=r"model\.encoding\.num_buckets: the run was trained with 32"):

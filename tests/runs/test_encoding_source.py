@@ -97,6 +97,7 @@ def test_loading_without_it_names_file_and_content(trained, here):
         zoo.load(folder, plugins=here / "nowhere.py")
 
 
+@pytest.mark.slow
 def test_a_file_that_was_edited_is_told_in_one_line_and_goes_on(trained, recipe, forget, capsys):
     folder, plugin = trained
     then = digest(plugin)[:12]
@@ -134,6 +135,7 @@ def test_a_file_with_other_options_is_told_as_the_cause(here, recipe, forget, ca
     assert f"warning: {folder}: encoding 'around' may have changed" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_going_on_with_another_file_is_told_too(here, recipe, forget, capsys):
     plugin = here / "mine.py"
     plugin.write_text(PLUGIN)

@@ -162,6 +162,7 @@ def test_a_device_that_is_not_there_is_wrong_input(trained):
             zoo.load(folder, device=device)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [
     "model.encoding=none", "data.sequence_length=16", "seed=1", "name=other", "trainer.precision=bf16-true",
 ])  # fmt: skip

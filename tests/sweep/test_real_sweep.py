@@ -44,6 +44,7 @@ def assert_same_run(one, two):
         assert torch.equal(left[key], right[key]), key
 
 
+@pytest.mark.launch
 def test_one_fails_and_the_rest_is_compared(zoo_command, brittle):
     done = zoo_command(*SWEEP, "brittle,alibi")
     assert done.returncode == 1, done.stderr
@@ -52,6 +53,7 @@ def test_one_fails_and_the_rest_is_compared(zoo_command, brittle):
     assert json.loads(Path("runs/alibi_tiny_s0/card.json").read_text())["finished"] is True
 
 
+@pytest.mark.launch
 def test_nothing_heavy_is_imported(tiny):
     code = (
         "import sys; from zoo import cli; cli.main(sys.argv[1:]); "
@@ -62,6 +64,7 @@ def test_nothing_heavy_is_imported(tiny):
     assert done.returncode == 0 and len(done.stdout.splitlines()) == 2, done.stderr
 
 
+@pytest.mark.launch
 def test_wrong_input_starts_nothing(zoo_command, tiny):
     done = zoo_command("sweep", "tiny.yaml", "--encodings", "alibi,ropee")
     assert done.returncode == 2 and done.stdout == "" and not Path("runs").exists()

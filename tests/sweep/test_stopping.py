@@ -37,6 +37,7 @@ def alive(folder):
     return found
 
 
+@pytest.mark.launch
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stopped_runs_are_saved_and_go_on(started, stub, wait_for, steps_of, number):
     Path("slow").write_text("20")
@@ -58,6 +59,7 @@ def test_stopped_runs_are_saved_and_go_on(started, stub, wait_for, steps_of, num
     assert out.split() == ["compared", *(f"runs/{name}_tiny_s0" for name in ("alibi", "rope", "t5"))]
 
 
+@pytest.mark.launch
 def test_runs_end_with_a_sweep_that_is_killed(started, stub, wait_for):
     Path("slow").write_text("600")
     process = started(*SWEEP)

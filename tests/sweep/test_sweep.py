@@ -47,6 +47,7 @@ def content(folder):
     return {str(f): f.read_bytes() for f in sorted(Path(folder).rglob("*")) if f.is_file()}
 
 
+@pytest.mark.launch
 def test_every_run_is_run_once_and_then_compared(go, compared, stub, capsys):
     assert go((0, 1)) == [(name, 0) for name in EVERY]
     assert compared == [(EVERY, "runs/tiny_comparison")]
@@ -59,6 +60,7 @@ def test_every_run_is_run_once_and_then_compared(go, compared, stub, capsys):
     assert "all 4 runs of tiny are finished already" in capsys.readouterr().err
 
 
+@pytest.mark.launch
 def test_what_stopped_goes_on_from_its_checkpoint(go, stub, compared, steps_of, capsys):
     Path("kills").write_text("alibi_tiny_s0")
     with pytest.raises(RunError, match=r"1 of 2 runs failed") as caught:
@@ -70,6 +72,7 @@ def test_what_stopped_goes_on_from_its_checkpoint(go, stub, compared, steps_of, 
     assert go() == [("alibi_tiny_s0", 4)] and compared[-1][0] == PAIR
 
 
+@pytest.mark.launch
 def test_what_is_trained_is_evaluated(go):
     go()
     shutil.rmtree("runs/rope_tiny_s0/evaluation")
@@ -81,6 +84,7 @@ def test_what_is_trained_is_evaluated(go):
     assert go(sets=lengths) == go(sets=["evaluate.lengths=[64]"]) == []
 
 
+@pytest.mark.launch
 def test_a_failure_is_reported_with_its_log_and_a_command(go, compared, tiny):
     Path("fails").write_text("rope_tiny_s0 rope_tiny_s1")
     with pytest.raises(RunError) as caught:
@@ -97,6 +101,7 @@ def test_a_failure_is_reported_with_its_log_and_a_command(go, compared, tiny):
     assert log.read_text().count("$ python -m zoo fit") == 2 and "Traceback" in log.read_text()
 
 
+@pytest.mark.launch
 def test_what_stopped_before_its_first_checkpoint_begins_anew(go, tiny):
     Path("fails").write_text("rope_tiny_s0")
     with pytest.raises(RunError):
@@ -107,6 +112,7 @@ def test_what_stopped_before_its_first_checkpoint_begins_anew(go, tiny):
     assert go() == [("rope_tiny_s0", 0)]
 
 
+@pytest.mark.launch
 @pytest.mark.parametrize("change, key", [
     ("optimizer.lr=1", "optimizer.lr"),
     ("trainer.max_steps=9", "trainer.max_steps"),
@@ -125,6 +131,7 @@ def test_a_run_of_another_recipe_is_never_touched(go, stub, change, key):
     assert len(go((0,), sets=[change], out=Path("other"))) == 2
 
 
+@pytest.mark.launch
 def test_a_run_can_be_made_longer_where_that_is_the_same_run(go):
     constant = "optimizer.schedule=constant"
     go(sets=[constant])
@@ -143,6 +150,7 @@ def test_everything_in_the_way_is_reported_at_once(go, stub):
     assert len(caught.value.problems) == 3 and stub() == []
 
 
+@pytest.mark.launch
 def test_two_at_once_share_the_cores(go, stub, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     Path("slow").write_text("3")
@@ -151,6 +159,7 @@ def test_two_at_once_share_the_cores(go, stub, monkeypatch):
     assert {threads for what, *_, threads in stub() if what == "begin"} == {str(max(1, cpu_cores() // 2))}
 
 
+@pytest.mark.launch
 def test_printed_commands_are_those_that_are_run(go, capsys, stub):
     quoted = ["init_from=it's $HOME"]
     assert go(how="print_commands", sets=quoted) == []
@@ -163,6 +172,7 @@ def test_printed_commands_are_those_that_are_run(go, capsys, stub):
     assert all(quoted[0] in shlex.split(line) for line in lines)
 
 
+@pytest.mark.launch
 def test_printed_commands_skip_what_is_finished(go, capsys):
     go()
     shutil.rmtree("runs/rope_tiny_s0/evaluation")
@@ -174,6 +184,7 @@ def test_printed_commands_skip_what_is_finished(go, capsys):
     assert "alibi_tiny_s0: finished" in printed.err and "--compare-only" in printed.err
 
 
+@pytest.mark.launch
 def test_what_is_finished_can_be_compared_alone(go, compared):
     Path("fails").write_text("rope_tiny_s0")
     for how in ("run", "compare"):
@@ -192,6 +203,7 @@ def test_wrong_arguments_are_exit_2(stub, arguments):
     assert caught.value.code == 2 and stub() == []
 
 
+@pytest.mark.launch
 def test_the_command_line_hands_on_what_it_is_given(stub, compared):
     command = (
         "sweep tiny.yaml --encodings [alibi,t5] --seeds 2,3 --set data.batch_size=2 --out deep/down --jobs 2"

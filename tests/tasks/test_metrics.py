@@ -57,6 +57,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.launch
 def test_two_processes_add_up(tmp_path):
     processes = [
         subprocess.Popen(

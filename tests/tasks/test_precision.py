@@ -11,6 +11,7 @@ from zoo.training.fit import fit
 from zoo.training.world_size import validate_precision
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["bf16-mixed", "bf16-true", "16-true", "64-true"])
 def test_a_run_in_this_precision(here, recipe, precision):
     folder = fit(recipe("max_index", f"trainer.precision={precision}", "trainer.max_steps=4"))
@@ -24,6 +25,7 @@ def test_a_run_in_this_precision(here, recipe, precision):
 TOLD = "16-mixed needs a GPU: on a CPU it would be computed in bf16-mixed; choose bf16-mixed or 32-true"
 
 
+@pytest.mark.launch
 def test_what_a_cpu_would_compute_otherwise_is_wrong_input(here, recipe, zoo_command, monkeypatch):
     here.joinpath("half.yaml").write_text("base: max_index.yaml\ntrainer:\n  precision: 16\n")
     with pytest.raises(InputError) as caught:

@@ -31,6 +31,7 @@ def assert_same_losses(one, two):
 STEPS = ["trainer.max_steps=20", "checkpoint.every_n_steps=8", "trainer.limit_val_batches=null"]
 
 
+@pytest.mark.launch
 def test_two_processes_see_the_losses_of_one(zoo_command, here):
     fit = ["fit", "--recipe", "text.yaml"]
     one = zoo_command(*fit, "--out", "one", *settings(*STEPS))
@@ -104,7 +105,7 @@ def test_the_first_process_tells(recipe, launch, here, monkeypatch, rank, error)
     ],
 )
 def test_a_batch_that_they_cannot_share_is_wrong_input(recipe, sets):
-    with pytest.raises(InputError, match=r"data\.batch_size: a batch of 3 cannot be shared out over 2 "):
+    with pytest.raises(InputError, match=r"data\.batch_size: a batch of 3 cannot be divided over 2 "):
         recipe("text", *sets, "data.batch_size=3")
     recipe("text", *sets, "data.batch_size=6")
 

@@ -68,6 +68,7 @@ def test_a_run_folder_holds_the_run(here, recipe, capsys, kind):
     assert all(wanted <= row.keys() for row in results)
 
 
+@pytest.mark.slow
 def test_positional_parameters_are_counted_apart(here, recipe):
     counts = {}
     for encoding in ("none", "learned"):
@@ -85,6 +86,7 @@ def test_a_run_never_overwrites_another(here, recipe):
         fit(recipe(), out=first)
 
 
+@pytest.mark.slow
 def test_the_checkpoint_interval_may_be_the_whole_run(here, recipe):
     for every, accumulate in ((6, 1), (1000, 1), (1000, 2)):
         folder = fit(recipe("max_index", f"checkpoint.every_n_steps={every}",
@@ -98,6 +100,7 @@ def test_no_validation_is_no_fault(here, recipe):
     assert not (folder / "checkpoints" / "best.ckpt").exists()
 
 
+@pytest.mark.launch
 def test_the_console_is_quiet_and_its_last_word_works(zoo_command):
     done = zoo_command("fit", "--recipe", "text.yaml")
     assert done.returncode == 0
@@ -149,6 +152,7 @@ def test_a_log_has_lines_with_the_loss(here, recipe, capsys, monkeypatch):
     assert "left" in lines[2] and "left" not in lines[5]
 
 
+@pytest.mark.slow
 def test_the_first_line_says_that_a_second_run_has_another_folder(here, recipe, capsys):
     def first_line(**how):
         fit(recipe(), **how)
@@ -326,6 +330,7 @@ class Mine(zoo.Encoding):
 '''
 
 
+@pytest.mark.slow
 def test_the_card_tells_an_edited_plugin(here, recipe, forgetful_registry):
     plugin, told = here / "own.py", []
     for more in ("", "# edited\n"):

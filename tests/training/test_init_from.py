@@ -32,6 +32,7 @@ def fresh(recipe, vocab_size=20):
 STILL = ["optimizer.lr=1e-30", "optimizer.weight_decay=0", "trainer.max_steps=1"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["max_index", "text", "masked"])
 @pytest.mark.parametrize("checkpoint", ["", "/checkpoints/best.ckpt"], ids=["folder", "file"])
 def test_it_begins_with_the_weights_of_the_other(here, recipe, kind, checkpoint):
@@ -83,6 +84,7 @@ def test_another_encoding_keeps_its_own_start(here, recipe):
             assert torch.equal(value, wanted), (encoding, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -130,6 +132,7 @@ def test_what_is_missing_is_exit_2_before_the_data_is_read(here, mapping, capsys
     assert not (here / "runs").exists()
 
 
+@pytest.mark.slow
 def test_a_resumed_run_goes_on_from_its_own_checkpoint(here, recipe):
     first = fit(recipe("max_index", "name=first"))
     schedule = "optimizer.schedule=constant"
@@ -144,6 +147,7 @@ def test_a_resumed_run_goes_on_from_its_own_checkpoint(here, recipe):
     assert card(resumed)["init_from"] == began and began["steps"] == 6
 
 
+@pytest.mark.slow
 def test_a_resumed_run_cannot_start_from_another(here, recipe):
     fit(recipe("max_index", "name=first"))
     fit(recipe("max_index", "name=second", "init_from=runs/first"))
@@ -152,6 +156,7 @@ def test_a_resumed_run_cannot_start_from_another(here, recipe):
             fit(recipe("max_index", "name=second", f"init_from={other}"), resume=True)
 
 
+@pytest.mark.slow
 def test_a_plugin_of_the_origin_is_not_run(here, recipe, forgetful_registry):
     plugin, mark = here / "marked.py", here / "mark"
     plugin.write_text(

@@ -143,6 +143,7 @@ CONSTANT = "optimizer.schedule=constant"
 WSD = ["optimizer.schedule=wsd", "optimizer.decay_fraction=0.25"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sets, first", [
     ([CONSTANT], 5),
     (WSD, None),  # cut at step 5, the last before the rate falls in a run of 7
@@ -166,6 +167,7 @@ def test_a_run_that_is_made_longer_is_the_straight_run(here, recipe, cut, sets, 
     assert {row["step"] for row in json.loads((longer / "evaluation" / "lengths.json").read_text())} == {10}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sets", [
     ["optimizer.schedule=cosine"], ["optimizer.schedule=linear"], WSD,
 ], ids=["cosine", "linear", "wsd"])  # fmt: skip
@@ -196,6 +198,7 @@ def test_an_unfinished_run_whose_rate_falls_is_told_how_to_finish(here, recipe, 
     assert weights(here / "runs" / "tiny")["global_step"] == 6
 
 
+@pytest.mark.slow
 def test_a_stable_rate_can_be_brought_down_early(here, recipe, cut):
     cut(recipe("text", *WSD, "trainer.max_steps=100"), 5)
     shorter = fit(recipe("text", *WSD, "trainer.max_steps=8"), resume=True)
@@ -265,6 +268,7 @@ def test_what_may_change_changes_no_weight(here, recipe, cut, changes):
     assert noted[0] == [] and {(one["step"], one["key"]) for one in noted[1]} == {(4, key) for key in keys}
 
 
+@pytest.mark.slow
 def test_what_may_change_the_rounding_is_in_the_card(here, recipe, cut):
     sets = ["text", "trainer.max_steps=12", "checkpoint.every_n_steps=4", "model.kernel=sdpa"]
     cut(recipe(*sets), 5)
@@ -301,6 +305,7 @@ def test_nothing_to_resume(here, recipe):
         fit(recipe(), out=Path("mine"), resume=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["text", "max_index"])
 def test_a_run_that_stopped_before_its_first_checkpoint_begins_again(here, recipe, cut, kind):
     recipe = recipe(kind, "model.dropout=0.1", "trainer.log_every_n_steps=1", "logging=[csv, tensorboard]")
@@ -322,6 +327,7 @@ def test_a_run_does_not_begin_again_over_what_it_has_come_to(here, recipe):
     assert (folder / "checkpoints" / "best.ckpt").is_file()
 
 
+@pytest.mark.slow
 def test_resume_auto_begins_what_is_not_there_and_continues_what_is(here, recipe, cut):
     recipe = recipe("text")
     whole = fit(recipe, out=here / "whole")
@@ -421,6 +427,7 @@ def interrupt(monkeypatch):
     return interrupt
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind, at, accumulate, number",
     [
@@ -462,6 +469,7 @@ def test_a_second_signal_stops_at_once(here, recipe, interrupt, capfd):
     assert "Detected" not in "".join(capfd.readouterr())
 
 
+@pytest.mark.slow
 def test_a_run_is_trained_by_one_process_at_a_time(here, recipe):
     folder = fit(recipe())
     before = weights(folder)

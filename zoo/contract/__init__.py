@@ -2,14 +2,17 @@
 
 One suite with three users. The zoo's tests run every law on every registered encoding; `zoo check` runs the
 same laws on one, for the author of a plugin; `fit` tries a plugin by a few of them (`trial`). A law is a
-function with a name and a sentence (`law`); it is tried on a `subject`, an encoding in a small decoder or
-encoder; `variants` finds the subjects of an encoding.
-The laws stand in `words`, `hooks`, `numerics`, `ways`, `growth`, `order`, `places` and `training`.
+function with a name and a sentence (`law`); it is tried on a `Subject`, an encoding in a small decoder or
+encoder (`model_under_test`); `variants` finds the subjects of an encoding.
+The laws are in `declarations`, `hooks`, `causality`, `numerics`, `kernel_equivalence`, `memory_scaling`,
+`positions` and `training`; those of datasets and protocols in `dataset_laws` and `protocol_laws`.
 """
 
-# Importing a room of laws is what brings them into the list, in the order in which they are told.
-from zoo.contract import words, hooks, order, numerics, ways, growth, places, training  # noqa: F401, I001
+# Importing a module of laws adds them to the list, in this order: what a law needs stands before it.
+from zoo.contract import (  # noqa: I001, F401
+    declarations, hooks, causality, numerics, kernel_equivalence, memory_scaling, positions, training,
+)  # fmt: skip
 from zoo.contract.law import LAWS, Finding, Law
-from zoo.contract.subject import Subject
+from zoo.contract.model_under_test import Subject
 
 __all__ = ["LAWS", "Finding", "Law", "Subject"]

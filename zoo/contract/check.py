@@ -13,8 +13,8 @@ from typing import Any
 from zoo import registry
 from zoo.contract import LAWS
 from zoo.contract.check_others import check_others
-from zoo.contract.examination import Verdict, examine
 from zoo.contract.output import captured
+from zoo.contract.suite import Verdict, examine
 from zoo.contract.variants import Variants, given, needs, variants
 from zoo.errors import InputError, Problem, RunError
 from zoo.listing import table

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import difflib
-import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from types import CodeType, FunctionType
+from types import CodeType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from zoo import registry
+from zoo.contract.hook_outputs import HOOKS, code_of, defined_at, watched
 from zoo.contract.law import (
     CHANGES,
     PADDED,
@@ -27,12 +27,11 @@ from zoo.contract.law import (
     held,
     law,
 )
-from zoo.contract.subject import VOCABULARY, Subject, keep_of, line_of, names_in
+from zoo.contract.model_under_test import VOCABULARY, Subject, keep_of, names_in
 from zoo.description import class_location
-from zoo.encodings.base import Encoding, Span
+from zoo.encodings.base import Encoding
 from zoo.encodings.stack import build_encoding
 from zoo.models.cache import Cache
-from zoo.models.transformer import Transformer
 
 SPELLED = "its hooks are spelled right"
 LONGEST = 64
@@ -62,7 +61,7 @@ def _spelling(cls: type[Encoding]) -> Finding:
                 f"{name!r} is nothing that a model uses; did you mean the {kind} {near[0]!r}? (a name of "
                 f"your own begins with _)"
             )
-            where = where or _defined(value) or _class_line(cls)
+            where = where or defined_at(value) or _class_line(cls)
     return Finding(False, "; ".join(faults), float("inf"), where=where) if faults else held()
 
 
@@ -75,21 +74,12 @@ def _own_classes(cls: type[Encoding]) -> list[type]:
 def _unused(cls: type[Encoding]) -> dict[str, Any]:
     """The public names of a class that the base has not, and that none of its code asks for."""
     own = {name: value for one in reversed(_own_classes(cls)) for name, value in vars(one).items()}
-    asked = {name for value in own.values() for name in _names_in(_code(value))}
+    asked = {name for value in own.values() for name in _names_in(code_of(value))}
     return {
         name: value
         for name, value in own.items()
         if name[0] != "_" and name != "name" and not hasattr(Encoding, name) and name not in asked
     }
-
-
-def _function(value: Any) -> Any:
-    return inspect.unwrap(getattr(value, "fget", None) or getattr(value, "__func__", value))
-
-
-def _code(value: Any) -> CodeType | None:
-    function = _function(value)
-    return function.__code__ if isinstance(function, FunctionType) else None
 
 
 def _names_in(code: CodeType | None) -> Iterator[str]:
@@ -98,12 +88,6 @@ def _names_in(code: CodeType | None) -> Iterator[str]:
         for constant in code.co_consts:
             if isinstance(constant, CodeType):
                 yield from _names_in(constant)
-
-
-def _defined(value: Any) -> str:
-    """File and line of a function; "" for what is none."""
-    code = _code(value)
-    return f"{code.co_filename}:{code.co_firstlineno}" if code else ""
 
 
 @law(
@@ -194,7 +178,7 @@ def _without_effect(encoding: Encoding, finding: Finding) -> Finding:
         told = f"nothing comes of {used}: {finding.numbers}"
     else:
         told = f"it overrides no hook ({', '.join(HOOKS)}), and reads_positions is not False, as of `none`"
-        idle = [name for name, value in _unused(cls).items() if _code(value)]
+        idle = [name for name, value in _unused(cls).items() if code_of(value)]
         told += f"; nothing calls {', '.join(idle)}" if idle else ""
     return Finding(False, told, finding.share, where=_class_line(cls))
 
@@ -202,183 +186,3 @@ def _without_effect(encoding: Encoding, finding: Finding) -> Finding:
 def _class_line(cls: type[Encoding]) -> str:
     file, line = class_location(cls)
     return f"{file}:{line}"
-
-
-# Watching the hooks of a model.
-
-Seen = tuple[Encoding, str, Any]
-"""An encoding, a hook, and what it gave."""
-
-
-def leak(model: Transformer, row: Tensor, changed: Tensor, at: int) -> tuple[str, str]:
-    """The first hook that gives other values before place `at` where tokens differ from there on only.
-
-    Returns: a sentence, and file and line; both "" where there is none.
-    """
-    seen: list[Seen] = []
-    with watched(model, seen):
-        model(row)
-    before, seen = seen, []
-    with watched(model, seen):
-        model(changed)
-    for (encoding, hook, one), (_, _, other) in zip(before, seen, strict=True):
-        for a, b in zip(_up_to(hook, one, at), _up_to(hook, other, at), strict=True):
-            if farthest(a, b) > 1e-5:
-                where = _defined(getattr(type(encoding), hook))
-                return f"{hook} of {encoding.name!r} knows a token that comes later", where
-    return "", ""
-
-
-def _up_to(hook: str, result: Any, at: int) -> list[Tensor]:
-    """Of what a hook gave, that which belongs to the tokens before a place."""
-    results = result if isinstance(result, tuple | list) else [result]
-    places = {"rotate": (Ellipsis, slice(at), slice(None)), "value": (Ellipsis, slice(at), slice(None))}
-    places |= {hook: (Ellipsis, slice(at), slice(at)) for hook in ("score", "logits")}
-    where = places.get(hook, (slice(None), slice(at)))
-    return [one[where] for one in results if isinstance(one, Tensor)] if hook in TOKENS else []
-
-
-@contextmanager
-def watched(model: Transformer, seen: list[Seen] | None = None) -> Iterator[None]:
-    """Raises Fault where a hook of an encoding gives what the model cannot use, and names the hook.
-
-    Into `seen` goes what hooks give, in the order of their ends.
-    """
-    seen = [] if seen is None else seen
-    encodings = [part for part in model.encoding.modules() if isinstance(part, Encoding)]
-    try:
-        for encoding in encodings:
-            for hook in HOOKS:
-                encoding.__dict__[hook] = _watching(encoding, hook, seen)
-        yield
-    finally:
-        for encoding in encodings:
-            for hook in HOOKS:
-                encoding.__dict__.pop(hook, None)
-
-
-def _watching(encoding: Encoding, hook: str, seen: list[Seen]) -> Callable[..., Any]:
-    call, rule = getattr(encoding, hook), RULES[hook]
-
-    def watching(*args: Any, **kwargs: Any) -> Any:
-        try:
-            given = inspect.signature(call).bind(*args, **kwargs)
-            result = call(*args, **kwargs)
-        except Fault:
-            raise  # of an encoding inside this one
-        except (Exception, SystemExit) as error:
-            at = line_of(error, [registry.encodings.describe(encoding.name)]) or _defined(
-                getattr(type(encoding), hook)
-            )
-            raise Fault(f"{hook} of {encoding.name!r} raised {first_line(error)}", at) from error
-        fault = rule(encoding, result, *given.arguments.values())
-        if fault is not None:
-            raise Fault(f"{hook} of {encoding.name!r} gave {fault}", _defined(getattr(type(encoding), hook)))
-        seen.append((encoding, hook, result))
-        return result
-
-    return watching
-
-
-def _tensor(result: Any) -> str | None:
-    return None if isinstance(result, Tensor) else f"{type(result).__name__}, not a tensor"
-
-
-def _shaped(result: Any, *shapes: tuple[int, ...], letters: str, exactly: bool = True) -> str | None:
-    """What is wrong with a result that should have one of these shapes, or broadcast to one."""
-    if not isinstance(result, Tensor):
-        return _tensor(result)
-    actual = tuple(result.shape)
-    right = actual in shapes if exactly else any(_broadcasts(actual, shape) for shape in shapes)
-    expected = " or ".join(str(list(shape)) for shape in shapes)
-    how = "is needed" if exactly else "is needed, or what broadcasts to it"
-    return None if right else f"{list(actual)} where {expected} {how} {letters}"
-
-
-def _broadcasts(actual: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    short = shape[len(shape) - len(actual) :]
-    return len(actual) <= len(shape) and all(a in (1, b) for a, b in zip(actual, short, strict=True))
-
-
-def _positions(encoding: Encoding, result: Any, ids: Tensor, batch: int) -> str | None:
-    length = ids.shape[-1]
-    if isinstance(result, Tensor) and result.dtype in (torch.bfloat16, torch.float16):
-        return f"{_short(result)}, which is exact to 256 only: keep positions int64 or float32"
-    return _shaped(result, (length,), (batch, length), letters="(tokens, or batch and tokens)")
-
-
-def _embed(encoding: Encoding, result: Any, x: Tensor, pos: Tensor) -> str | None:
-    fault = _shaped(result, tuple(x.shape), letters="(batch, tokens, width)")
-    return fault or _same_type("vectors", result, x, "x")
-
-
-def _read(encoding: Encoding, result: Any, x: Tensor) -> str | None:
-    if result is None or (isinstance(result, Tensor) and result.shape[:2] == x.shape[:2]):
-        return None
-    return (
-        _tensor(result) or f"{list(result.shape)} where {list(x.shape[:2])} must come first (batch, tokens)"
-    )
-
-
-def _rotate(encoding: Encoding, result: Any, q: Tensor, k: Tensor, span: Span) -> str | None:
-    if not (isinstance(result, tuple | list) and len(result) == 2):
-        return f"{type(result).__name__}, not queries and keys"
-    for what, after, before in (("queries", result[0], q), ("keys", result[1], k)):
-        fault = _tensor(after)
-        if fault is None and (after.dim() != 4 or after.shape[:3] != before.shape[:3]):
-            fault = f"{list(after.shape)} where {list(before.shape)} is needed (batch, heads, tokens, width)"
-        if fault is not None:
-            return f"{what}: {fault}"
-    if result[0].shape[-1] != result[1].shape[-1]:
-        return f"queries {result[0].shape[-1]} wide and keys {result[1].shape[-1]} wide"
-    return _same_type("queries", result[0], q, "q") or _same_type("keys", result[1], k, "k")
-
-
-def _bias(encoding: Encoding, result: Any, head: Tensor, q: Tensor, k: Tensor) -> str | None:
-    shape = tuple(torch.broadcast_shapes(head.shape, q.shape, k.shape))
-    return _shaped(result, shape, letters="(head, query and key, broadcast)", exactly=False)
-
-
-def _bias_table(encoding: Encoding, result: Any, span: Span, num_heads: int) -> str | None:
-    pairs = num_heads, span.num_queries, span.num_keys
-    batches = [one.shape[0] for one in (span.q_pos, span.keep) if one is not None and one.dim() == 2]
-    shapes = [pairs, *((batch, *pairs) for batch in batches[:1])]
-    return _shaped(result, *shapes, letters="(heads, queries, keys)", exactly=False)
-
-
-def _score(encoding: Encoding, result: Any, q: Tensor, k: Tensor, span: Span) -> str | None:
-    if result is None:
-        return None
-    shape = (*q.shape[:3], k.shape[2])
-    return _shaped(result, shape, letters="(batch, heads, queries, keys)", exactly=False)
-
-
-def _logits(encoding: Encoding, result: Any, logits: Tensor, *_: Any) -> str | None:
-    return _shaped(result, tuple(logits.shape), letters="(batch, heads, queries, keys)")
-
-
-def _value(encoding: Encoding, result: Any, weights: Tensor, span: Span) -> str | None:
-    if result is None:
-        return None
-    shape = (*weights.shape[:3], encoding.size.head_dim)
-    return _shaped(result, shape, letters="(batch, heads, queries, width)", exactly=False)
-
-
-def _same_type(what: str, after: Tensor, before: Tensor, name: str) -> str | None:
-    if after.dtype == before.dtype:
-        return None
-    return f"{what} of {_short(after)} for {_short(before)}: cast them back with .to({name}.dtype)"
-
-
-def _short(tensor: Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
-
-
-RULES: dict[str, Callable[..., str | None]] = {
-    "positions": _positions, "embed": _embed, "read": _read, "rotate": _rotate, "bias": _bias,
-    "bias_table": _bias_table, "score": _score, "logits": _logits, "value": _value,
-}  # fmt: skip
-HOOKS = tuple(RULES)
-"""In the order of a forward pass."""
-TOKENS = ("embed", "read", "rotate", "score", "logits", "value")
-"""The hooks that see more of tokens than their places."""

@@ -7,11 +7,11 @@ from typing import Any
 
 from zoo import registry
 from zoo.contract import LAWS
-from zoo.contract.examination import Verdict, examine
 from zoo.contract.hooks import SPELLED
 from zoo.contract.law import CAUSAL, CHANGES, SHAPES
+from zoo.contract.model_under_test import Subject, names_in
 from zoo.contract.numerics import PRECISION
-from zoo.contract.subject import Subject, names_in
+from zoo.contract.suite import Verdict, examine
 from zoo.contract.training import GRADIENTS
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe

@@ -92,7 +92,7 @@ def evaluate(
             finally:
                 # What was measured is shown, even if it cannot be stored or a later run fails.
                 if team.rank == 0:
-                    _print_results(progress)
+                    _print_results(progress, lengths or ())
             if team.rank == 0:
                 print(f"results, tables and plots: {', '.join(progress.folders)}", flush=True)
     except KeyboardInterrupt:
@@ -123,13 +123,15 @@ def _evaluate(run: LoadedRun, request: Request, team: Team, progress: _Progress)
     progress.done.append(run.path)
 
 
-def _print_results(progress: _Progress) -> None:
+def _print_results(progress: _Progress, lengths: Sequence[int]) -> None:
+    """Rows in the order in which their lengths were asked for."""
+    order = {length: index for index, length in enumerate(lengths)}
     several = len({run.folder.resolve() for run, _ in progress.measured}) > 1
     # Runs of one recipe may differ in what --set gave: only their folders tell them apart.
     rows = [
         row | ({"run": run.name} if several else {})
         for run, measurement in progress.measured
-        for row in measurement.flat(units=True)
+        for row in sorted(measurement.flat(units=True), key=lambda row: order.get(row["length"], len(order)))
     ]
     if rows:
         print(results_text(rows, *terminal()), flush=True)

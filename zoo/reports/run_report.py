@@ -32,6 +32,9 @@ from zoo.reports.series import Series, unique
 from zoo.reports.tables import BUSY, BUSY_MEANS, Cell, Footnotes, Line, Table
 from zoo.runs.folder import RESULTS
 
+SPEED = "tokens/s: tokens that the model reads, by the seconds of the measurement, on all devices together"
+"""In overlapping windows a token is read more than once."""
+
 
 def store_results(folder: Path, measurements: Sequence[Measurement]) -> None:
     """Store measurements in a run folder, and write anew what is made from all that it has."""
@@ -110,8 +113,9 @@ def _results_table(rows: Sequence[Row]) -> Table:
     scored, seen = what_is_scored(measured), seen_in_training(rows)
     title = protocol_text(rows[0]["protocol"], rows[0]["parameters"]) + (f": {scored}" if scored else "")
     intervals = "(low–high): 95 % interval" if any(f"{main}_low" in row for row in measured) else ""
+    speed = SPEED if any(row.get("tokens_per_second") for row in measured) else ""
     busy = BUSY_MEANS if any(map(is_busy, measured)) else ""
-    about = "; ".join(one for one in (intervals, busy, seen) if one)
+    about = "; ".join(one for one in (intervals, speed, busy, seen) if one)
     return Table(title, tuple(header), tuple(lines), about, tuple(notes))
 
 

@@ -39,6 +39,7 @@ def test_every_file_has_its_keys_and_all_keys_their_file():
         assert "arXiv:" in task.__doc__ and "Source:" in task.__doc__
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TASKS)
 def test_a_recipe_opens_its_task(name, tmp_path):
     source = open_data(recipe(name))

@@ -47,6 +47,7 @@ def test_a_batch_is_its_examples_in_any_order(usual):
         dataset[64]
 
 
+@pytest.mark.slow
 def test_training_has_every_size_equally_often(usual):
     _, task = usual
     sizes, count = range(task.smallest, task.largest(LENGTH) + 1), 3000

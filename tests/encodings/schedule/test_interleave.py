@@ -168,6 +168,7 @@ def test_a_fault_in_a_pattern_is_told_where_it_stands(encoding, problem, recipe)
         recipe("text", f"model.encoding={{name: interleave, pattern: {encoding}}}")
 
 
+@pytest.mark.launch
 def test_a_fault_in_a_file_is_told_with_its_line(zoo_command, here):
     file = here / "text.yaml"
     pattern = (

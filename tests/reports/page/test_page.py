@@ -259,6 +259,7 @@ def test_an_encoding_looks_the_same_in_every_report():
     assert len(set(STYLES)) == len(STYLES)
 
 
+@pytest.mark.launch
 def test_a_built_package_has_the_page_parts(tmp_path):
     here = tmp_path / "source"
     shutil.copytree(ROOT / "zoo", here / "zoo", ignore=shutil.ignore_patterns("__pycache__"))

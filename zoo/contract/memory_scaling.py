@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from zoo.contract.kernel_equivalence import changed
 from zoo.contract.law import Finding, law, within
-from zoo.contract.subject import Subject
-from zoo.contract.ways import changed
+from zoo.contract.model_under_test import Subject
 from zoo.models import kernels
 
 LENGTHS = 256, 512, 1024

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
+from zoo.contract.causality import CACHED
 from zoo.contract.law import (
     CAUSAL,
     PADDED,
@@ -23,8 +24,7 @@ from zoo.contract.law import (
     law,
     within,
 )
-from zoo.contract.order import CACHED
-from zoo.contract.subject import HEADS, Subject, keep_of
+from zoo.contract.model_under_test import HEADS, Subject, keep_of
 from zoo.encodings.base import Encoding, Span
 from zoo.models import kernels
 from zoo.models.cache import Cache

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from zoo.contract.hooks import leak
+from zoo.contract.hook_outputs import leak
 from zoo.contract.law import (
     CAUSAL,
     PADDED,
@@ -23,7 +23,7 @@ from zoo.contract.law import (
     law,
     within,
 )
-from zoo.contract.subject import LENGTH, VOCABULARY, Subject
+from zoo.contract.model_under_test import LENGTH, VOCABULARY, Subject
 from zoo.models.cache import Cache
 from zoo.models.transformer import Transformer
 
