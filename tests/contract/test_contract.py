@@ -10,7 +10,7 @@ import pytest
 
 from zoo import registry
 from zoo.contract import LAWS
-from zoo.contract.model_under_test import kinds_of
+from zoo.contract.small_model import kinds_of
 from zoo.contract.variants import given, needs, variants
 from zoo.errors import InputError
 from zoo.recipe.options import check_encoding

@@ -23,7 +23,7 @@ from zoo.contract.law import (
     law,
     within,
 )
-from zoo.contract.model_under_test import LENGTH, VOCABULARY, Subject
+from zoo.contract.small_model import LENGTH, VOCABULARY, Subject
 from zoo.models.cache import Cache
 from zoo.models.transformer import Transformer
 

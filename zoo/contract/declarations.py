@@ -11,7 +11,7 @@ import torch
 
 from zoo import registry
 from zoo.contract.law import BUILDS, Finding, alone, broken, first_kind, first_line, held, law, plain
-from zoo.contract.model_under_test import KINDS, Subject
+from zoo.contract.small_model import KINDS, Subject
 from zoo.contract.variants import listed
 from zoo.errors import InputError
 from zoo.recipe import resolve

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from zoo import registry
 from zoo.contract.law import Fault, farthest, first_line
-from zoo.contract.model_under_test import line_of
+from zoo.contract.small_model import line_of
 from zoo.encodings.base import Encoding, Span
 from zoo.models.transformer import Transformer
 

@@ -27,7 +27,7 @@ from zoo.contract.law import (
     held,
     law,
 )
-from zoo.contract.model_under_test import VOCABULARY, Subject, keep_of, names_in
+from zoo.contract.small_model import VOCABULARY, Subject, keep_of, names_in
 from zoo.description import class_location
 from zoo.encodings.base import Encoding
 from zoo.encodings.stack import build_encoding

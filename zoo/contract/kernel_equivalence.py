@@ -24,7 +24,7 @@ from zoo.contract.law import (
     law,
     within,
 )
-from zoo.contract.model_under_test import HEADS, Subject, keep_of
+from zoo.contract.small_model import HEADS, Subject, keep_of
 from zoo.encodings.base import Encoding, Span
 from zoo.models import kernels
 from zoo.models.cache import Cache

@@ -11,8 +11,8 @@ from io import StringIO
 import torch
 from torch import Tensor
 
-from zoo.contract.model_under_test import Subject
 from zoo.contract.output import captured
+from zoo.contract.small_model import Subject
 
 Trial = Callable[[Subject], "Finding"]
 Condition = Callable[[Subject], "str | None"]

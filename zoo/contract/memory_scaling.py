@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from zoo.contract.kernel_equivalence import changed
 from zoo.contract.law import Finding, law, within
-from zoo.contract.model_under_test import Subject
+from zoo.contract.small_model import Subject
 from zoo.models import kernels
 
 LENGTHS = 256, 512, 1024

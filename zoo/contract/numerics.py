@@ -9,7 +9,7 @@ from torch import Tensor
 
 from zoo.contract.hook_outputs import watched
 from zoo.contract.law import PADDED, REPEATS, Finding, all_of, broken, farthest, held, law, within
-from zoo.contract.model_under_test import HEADS, WIDTH, Subject, keep_of
+from zoo.contract.small_model import HEADS, WIDTH, Subject, keep_of
 from zoo.encodings.base import Encoding, Span
 from zoo.encodings.stack import build_encoding
 from zoo.errors import InputError

@@ -17,7 +17,7 @@ from zoo.contract.law import (
     law,
     within,
 )
-from zoo.contract.model_under_test import LENGTH, Subject
+from zoo.contract.small_model import LENGTH, Subject
 from zoo.models.cache import Cache
 
 

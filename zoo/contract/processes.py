@@ -26,7 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from zoo import registry
 from zoo.contract.law import first_line
-from zoo.contract.model_under_test import Subject, some_tokens
+from zoo.contract.small_model import Subject, some_tokens
 from zoo.files import atomic_write
 from zoo.launch.children import describe_exit, run_all
 from zoo.models.shards import gather_full_state, shard

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from zoo.contract.law import BUILDS, Finding, Law, all_of
-from zoo.contract.model_under_test import Subject
+from zoo.contract.small_model import Subject
 
 
 @dataclass

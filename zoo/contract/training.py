@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from zoo.contract import processes
 from zoo.contract.law import Finding, broken, first_kind, held, law, trained
-from zoo.contract.model_under_test import Subject
+from zoo.contract.small_model import Subject
 
 GRADIENTS = "a gradient to every parameter"
 STYLES = {

@@ -9,8 +9,8 @@ from zoo import registry
 from zoo.contract import LAWS
 from zoo.contract.hooks import SPELLED
 from zoo.contract.law import CAUSAL, CHANGES, SHAPES
-from zoo.contract.model_under_test import Subject, names_in
 from zoo.contract.numerics import PRECISION
+from zoo.contract.small_model import Subject, names_in
 from zoo.contract.suite import Verdict, examine
 from zoo.contract.training import GRADIENTS
 from zoo.errors import InputError, Problem

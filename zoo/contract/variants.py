@@ -9,7 +9,7 @@ from typing import Any
 
 from zoo import registry
 from zoo.contract.law import first_line
-from zoo.contract.model_under_test import KINDS, Kind, Subject, kinds_of
+from zoo.contract.small_model import KINDS, Kind, Subject, kinds_of
 from zoo.errors import InputError
 from zoo.registry import Description, Option
 
