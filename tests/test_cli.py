@@ -42,13 +42,12 @@ def workplace(tmp_path, monkeypatch):
 def verbs(monkeypatch):
     """Stand-ins for the two verbs that need torch; gives what they were called with."""
     calls = []
-    training, evaluation = types.ModuleType("zoo.training.fit"), types.ModuleType("zoo.evaluation.evaluate")
+    training, evaluation = types.ModuleType("zoo.training.fit"), types.ModuleType("zoo.reports.evaluate")
     training.fit = lambda *given, **named: calls.append((given, named))
     evaluation.evaluate = lambda *given, **named: calls.append((given, named))
     monkeypatch.setitem(sys.modules, "zoo.training", types.ModuleType("zoo.training"))
     monkeypatch.setitem(sys.modules, "zoo.training.fit", training)
-    monkeypatch.setitem(sys.modules, "zoo.evaluation", types.ModuleType("zoo.evaluation"))
-    monkeypatch.setitem(sys.modules, "zoo.evaluation.evaluate", evaluation)
+    monkeypatch.setitem(sys.modules, "zoo.reports.evaluate", evaluation)
     return types.SimpleNamespace(calls=calls, training=training, evaluation=evaluation)
 
 

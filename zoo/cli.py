@@ -179,7 +179,7 @@ def _evaluate(options: argparse.Namespace) -> None:
         )
         raise InputError(problems)
     with waiting("loading torch and lightning"):
-        from zoo.evaluation.evaluate import evaluate
+        from zoo.reports.evaluate import evaluate
 
         raise_on_signals("datasets", *DRAWING)
     evaluate(options.paths, options.lengths, options.protocol, options.set, options.devices)

@@ -12,13 +12,13 @@ import torch
 
 from zoo import registry
 from zoo.errors import InputError, RunError
-from zoo.evaluation import evaluate as command
 from zoo.evaluation import measure
 from zoo.evaluation import store as storage
-from zoo.evaluation.evaluate import evaluate
 from zoo.evaluation.store import read_measurements
 from zoo.recipe import resolve
+from zoo.reports import evaluate as command
 from zoo.reports import run_report
+from zoo.reports.evaluate import evaluate
 from zoo.training.fit import fit
 
 BASE = {

@@ -19,7 +19,7 @@ from zoo.evaluation.store import MEASUREMENTS, read_measurements, validate_resul
 from zoo.reports import plot, run_report
 from zoo.reports.run_report import store_results
 
-FILES = ["lengths.csv", "lengths.json", "lengths.md", "lengths.png", "lengths.svg"]
+FILES = ["index.html", "lengths.csv", "lengths.json", "lengths.md", "lengths.png", "lengths.svg"]
 
 
 @pytest.fixture
@@ -33,7 +33,9 @@ def save(folder, *rows):
 
 
 def files(folder):
-    return sorted(path.name for path in (folder / "evaluation").iterdir() if path.name.startswith("lengths"))
+    return sorted(
+        path.name for path in (folder / "evaluation").iterdir() if path.is_file() and path.name != ".lock"
+    )
 
 
 def test_every_format_has_every_row(tmp_path):

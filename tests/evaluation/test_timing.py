@@ -6,11 +6,11 @@ import pytest
 
 from zoo.errors import RunError
 from zoo.evaluation import timing
-from zoo.evaluation.evaluate import evaluate
 from zoo.evaluation.measurement import flat_rows
 from zoo.evaluation.store import read_measurements
 from zoo.evaluation.timing import CostByLength, Stopwatch
 from zoo.models.transformer import Transformer
+from zoo.reports.evaluate import evaluate
 from zoo.training.fit import fit
 
 COST = 1e-3

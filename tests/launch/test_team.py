@@ -260,7 +260,7 @@ def evaluated(zoo_command, folder, *how, **launch):
     shutil.rmtree(folder / "evaluation")
     done = zoo_command("evaluate", folder.name, *how, **launch)
     assert done.returncode == 0 and done.stderr == "", done.stderr
-    assert done.stdout.count("results, tables and plots: ") == 1
+    assert done.stdout.count("results, tables, plots and a page (index.html): ") == 1
     return rows_of(folder)
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from zoo import cli
-from zoo.evaluation.evaluate import evaluate
 from zoo.reports.build import build
+from zoo.reports.evaluate import evaluate
 from zoo.training.fit import fit
 
 

@@ -8,9 +8,11 @@ from measured import measurements_of
 from rows import task_row, text_row
 
 from zoo.evaluation.measurement import flat_rows
+from zoo.evaluation.store import read_measurements
 from zoo.reports.csv_export import row_columns, rows_as_csv
 from zoo.reports.markdown import table_markdown
-from zoo.reports.run_report import results_tables, results_text, run_panels, summary_line, what_is_scored
+from zoo.reports.page import page
+from zoo.reports.run_report import results_tables, results_text, run_report, summary_line, what_is_scored
 
 MADE = [
     *(text_row(n, v) for n, v in ((32, 1.75), (64, 1.5), (128, None))),
@@ -49,12 +51,35 @@ def test_rows_on_other_targets_have_tables_of_their_own():
     ]  # fmt: skip
 
 
-def test_checkpoints_of_one_folder_are_curves_of_their_own():
+def test_checkpoints_of_one_folder_are_curves_of_their_own(tmp_path):
     best = [text_row(n, 1.25, checkpoint="checkpoints/best.ckpt") for n in (64, 128)]
-    (panel,) = run_panels(measurements_of([text_row(64), text_row(128), *best]))
+    (panel,) = run_report(tmp_path, measurements_of([text_row(64), text_row(128), *best])).panels
     assert {curve.label: curve.mean for curve in panel.curves} == {
         "alibi (best.ckpt)": (1.25, 1.25), "alibi (last.ckpt)": (1.5, 1.5),
     }  # fmt: skip
+
+
+def test_the_page_of_a_run_has_what_it_is_and_costs_and_no_verdict(write_run):
+    folder = write_run("a", values={16: 1.5, 32: 1.6, 64: "too long"})
+    report = run_report(folder, read_measurements(folder))
+    assert dict(report.about)["steps"] == "6" and report.costs[0].training_tokens_per_second == 100
+    assert any("too long" in str(caveat) for caveat in report.caveats)
+    text = page(report)
+    assert "1.600" in text and "Costs" in text
+    assert not any(absent in text for absent in ("Verdict", "How to reproduce", "all runs share"))
+
+
+def test_two_ways_to_read_a_checkpoint_are_compared_on_its_page(tmp_path):
+    other = [text_row(n, 1.25, encoding="alibi slopes=x", changed={"slopes": "x"}) for n in (64, 128)]
+    report = run_report(tmp_path, measurements_of([text_row(64), text_row(128), *other]))
+    assert report.labels == ["alibi slopes=x", "alibi"] and report.panels[0].pairs
+    assert report.verdict and "Verdict" in page(report)
+    assert not report.costs  # its card is gone
+
+
+def test_a_run_of_notes_alone_has_a_page_of_caveats(tmp_path):
+    report = run_report(tmp_path, measurements_of([text_row(64, note="too long")]))
+    assert not report.panels and "too long" in page(report)
 
 
 def test_one_line_sums_up_the_first_protocol():

@@ -8,7 +8,7 @@ import torch
 
 import zoo
 from zoo.errors import InputError
-from zoo.evaluation.evaluate import evaluate
+from zoo.reports.evaluate import evaluate
 from zoo.runs.load import find_checkpoint, load_task
 from zoo.training.fit import fit
 

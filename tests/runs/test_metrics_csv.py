@@ -2,7 +2,7 @@
 
 import pytest
 
-from zoo.reports.compared_run import _speed
+from zoo.reports.compared_run import training_speed
 from zoo.errors import InputError
 from zoo.runs.metrics_csv import read_metrics
 from zoo.training.loggers import CsvLog
@@ -31,8 +31,8 @@ def test_a_file_cut_at_any_byte_has_its_whole_lines(tmp_path):
         file.write_bytes(raw[:length])
         whole = max(0, raw[:length].count(b"\n") - 1)
         assert read_metrics(file) == (columns if b"\n" in raw[:length] else [], rows[:whole])
-        assert _speed(file) in (None, 102.5, 103.5, 104.5, 105.5)
-        assert (_speed(file) is None) == (not whole)
+        assert training_speed(file) in (None, 102.5, 103.5, 104.5, 105.5)
+        assert (training_speed(file) is None) == (not whole)
 
 
 def test_a_run_that_goes_on_from_a_cut_file_has_the_whole_one(tmp_path):

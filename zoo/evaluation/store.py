@@ -2,7 +2,7 @@
 
 evaluation/
   measurements/PROTOCOL-DIGEST.json   what was measured, with what each document or example gave
-  lengths.json  .csv  .md  .png  .svg   made from all of them (zoo.reports.run_report)
+  lengths.json  .csv  .md  .png  .svg, index.html   made from all of them (zoo.reports.run_report)
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from zoo.runs.folder import RESULTS
 
 EVALUATION = Path("evaluation")
 MEASUREMENTS = EVALUATION / "measurements"
+PAGE = EVALUATION / "index.html"
 LOCK = EVALUATION / ".lock"
 EXPORTS = (".csv", ".md", ".png", ".svg")
 MAX_BYTES = 16 << 20
@@ -152,7 +153,7 @@ def _look(folder: Path, refuse: Callable[[Path, str], None]) -> None:
         if above.is_dir() and not os.access(above, os.W_OK | os.X_OK):
             return refuse(path, f"no permission to write in {above}")
     file, lock = folder / RESULTS, folder / LOCK
-    for path in (file, *map(file.with_suffix, EXPORTS), lock):
+    for path in (file, *map(file.with_suffix, EXPORTS), folder / PAGE, lock):
         if path.is_dir():
             refuse(path, "it is a folder; move it away")
     if lock.is_symlink():

@@ -62,7 +62,7 @@ def build(
         panels=shown,
         costs=costs(series, shown),
         differences=tuple(map(str, found)),
-        about=tuple(_about(runs)),
+        about=tuple(about(runs)),
         command=compare_command(paths, protocols, lengths, out, force, reference),
         caveats=caveats_of(runs, series, shown, alone),
     )
@@ -152,14 +152,15 @@ def _title(runs: Sequence[Run], series: Sequence[Series]) -> str:
     return f"{encodings}{on}" + (f", trained at {length} tokens" if length != VARIES else "")
 
 
-def _about(runs: Sequence[Run]) -> Iterable[tuple[str, str]]:
-    """What the runs share, for the reader of a table."""
+def about(runs: Sequence[Run]) -> Iterable[tuple[str, str]]:
+    """What runs share, for the reader of a table: names and values."""
     for name, read in _ABOUT.items():
         values = _common(_attempt(read, run) for run in runs)
         if values is not None:
             yield name, values if isinstance(values, str) else f"{values:,}"
     yield "seeds", ", ".join(map(str, sorted({run.seed for run in runs})))
-    yield "runs", str(len(runs))
+    if len(paths := {run.path for run in runs}) > 1:
+        yield "runs", str(len(paths))
 
 
 _ABOUT = {

@@ -44,6 +44,17 @@ def caveats_of(
     )
 
 
+def caveats_of_one_run(
+    runs: Sequence[Run], series: Sequence[Series], panels: Sequence[Panel]
+) -> tuple[Caveat, ...]:
+    """Those of a run that is compared with nothing but itself."""
+    return (
+        *_first(_seen(runs)),
+        *_first(_only_notes(series, panels)),
+        *_first(_unmeasured(series, panels)),
+    )
+
+
 def caveats_of_runs(runs: Sequence[Run]) -> list[Caveat]:
     """What there is to say of the runs themselves."""
     return [
@@ -84,10 +95,10 @@ def _speed(runs: Sequence[Run]) -> list[Caveat]:
 
 def _seen(runs: Sequence[Run]) -> list[Caveat]:
     """Runs that may have been trained on some of what they are scored on."""
-    paths: dict[str, list[str]] = defaultdict(list)
+    paths: dict[str, dict[str, None]] = defaultdict(dict)
     for run in runs:
         if said := seen_in_training(run.rows):
-            paths[said].append(run.path)
+            paths[said][run.path] = None
     return [Caveat(f"{', '.join(own)}: {said}") for said, own in paths.items()]
 
 

@@ -124,9 +124,9 @@ def _read_folder(path: Path, evaluated: bool, wanted: Sequence[str]) -> Run:
             problems.extend(error.problems)
             return otherwise
 
-    recipe = attempt(lambda: _recipe(path), {})
+    recipe = attempt(lambda: validated_recipe(path), {})
     card = attempt(lambda: read_card(path), {})
-    speed = attempt(lambda: _speed(path / METRICS), None)
+    speed = attempt(lambda: training_speed(path / METRICS), None)
     measurements = attempt(lambda: read_measurements(path), None)
     kept, left_out = _of_the_end(measurements or [], card)
     if measurements is not None and not kept and evaluated and not problems:
@@ -138,7 +138,12 @@ def _read_folder(path: Path, evaluated: bool, wanted: Sequence[str]) -> Run:
     return Run(str(path), recipe, card, kept, left_out, speed)
 
 
-def _recipe(folder: Path) -> dict[str, Any]:
+def validated_recipe(folder: Path) -> dict[str, Any]:
+    """A run's resolved recipe; what a plugin brings stands in it as it was stored.
+
+    Raises:
+        InputError: it cannot be read, or is no recipe.
+    """
     stored = stored_recipe(folder)
     model = stored.get("model")
     if not isinstance(model, dict) or "encoding" not in model:
@@ -186,7 +191,7 @@ def _of_the_end(
     return kept, tuple(left_out)
 
 
-def _speed(file: Path) -> float | None:
+def training_speed(file: Path) -> float | None:
     """Tokens per second of the training: the median of those logged, which a slow start does not move."""
     _, rows = read_metrics(file)  # none where `logging` does not name csv
     try:

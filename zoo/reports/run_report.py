@@ -5,6 +5,7 @@ evaluation/
   lengths.json                all their rows, flat
   lengths.csv  lengths.md     the same for a spreadsheet, and as tables
   lengths.png  lengths.svg    the same as curves
+  index.html                  the same as a page, of which all parts are those of a comparison's
 """
 
 from __future__ import annotations
@@ -12,25 +13,30 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from zoo.errors import printable
+from zoo.errors import InputError, printable
 from zoo.evaluation.measurement import Measurement, flat_rows
-from zoo.evaluation.store import locked, read_measurements, store
+from zoo.evaluation.store import PAGE, locked, read_measurements, store
 from zoo.files import atomic_write
-from zoo.reports.caveats import seen_in_training
-from zoo.reports.compared_run import Row, Run
+from zoo.reports.build import about
+from zoo.reports.caveats import caveats_of_one_run, seen_in_training
+from zoo.reports.compared_run import Row, Run, training_speed, validated_recipe
 from zoo.reports.console import table_text
 from zoo.reports.csv_export import MEASURES, rows_as_csv
 from zoo.reports.formatting import DASH, number, protocol_text, whole, words
 from zoo.reports.markdown import table_markdown, title_markdown
-from zoo.reports.panels import is_busy, main_measure, ordered, panels
+from zoo.reports.page import page
+from zoo.reports.panels import costs, is_busy, main_measure, ordered, panels
 from zoo.reports.plot import plot
 from zoo.reports.ranking import ranked
-from zoo.reports.report import Panel
+from zoo.reports.report import Report
 from zoo.reports.series import Series, unique
 from zoo.reports.tables import BUSY, BUSY_MEANS, Cell, Footnotes, Line, Table
-from zoo.runs.folder import RESULTS
+from zoo.reports.verdict import verdict
+from zoo.runs.card import read_card
+from zoo.runs.folder import METRICS, RESULTS
 
 SPEED = "tokens/s: tokens that the model reads, by the seconds of the measurement, on all devices together"
 """In overlapping windows a token is read more than once."""
@@ -45,14 +51,21 @@ def store_results(folder: Path, measurements: Sequence[Measurement]) -> None:
         rows = flat_rows(measured)
         atomic_write(file, json.dumps(rows, indent=1, allow_nan=False) + "\n")
         atomic_write(file.with_suffix(".csv"), rows_as_csv(rows))
-        parts = [title_markdown(f"{', '.join(sorted({one.run for one in measured}))} by length")]
+        report = run_report(folder, measured)
+        parts = [title_markdown(report.title)]
         parts += map(table_markdown, results_tables(flat_rows(measured, units=True)))
         atomic_write(file.with_suffix(".md"), "\n\n".join(parts) + "\n")
-        plot(run_panels(measured), file.with_suffix(".png"), file.with_suffix(".svg"))
+        plot(report.panels, file.with_suffix(".png"), file.with_suffix(".svg"))
+        atomic_write(folder / PAGE, page(report))
 
 
-def run_panels(measurements: Iterable[Measurement]) -> tuple[Panel, ...]:
-    """The curves of one folder: one for each of its checkpoints, and for each change of the encoding."""
+def run_report(folder: Path, measurements: Iterable[Measurement]) -> Report:
+    """The report of one folder: a curve for each of its checkpoints, and for each change of the encoding."""
+    try:
+        recipe, card = validated_recipe(folder), read_card(folder)
+        speed = training_speed(folder / METRICS)
+    except InputError:  # the measurements are shown without them
+        recipe, card, speed = {}, {}, None
     same: dict[tuple[str, str, int, str], list[Measurement]] = defaultdict(list)
     for one in measurements:
         same[one.encoding, one.checkpoint, one.seed, json.dumps(one.changed, sort_keys=True)].append(one)
@@ -60,10 +73,22 @@ def run_panels(measurements: Iterable[Measurement]) -> tuple[Panel, ...]:
     series = []
     for (encoding, checkpoint, seed, _), own in same.items():
         label = f"{encoding} ({PurePosixPath(checkpoint).name})" if several else encoding
-        run = Run(checkpoint, {"seed": seed}, {"encoding": encoding}, tuple(own))
+        run = Run(
+            str(folder), recipe | {"seed": seed}, card | {"encoding": encoding}, tuple(own), speed=speed
+        )
         series.append(Series(printable(label), (run,), own[0].changed))
-    made = [panel for panel in panels(unique(series)) if panel.curves]
-    return ranked(ordered(made), unique(series)) if made else ()
+    series = unique(series)
+    shown = tuple(panel for panel in panels(series) if panel.curves)
+    shown = ranked(ordered(shown), series) if shown else ()
+    runs = [run for one in series for run in one.runs]
+    report = Report(
+        title=f"{', '.join(sorted({one.run for own in same.values() for one in own}))} by length",
+        panels=shown,
+        costs=costs(series, shown) if shown and "parameters" in card else (),
+        about=tuple(about(runs)),
+        caveats=caveats_of_one_run(runs, series, shown),
+    )
+    return replace(report, verdict=verdict(report)) if len(report.labels) > 1 else report
 
 
 def results_text(rows: Sequence[Row], width: int | None = None, bold: bool = False) -> str:

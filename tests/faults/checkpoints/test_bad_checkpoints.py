@@ -16,8 +16,8 @@ from small_run import MAPPING, change, refused, resume
 import zoo
 from zoo import cli
 from zoo.errors import InputError
-from zoo.evaluation.evaluate import evaluate
 from zoo.recipe import resolve
+from zoo.reports.evaluate import evaluate
 from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.runs.load import load_task
 from zoo.training.fit import fit

@@ -6,8 +6,8 @@ import sys
 import pytest
 from small_run import LONGER, change, refused, resume
 
-from zoo.evaluation.evaluate import evaluate
 from zoo.recipe import resolve
+from zoo.reports.evaluate import evaluate
 from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.training.fit import fit
 

@@ -14,8 +14,8 @@ from small_run import change, resume
 import zoo
 from zoo import cli
 from zoo.errors import InputError
-from zoo.evaluation.evaluate import evaluate
 from zoo.files import atomic_write
+from zoo.reports.evaluate import evaluate
 
 
 def files_in(folder):

@@ -53,7 +53,7 @@ def page(report: Report) -> str:
         verdict=report.verdict.removeprefix("Verdict: "),
         panels=[_panel(panel) for panel in report.panels],
         costs=costs_table(report),
-        order=order_text(report),
+        order=order_text(report) if len(report.labels) > 1 else "",
         looks=looks,
         indices={label: index for index, label in enumerate(looks)},
         data={"plots": plots},

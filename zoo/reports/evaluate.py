@@ -1,4 +1,4 @@
-"""The command `evaluate`: trained models, scored at lengths they never saw."""
+"""`zoo evaluate`: trained models in, scored at lengths they never saw; tables, plots and a page out."""
 
 from __future__ import annotations
 
@@ -94,7 +94,10 @@ def evaluate(
                 if team.rank == 0:
                     _print_results(progress, lengths or ())
             if team.rank == 0:
-                print(f"results, tables and plots: {', '.join(progress.folders)}", flush=True)
+                print(
+                    f"results, tables, plots and a page (index.html): {', '.join(progress.folders)}",
+                    flush=True,
+                )
     except KeyboardInterrupt:
         rest = request.command([path for path in paths if path not in progress.done] or paths)
         kept = f"what was measured is kept in {', '.join(progress.folders)}"
