@@ -10,8 +10,8 @@ from pydantic import Field
 from torch.nn import Parameter
 
 from zoo import registry
-from zoo.recipe.field_types import Number
-from zoo.recipe.schema import OptimizerConfig
+from zoo.field_types import Number
+from zoo.recipe.section_bases import OptimizerConfig
 from zoo.recipe.sections import construct
 from zoo.registry import register
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
+from collections.abc import Callable, Mapping
 from importlib.machinery import PathFinder
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from zoo.description import Description
 from zoo.errors import InputError
-
-if TYPE_CHECKING:
-    from zoo.description import Description
-    from zoo.registry import Registry
 
 
 def import_file_of(description: Description) -> None:
@@ -64,11 +61,22 @@ def _last_line(error: BaseException, file: Path) -> int:
     return lines[-1] if lines else 1
 
 
-def read_entry_points(registry: Registry) -> tuple[dict[str, Description], dict[str, str]]:
-    """What installed packages bring of one kind, read from the source of the modules that they advertise:
+def read_entry_points(
+    group: str,
+    read: Callable[[Path, str, str], list[Description]],
+    decorator: str,
+    shipped: Mapping[str, Description],
+) -> tuple[dict[str, Description], dict[str, str]]:
+    """What installed packages register of one kind, read from the source of the modules that they advertise:
 
         [project.entry-points."zoo.encodings"]
         root = "their_package.root"
+
+    Args:
+        group: of the entry points, as `zoo.encodings`.
+        read: gives what a file registers, from its path, module and package.
+        decorator: by which a class is registered.
+        shipped: the zoo's own, whose names are taken.
 
     Returns: the descriptions by name; and what cannot be used, with the reason. A package that cannot be read
     breaks only itself. Of several classes with one name none is taken: which came first would depend on the
@@ -76,13 +84,13 @@ def read_entry_points(registry: Registry) -> tuple[dict[str, Description], dict[
     """
     claims: dict[str, list[Description]] = {}
     broken: dict[str, list[str]] = {}
-    for point in entry_points(group=f"zoo.{registry.kind}s"):
+    for point in entry_points(group=group):
         package = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
         try:
-            found = registry.read(_source_of(point.module), point.module, package)
+            found = read(_source_of(point.module), point.module, package)
             if not found:
                 raise InputError(
-                    f'no class in {point.module} is decorated with @{registry.decorator}("NAME"); '
+                    f'no class in {point.module} is decorated with @{decorator}("NAME"); '
                     f"the module to advertise is the one that holds it"
                 )
         except Exception as error:
@@ -93,8 +101,8 @@ def read_entry_points(registry: Registry) -> tuple[dict[str, Description], dict[
     usable = {}
     for name, several in claims.items():
         origins = list(dict.fromkeys(f"package {one.package} ({one.where})" for one in several))
-        if name in registry.shipped:
-            taken = f"the name {name!r} is taken by {registry.shipped[name].where}"
+        if name in shipped:
+            taken = f"the name {name!r} is taken by {shipped[name].where}"
             broken.setdefault(name, []).extend(f"{origin}: {taken}" for origin in origins)
         elif len(origins) > 1:
             message = f"the name {name!r} is claimed by {' and by '.join(origins)}; uninstall all but one"

@@ -181,7 +181,7 @@ class Registry:
 
     @cached_property
     def _installed(self) -> tuple[dict[str, Description], dict[str, str]]:
-        return read_entry_points(self)
+        return read_entry_points(f"zoo.{self.kind}s", self.read, self.decorator, self.shipped)
 
     @property
     def decorator(self) -> str:

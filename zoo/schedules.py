@@ -9,8 +9,8 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from zoo import registry
-from zoo.recipe.field_types import Fraction, Number
-from zoo.recipe.schema import OptimizerConfig
+from zoo.field_types import Fraction, Number
+from zoo.recipe.section_bases import OptimizerConfig
 from zoo.recipe.sections import construct
 from zoo.registry import register
 

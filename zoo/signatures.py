@@ -17,6 +17,8 @@ from types import UnionType
 
 import pydantic
 
+from zoo import field_types
+
 
 class _Required:
     """The default of an option that has none."""
@@ -159,23 +161,8 @@ def read_signature(
 
 @functools.lru_cache(maxsize=1)
 def _known_types() -> dict[str, object]:
-    """The names that an annotation may use: Python's types, and those of `zoo.recipe.field_types`."""
-    from zoo.recipe import field_types
-
-    own = (
-        "Int",
-        "Number",
-        "Flag",
-        "Text",
-        "Positive",
-        "Count",
-        "Vocabulary",
-        "Fraction",
-        "Seed",
-        "Several",
-        "Folder",
-    )
-    return {**_TYPES, **{name: getattr(field_types, name) for name in own}}
+    """The names that an annotation may use: Python's types, and those of `zoo.field_types`."""
+    return {**_TYPES, **{name: getattr(field_types, name) for name in field_types.OPTION_TYPES}}
 
 
 def _method(class_node: ast.ClassDef, name: str) -> ast.FunctionDef | None:

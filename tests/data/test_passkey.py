@@ -74,7 +74,7 @@ def test_what_surrounds_the_sentence_is_one_window_of_the_text_cut_between_words
     pieces = source.tokenizer.token_bytes()
     whole = b" ".join(b"%d" % token for token in stream[:])
     for prompt, _ in map(source.examples("test", 120, 30).example, range(30)):
-        task = source.examples("test", 120, 1).task
+        task = source.examples("test", 120, 1).questions
         start = next(i for i in range(len(prompt)) if prompt[i : i + len(task.before)] == task.before)
         stop = start + len(task.before) + 5 + len(task.after)
         text = [*prompt[:start], *prompt[stop : len(prompt) - len(task.question)]]
@@ -111,7 +111,7 @@ def test_training_has_all_lengths_up_to_its_own_and_pads_them(source_of):
     batch = source.dataset("train").batch(range(300))
     assert batch["tokens"].shape == (300, 96)
     ends = (batch["targets"] >= 0).int().cumsum(1).argmax(1) + 1
-    least = source.dataset("train").task.tokens(1)
+    least = source.dataset("train").questions.tokens(1)
     assert ends.min() < least + 5 and ends.max() > 92
     assert all((row[end:] == 0).all() for row, end in zip(batch["tokens"], ends, strict=True))
 
@@ -128,7 +128,7 @@ def test_the_splits_are_those_of_the_text(source_of):
     source = source_of()
     assert len({source.stream(split)[:50].tobytes() for split in ("train", "valid", "test")}) == 3
     for split in ("train", "valid", "test"):
-        assert source.examples(split, 80, 1).task.stream is source.stream(split)
+        assert source.examples(split, 80, 1).questions.stream is source.stream(split)
 
 
 def test_lengths_that_cannot_be_had(source_of):

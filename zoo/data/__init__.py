@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from zoo.data.dataset import Dataset
     from zoo.data.source import DataSource
-    from zoo.recipe.schema import DataConfig, Recipe
+    from zoo.recipe.schema import Recipe
+    from zoo.recipe.section_bases import DataConfig
 
 __all__ = ["build_dataset", "open_data"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -12,12 +11,10 @@ from zoo.data.batched import Batched
 from zoo.data.dataset import Dataset
 from zoo.data.draws import Draws, below
 from zoo.data.held_out import is_held_out
-from zoo.recipe.field_types import Positive
+from zoo.data.source import GENERATED_SIZE, DataSource
+from zoo.field_types import Positive
+from zoo.recipe import Recipe
 from zoo.registry import register
-
-if TYPE_CHECKING:
-    from zoo.data.source import DataSource
-    from zoo.recipe import Recipe
 
 BEGINNING = 16
 """Numbers at the beginning of a sequence that say whether it is held out."""
@@ -44,9 +41,7 @@ class MaxIndexDataset(Dataset):
         return self.num_values + 1
 
     def open(self, recipe: Recipe, write_cache: bool = True) -> DataSource:
-        from zoo.data.source import MaxIndexSource
-
-        return MaxIndexSource(recipe, self)
+        return MaxIndexSource(recipe, self.gives, self.vocab_size)
 
 
 class MaxIndex(Batched):
@@ -91,3 +86,21 @@ class MaxIndex(Batched):
 
     def _numbers(self, count: int, row: int) -> np.ndarray:
         return 1 + below(self._draws.words(count, row=row), self.num_values)
+
+
+class MaxIndexSource(DataSource):
+    """Max-index sequences, drawn as they are asked for."""
+
+    def __init__(self, recipe: Recipe, kind: str, vocab_size: int):
+        super().__init__(recipe, kind, vocab_size)
+        values = recipe.data.num_values
+        self.fingerprint = {"corpus": f"max_index of {values} values, format 2", "tokenizer": ""}
+
+    def examples(self, split: str, length: int, size: int) -> MaxIndex:
+        """`size` sequences of any length. Only those of "train" depend on the seed: runs that differ in it
+        alone are judged on the same ones."""
+        seed = self.recipe.seed if split == "train" else 0
+        return MaxIndex(length, self.recipe.data.num_values, seed, split, size)
+
+    def dataset(self, split: str) -> MaxIndex:
+        return self.examples(split, self.recipe.data.sequence_length, GENERATED_SIZE[split])

@@ -10,25 +10,27 @@ import torch
 from pydantic import Field
 
 from zoo import registry
-from zoo.data.algorithmic.algorithmic import Algorithmic
 from zoo.data.algorithmic.answers import Answers
+from zoo.data.algorithmic.questions import Questions
 from zoo.data.draws import Chance
 from zoo.data.masking import NOT_SCORED
-from zoo.data.source import GENERATED_SIZE, TextSource
+from zoo.data.source import GENERATED_SIZE
 from zoo.data.text.corpus import Corpus
+from zoo.data.text.cache import TokenCache
 from zoo.data.text.datasets import TextDataset
+from zoo.data.text.source import TextSource
 from zoo.data.text.tokenizer import WHITESPACE, TextTokenizer
 from zoo.data.text.tokens import TokenStream
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
-from zoo.recipe.field_types import Folder, Positive, Seed, Vocabulary
+from zoo.field_types import Folder, Positive, Seed, Vocabulary
 from zoo.registry import register
 
 SENTENCE = "\nThe pass key is ", ". Remember it.\n"
 QUESTION = "\nWhat is the pass key? The pass key is "
 
 
-class Passkey(Algorithmic):
+class Passkey(Questions):
     """`text. The pass key is 71432. Remember it. text. What is the pass key? The pass key is` is answered by
     `71432`. The size is the tokens of text.
 
@@ -61,8 +63,8 @@ class Passkey(Algorithmic):
         return len(self._bytes)
 
     def tokens(self, size: int) -> int:
-        said = len(self.before) + len(self.after) + len(self.question)
-        return size + said + 2 * self.digits - 1
+        sentences = len(self.before) + len(self.after) + len(self.question)
+        return size + sentences + 2 * self.digits - 1
 
     def example(self, size: int, chance: Chance) -> tuple[list[int], list[int]]:
         start = chance.below(len(self.stream) - size + 1)
@@ -87,11 +89,11 @@ class Passkeys(Answers):
     """Examples of `Passkey`. A batch also holds `distance` [B], int64: how many tokens the key's first digit
     lies before the token that is to predict it."""
 
-    task: Passkey
+    questions: Passkey
 
     def batch(self, indices: Sequence[int]) -> dict[str, torch.Tensor]:
         made = super().batch(indices)
-        before = torch.tensor(self.task.before)
+        before = torch.tensor(self.questions.before)
         found = (made["tokens"].unfold(1, len(before), 1) == before).all(-1).int().argmax(1)
         asked = (made["targets"] != NOT_SCORED).int().argmax(1)
         return made | {"distance": asked - (found + len(before))}
@@ -137,26 +139,26 @@ class PasskeyDataset(TextDataset):
         return text(root=self.root, cache=self.cache, vocab_size=self.vocab_size, **options).corpus()
 
     def open(self, recipe: Recipe, write_cache: bool = True) -> PasskeySource:
-        return PasskeySource(recipe, self, write_cache)
+        return PasskeySource(recipe, self.gives, self.tokens(write_cache))
 
 
 class PasskeySource(TextSource):
     """Passkeys in the text of a corpus; those of a split in the text of that split."""
 
-    def __init__(self, recipe: Recipe, dataset: PasskeyDataset, write_cache: bool = True):
-        super().__init__(recipe, dataset, write_cache)
+    def __init__(self, recipe: Recipe, kind: str, tokens: TokenCache):
+        super().__init__(recipe, kind, tokens)
         text = self.fingerprint["corpus"]
-        self.fingerprint["corpus"] = f"passkey, digits {dataset.digits}, format 2, in {text}"
+        self.fingerprint["corpus"] = f"passkey, digits {recipe.data.digits}, format 2, in {text}"
 
     def examples(self, split: str, length: int, size: int, sizes: str = "largest") -> Passkeys:
         """As those of the other tasks with an answer (`AlgorithmicSource.examples`). Raises InputError also
         for a length beyond that of the text."""
         stream = self.stream(split)
-        task = Passkey(stream, self.tokenizer, self.recipe.data.digits)
-        if task.largest(length) > len(stream):
+        questions = Passkey(stream, self.tokenizer, self.recipe.data.digits)
+        if questions.largest(length) > len(stream):
             raise InputError(Problem(f"the {split} text has only {len(stream)} tokens"))
         seed = self.recipe.seed if split == "train" else 0
-        return Passkeys(task, "passkey", length, size, seed=seed, split=split, sizes=sizes)
+        return Passkeys(questions, "passkey", length, size, seed=seed, split=split, sizes=sizes)
 
     def dataset(self, split: str) -> Passkeys:
         try:

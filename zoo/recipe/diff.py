@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from zoo import registry
-from zoo.recipe.field_types import Differs, Section
+from zoo.field_types import Differs, Section
 from zoo.recipe.schema import Recipe, TrainerConfig
 
 ENCODING = "model.encoding"

@@ -7,16 +7,10 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from zoo import registry
-from zoo.recipe.field_types import strict_type
+from zoo.field_types import strict_type
 from zoo.recipe.options import OWNED, trainer_options
-from zoo.recipe.schema import (
-    PRECISION_ALIASES,
-    DataConfig,
-    OptimizerConfig,
-    Recipe,
-    TaskConfig,
-    TrainerConfig,
-)
+from zoo.recipe.schema import PRECISION_ALIASES, Recipe, TrainerConfig
+from zoo.recipe.section_bases import DataConfig, OptimizerConfig, TaskConfig
 from zoo.recipe.sections import config_class
 
 ENCODING = {"$ref": "#/$defs/encoding"}

@@ -17,8 +17,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from zoo import registry
 from zoo.errors import InputError
+from zoo.field_types import strict_type
 from zoo.recipe.error_messages import MANY, explain_validation_error, unknown_key
-from zoo.recipe.field_types import strict_type
 from zoo.recipe.located_tree import KeyPath, describe_value
 from zoo.recipe.schema import TrainerConfig
 from zoo.signatures import Option, read_signature

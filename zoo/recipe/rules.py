@@ -14,12 +14,11 @@ from pydantic_core import PydanticUndefined
 
 from zoo import registry
 from zoo.errors import InputError
+from zoo.field_types import float_to_int
 from zoo.recipe.error_messages import nearest
-from zoo.recipe.field_types import float_to_int
 from zoo.recipe.located_tree import KeyPath, dotted
 from zoo.recipe.options import encodings_in
-from zoo.recipe.schema import PRECISION_ALIASES, Recipe
-from zoo.recipe.sections import section_class
+from zoo.recipe.schema import PRECISION_ALIASES, Recipe, section_class
 
 FSDP_PRECISIONS = ("32-true", "bf16-mixed", "bf16-true", "16-true")
 Fault = tuple[str | KeyPath, str]

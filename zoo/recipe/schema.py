@@ -9,37 +9,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
-)
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from zoo.recipe.field_types import (
-    Count,
-    DataConfig,
-    Differs,
-    Exact,
-    Flag,
-    Int,
-    Number,
-    Positive,
-    Section,
-    Seed,
-    Text,
-)
-from zoo.recipe.located_tree import describe_value
-from zoo.recipe.sections import by_name
+from zoo.field_types import Count, Differs, Exact, Flag, Int, Number, Positive, Section, Seed, Text
+from zoo.recipe.section_bases import BASES, CountOrFraction, EvaluateConfig
+from zoo.recipe.sections import by_name, named_section_class
 
 # Far above every published model; beyond them the building itself would not come to an end.
 MOST_LAYERS, WIDEST = 1000, 1 << 20
 
-CountOrFraction = Annotated[Exact, Field(gt=0)] | Annotated[Number, Field(gt=0, le=1)]
 WindowPattern = Positive | None | tuple[Positive | None, ...]
 
 
@@ -120,26 +99,6 @@ class ModelConfig(Section):
         return self.window[layer % len(self.window)] if isinstance(self.window, tuple) else self.window
 
 
-class TaskConfig(Section):
-    """What every task has."""
-
-    name: Text
-    """The task."""
-
-
-class OptimizerConfig(Section):
-    """What every optimizer has, and its schedule."""
-
-    name: Text = "adamw"
-    """The optimizer."""
-    lr: Annotated[Number, Field(gt=0)]
-    """Highest learning rate, reached at the end of the warm-up."""
-    warmup_steps: Count = 100
-    """Optimizer steps in which the learning rate rises linearly from zero."""
-    schedule: Text = "cosine"
-    """How the learning rate changes after the warm-up."""
-
-
 class TrainerConfig(Section):
     """Lightning's Trainer: these, and any other keyword of `lightning.pytorch.Trainer`."""
 
@@ -214,43 +173,6 @@ class CheckpointConfig(Section):
     """Optimizer steps between two checkpoints."""
 
 
-def _stride(value: object, check: ValidatorFunctionWrapHandler) -> int | float:
-    """One message for both members of the union."""
-    try:
-        return check(value)
-    except ValidationError as error:
-        message = "must be a whole number of tokens above 0, or a fraction of the window up to 1, got {given}"
-        raise PydanticCustomError("stride", message, {"given": describe_value(value)}) from error
-
-
-Stride = Annotated[CountOrFraction, WrapValidator(_stride)]
-
-
-class EvaluateConfig(Section):
-    """How the trained model is evaluated."""
-
-    lengths: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = None
-    """Lengths in tokens. null: 1, 2 and 4 times data.sequence_length. Protocol fixed_targets scores the
-    documents that hold the longest of them."""
-    protocols: Annotated[tuple[Text, ...], Field(min_length=1)] | None = None
-    """Evaluation protocols. null: the first that the task knows."""
-    max_tokens: Positive = 262144
-    """Tokens of text scored at each length; no length may be longer."""
-    samples: Positive = 1024
-    """Generated sequences scored at each length."""
-    batch_tokens: Positive = 16384
-    """Tokens in one evaluation batch."""
-    max_seconds: Annotated[Number, Field(gt=0)] | None = None
-    """Seconds that a length may take; then it is stopped and left out with a note. null: as long as it
-    needs."""
-    stride: Stride = 0.5
-    """Protocol sliding: tokens between the beginnings of two windows, or a fraction of the window."""
-    targets: Positive = 200
-    """Protocol fixed_targets: tokens scored at the end of each document; at most the shortest length."""
-    bins_per_octave: Positive = 2
-    """Protocol per_position: bins of positions to every doubling of the context."""
-
-
 # Of a run. A file system takes names of 255 bytes; a second run of the name is NAME-2.
 LONGEST_NAME = 200
 
@@ -272,21 +194,19 @@ class Recipe(Section):
     init_from: Text | None = None
     """Run folder or checkpoint whose weights the run starts from, relative to the working directory; all that
     is not the encoding's must match. null: they are drawn from the seed."""
-    task: Annotated[by_name("task", TaskConfig), BeforeValidator(_named)]
+    task: Annotated[by_name("task"), BeforeValidator(_named)]
     """What is learned: a name, or a mapping of a name and options. null: what data and model.kind suggest."""
     model: ModelConfig
     """The transformer and its positional encoding."""
-    data: by_name("data", DataConfig)
+    data: by_name("data")
     """What it is trained on."""
-    optimizer: by_name("optimizer", OptimizerConfig)
+    optimizer: by_name("optimizer")
     """The optimizer and its schedule."""
     trainer: TrainerConfig
     """Lightning's Trainer."""
     checkpoint: CheckpointConfig = CheckpointConfig()
     """When checkpoints are written."""
-    evaluate: Annotated[by_name("evaluate", EvaluateConfig), Differs("nothing", after_training=True)] = (
-        EvaluateConfig()
-    )
+    evaluate: Annotated[by_name("evaluate"), Differs("nothing", after_training=True)] = EvaluateConfig()
     """How the trained model is evaluated."""
     compile: Annotated[Flag, Differs("rounding")] = False
     """Whether the model is compiled by torch.compile."""
@@ -298,3 +218,12 @@ class Recipe(Section):
     def as_dict(self) -> dict[str, Any]:
         """The recipe as mappings, lists, text and numbers; `resolve` makes the same recipe of it."""
         return self.model_dump(mode="json")
+
+
+def section_class(section: str, value: Any) -> type[Section] | None:
+    """The model of a section of the recipe that has this value; None where it names what is not registered,
+    and for a key that is no section."""
+    if section in BASES:
+        return named_section_class(section, value)
+    annotation = Recipe.model_fields[section].annotation
+    return annotation if isinstance(annotation, type) and issubclass(annotation, Section) else None

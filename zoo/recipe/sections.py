@@ -1,7 +1,7 @@
 """The sections of a recipe whose keys depend on what is named in them: data, task, optimizer with schedule.
 
-Each has a base (`DataConfig`, `TaskConfig`, `OptimizerConfig`) with the keys that all have. The typed
-keywords of the named class add their own.
+Each has a base (`section_bases.py`) with the keys that all have. The typed keywords of the named class add
+their own.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from zoo import registry
 from zoo.errors import InputError, Problem
-from zoo.recipe.field_types import Section, strict_type
+from zoo.field_types import Section, strict_type
+from zoo.recipe.section_bases import BASES
 from zoo.registry import Description, Registry
 
 LENGTH_FACTORS = (1, 2, 4)
 """The lengths of evaluation by default, as multiples of the trained length."""
 
 
-def by_name(section: str, base: type[Section]) -> Any:
-    """The field type of a section: an instance of `base` with the keys of what is named in it."""
+def by_name(section: str) -> Any:
+    """The field type of a section of `BASES`: its base with the keys of what is named in it."""
+    base = BASES[section]
 
     def choose(value: Any) -> Section:
         if isinstance(value, base):
@@ -37,7 +39,7 @@ def by_name(section: str, base: type[Section]) -> Any:
         ]
         if problems:
             raise ValidationError.from_exception_data(section, problems)
-        return section_class(section, value).model_validate(value)
+        return named_section_class(section, value).model_validate(value)
 
     return Annotated[base, PlainValidator(choose), PlainSerializer(_dump)]
 
@@ -69,7 +71,7 @@ def _evaluate_class(base: type[Section], protocols: tuple[Description, ...]) -> 
 def _wrong_names(section: str, value: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """The keys whose names are not known, with what is wrong; an empty text where one is missing."""
     for key, kind in _registries(section):
-        name = value.get(key, _base(section).model_fields[key].get_default())
+        name = value.get(key, BASES[section].model_fields[key].get_default())
         if not isinstance(name, str):
             missing = key not in value
             yield key, "" if missing else f"must be the name of {kind.article} {kind.kind}"
@@ -77,27 +79,14 @@ def _wrong_names(section: str, value: dict[str, Any]) -> Iterator[tuple[str, str
             yield key, kind.unknown(name)
 
 
-def _base(section: str) -> type[Section]:
-    from zoo.recipe import schema
-
-    bases = (schema.DataConfig, schema.TaskConfig, schema.OptimizerConfig, schema.EvaluateConfig)
-    return dict(zip(("data", "task", "optimizer", "evaluate"), bases, strict=True))[section]
-
-
-def section_class(section: str, value: Any) -> type[Section] | None:
-    """The model of a section of the recipe that has this value; None where it names what is not known."""
-    registries = _registries(section)
-    if section == "evaluate":
-        foreign = tuple(one for one in registry.protocols.all().values() if one.options)
-        return _evaluate_class(_base(section), foreign) if foreign else _base(section)
+def named_section_class(section: str, value: Any) -> type[Section] | None:
+    """The model of a section of `BASES` that has this value; None where it names what is not registered."""
+    base, registries = BASES[section], _registries(section)
     if not registries:
-        from zoo.recipe.schema import Recipe
-
-        annotation = Recipe.model_fields[section].annotation
-        return annotation if isinstance(annotation, type) and issubclass(annotation, Section) else None
+        foreign = tuple(one for one in registry.protocols.all().values() if one.options)
+        return _evaluate_class(base, foreign) if foreign else base
     if not isinstance(value, dict) or any(_wrong_names(section, value)):
         return None
-    base = _base(section)
     names = [(kind, value.get(key, base.model_fields[key].get_default())) for key, kind in registries]
     return config_class(base, *(kind.describe(name) for kind, name in names))
 

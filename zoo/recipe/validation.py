@@ -10,13 +10,13 @@ from pydantic import ValidationError
 
 from zoo import registry
 from zoo.errors import InputError, Problem
+from zoo.field_types import Section
 from zoo.recipe.error_messages import explain_validation_error, nearest
-from zoo.recipe.field_types import Section
 from zoo.recipe.located_tree import KeyPath, LocatedTree, is_from_command_line
 from zoo.recipe.options import OWNED, Faults, check_encoding, check_trainer
 from zoo.recipe.rules import RULES, Rule, Values, broken_rules
-from zoo.recipe.schema import Recipe, TrainerConfig
-from zoo.recipe.sections import LENGTH_FACTORS, section_class, usual_task
+from zoo.recipe.schema import Recipe, TrainerConfig, section_class
+from zoo.recipe.sections import LENGTH_FACTORS, usual_task
 
 ENCODING = ("model", "encoding")
 

@@ -16,7 +16,7 @@ from zoo.recipe.sections import usual_task
 from zoo.tasks import build
 
 TASKS = [name for name, about in registry.datasets.all().items() if not about.imports_torch and about.gives == "answers"]
-SHARED = {"__init__", "algorithmic", "answers"}
+SHARED = {"__init__", "algorithmic", "answers", "questions", "source"}
 
 
 def recipe(name, *sets, length=48):
@@ -34,7 +34,7 @@ def test_every_file_has_its_keys_and_all_keys_their_file():
     assert files - SHARED == set(TASKS)
     for name in TASKS:
         module = import_module(f"zoo.data.algorithmic.{name}")
-        task = type(open_data(recipe(name)).task)
+        task = type(open_data(recipe(name)).questions)
         assert task.__module__ == module.__name__
         assert "arXiv:" in task.__doc__ and "Source:" in task.__doc__
 
@@ -54,7 +54,7 @@ def test_a_recipe_opens_its_task(name, tmp_path):
     source.save_tokenizer(tmp_path)
     assert not list(tmp_path.iterdir())
     assert build(recipe(name)).hidden(batch["tokens"]).isfinite().all()
-    assert source.vocab_size == source.task.vocab_size > batch["tokens"].max()
+    assert source.vocab_size == source.questions.vocab_size > batch["tokens"].max()
 
 
 def test_training_and_validation_are_of_all_sizes_and_a_length_is_of_one():
@@ -90,7 +90,7 @@ def test_another_option_is_another_corpus():
 
 @pytest.mark.parametrize("name", TASKS)
 def test_lengths_at_which_nothing_fits_are_all_told(name):
-    task = open_data(recipe(name)).task
+    task = open_data(recipe(name)).questions
     least = task.tokens(task.smallest)
     recipe(name, length=least)
     with pytest.raises(InputError) as caught:

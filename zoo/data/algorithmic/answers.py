@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from zoo.data.algorithmic.algorithmic import PADDING, Algorithmic
+from zoo.data.algorithmic.questions import PADDING, Questions
 from zoo.data.batched import Batched
 from zoo.data.draws import Chance, Draws
 from zoo.data.held_out import is_held_out
@@ -23,15 +23,15 @@ class Answers(Batched):
 
     `answers[i]` is {"tokens": int64 [length], "targets": int64 [length]}: tokens are prompt and answer
     without its last, padded on the right; targets are -100 but where a token of the answer is predicted,
-    which is one place before it. Example i depends on (task, options, seed, split, i), and with `sizes` "all"
+    which is one token before it. Example i depends on (task, options, seed, split, i), and with `sizes` "all"
     on the length too.
 
     The prompts of "valid" and "test" are held out: training draws none of them, whatever its seed
     (`zoo.data.held_out`). Sizes of which there are too few prompts for that, as of a few bits, are trained on
-    in full; "valid" leaves them out where larger ones fit, and `seen_in_training` tells what is scored of them.
+    in full; "valid" leaves them out where larger ones fit, and `seen_in_training` is their share.
 
     Args:
-        task: what to draw.
+        questions: what to draw.
         name: what its draws are known by.
         length: tokens of a row.
         size: number of examples.
@@ -47,7 +47,7 @@ class Answers(Batched):
 
     def __init__(
         self,
-        task: Algorithmic,
+        questions: Questions,
         name: str,
         length: int,
         size: int,
@@ -56,18 +56,18 @@ class Answers(Batched):
         split: str,
         sizes: str = "largest",
     ):
-        self.task = task
+        self.questions = questions
         self.length = length
         self.size = size
-        self.largest = task.largest(length)
+        self.largest = questions.largest(length)
         if not self.largest:
-            least = task.tokens(task.smallest)
+            least = questions.tokens(questions.smallest)
             few = "1 token is" if length == 1 else f"{length} tokens are"
             raise InputError(Problem(f"{few} too few for {name}, which needs at least {least}"))
         self.held_out = split != "train"
-        smallest = task.smallest
-        if self.held_out and task.held_out_from <= self.largest:
-            smallest = task.held_out_from
+        smallest = questions.smallest
+        if self.held_out and questions.held_out_from <= self.largest:
+            smallest = questions.held_out_from
         self.choices = self.largest - smallest + 1 if sizes == "all" else 1
         self._draws = Draws("answers", name, seed, split)
 
@@ -80,16 +80,16 @@ class Answers(Batched):
         # The size is drawn even where there is no choice: what follows is then the same.
         size = self.largest - chance.below(self.choices)
         while True:
-            prompt, answer = self.task.example(size, chance)
+            prompt, answer = self.questions.example(size, chance)
             # It ends: of so many prompts some are on either side.
-            if size < self.task.held_out_from or is_held_out(prompt) == self.held_out:
+            if size < self.questions.held_out_from or is_held_out(prompt) == self.held_out:
                 return prompt, answer
 
     def seen_in_training(self, length: int) -> float:
         """The share of these examples, from 0 to 1, that training at a length may have drawn too: those of
         sizes that it draws and of which there are too few prompts to hold any out."""
         sizes = range(self.largest - self.choices + 1, self.largest + 1)
-        seen = range(sizes.start, min(sizes.stop, self.task.held_out_from, self.task.largest(length) + 1))
+        seen = range(sizes.start, min(sizes.stop, self.questions.held_out_from, self.questions.largest(length) + 1))
         return len(seen) / len(sizes)
 
     def batch(self, indices: Sequence[int]) -> dict[str, torch.Tensor]:
@@ -99,5 +99,5 @@ class Answers(Batched):
             prompt, answer = self.example(index)
             given = [*prompt, *answer[:-1]]
             tokens[row, : len(given)] = given
-            targets[row, len(prompt) - 1 : len(given)][self.task.asked] = answer[self.task.asked]
+            targets[row, len(prompt) - 1 : len(given)][self.questions.asked] = answer[self.questions.asked]
         return {"tokens": torch.from_numpy(tokens), "targets": torch.from_numpy(targets)}

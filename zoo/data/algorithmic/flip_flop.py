@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zoo.data.algorithmic.algorithmic import Algorithmic
 from zoo.data.draws import Chance, unit
-from zoo.recipe.field_types import Fraction, Several
+from zoo.field_types import Fraction, Several
 from zoo.registry import register
 
 WRITE, IGNORE, READ = range(3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zoo.data.algorithmic.algorithmic import Algorithmic
 from zoo.data.draws import Chance
-from zoo.recipe.field_types import Positive, Several
+from zoo.field_types import Positive, Several
 from zoo.registry import register
 
 NOISE = 0

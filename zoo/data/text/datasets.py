@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, ClassVar
 from zoo.data.dataset import Dataset
 from zoo.data.text.corpus import Corpus
 from zoo.errors import InputError, Problem
-from zoo.recipe.field_types import Folder, Positive, Seed, Vocabulary
+from zoo.field_types import Folder, Positive, Seed, Vocabulary
 from zoo.registry import register
 
 if TYPE_CHECKING:
     from zoo.data.source import DataSource
+    from zoo.data.text.cache import TokenCache
     from zoo.recipe import Recipe
 
 
@@ -41,9 +42,16 @@ class TextDataset(Dataset):
         raise NotImplementedError
 
     def open(self, recipe: Recipe, write_cache: bool = True) -> DataSource:
-        from zoo.data.source import TextSource
+        from zoo.data.text.source import TextSource
 
-        return TextSource(recipe, self, write_cache)
+        return TextSource(recipe, self.gives, self.tokens(write_cache))
+
+    def tokens(self, write_cache: bool = True) -> TokenCache:
+        """The corpus, tokenised. Raises InputError where it cannot be read."""
+        from zoo.data.text.source import open_tokens
+
+        folder = Path(self.cache) if self.cache else default_cache()
+        return open_tokens(self.corpus(), self.vocab_size, folder, default_cache(), write_cache)
 
 
 @register.dataset("wikitext-2")

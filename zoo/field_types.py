@@ -100,16 +100,3 @@ class Section(BaseModel):
     """A mapping of the recipe: frozen, and without room for keys that it does not know."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class DataConfig(Section):
-    """What every dataset has."""
-
-    name: Text
-    """The dataset."""
-    sequence_length: Positive
-    """Training length, in tokens."""
-    batch_size: Positive
-    """Sequences per optimizer step over all devices; devices and accumulation divide it."""
-    workers: Annotated[Count, Differs("nothing", after_training=True, speed=True)] = 0
-    """Loader processes per device."""

@@ -1,0 +1,95 @@
+"""Questions of any size with an answer: their tokens, and of which sizes some are held out."""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_left, bisect_right
+from functools import cached_property
+from typing import ClassVar
+
+from zoo.data.draws import Chance, Draws
+from zoo.data.held_out import SAMPLED, enough_to_hold_out
+
+PADDING, BEGIN, ASK = range(3)
+"""Tokens that every task has: what fills up a row, what begins a prompt, and what asks for the answer."""
+
+FIRST = 3
+"""The token of a task's symbol 0; symbol s is token FIRST + s."""
+
+SMALL = 1024
+"""A task whose prompts of this size are too few to hold any out has too few at every size."""
+
+
+class Questions:
+    """A task whose examples are a prompt and its answer, of any size.
+
+    A subclass gives `symbols`, `lengths` and `draw`; its options are the arguments of its constructor. The
+    tokens depend on the options alone and not on the size, so that a longer example asks for no output that
+    was never trained.
+
+    An example is `BEGIN question ASK answer`. The first mark is what lets a decoder without positions count
+    (Kazemnejad et al. 2023, arXiv:2305.19466, section 5). No mark ends the answer: how long it is, is given.
+    To predict an end makes models follow positions of the training lengths, which is another matter than the
+    task (Newman et al. 2020, arXiv:2010.07174).
+
+    Attributes:
+        symbols: how many symbols question and answer are made of.
+        smallest: the smallest size.
+        asked: which tokens of an answer are to be predicted; the others are given, as a further question.
+        format: counted up whenever the same draws come to give another example.
+    """
+
+    symbols: int
+    smallest: int = 1
+    asked: ClassVar[slice] = slice(None)
+    format: ClassVar[int] = 2
+
+    def lengths(self, size: int) -> tuple[int, int]:
+        """The most symbols that a question and an answer of a size have; they grow with it."""
+        raise NotImplementedError
+
+    def draw(self, size: int, chance: Chance) -> tuple[list[int], list[int]]:
+        """Question and answer of a random example, in symbols from 0 to `symbols` - 1."""
+        raise NotImplementedError
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of token ids, padding included."""
+        return FIRST + self.symbols
+
+    def tokens(self, size: int) -> int:
+        """The most input tokens that an example of a size needs. The last of the answer is no input."""
+        return sum(self.lengths(size)) + 1
+
+    def largest(self, length: int) -> int:
+        """The largest size of which every example fits into `length` input tokens; 0 if none fits."""
+        # No size has fewer tokens than its number, so that none above the length needs to be tried.
+        sizes = range(self.smallest, max(self.smallest, length) + 1)
+        fitting = bisect_right(sizes, length, key=self.tokens)
+        return sizes[fitting - 1] if fitting else 0
+
+    @cached_property
+    def held_out_from(self) -> int:
+        """The smallest size whose prompts are enough to hold some out; `sys.maxsize` if there is none.
+
+        It depends on the options alone and not on the length of any run: all runs agree on it.
+        """
+
+        def enough(size: int) -> bool:
+            draws = Draws("prompts", size)
+            rows = (Chance(draws, row, 64) for row in range(SAMPLED))
+            return enough_to_hold_out(tuple(self.example(size, chance)[0]) for chance in rows)
+
+        # Large sizes are slow to draw, and most tasks have enough prompts of a small one.
+        reach = 1
+        while not enough(self.smallest + reach - 1):
+            reach *= 2
+            if reach > SMALL:
+                return sys.maxsize
+        sizes = range(self.smallest + reach // 2, self.smallest + reach)
+        return sizes[bisect_left(sizes, True, hi=len(sizes) - 1, key=enough)]
+
+    def example(self, size: int, chance: Chance) -> tuple[list[int], list[int]]:
+        """Prompt and answer of a random example, in tokens. The same draws give the same one."""
+        question, answer = self.draw(size, chance)
+        return [BEGIN, *[FIRST + symbol for symbol in question], ASK], [FIRST + symbol for symbol in answer]
