@@ -180,7 +180,7 @@ class Left(Exception):
 
 
 class OneOfTwo:
-    """One of two processes that never meet: the second is only heard, the first is told what it said."""
+    """One of two processes that never meet: the first gathers what the second recorded."""
 
     device, size = torch.device("cpu"), 2
 
@@ -226,13 +226,13 @@ def test_passkeys_are_told_apart_by_whether_the_key_is_within_the_trained_length
             self.encoding, self.reach = SimpleNamespace(max_length=None), reach
 
         def forward(self, tokens, wanted):
-            told = []
+            answers = []
             for row, asked in zip(tokens, wanted, strict=True):
                 first = int(asked.int().argmax())
                 seen = range(first - self.reach, first - 5)
                 keys = [place for place in seen if (row[place - 8 : place] == sentence[-8:]).all()]
-                told += row[keys[0] : keys[0] + 5] if keys else [torch.tensor(0)] * 5
-            return nn.functional.one_hot(torch.stack(told), 400).float()
+                answers += row[keys[0] : keys[0] + 5] if keys else [torch.tensor(0)] * 5
+            return nn.functional.one_hot(torch.stack(answers), 400).float()
 
     data = {
         "name": "passkey", "corpus": "sample", "documents": 12, "words": 300, "cache": str(tmp_path),

@@ -167,7 +167,7 @@ def test_a_fault_is_not_taken_for_a_lack_of_memory(run, spoilt):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("end", [RuntimeError("a fault of ours"), KeyboardInterrupt()])
-def test_what_was_measured_before_the_end_is_kept_and_told(run, spoilt, capsys, end):
+def test_what_was_measured_before_the_end_is_kept_and_reported(run, spoilt, capsys, end):
     folders = [run(name="first"), run(name="second")]
     for folder in folders:
         forget(folder)
@@ -259,8 +259,8 @@ def test_a_row_says_what_was_measured_and_how(run):
     folder = run(*sets, "evaluate.lengths=[16, 32]")
     protocols = ["nonoverlapping", "sliding", "fixed_targets", "per_position"]
     rows = evaluate([folder], lengths=[16, 32], protocols=protocols)
-    told = {row["protocol"]: row["parameters"] for row in rows}
-    assert told == {
+    reported = {row["protocol"]: row["parameters"] for row in rows}
+    assert reported == {
         "nonoverlapping": {},
         "sliding": {"stride": 8},
         "fixed_targets": {"targets": 9, "longest": 32},
@@ -321,8 +321,8 @@ def test_several_runs_are_told_apart_in_one_table(run, capsys):
     folders = [run(name="first"), run("seed=1", name="second")]
     capsys.readouterr()
     rows = evaluate(folders, lengths=[16])
-    told = capsys.readouterr().out
-    assert "first" in told and "second" in told
+    reported = capsys.readouterr().out
+    assert "first" in reported and "second" in reported
     assert [row["seed"] for row in rows] == [0, 1]
     assert [row["run"] for folder in folders for row in stored(folder) if row["length"] == 16] == [
         "first",
@@ -346,20 +346,20 @@ def test_another_tokenizer_is_wrong_input(tmp_path, cache):
 
 
 @pytest.mark.slow
-def test_wrong_protocols_are_told_for_every_run_at_once(run):
+def test_wrong_protocols_are_reported_for_every_run_at_once(run):
     folders = [run(name="first"), run(name="second")]
     with pytest.raises(InputError) as error:
         evaluate(folders, protocols=["slidin", "nonoverlapping", "qwerty"])
-    told = [(problem.where, problem.message) for problem in error.value.problems]
+    reported = [(problem.where, problem.message) for problem in error.value.problems]
     names = "nonoverlapping, sliding, fixed_targets, per_position"
-    assert told == [
+    assert reported == [
         (str(folder), f"no protocol {wrong!r} for task 'language_modelling'; {hint}")
         for folder in folders
         for wrong, hint in (("slidin", "did you mean 'sliding'?"), ("qwerty", f"there are: {names}"))
     ]
 
 
-def test_a_stride_that_leaves_gaps_is_told_before_anything_is_measured(run, monkeypatch):
+def test_a_stride_that_leaves_gaps_is_reported_before_anything_is_measured(run, monkeypatch):
     folders = [run(name="first"), run(name="second")]
     monkeypatch.setattr(command, "measure", lambda *given, **more: pytest.fail("measured"))
     with pytest.raises(InputError, match=r"evaluate.stride: a stride of 32 tokens") as error:
@@ -378,7 +378,7 @@ def test_damaged_results_are_wrong_input(run, monkeypatch):
             evaluate([folder], lengths=[16])
 
 
-def test_what_cannot_be_stored_is_told_all_the_same(run, monkeypatch, capsys):
+def test_what_cannot_be_stored_is_reported_all_the_same(run, monkeypatch, capsys):
     folder = run()
     capsys.readouterr()
 
@@ -437,7 +437,7 @@ def test_a_changed_encoding_has_rows_of_its_own(run, capsys):
     assert len(stored(folder)) == len(rows)
 
 
-def test_folders_that_take_no_results_are_told_before_anything_is_measured(run, monkeypatch):
+def test_folders_that_take_no_results_are_reported_before_anything_is_measured(run, monkeypatch):
     folders = [run(name="first"), run(name="second")]
     shutil.rmtree(folders[0] / "evaluation")
     (folders[0] / "evaluation").write_text("")

@@ -137,7 +137,7 @@ def test_protocols_that_score_the_same_say_so(text_recipe, bigram, measure):
 
 
 @pytest.mark.parametrize("protocol", TEXT_PROTOCOLS)
-def test_the_tokens_told_beforehand_are_those_read(text_recipe, trigram, protocol):
+def test_the_tokens_announced_beforehand_are_those_read(text_recipe, trigram, protocol):
     task, source = trigram(text_recipe("decoder", "many"))
     for plan in build_protocol(protocol, task.recipe.evaluate).plan(task, source, LENGTHS):
         for one in plan.lengths:
@@ -180,9 +180,9 @@ class Member:
     def gather(self, own):
         self.table[self.rank] = own
         self.waiting.wait(30)
-        told = list(self.table)
+        gathered = list(self.table)
         self.waiting.wait(30)
-        return told
+        return gathered
 
 
 def together(size, work):
@@ -222,17 +222,17 @@ def test_each_process_reads_its_share(text_recipe, bigram):
 
     def work(member):
         real = task.model.hidden
-        told = []
+        tokens_read = []
 
-        class Told(type(task.model)):
+        class Recorded(type(task.model)):
             def hidden(self, tokens):
-                told.extend(tokens[:, 0].tolist())
+                tokens_read.extend(tokens[:, 0].tolist())
                 return real(tokens)
 
-        own = type(task)(recipe=task.recipe, model=Told(source.vocab_size))
+        own = type(task)(recipe=task.recipe, model=Recorded(source.vocab_size))
         advanced = []
         at_16(own, source).score(Execution(member, advanced.append))
-        read[member.rank] = told
+        read[member.rank] = tokens_read
         return sum(advanced)
 
     # Each one's bar shows the work of all.
@@ -331,13 +331,13 @@ def recorded(task, source):
 
 def test_hidden_tokens_are_the_same_at_every_length(text_recipe, bigram, measure):
     task, source = bigram(text_recipe("encoder"))
-    told, rows = [], []
+    hidden, rows = [], []
     for length in (8, 12, 50, 64, 200):
         seen = recorded(task, source)
         rows += measure("nonoverlapping", task, source, [length])
         assert max(map(len, seen)) == length
-        told.append(torch.cat(seen))
-    assert all(torch.equal(one, told[0]) for one in told)
+        hidden.append(torch.cat(seen))
+    assert all(torch.equal(one, hidden[0]) for one in hidden)
     assert len({(row["tokens"], row["loss_nats"], row["targets"]) for row in rows}) == 1
     assert 10 < rows[0]["tokens"] < 60  # about 15 % of 200
 

@@ -115,7 +115,7 @@ def nobody(monkeypatch):
         yield Path(folder), without_rights
 
 
-def test_a_lack_of_permission_is_told_as_what_it_is(nobody, undrawn):
+def test_a_lack_of_permission_is_reported_as_what_it_is(nobody, undrawn):
     folder, without_rights = nobody
     save(folder, text_row(64))
     evaluation, (file,) = folder / "evaluation", (folder / MEASUREMENTS).iterdir()

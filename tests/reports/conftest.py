@@ -107,7 +107,7 @@ def write_run(tmp_path, monkeypatch, row_of):
         folder.mkdir(parents=True)
         (folder / "recipe.yaml").write_text(yaml.safe_dump(resolved, sort_keys=False))
         steps = resolved["trainer"]["max_steps"]
-        told = {
+        card_json = {
             "name": name, "encoding": encoding_label(resolved["model"]["encoding"]), "encoding_source": [],
             "task": "language_modelling", "data": resolved["data"]["name"],
             "fingerprint": {"corpus": "c" * 64, "tokenizer": "d" * 64}, "train_length": 16, "seed": seed,
@@ -116,8 +116,8 @@ def write_run(tmp_path, monkeypatch, row_of):
             "versions": {"python": "3.11.7", "torch": "2.13.0"}, "git_commit": "e" * 40,
         }  # fmt: skip
         for key, value in (card or {}).items():
-            set_at(told, key, value)
-        (folder / "card.json").write_text(json.dumps(told))
+            set_at(card_json, key, value)
+        (folder / "card.json").write_text(json.dumps(card_json))
         measured = [
             row_of(resolved, length, value) for length, value in (values or {16: 1.5, 32: 1.6}).items()
         ]

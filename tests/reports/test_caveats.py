@@ -22,7 +22,7 @@ def test_runs_without_a_flaw_have_no_caveats(write_run, caveats_of):
     assert caveats_of(write_run("a"), write_run("b", "rope")) == ()
 
 
-def test_versions_and_commits_are_told_by_who_has_them(write_run, caveats_of):
+def test_versions_and_commits_are_reported_by_who_has_them(write_run, caveats_of):
     card = {"versions.torch": "2.14.0", "git_commit": "f" * 40 + "-dirty"}
     assert caveats_of(write_run("a"), write_run("b", "rope", card=card)) == (
         "version of torch: 2.13.0 in runs/a; 2.14.0 in runs/b",
@@ -30,12 +30,12 @@ def test_versions_and_commits_are_told_by_who_has_them(write_run, caveats_of):
     )
 
 
-def test_runs_none_of_which_is_finished_are_told(write_run, caveats_of):
+def test_runs_none_of_which_is_finished_are_reported(write_run, caveats_of):
     runs = [write_run(n, e, card={"finished": False}) for n, e in (("a", "alibi"), ("b", "rope"))]
     assert caveats_of(*runs) == ("no run is finished: runs/a, runs/b",)
 
 
-def test_other_hardware_and_a_missing_log_are_told(write_run, caveats_of):
+def test_other_hardware_and_a_missing_log_are_reported(write_run, caveats_of):
     runs = write_run("a"), write_run("b", "rope", recipe={"trainer.accelerator": "gpu"}, speeds=())
     assert caveats_of(*runs) == (
         "recipe trainer.accelerator: auto in runs/a; gpu in runs/b: tokens per second do not compare",
@@ -43,7 +43,7 @@ def test_other_hardware_and_a_missing_log_are_told(write_run, caveats_of):
     )
 
 
-def test_a_run_that_was_resumed_in_another_way_is_told(write_run, caveats_of):
+def test_a_run_that_was_resumed_in_another_way_is_reported(write_run, caveats_of):
     def change(key, old, new, step=3):
         return {"step": step, "key": key, "from": old, "to": new}
 
@@ -64,19 +64,19 @@ def test_a_run_that_was_resumed_in_another_way_is_told(write_run, caveats_of):
     )
 
 
-def test_seeds_that_are_not_the_same_are_told(write_run, caveats_of):
+def test_seeds_that_are_not_the_same_are_reported(write_run, caveats_of):
     runs = [write_run("a"), write_run("b", seed=1), write_run("c", "rope"), write_run("d", "none")]
     assert caveats_of(*runs) == ("the seeds are not the same: 0 for none, rope; 0, 1 for alibi",)
 
 
-def test_rows_that_are_left_out_are_told(write_run, row_of, caveats_of):
+def test_rows_that_are_left_out_are_reported(write_run, row_of, caveats_of):
     run = write_run("a", rows=lambda recipe: [row_of(recipe, 64, 1.0, checkpoint="checkpoints/best.ckpt")])
     assert caveats_of(run, write_run("b", "rope")) == (
         "runs/a: measurements of checkpoints/best.ckpt are left out",
     )
 
 
-def test_what_was_not_measured_is_told_with_the_command_that_does(write_run, row_of, caveats_of):
+def test_what_was_not_measured_is_reported_with_the_command_that_does(write_run, row_of, caveats_of):
     def sliding(recipe):
         return [row_of(recipe, n, 2.0, "sliding", {"stride": 0.25}) for n in (16, 32)]
 
@@ -106,8 +106,8 @@ def test_the_bins_of_a_window_are_asked_for_by_the_window(write_run, row_of, cav
     def some(recipe):
         return [row_of(recipe, 16, 2.0, "fixed_targets", {"longest": 64})]
 
-    (told,) = caveats_of(write_run("a", rows=rows), write_run("b", "rope", rows=some))
-    asked = [shlex.split(one)[3:] for one in told.split("do it with: ")[1].split("; ")]
+    (reported,) = caveats_of(write_run("a", rows=rows), write_run("b", "rope", rows=some))
+    asked = [shlex.split(one)[3:] for one in reported.split("do it with: ")[1].split("; ")]
     assert asked == [["evaluate", "runs/b", "--protocol", "fixed_targets,per_position", "--lengths", "64"]]
 
 
@@ -117,13 +117,13 @@ def test_the_command_for_a_changed_encoding_changes_it(write_run, row_of, caveat
     def rows(recipe):
         return [row_of(recipe, 16, 1.0, encoding="rope scaling=yarn factor=4", changed=changed)]
 
-    (told,) = caveats_of(write_run("a", "rope", rows=rows))
-    assert told.endswith(
+    (reported,) = caveats_of(write_run("a", "rope", rows=rows))
+    assert reported.endswith(
         "--lengths 32 --set model.encoding.scaling=yarn --set model.encoding.factor=4.0"
     )  # fmt: skip
 
 
-def test_runs_that_may_have_been_trained_on_what_they_are_scored_on_are_told(write_run, row_of, caveats_of):
+def test_runs_that_may_have_trained_on_what_they_are_scored_on_are_reported(write_run, row_of, caveats_of):
     def rows(recipe):
         return [row_of(recipe, n, 1.5, seen_in_training=float(n == 16)) for n in (16, 32)]
 
@@ -136,12 +136,12 @@ def test_runs_that_may_have_been_trained_on_what_they_are_scored_on_are_told(wri
     )
 
 
-def test_a_protocol_by_which_nothing_could_be_measured_is_told(write_run, row_of, caveats_of):
+def test_a_protocol_by_which_nothing_could_be_measured_is_reported(write_run, row_of, caveats_of):
     def rows(recipe):
         return [row_of(recipe, 16, "the text is too short", "fixed_targets", {"longest": None})]
 
-    told = caveats_of(write_run("a", rows=rows), write_run("b", "rope", rows=rows))
-    assert told == ("nothing could be measured by fixed_targets (longest null): the text is too short",)
+    reported = caveats_of(write_run("a", rows=rows), write_run("b", "rope", rows=rows))
+    assert reported == ("nothing could be measured by fixed_targets (longest null): the text is too short",)
 
 
 def test_where_nothing_at_all_was_measured_there_is_no_comparison(write_run):
@@ -163,7 +163,7 @@ def test_what_none_has_is_refused_with_the_command(write_run, options, said):
     assert said in str(caught.value)
 
 
-def test_a_run_that_has_nothing_of_what_was_asked_for_is_told(write_run):
+def test_a_run_that_has_nothing_of_what_was_asked_for_is_reported(write_run):
     with pytest.raises(InputError) as caught:
         build([write_run("a", values={16: 1.0, 64: 1.0}), write_run("b", "rope")], lengths=[64])
     assert str(caught.value) == (
@@ -183,7 +183,7 @@ def test_what_one_command_mends_is_one_remark(write_run, row_of, caveats_of):
     )
 
 
-def test_a_window_that_one_encoding_alone_was_read_in_is_left_out_and_told(write_run, row_of):
+def test_a_window_that_one_encoding_alone_was_read_in_is_left_out_and_reported(write_run, row_of):
     def bins(window):
         return lambda recipe: [
             row_of(recipe, n, 2.0, "per_position", {"window": window}) for n in (16, window)
@@ -210,16 +210,16 @@ def test_many_ways_that_a_run_was_not_read_in_are_one_remark(write_run, row_of, 
         kinds = [("sliding", {"stride": n / 64}) for n in range(1, 31)]
         return [row_of(recipe, length, 2.0, *kind) for n, kind in enumerate(kinds) for length in (8, n + 16)]
 
-    told = caveats_of(write_run("a", rows=rows), write_run("b", "rope"), write_run("c", "none"))
-    (missing,) = (one for one in told if "not evaluated" in one)
-    assert missing.startswith("runs/b, runs/c: not evaluated by sliding") and len(told) == 1
+    reported = caveats_of(write_run("a", rows=rows), write_run("b", "rope"), write_run("c", "none"))
+    (missing,) = (one for one in reported if "not evaluated" in one)
+    assert missing.startswith("runs/b, runs/c: not evaluated by sliding") and len(reported) == 1
     assert missing.count("python -m zoo evaluate") == 3 and "; and 27 more; do it with: " in missing
 
 
-def test_of_very_many_runs_some_are_told(write_run, caveats_of):
+def test_of_very_many_runs_some_are_reported(write_run, caveats_of):
     runs = [write_run(f"r{n}", seed=n, values={16: 1.0, **({n + 32: 1.0} if n else {})}) for n in range(12)]
-    told = caveats_of(*runs)
-    assert len(told) == 9 and told[-1] == "and 4 more"
+    reported = caveats_of(*runs)
+    assert len(reported) == 9 and reported[-1] == "and 4 more"
 
 
 def test_no_run_is_asked_for_a_protocol_that_its_task_does_not_know(write_run, row_of):

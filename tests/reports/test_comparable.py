@@ -1,4 +1,4 @@
-"""Which runs may stand beside each other, and what is told of those that may not."""
+"""Which runs may stand beside each other, and what is reported of those that may not."""
 
 import pytest
 
@@ -96,7 +96,7 @@ def test_versions_and_what_the_encoding_brings_may_differ(write_run, card):
     assert found(write_run("a"), write_run("b", "rope", card=card)) == []
 
 
-def test_every_differing_key_is_told_once_with_the_runs_that_agree(write_run):
+def test_every_differing_key_is_reported_once_with_the_runs_that_agree(write_run):
     runs = [write_run(f"r{index}", seed=index) for index in range(6)]
     runs += [write_run("x", "rope", recipe={"optimizer.lr": 0.5, "data.batch_size": 2}, card={"steps": 6})]
     runs += [write_run("y", "rope", seed=1, recipe={"optimizer.lr": 0.7})]
@@ -112,7 +112,7 @@ def test_of_two_groups_of_one_size_one_is_named():
     assert text.count("the other") == 1 and all(name in text for name in "fghij")
 
 
-def test_the_same_encoding_and_seed_twice_is_told(write_run):
+def test_the_same_encoding_and_seed_twice_is_reported(write_run):
     runs = write_run("a"), write_run("b"), write_run("c", seed=1), write_run("d", "rope")
     assert found(*runs) == [
         "the same encoding and seed twice (alibi, seed 0): runs/a, runs/b; leave out all but one"

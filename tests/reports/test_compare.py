@@ -54,7 +54,7 @@ def test_what_is_not_comparable_is_refused_and_can_be_forced(write_run, tmp_path
     (["compare", "runs/a", "runs/b", "--protocol", "slidin"], "did you mean 'sliding'?"),
     (["compare", "runs/a", "runs/b", "--out", "runs"], "runs holds what is no comparison's (a, b)"),
 ])  # fmt: skip
-def test_wrong_input_is_told_and_exit_2(write_run, capsys, arguments, said):
+def test_wrong_input_is_reported_and_exit_2(write_run, capsys, arguments, said):
     write_run("a"), write_run("b", "rope")
     assert cli.main(arguments) == 2
     printed = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""What is read of a run, and what is told of one that cannot be."""
+"""What is read of a run, and what is reported of one that cannot be."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def file_of(run):
     return file
 
 
-def test_all_that_is_wrong_is_told_at_once(write_run, tmp_path):
+def test_all_that_is_wrong_is_reported_at_once(write_run, tmp_path):
     runs = [write_run(name) for name in "abcdefg"]
     (runs[0] / "recipe.yaml").unlink()
     (runs[0] / "card.json").write_text("{")
@@ -56,7 +56,7 @@ def test_all_that_is_wrong_is_told_at_once(write_run, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError) as caught:
         read_runs([*runs, Path("nosuch"), Path("empty"), Path("file")], wanted=("--lengths", "16"))
-    told = [str(problem) for problem in caught.value.problems]
+    reported = [str(problem) for problem in caught.value.problems]
     wanted = [
         "runs/a/recipe.yaml: cannot be read: No such file",
         "runs/a/card.json:1: cannot be read: it is not JSON",
@@ -69,12 +69,12 @@ def test_all_that_is_wrong_is_told_at_once(write_run, tmp_path):
         "empty: not a run",
         "file: a file; compare takes run folders",
     ]
-    assert len(told) == len(wanted), told
-    for line, start in zip(told, wanted, strict=True):
+    assert len(reported) == len(wanted), reported
+    for line, start in zip(reported, wanted, strict=True):
         assert line.startswith(start), (line, start)
 
 
-def test_a_recipe_that_is_none_is_told_with_its_key(write_run):
+def test_a_recipe_that_is_none_is_reported_with_its_key(write_run):
     run = write_run("a")
     recipe = yaml.safe_load((run / "recipe.yaml").read_text())
     recipe["trainer"]["max_step"] = recipe["trainer"].pop("max_steps")
@@ -149,7 +149,7 @@ def test_the_encoding_of_a_plugin_that_is_not_here_is_kept_as_it_was(write_run):
     ({"encoding_source": 3}, "encoding_source"), ({"init_from": "runs/x"}, "init_from"),
     ({"git_commit": {"a": 1}}, "git_commit"), ({"encoding": []}, "encoding"),
 ])  # fmt: skip
-def test_a_card_that_is_none_is_told_with_what_is_wrong(write_run, change, said):
+def test_a_card_that_is_none_is_reported_with_what_is_wrong(write_run, change, said):
     with pytest.raises(InputError, match=r"runs/a/card.json: not the card of a run.*[( ]" + said + ": "):
         read_runs([write_run("a", card=change)])
 
@@ -161,7 +161,7 @@ def test_an_empty_card_is_none(write_run):
         read_runs([run])
 
 
-def test_a_folder_that_cannot_be_looked_into_is_told(write_run, tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_looked_into_is_reported(write_run, tmp_path, monkeypatch):
     (tmp_path / "loop").symlink_to("loop")
     run = write_run("a")
     exists = Path.exists
@@ -174,20 +174,20 @@ def test_a_folder_that_cannot_be_looked_into_is_told(write_run, tmp_path, monkey
     monkeypatch.setattr(Path, "exists", forbidden)
     with pytest.raises(InputError) as caught:
         read_runs([Path("loop"), Path("x" * 300), Path("a\0b"), run])
-    told = [str(problem) for problem in caught.value.problems]
+    reported = [str(problem) for problem in caught.value.problems]
     starts = [
         "loop: no such run folder (",
         r"a\x00b: no such run folder (",
         f"{'x' * 300}: cannot be read (File name too",
         "runs/a/recipe.yaml: cannot be read (Permission denied)",
     ]
-    assert len(told) == 4 and all(map(str.startswith, told, starts)), told
+    assert len(reported) == 4 and all(map(str.startswith, reported, starts)), reported
 
 
 @pytest.mark.parametrize(
     "text", ["", "null", "3", "[3]", "[{}]", "[" * 100_000, "\N{LATIN SMALL LETTER Y WITH DIAERESIS}"]
 )
-def test_results_that_are_none_are_told(write_run, text):
+def test_results_that_are_none_are_reported(write_run, text):
     run = write_run("a")
     file_of(run).write_bytes(text.encode("latin1"))
     with pytest.raises(InputError, match=r"runs/a/evaluation/measurements/\S+.json(:1)?: .*; move it away"):

@@ -23,7 +23,7 @@ def test_runs_that_are_the_same_but_for_the_seed_have_nothing_else(write_run):
     assert [line[1] for line in lines_of(text)[3:]] == ["name", "seed"]
 
 
-def test_of_one_encoding_the_options_are_told(write_run):
+def test_of_one_encoding_the_options_are_reported(write_run):
     text = diff(write_run("a", "rope"), write_run("b", {"name": "rope", "partial": 0.5}))
     assert ["recipe", "model.encoding.partial", "1.0", "0.5"] in lines_of(text)
     assert "model.encoding.base" not in text
@@ -43,7 +43,7 @@ def test_what_forbids_to_compare_is_told_apart_from_what_does_not(write_run):
     assert "git commit" in caveats and "tokens per second do not compare" in caveats
 
 
-def test_rows_that_scored_other_tokens_are_told(write_run, row_of):
+def test_rows_that_scored_other_tokens_are_reported(write_run, row_of):
     runs = [
         write_run(
             name, encoding, values={16: "no"}, rows=lambda made, d=digest: [row_of(made, 64, 1.0, targets=d)]
@@ -67,7 +67,7 @@ def test_two_that_are_one_and_one_that_is_none_are_refused(write_run):
         diff(run, run.parent / "nosuch")
 
 
-def test_a_plugin_that_was_edited_is_told(write_run):
+def test_a_plugin_that_was_edited_is_reported(write_run):
     source = {"name": "mine", "file": "mine.py"}
     runs = [write_run(n, card={"encoding_source": [source | {"sha256": d * 64}]}) for n, d in ("a1", "b2")]
     assert ["card", "code.mine", "1" * 12, "2" * 12] in lines_of(diff(*runs))

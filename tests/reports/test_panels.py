@@ -395,7 +395,7 @@ def test_the_measure_is_one_that_has_values(write_run, row_of):
     assert panel.measure == "loss_nats" and [curve.mean for curve in panel.curves] == [(5.664, 5.664)] * 2
 
 
-def test_a_length_with_nothing_but_notes_is_no_column_and_told_once(write_run, row_of):
+def test_a_length_with_nothing_but_notes_is_no_column_and_reported_once(write_run, row_of):
     def rows(recipe):
         return [
             row_of(recipe, 32, 2.0, "sliding", {"stride": 0.5}),
@@ -414,7 +414,7 @@ def test_a_length_with_nothing_but_notes_is_no_column_and_told_once(write_run, r
     )
 
 
-def test_a_panel_without_a_number_is_left_out_and_told(write_run, row_of):
+def test_a_panel_without_a_number_is_left_out_and_reported(write_run, row_of):
     runs = [write_run(n, e, rows=sliding(row_of, half=None)) for n, e in (("a", "alibi"), ("b", "rope"))]
     report = build(runs)
     assert [panel.protocol for panel in report.panels] == ["nonoverlapping"]

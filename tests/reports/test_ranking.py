@@ -202,7 +202,7 @@ def test_ranks_count_who_is_better_and_ties_share_one(run_of_examples):
     assert "| 1= |" in table and "| 3= |" in table and "| 5 |" in table
 
 
-def test_the_reference_can_be_named_and_a_wrong_name_is_told(run_of_examples, capsys):
+def test_the_reference_can_be_named_and_a_wrong_name_is_reported(run_of_examples, capsys):
     runs = [
         run_of_examples(n, n, [1] * k + [0] * (50 - k)) for n, k in (("alibi", 40), ("rope", 20), ("t5", 10))
     ]
@@ -232,18 +232,18 @@ def test_the_last_line_of_all_is_the_verdict(write_run, tmp_path, capsys):
     assert last.removeprefix("Verdict: ") in shown
 
 
-def test_many_differences_are_told_as_many(write_run):
+def test_many_differences_are_reported_as_many(write_run):
     names = ("alibi", "rope", "none", "t5", "learned", "sinusoidal")
     runs = [write_run(n, n, values={16: 1.0 + i / 10, 32: 1.0 + i / 10}) for i, n in enumerate(names)]
-    told = build(runs).verdict
-    assert "alibi is ahead of all 5 others (the nearest is rope, by 0.100 [" in told
-    assert "10 differences at 95 % each, not corrected for their number" in told
+    reported = build(runs).verdict
+    assert "alibi is ahead of all 5 others (the nearest is rope, by 0.100 [" in reported
+    assert "10 differences at 95 % each, not corrected for their number" in reported
 
 
 def test_runs_that_do_not_compare_have_no_verdict(write_run):
     runs = [write_run("a"), write_run("b", "rope", recipe={"optimizer.lr": 0.5})]
-    told = build(runs, force=True).verdict
-    assert told.startswith(
+    reported = build(runs, force=True).verdict
+    assert reported.startswith(
         "Verdict: none by bits per byte under nonoverlapping: these runs are not comparable"
     )
 

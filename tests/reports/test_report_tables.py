@@ -212,7 +212,7 @@ def test_a_number_reads_as_in_the_tables_of_a_run(write_run):
     assert row[1].startswith("12,346 (1")  # as tests/evaluation/test_exports.py has it
 
 
-def test_every_curve_is_told_beside_its_own_trained_length(write_run):
+def test_every_curve_is_reported_beside_its_own_trained_length(write_run):
     runs = [write_run("a"), write_run("b", "rope", recipe={"data.sequence_length": 32})]
     report = build(runs, force=True)
     header, *rows = cells(markdown(report), "nonoverlapping")

@@ -35,12 +35,12 @@ def signed(difference: float) -> str:
     return f"{'+' if difference > 0 else '-'}{small(abs(difference))}"
 
 
-def whole(value: float | None) -> str:
+def count_text(value: float | None) -> str:
     """A count, with separators; a dash for None."""
     return DASH if value is None else f"{value:,.0f}"
 
 
-def words(name: str) -> str:
+def display_name(name: str) -> str:
     """A measure or a protocol as a reader has it: `bits per byte`."""
     return {"loss_nats": "loss in nats"}.get(name, name.replace("_", " "))
 

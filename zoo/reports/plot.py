@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.files import atomic_write
-from zoo.reports.formatting import protocol_text, words
+from zoo.reports.formatting import display_name, protocol_text
 from zoo.reports.report import Panel
 from zoo.reports.style import DASHES, Style, styles
 from zoo.reports.tables import spread_text
@@ -138,7 +138,7 @@ def _values(axes: Axes, panel: Panel, looks: Mapping[str, Style]) -> dict[str, A
             handles[curve.label] = line
     _length_axis(axes, panel)
     axes.set_title(protocol_text(panel.protocol, panel.parameters), fontsize=8.5, pad=12)
-    axes.set_ylabel(words(panel.measure))
+    axes.set_ylabel(display_name(panel.measure))
     _mark_failures(axes, panel, looks, high)
     return handles
 

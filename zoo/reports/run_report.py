@@ -25,7 +25,7 @@ from zoo.reports.caveats import caveats_of_one_run, seen_in_training
 from zoo.reports.compared_run import Row, Run, training_speed, validated_recipe
 from zoo.reports.console import table_text
 from zoo.reports.csv_export import MEASURES, rows_as_csv
-from zoo.reports.formatting import DASH, number, protocol_text, whole, words
+from zoo.reports.formatting import DASH, count_text, display_name, number, protocol_text
 from zoo.reports.markdown import table_markdown, title_markdown
 from zoo.reports.page import page
 from zoo.reports.panels import costs, is_busy, main_measure, ordered, panels
@@ -123,7 +123,7 @@ def _results_table(rows: Sequence[Row]) -> Table:
     ]
     runs = len({row["run"] for row in rows}) > 1
     header = ["run", "encoding"] if runs else ["encoding"]
-    header += ["length", *map(words, (main, *others)), "tokens/s", "peak memory (MiB)"]
+    header += ["length", *map(display_name, (main, *others)), "tokens/s", "peak memory (MiB)"]
     lines = []
     for row in rows:
         cells = (
@@ -131,8 +131,8 @@ def _results_table(rows: Sequence[Row]) -> Table:
             Cell(f"{row['length']} ({_ratio(row)})"),
             _value(row, main, notes),
             *(Cell(number(row.get(name))) for name in others),
-            Cell(whole(row.get("tokens_per_second")), mark=BUSY * is_busy(row)),
-            Cell(whole(row.get("peak_memory_mb"))),
+            Cell(count_text(row.get("tokens_per_second")), mark=BUSY * is_busy(row)),
+            Cell(count_text(row.get("peak_memory_mb"))),
         )
         lines.append(Line(str(row["run"] if runs else row["encoding"]), cells))
     scored, seen = what_is_scored(measured), seen_in_training(rows)
@@ -177,7 +177,7 @@ def summary_line(rows: Sequence[Row]) -> str:
         f"{'not finite' if row[measure] is None else number(row[measure])} at {row['length']} ({_ratio(row)})"
         for row in measured
     ]
-    name = words(measure or "evaluation")
+    name = display_name(measure or "evaluation")
     line = f"{name}{f' ({first})' if several else ''}: {', '.join(parts) or 'not measured'}"
     for note in dict.fromkeys(row["note"] for row in rows if "note" in row):
         lengths = ", ".join(str(row["length"]) for row in rows if row.get("note") == note)

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from zoo.reports.formatting import (
     DASH,
+    count_text,
+    display_name,
     number,
     protocol_text,
     quoted,
     signed,
     superscript,
-    whole,
-    words,
 )  # fmt: skip
 from zoo.reports.report import Cost, Curve, Difference, Panel, Report
 
@@ -96,15 +96,13 @@ def values_table(panel: Panel, most: int = COLUMNS) -> Table:
     )
     seeds = sorted({curve.seeds for curve in panel.curves})
     about = [
-        f"{words(panel.measure)}, {'lower' if panel.lower_is_better else 'higher'} is better",
+        f"{display_name(panel.measure)}, {'lower' if panel.lower_is_better else 'higher'} is better",
         spread_text(panel),
         f"seeds: {'–'.join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))}",
     ]
     if len(lengths) < len(panel.lengths):
         about.append(f"{len(lengths)} of {len(panel.lengths)} lengths are shown; the CSV file has all")
-    title = (
-        f"{protocol_text(panel.protocol, panel.parameters)}: {words(panel.measure)} by {panel.axis} in tokens"
-    )
+    title = f"{protocol_text(panel.protocol, panel.parameters)}: {display_name(panel.measure)} by {panel.axis} in tokens"
     return Table(title, ("encoding", *_heads(panel, lengths)), lines, "; ".join(about), tuple(notes))
 
 
@@ -179,9 +177,9 @@ def costs_table(report: Report) -> Table | None:
 def _cost(cost: Cost) -> tuple[Cell, ...]:
     counts = (cost.added_parameters, cost.parameters, cost.training_tokens_per_second)
     return (
-        *(Cell(whole(count)) for count in counts),
-        Cell(whole(cost.evaluation_tokens_per_second), mark=BUSY * cost.busy),
-        Cell(whole(cost.peak_memory_mb)),
+        *(Cell(count_text(count)) for count in counts),
+        Cell(count_text(cost.evaluation_tokens_per_second), mark=BUSY * cost.busy),
+        Cell(count_text(cost.peak_memory_mb)),
     )
 
 
@@ -189,7 +187,7 @@ def order_text(report: Report) -> str:
     """How the encodings are ordered, for the reader, and which of them are tied."""
     panel = report.panels[0]
     length = panel.decisive
-    order = f"in the order of {words(panel.measure)} at {length} tokens"
+    order = f"in the order of {display_name(panel.measure)} at {length} tokens"
     there = [curve.label for curve in panel.curves if curve.mean[panel.lengths.index(length)] is not None]
     if len(there) < 2:
         return f"Encodings {order}; fewer than two have a value there."

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zoo.reports.formatting import protocol_text, quoted, signed, words
+from zoo.reports.formatting import display_name, protocol_text, quoted, signed
 from zoo.reports.ranking import best_at
 from zoo.reports.report import Curve, Difference, Panel, Report
 
@@ -18,7 +18,7 @@ FEW = 5
 def verdict(report: Report) -> str:
     """The sentence, about the first panel, at the trained length and at the one that decides the order."""
     panel = report.panels[0]
-    measure, protocol = words(panel.measure), protocol_text(panel.protocol, panel.parameters)
+    measure, protocol = display_name(panel.measure), protocol_text(panel.protocol, panel.parameters)
     under = measure if measure == protocol else f"{measure} under {protocol}"
     if report.differences:
         return (

@@ -104,7 +104,7 @@ def _remove_leftovers(folder: Path) -> None:
         try:
             held = lock_run(left, must=True)
         except InputError:
-            continue  # another comparison writes there, or that cannot be told
+            continue  # another comparison writes there, or nobody knows
         shutil.rmtree(left, ignore_errors=True)
         unlock(held)
 

@@ -117,7 +117,7 @@ def axes():
 
 
 @pytest.fixture
-def told():
+def tooltip():
     """What the tooltip of a panel says: `at`, the value of each curve by label, `curve`, the one that is
     meant, and its details by name; empty where it is hidden."""
     script = """(panel) => {

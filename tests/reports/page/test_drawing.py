@@ -1,4 +1,4 @@
-"""In a browser: every value lies where the axes say, and what cannot be drawn is told."""
+"""In a browser: every value lies where the axes say, and what cannot be drawn is reported."""
 
 import io
 import re
@@ -88,7 +88,7 @@ def test_a_line_has_a_gap_where_nothing_was_measured(show):
     assert [len(re.findall("[ML]", line)) for line in lines] == [2, 3]
 
 
-def test_what_is_cut_or_not_finite_is_told(show, seen):
+def test_what_is_cut_or_not_finite_is_reported(show, seen):
     made = comparison(3, 1)
     panel = made.panels[0]
     alibi = panel.curves[0]

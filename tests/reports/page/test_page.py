@@ -205,8 +205,8 @@ def test_what_is_not_finite_is_no_number_of_the_data():
 
 def test_runs_that_are_not_comparable_are_marked_everywhere():
     document = Document(page(comparison(3, 2, differences=NOT_COMPARABLE)))
-    told = document.all("section", **{"class": "warning"})[0][1]
-    assert all(difference in told for difference in NOT_COMPARABLE)
+    reported = document.all("section", **{"class": "warning"})[0][1]
+    assert all(difference in reported for difference in NOT_COMPARABLE)
     assert document.all("title")[0][1].startswith("Not comparable")
     headings = [text for _, text in document.all("h2") if "not comparable" in text]
     assert len(headings) == 2 + 1 + 1  # both panels, the costs, and the warning itself
@@ -224,7 +224,7 @@ def test_what_all_share_the_caveats_and_the_command_are_there():
     assert document.all("code", id="command")[0][1] == made.command
 
 
-def test_what_values_stand_against_is_told_as_in_the_tables():
+def test_what_values_stand_against_is_reported_as_in_the_tables():
     """The bins of one window are context, and no lengths of sequences."""
     made = comparison(3, 4)
     document = Document(page(made))

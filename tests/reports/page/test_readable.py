@@ -120,14 +120,14 @@ def test_everything_that_can_be_reached_has_a_name_and_shows_that_it_was_reached
     assert names[-2:] == ["Copy", "Caveats (1)"]
 
 
-def test_text_stays_text(show, seen, told):
+def test_text_stays_text(show, seen, tooltip):
     page = show(wicked())
     assert page.evaluate("window.broken") is None
     assert page.locator(".key span").first.text_content() == f"0{BREAKS_OUT}"
     # What stands above the plot is long here.
     page.locator(".stage").first.scroll_into_view_if_needed()
     page.mouse.move(*seen(page)[0]["marks"][1024])
-    assert told(page)["curve"] == f"0{BREAKS_OUT}"
+    assert tooltip(page)["curve"] == f"0{BREAKS_OUT}"
 
 
 def test_without_scripts_the_tables_are_there_and_the_plot_says_why_not(show):

@@ -13,7 +13,7 @@ def curves_of(page, panel: int = 0) -> list[int]:
 
 
 @pytest.mark.parametrize("seeds, lengths", [(1, [512]), (3, [256, 1024, 8192])])
-def test_hovering_tells_every_number(show, seen, told, seeds, lengths):
+def test_hovering_shows_every_number(show, seen, tooltip, seeds, lengths):
     made = comparison(6, 1, seeds)
     page = show(made)
     drawn = seen(page)
@@ -26,7 +26,7 @@ def test_hovering_tells_every_number(show, seen, told, seeds, lengths):
                 assert length not in places
                 continue
             page.mouse.move(*places[length])
-            said = told(page)
+            said = tooltip(page)
             mean = f"{curve.mean[at]:.3f}"
             assert said["curve"] == curve.label
             ratio = "" if length == 256 else f"{length // 256}× "
@@ -43,7 +43,7 @@ def test_hovering_tells_every_number(show, seen, told, seeds, lengths):
             tried += 1
     assert tried == (5 if seeds == 1 else 5 * 3 + 1)
     page.mouse.move(5, 5)
-    assert told(page) == {}
+    assert tooltip(page) == {}
 
 
 def test_a_click_hides_a_line_everywhere_and_another_shows_it(show):
@@ -102,7 +102,7 @@ def test_the_keyboard_switches_lines(show):
     assert curves_of(page) == [0, 1, 2, 3, 4, 5]
 
 
-def test_the_arrow_keys_read_the_curves(show, told):
+def test_the_arrow_keys_read_the_curves(show, tooltip):
     page = show(comparison(6, 1))
     page.locator("[data-panel] .stage").focus()
     for key, curve, length in (
@@ -110,18 +110,18 @@ def test_the_arrow_keys_read_the_curves(show, told):
         ("ArrowDown", 0, 1024), ("ArrowDown", 0, 1024), ("ArrowLeft", 0, 512),
     ):  # fmt: skip
         page.keyboard.press(key)
-        said = told(page)
+        said = tooltip(page)
         assert (said["curve"], said["at"].split()[1]) == (LABELS[curve], str(length))
     assert page.locator("[data-panel] .tip").get_attribute("role") == "status"  # so that it is read aloud
     page.keyboard.press("Escape")
-    assert told(page) == {}
+    assert tooltip(page) == {}
 
 
-def test_a_finger_on_a_phone_reads_a_value_and_switches_a_line(show, seen, told):
+def test_a_finger_on_a_phone_reads_a_value_and_switches_a_line(show, seen, tooltip):
     page = show(comparison(3, 1), PHONE, has_touch=True)
     page.locator("[data-panel] .stage").scroll_into_view_if_needed()
     page.touchscreen.tap(*seen(page)[1]["marks"][8192])
-    assert told(page)["curve"] == LABELS[1] and told(page)["at"] == "length 8192 (32× trained)"
+    assert tooltip(page)["curve"] == LABELS[1] and tooltip(page)["at"] == "length 8192 (32× trained)"
     box = page.locator("[data-panel] .tip").bounding_box()
     assert box["x"] >= 0 and box["x"] + box["width"] <= 360
     page.locator(".key[data-curve='1']").tap()

@@ -23,7 +23,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from zoo.errors import printable
-from zoo.reports.formatting import value_text, words
+from zoo.reports.formatting import display_name, value_text
 from zoo.reports.page.plot_data import differences_plot, values_plot
 from zoo.reports.report import Panel, Report
 from zoo.reports.style import MARKS, css, styles
@@ -66,7 +66,9 @@ def page(report: Report) -> str:
 
 def _panel(panel: Panel) -> dict[str, object]:
     """What page.html needs to know of a panel."""
-    parameters = (f"{words(name)}{SPACE}{value_text(value)}" for name, value in panel.parameters.items())
+    parameters = (
+        f"{display_name(name)}{SPACE}{value_text(value)}" for name, value in panel.parameters.items()
+    )
     spread = spread_text(panel)
     spread = (
         f"Faint edges: {spread.removeprefix('(low–high): ')}"
@@ -75,10 +77,10 @@ def _panel(panel: Panel) -> dict[str, object]:
     )
     rings = " Each seed is a ring." if any(curve.seeds > 1 for curve in panel.curves) else ""
     return {
-        "title": words(panel.protocol),
+        "title": display_name(panel.protocol),
         "parameters": ", ".join(parameters),
         "explanation": panel.explanation,
-        "measure": words(panel.measure),
+        "measure": display_name(panel.measure),
         "better": "lower" if panel.lower_is_better else "higher",
         "axis": panel.axis,
         "trained": " or ".join(map(str, panel.train_lengths)),

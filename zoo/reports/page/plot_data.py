@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from zoo.reports.formatting import number, protocol_text, signed, small, words
+from zoo.reports.formatting import display_name, number, protocol_text, signed, small
 from zoo.reports.report import Curve, Panel
 from zoo.reports.style import Style
 from zoo.reports.tables import difference_text, interval_text, rank_text
@@ -15,10 +15,10 @@ from zoo.reports.value_range import RATE, room_for_failures
 
 def values_plot(panel: Panel, looks: Mapping[str, Style], refused: bool) -> dict[str, Any]:
     """The values of a panel; `refused` where its runs are not comparable."""
-    measure = words(panel.measure)
+    measure = display_name(panel.measure)
     return _plot(panel, looks, measure, refused) | {
         "label": f"{measure.capitalize()} by {panel.axis}, {panel.protocol}: {len(panel.curves)} lines",
-        "whole": None if panel.lower_is_better else RATE,
+        "range": None if panel.lower_is_better else RATE,
         "curves": [
             _curve(curve, looks, [_value(curve, panel, n) for n in range(len(curve.lengths))])
             # Of one seed the mean is the point.
@@ -36,7 +36,7 @@ def differences_plot(panel: Panel, looks: Mapping[str, Style], refused: bool) ->
     """The differences of a panel's curves to its reference; None of a single curve."""
     if not panel.pairs:
         return None
-    measure = f"{words(panel.measure)} less that of {panel.reference}"
+    measure = f"{display_name(panel.measure)} less that of {panel.reference}"
     return _plot(panel, looks, measure, refused) | {
         "label": f"{measure}, by {panel.axis}, {protocol_text(panel.protocol, panel.parameters)}",
         "zero": looks[panel.reference].classes,
@@ -55,7 +55,7 @@ def _plot(panel: Panel, looks: Mapping[str, Style], measure: str, refused: bool)
         "axis": panel.axis,
         "trained": list(panel.train_lengths),
         "lengths": list(panel.lengths),
-        "whole": None,
+        "range": None,
         "room": room_for_failures(panel),
         "zero": None,
         "refused": refused,
@@ -126,7 +126,7 @@ def details(curve: Curve, panel: Panel, index: int) -> list[tuple[str, str]]:
         rows += [(f"seed {point.seed}", number(point.value)) for point in points]
         rows += [("standard deviation", small(curve.sd[index]))] if curve.sd[index] is not None else []
     if panel.counted and curve.counts[index] is not None:
-        rows.append((words(panel.counted), f"{curve.counts[index]:,}"))
+        rows.append((display_name(panel.counted), f"{curve.counts[index]:,}"))
     return rows
 
 

@@ -9,7 +9,7 @@ function present(values) {
 // The values from the bottom to the top of the plot. A curve that failed is cut: beside it, the others
 // would be one line.
 function range(plot, curves) {
-  if (plot.whole) return { low: plot.whole[0], high: plot.whole[1], cut: false };
+  if (plot.range) return { low: plot.range[0], high: plot.range[1], cut: false };
   const means = present(curves.flatMap((curve) => curve.marks.map((mark) => mark.mean)));
   if (!means.length) return { low: 0, high: 1, cut: false };
   if (plot.zero !== null) means.push(0);
