@@ -102,7 +102,8 @@ def values_table(panel: Panel, most: int = COLUMNS) -> Table:
     ]
     if len(lengths) < len(panel.lengths):
         about.append(f"{len(lengths)} of {len(panel.lengths)} lengths are shown; the CSV file has all")
-    title = f"{protocol_text(panel.protocol, panel.parameters)}: {display_name(panel.measure)} by {panel.axis} in tokens"
+    title = f"{display_name(panel.measure)} by {panel.axis} in tokens"
+    title = f"{protocol_text(panel.protocol, panel.parameters)}: {title}"
     return Table(title, ("encoding", *_heads(panel, lengths)), lines, "; ".join(about), tuple(notes))
 
 
