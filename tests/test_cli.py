@@ -14,7 +14,7 @@ import yaml
 
 from zoo import cli, listing
 from zoo.errors import InputError, Problem
-from zoo.output import waiting
+from zoo.output import table, waiting
 
 ROOT = Path(__file__).parents[1]
 
@@ -345,7 +345,7 @@ def test_a_reader_that_leaves_early_is_no_error(workplace):
 
 
 def test_columns_are_aligned():
-    lines = listing.table(("a", "bb", "c"), [("xxx", "y", "z"), ("x", "yyyy", "")]).splitlines()
+    lines = table(("a", "bb", "c"), [("xxx", "y", "z"), ("x", "yyyy", "")]).splitlines()
     assert lines == ["a    bb    c", "xxx  y     z", "x    yyyy"]
 
 

@@ -6,23 +6,22 @@ Nothing heavy is imported for them, but for torch where the parameters of encodi
 from __future__ import annotations
 
 import difflib
-import json
+import functools
 import os
-import shutil
-import sys
-import typing
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from zoo import registry
-from zoo.errors import InputError, printable, shorten
+from zoo.errors import InputError, shorten
 from zoo.files import read_text
+from zoo.output import table
 from zoo.recipe.options import encoding_label
 from zoo.recipe.reader import read_recipe
 from zoo.recipe.yaml_file import MAX_BYTES, read_file
 from zoo.runs.card import read_card
+from zoo.signatures import annotation_text, value_text
 
 RECIPES, RUNS = Path("recipes"), Path("runs")
 
@@ -38,21 +37,6 @@ def listing(what: str, pattern: str | None = None) -> str:
     return LISTS[what](pattern)
 
 
-def table(header: Row, rows: Iterable[Row]) -> str:
-    """Aligned columns; on a terminal no line is longer than the terminal is wide."""
-    rows = [header, *([printable(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
-    terminal = sys.stdout.isatty()
-    limit = shutil.get_terminal_size().columns if terminal else None
-    lines = []
-    for row in rows:
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        lines.append(line[: limit - 1] + "…" if limit and len(line) > limit else line)
-    if terminal and "NO_COLOR" not in os.environ:
-        lines[0] = f"\033[1m{lines[0]}\033[0m"
-    return "\n".join(lines)
-
-
 def _matching(names: Iterable[str], pattern: str | None, what: str) -> list[str]:
     names = list(names)
     if pattern is None:
@@ -66,12 +50,7 @@ def _matching(names: Iterable[str], pattern: str | None, what: str) -> list[str]
 
 
 def _encodings(pattern: str | None) -> str:
-    if pattern in registry.encodings.broken and pattern not in registry.encodings.names():
-        raise InputError(registry.encodings.unknown(pattern))
-    found = [
-        registry.encodings.describe(name)
-        for name in _matching(registry.encodings.names(), pattern, "encoding")
-    ]
+    found = _described(registry.encodings, pattern)
     if pattern is not None and [one.name for one in found] == [pattern]:
         return _one_encoding(found[0])
     notes = [
@@ -95,7 +74,7 @@ def _encodings(pattern: str | None) -> str:
 
 def _one_encoding(one: registry.Description) -> str:
     if not one.builtin:
-        registry.encodings.load(one.name)  # one that cannot be imported is told instead
+        registry.encodings.load(one.name)  # raises where it cannot be imported
     facts = [
         ("paper", one.paper),
         ("family", one.family),
@@ -110,14 +89,14 @@ def _one_encoding(one: registry.Description) -> str:
     if one.options:
         lines.append("  options:")
     for option in one.options:
-        default = "" if option.default is registry.REQUIRED else f" = {_plain(option.default)}"
+        default = "" if option.default is registry.REQUIRED else f" = {value_text(option.default)}"
         after = " (may be changed after training)" if option.name in one.after_training else ""
         lines.append(f"    {option.name}: {annotation_text(option.annotation)}{default}{after}")
     return "\n".join(lines)
 
 
 def _count(one: registry.Description) -> tuple[str, str]:
-    """The number of parameters that an encoding learns; or a dash, and why it cannot be told."""
+    """The number of parameters that an encoding learns; or a dash, and why they cannot be counted."""
     from zoo.encodings.parameters import learned_parameters
 
     try:
@@ -153,40 +132,6 @@ def _origin(one: registry.Description) -> str:
 
 def _kinds(one: registry.Description) -> list[str]:
     return [kind for kind, fits in (("decoder", one.decoder), ("encoder", one.encoder)) if fits]
-
-
-def annotation_text(annotation: Any) -> str:
-    """A type as the author of a recipe says it: `number`, `whole number`, `official | geometric`."""
-    words = {
-        int: "whole number",
-        float: "number",
-        bool: "true | false",
-        str: "text",
-        type(None): "null",
-        None: "null",
-    }
-    if annotation in words:
-        return words[annotation]
-    if annotation is registry.WRAPPED:
-        return "encoding"
-    if annotation is typing.Any:
-        return "any"
-    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is typing.Literal:
-        return " | ".join(map(_plain, arguments))
-    if origin in (list, tuple):
-        return f"list of {', '.join(annotation_text(part) for part in arguments if part is not ...)}"
-    if arguments and origin is not dict:
-        return " | ".join(map(annotation_text, arguments))
-    return (
-        "mapping"
-        if origin is dict or annotation is dict
-        else getattr(annotation, "__name__", str(annotation))
-    )
-
-
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def _near(where: str) -> str:
@@ -241,52 +186,44 @@ def _first_comment(file: Path) -> str:
 
 
 def _datasets(pattern: str | None) -> str:
-    found = [registry.datasets.describe(name) for name in _names(registry.datasets, pattern)]
+    found = _described(registry.datasets, pattern)
     rows = [(one.name, one.gives, str(one.source), _origin(one), one.summary) for one in found]
     return table(("name", "gives", "where from", "from", "what it is"), rows)
 
 
 def _tasks(pattern: str | None) -> str:
     rows = []
-    for name in _names(registry.tasks, pattern):
-        task = registry.tasks.describe(name)
+    for task in _described(registry.tasks, pattern):
         data = ", ".join(one for one, about in registry.datasets.all().items() if about.gives == task.takes)
         kinds, protocols = ", ".join(task.kinds), ", ".join(task.protocols)
-        rows.append((name, kinds, data, protocols, _origin(task), task.summary))
+        rows.append((task.name, kinds, data, protocols, _origin(task), task.summary))
     return table(("name", "for", "data", "protocols", "from", "what it is"), rows)
 
 
 def _protocols(pattern: str | None) -> str:
-    found = [registry.protocols.describe(name) for name in _names(registry.protocols, pattern)]
     rows = []
-    for one in found:
+    for one in _described(registry.protocols, pattern):
         better = "higher" if one.higher_is_better else "lower"
         rows.append((one.name, one.needs, one.axis, one.unit, better, _origin(one), one.summary))
     return table(("name", "needs", "axis", "intervals over", "better", "from", "what it is"), rows)
 
 
-def _optimizers(pattern: str | None) -> str:
-    return _plain_kind(registry.optimizers, pattern)
-
-
-def _schedules(pattern: str | None) -> str:
-    return _plain_kind(registry.schedules, pattern)
-
-
-def _plain_kind(kind: registry.Registry, pattern: str | None) -> str:
+def _options_of(kind: registry.Registry, pattern: str | None) -> str:
     rows = []
-    for name in _names(kind, pattern):
-        one = kind.describe(name)
-        options = ", ".join(o.name if o.default is registry.REQUIRED else f"{o.name}={_plain(o.default)}"
-                            for o in one.options if o.name != "lr")  # fmt: skip
-        rows.append((name, options or "-", _origin(one), one.summary))
+    for one in _described(kind, pattern):
+        options = [_with_default(option) for option in one.options if option.name != "lr"]
+        rows.append((one.name, ", ".join(options) or "-", _origin(one), one.summary))
     return table(("name", "options", "from", "what it is"), rows)
 
 
-def _names(kind: registry.Registry, pattern: str | None) -> list[str]:
+def _with_default(option: registry.Option) -> str:
+    return option.name + ("" if option.default is registry.REQUIRED else f"={value_text(option.default)}")
+
+
+def _described(kind: registry.Registry, pattern: str | None) -> list[registry.Description]:
     if pattern in kind.broken and pattern not in kind.names():
         raise InputError(kind.unknown(pattern))
-    return _matching(kind.names(), pattern, kind.kind)
+    return [kind.describe(name) for name in _matching(kind.names(), pattern, kind.kind)]
 
 
 _ON_CARDS = ("encoding", "task", "data", "train_length", "seed", "steps", "finished")
@@ -324,8 +261,8 @@ LISTS = {
     "datasets": _datasets,
     "tasks": _tasks,
     "protocols": _protocols,
-    "optimizers": _optimizers,
-    "schedules": _schedules,
+    "optimizers": functools.partial(_options_of, registry.optimizers),
+    "schedules": functools.partial(_options_of, registry.schedules),
     "recipes": _recipes,
     "runs": _runs,
 }

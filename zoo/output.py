@@ -1,4 +1,4 @@
-"""Standard output and error: what they cannot show degrades, and a terminal says at once what it waits for.
+"""Standard output and error: characters they cannot show, what a terminal waits for, and tables of text.
 
 Imports nothing heavy.
 """
@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import codecs
 import os
+import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from zoo.errors import printable
 from zoo.launch.ranks import is_first_process
 
 PLAIN = {
@@ -55,3 +57,18 @@ def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
 
 _HANDLER = "zoo.in_ascii"
 codecs.register_error(_HANDLER, _in_ascii)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Aligned columns; on a terminal no line is longer than the terminal is wide."""
+    rows = [header, *([printable(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
+    terminal = sys.stdout.isatty()
+    limit = shutil.get_terminal_size().columns if terminal else None
+    lines = []
+    for row in rows:
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        lines.append(line[: limit - 1] + "…" if limit and len(line) > limit else line)
+    if terminal and "NO_COLOR" not in os.environ:
+        lines[0] = f"\033[1m{lines[0]}\033[0m"
+    return "\n".join(lines)

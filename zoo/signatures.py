@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import json
 import operator
 import typing
 from collections.abc import Mapping
@@ -37,7 +38,7 @@ REQUIRED = _Required()
 
 
 class _Unread:
-    """The default of an option whose value only running the code would tell."""
+    """The default of an option whose value is known only when the code runs."""
 
     def __repr__(self) -> str:
         return "UNREAD"
@@ -92,6 +93,41 @@ def holds_several(annotation: object) -> bool:
     if typing.get_origin(annotation) in (typing.Union, UnionType):
         return any(map(holds_several, typing.get_args(annotation)))
     return annotation is not WRAPPED and holds_wrapped(annotation)
+
+
+def annotation_text(annotation: object) -> str:
+    """A type in the words of a recipe's author: `number`, `whole number`, `official | geometric`."""
+    words = {
+        int: "whole number",
+        float: "number",
+        bool: "true | false",
+        str: "text",
+        type(None): "null",
+        None: "null",
+    }
+    if annotation in words:
+        return words[annotation]
+    if annotation is WRAPPED:
+        return "encoding"
+    if annotation is typing.Any:
+        return "any"
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Literal:
+        return " | ".join(map(value_text, arguments))
+    if origin in (list, tuple):
+        return f"list of {', '.join(annotation_text(part) for part in arguments if part is not ...)}"
+    if arguments and origin is not dict:
+        return " | ".join(map(annotation_text, arguments))
+    return (
+        "mapping"
+        if origin is dict or annotation is dict
+        else getattr(annotation, "__name__", str(annotation))
+    )
+
+
+def value_text(value: typing.Any) -> str:
+    """A default or a choice as a recipe gives it; text without quotes."""
+    return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def options_of_class(cls: type) -> tuple[Option, ...]:

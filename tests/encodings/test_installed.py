@@ -161,7 +161,7 @@ def test_a_package_is_listed_trained_with_and_asked_for_by_its_checkpoint(
     assert "from: their-encodings 1.2" in told.out and "slope: number = 0.5" in told.out
     assert fitted.code == 0, fitted.err
     assert evaluated.code == 0 and "warning" not in evaluated.err
-    sources = json.loads((here / "run" / "card.json").read_text())["encoding_source"]
+    sources = json.loads((here / "run" / "card.json").read_text())["code_source"]
     assert [(one["name"], one["package"], one["version"]) for one in sources] == [
         ("around_theirs", "their-encodings", "1.2"),
         ("theirs", "their-encodings", "1.2"),

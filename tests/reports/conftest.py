@@ -108,7 +108,7 @@ def write_run(tmp_path, monkeypatch, row_of):
         (folder / "recipe.yaml").write_text(yaml.safe_dump(resolved, sort_keys=False))
         steps = resolved["trainer"]["max_steps"]
         card_json = {
-            "name": name, "encoding": encoding_label(resolved["model"]["encoding"]), "encoding_source": [],
+            "name": name, "encoding": encoding_label(resolved["model"]["encoding"]), "code_source": [],
             "task": "language_modelling", "data": resolved["data"]["name"],
             "fingerprint": {"corpus": "c" * 64, "tokenizer": "d" * 64}, "train_length": 16, "seed": seed,
             "init_from": None, "steps": steps, "tokens_seen": steps * 64, "finished": True,

@@ -144,9 +144,9 @@ def test_a_copy_of_a_run_is_refused_for_what_it_is(write_run):
 def test_a_plugin_that_was_edited_between_two_runs_is_two_encodings(write_run):
     source = {"name": "mine", "file": "mine.py"}
     runs = [
-        write_run("a", card={"encoding_source": [source | {"sha256": "1" * 64}]}),
-        write_run("b", seed=1, card={"encoding_source": [source | {"sha256": "1" * 64}]}),
-        write_run("c", seed=2, card={"encoding_source": [source | {"sha256": "2" * 64}]}),
+        write_run("a", card={"code_source": [source | {"sha256": "1" * 64}]}),
+        write_run("b", seed=1, card={"code_source": [source | {"sha256": "1" * 64}]}),
+        write_run("c", seed=2, card={"code_source": [source | {"sha256": "2" * 64}]}),
     ]
     report = build(runs)
     assert {curve.label: curve.seeds for curve in report.panels[0].curves} == {

@@ -146,7 +146,7 @@ def test_the_encoding_of_a_plugin_that_is_not_here_is_kept_as_it_was(write_run):
     ({"steps": "6"}, "steps"), ({"tokens_seen": [3]}, "tokens_seen"),
     ({"fingerprint": "x"}, "fingerprint"), ({"parameters": 3}, "parameters"),
     ({"parameters.other": [1]}, "parameters.other"), ({"versions": "x"}, "versions"),
-    ({"encoding_source": 3}, "encoding_source"), ({"init_from": "runs/x"}, "init_from"),
+    ({"code_source": 3}, "code_source"), ({"init_from": "runs/x"}, "init_from"),
     ({"git_commit": {"a": 1}}, "git_commit"), ({"encoding": []}, "encoding"),
 ])  # fmt: skip
 def test_a_card_that_is_none_is_reported_with_what_is_wrong(write_run, change, said):

@@ -69,5 +69,5 @@ def test_two_that_are_one_and_one_that_is_none_are_refused(write_run):
 
 def test_a_plugin_that_was_edited_is_reported(write_run):
     source = {"name": "mine", "file": "mine.py"}
-    runs = [write_run(n, card={"encoding_source": [source | {"sha256": d * 64}]}) for n, d in ("a1", "b2")]
+    runs = [write_run(n, card={"code_source": [source | {"sha256": d * 64}]}) for n, d in ("a1", "b2")]
     assert ["card", "code.mine", "1" * 12, "2" * 12] in lines_of(diff(*runs))

@@ -83,7 +83,7 @@ def test_it_is_trained_killed_resumed_bitwise_evaluated_and_compared(kind, stran
     assert "plugins=[" in capsys.readouterr().err
     assert cli.main(["evaluate", "unbroken", "--lengths", "16,48", *plugins]) == 0
     run_to_end("compare", "killed", "unbroken", "--force")  # they are the same run twice
-    (source,) = json.loads((here / "killed" / "card.json").read_text())["encoding_source"]
+    (source,) = json.loads((here / "killed" / "card.json").read_text())["code_source"]
     assert source["kind"] == kind and source["file"].endswith("mine.py")
 
 
@@ -140,7 +140,7 @@ def test_an_installed_package_brings_one_too(kind, stranger, here):
     sets = ["--set", "trainer.max_steps=4", "--set", "plugins=[]"]
     run_to_end("fit", "--recipe", str(file), "--out", "installed", *sets, PYTHONPATH=path)
     run_to_end("evaluate", "installed", "--lengths", "16", PYTHONPATH=path)
-    (source,) = json.loads((here / "installed" / "card.json").read_text())["encoding_source"]
+    (source,) = json.loads((here / "installed" / "card.json").read_text())["code_source"]
     assert (source["kind"], source["package"], source["version"]) == (kind, "theirs", "1.2")
 
 

@@ -17,7 +17,7 @@ from zoo.contract.output import captured
 from zoo.contract.suite import Verdict, examine
 from zoo.contract.variants import Variants, given, needs, variants
 from zoo.errors import InputError, Problem, RunError
-from zoo.listing import table
+from zoo.output import table
 from zoo.progress import progress_bar
 from zoo.recipe.located_tree import dotted
 from zoo.recipe.options import check_encoding, encoding_label

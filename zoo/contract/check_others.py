@@ -9,7 +9,7 @@ from typing import Any
 
 from zoo import registry
 from zoo.errors import InputError, Problem, RunError
-from zoo.listing import table
+from zoo.output import table
 from zoo.recipe.yaml_file import read_value
 
 

@@ -60,7 +60,7 @@ def facts(run: Run) -> dict[Key, Any]:
     # The encodings of plugins are the same ones only where their code is.
     code = {
         f"code.{source.get('name')}": source.get("sha256")
-        for source in run.card.get("encoding_source") or ()
+        for source in run.card.get("code_source") or ()
         if isinstance(source, dict)
     }
     on_the_card = {key: card[key] for key in ON_THE_CARD if key in card} | code

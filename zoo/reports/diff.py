@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from zoo.errors import InputError
-from zoo.listing import table
+from zoo.output import table
 from zoo.recipe.diff import flatten, is_among
 from zoo.reports.caveats import caveats_of_runs
 from zoo.reports.commands import ENCODING

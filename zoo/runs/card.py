@@ -18,7 +18,7 @@ from zoo.files import atomic_write, read_json
 from zoo.recipe import Recipe
 from zoo.recipe.diff import diff, recorded_on_resume
 from zoo.recipe.options import encoding_label
-from zoo.runs.encoding_source import code_sources, recorded_sources
+from zoo.runs.code_source import code_sources, recorded_sources
 from zoo.runs.folder import CARD
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Card(_Part):
     tokens_seen: Count
     parameters: dict[str, Count]
     encoding: str | None = None
-    encoding_source: list[dict[str, str]] | None = None
+    code_source: list[dict[str, str]] | None = None
     versions: dict[str, str | None] | None = None
     init_from: dict[str, JsonValue] | None = None
     git_commit: str | None = None
@@ -107,7 +107,7 @@ def make_card(
     return {
         "name": recipe.name,
         "encoding": encoding_label(recipe.model.encoding),
-        "encoding_source": code_sources(recipe.as_dict()),
+        "code_source": code_sources(recipe.as_dict()),
         "task": recipe.task.name,
         "data": recipe.data.name,
         "fingerprint": fingerprint | _plugins(recipe),

@@ -16,12 +16,12 @@ from zoo.recipe import Recipe, resolve
 from zoo.recipe.after_training import encoding_changes, may_change
 from zoo.recipe.diff import ENCODING, diff, differs, is_among, may_change_after_training
 from zoo.runs.checkpoint_file import read_checkpoint
-from zoo.runs.encoding_source import (
+from zoo.runs.code_source import (
     Source,
-    changed_code,
+    changed_digests,
     recorded_sources,
-    what_has_changed,
-    what_is_missing,
+    describe_changes,
+    describe_missing,
 )
 from zoo.runs.folder import LAST, RECIPE
 from zoo.runs.weights import build_for_weights
@@ -86,7 +86,7 @@ def load_task(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path
             [replace(problem, where=problem.where or str(path)) for problem in error.problems]
         ) from error
     # What other code gives is no result of the code that was trained.
-    task.changed = changed | changed_code(sources)
+    task.changed = changed | changed_digests(sources)
     task.card = content.get("zoo_card", {})
     task.load_state_dict(content["state_dict"])
     return task.eval()
@@ -110,7 +110,7 @@ def _with_named_plugins(
         # A plugin that was named and cannot be read has its own message.
         if any((problem.key or "").startswith("plugins") for problem in error.problems):
             raise
-        gone = what_is_missing(sources)
+        gone = describe_missing(sources)
         if gone:
             raise InputError([Problem(text, where=str(path)) for text in gone]) from error
         # An option that is not known any more has its cause there.
@@ -122,7 +122,7 @@ def _with_named_plugins(
 
 def warn_of_changed_code(path: Path, sources: Sequence[Source]) -> None:
     """Print, a line each, which encodings have another code now than when a checkpoint was trained."""
-    for text in what_has_changed(sources) if is_first_process() else ():
+    for text in describe_changes(sources) if is_first_process() else ():
         print(f"warning: {path}: {text}", file=sys.stderr)
 
 

@@ -176,7 +176,7 @@ def test_a_plugin_that_a_checkpoint_names_is_run_by_no_door(run, last, doors, he
     def name_it(content):
         content["hyper_parameters"]["recipe"]["plugins"] = [str(plugin)]
         source = {"name": "marked", "file": str(plugin), "sha256": "0" * 64}
-        content["zoo_card"]["encoding_source"] = [source]
+        content["zoo_card"]["code_source"] = [source]
 
     change(last, name_it)
     for name, door in doors.items():

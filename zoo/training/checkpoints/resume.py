@@ -11,7 +11,7 @@ from zoo.errors import InputError
 from zoo.recipe import Recipe
 from zoo.runs.card import read_card
 from zoo.runs.checkpoint_file import read_checkpoint
-from zoo.runs.encoding_source import recorded_sources
+from zoo.runs.code_source import recorded_sources
 from zoo.runs.folder import BEST, CARD, LAST, RECIPE, RUNS, existing_run, find_run, validate_recipe_present
 from zoo.runs.load import warn_of_changed_code
 from zoo.runs.max_steps import max_steps_problem

@@ -1,6 +1,7 @@
-"""Where what a run is made of came from, when that is not the zoo: a plugin file or an installed package.
+"""Where the code of a run's encoding, dataset, task, ... came from, when that is not the zoo: a plugin file or an
+installed package.
 
-It is written on the card, so that whoever loads the checkpoint can be told what it needs.
+The card records it, so that an error can name what a checkpoint needs.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def code_sources(recipe: dict[str, Any]) -> list[Source]:
 def recorded_sources(card: dict[str, Any] | None) -> list[Source]:
     """The sources on the card of a run, if any; those without the keys of a source are left out."""
     wanted = ({"name", "file", "sha256"}, {"name", "package", "version", "sha256"})
-    sources = (card or {}).get("encoding_source") or []
+    sources = (card or {}).get("code_source") or []
     return [
         source
         for source in sources
@@ -56,24 +57,24 @@ def _kind(source: Source) -> registry.Registry:
     return registry.KINDS[source.get("kind", "encoding")]
 
 
-def what_is_missing(sources: Sequence[Source]) -> list[str]:
-    """A sentence on each encoding that is not registered now: what brings it, and what to do."""
+def describe_missing(sources: Sequence[Source]) -> list[str]:
+    """A sentence on each class that is not registered now: what brings it, and what to do."""
     gone = [source for source in sources if source["name"] not in _kind(source).all()]
     files = [source for source in gone if "package" not in source]
     return [*map(_missing_package, (s for s in gone if "package" in s)), *_missing_files(files)]
 
 
-def what_has_changed(sources: Sequence[Source]) -> list[str]:
-    """A sentence on each encoding whose code is another now than when it was trained."""
+def describe_changes(sources: Sequence[Source]) -> list[str]:
+    """A sentence on each class whose code is another now than in training."""
     return [
-        f"{_kind(then).kind} {then['name']!r} may have changed since it was trained: then {_spoken(then)}, "
-        f"now {_spoken(now)}"
+        f"{_kind(then).kind} {then['name']!r} may have changed since it was trained: then {_origin_text(then)}, "
+        f"now {_origin_text(now)}"
         for then, now in _changed(sources)
     ]
 
 
-def changed_code(sources: Sequence[Source]) -> dict[str, str]:
-    """The digest of the code that an encoding has now, where it is another than when it was trained."""
+def changed_digests(sources: Sequence[Source]) -> dict[str, str]:
+    """The digests of code that is another now than in training."""
     return {f"code.{now['name']}": now["sha256"][:12] for _, now in _changed(sources)}
 
 
@@ -97,7 +98,7 @@ def _source(name: str, kind: str = "encoding") -> Source:
     return {"name": name, "package": package, "version": its_version, "sha256": digest, **of_kind}
 
 
-def _spoken(source: Source) -> str:
+def _origin_text(source: Source) -> str:
     origin = f"{source['package']} {source['version']}" if "package" in source else source["file"]
     return f"{origin} (sha256 {source['sha256'][:12] or 'unknown'})"
 
@@ -117,7 +118,7 @@ def _missing_package(source: Source) -> str:
 def _missing_files(sources: Sequence[Source]) -> list[str]:
     if not sources:
         return []
-    of = " and ".join(f"{_kind(one).kind} {one['name']!r} of {_spoken(one)}" for one in sources)
+    of = " and ".join(f"{_kind(one).kind} {one['name']!r} of {_origin_text(one)}" for one in sources)
     files = list(dict.fromkeys(source["file"] for source in sources if Path(source["file"]).suffix == ".py"))
     if not files:
         return [f"trained with {of}: register it again before you load this"]

@@ -11,9 +11,9 @@ import zoo
 from zoo import registry
 from zoo.registry import Description
 from zoo.errors import InputError
-from zoo.runs import encoding_source
+from zoo.runs import code_source
 from zoo.runs.load import load_task
-from zoo.runs.encoding_source import encoding_sources, recorded_sources, what_has_changed, what_is_missing
+from zoo.runs.code_source import encoding_sources, recorded_sources, describe_changes, describe_missing
 from zoo.training.fit import fit
 
 PLUGIN = '''\
@@ -67,7 +67,7 @@ def trained(here, recipe, forget):
 def test_the_card_and_the_checkpoint_name_every_plugin_s_encoding_once(trained):
     folder, plugin = trained
     expected = [{"name": name, "file": str(plugin), "sha256": digest(plugin)} for name in ("around", "mine")]
-    assert json.loads((folder / "card.json").read_text())["encoding_source"] == expected
+    assert json.loads((folder / "card.json").read_text())["code_source"] == expected
     content = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
     assert recorded_sources(content["zoo_card"]) == expected
 
@@ -163,7 +163,7 @@ def package(monkeypatch, tmp_path):
     def package(version, has=True, broken=None):
         def installed_version(name):
             if version is None:
-                raise encoding_source.PackageNotFoundError(name)
+                raise code_source.PackageNotFoundError(name)
             return version
 
         it = Description(**{**fields, "name": "theirs", "file": file, "package": f"their-package {version}"})
@@ -172,7 +172,7 @@ def package(monkeypatch, tmp_path):
         monkeypatch.setitem(
             vars(registry.encodings), "_installed", ({}, {"theirs": broken} if broken else {})
         )
-        monkeypatch.setattr(encoding_source, "version", installed_version)
+        monkeypatch.setattr(code_source, "version", installed_version)
         return file
 
     return package
@@ -183,26 +183,26 @@ def test_a_package_is_asked_for_by_name_and_version(package):
     sources = encoding_sources([{"name": "theirs"}, {"name": "none"}])
     (source,) = sources
     assert (source["package"], source["version"]) == ("their-package", "1.0")
-    assert what_is_missing(sources) == what_has_changed(sources) == []
+    assert describe_missing(sources) == describe_changes(sources) == []
     needs = "trained with encoding 'theirs' of the package their-package 1.0"
     package(None)
-    assert what_is_missing(sources) == [
+    assert describe_missing(sources) == [
         f"{needs}, which is not installed here: pip install their-package==1.0"
     ]
     package("2.0", has=False)
-    assert what_is_missing(sources) == [f"{needs}; their-package 2.0 is installed, and has no such encoding"]
+    assert describe_missing(sources) == [f"{needs}; their-package 2.0 is installed, and has no such encoding"]
     package("2.0", has=False, broken="no licence")
-    assert what_is_missing(sources) == [f"{needs}, which cannot be used: no licence"]
+    assert describe_missing(sources) == [f"{needs}, which cannot be used: no licence"]
 
 
 def test_a_package_of_another_version_or_content_is_told(package):
     package("1.0")
     sources = encoding_sources({"name": "theirs"})
     package("1.1")
-    (text,) = what_has_changed(sources)
+    (text,) = describe_changes(sources)
     assert "then their-package 1.0 (" in text and "now their-package 1.1 (" in text
     package("1.0").write_text("two\n")
-    assert len(what_has_changed(sources)) == 1
+    assert len(describe_changes(sources)) == 1
 
 
 def test_a_class_of_no_file_has_to_be_registered_again(forgetful_registry):
@@ -210,14 +210,14 @@ def test_a_class_of_no_file_has_to_be_registered_again(forgetful_registry):
     exec("@zoo.register('cell')\nclass Cell(zoo.Encoding): ...", scope)
     sources = encoding_sources({"name": "cell"})
     assert sources == [{"name": "cell", "file": "<__notebook__>", "sha256": ""}]
-    assert what_has_changed(sources) == what_is_missing(sources) == []
+    assert describe_changes(sources) == describe_missing(sources) == []
     for known in (registry.encodings.added, registry.encodings.classes):
         del known["cell"]
-    assert what_is_missing(sources)[0].endswith("register it again before you load this")
+    assert describe_missing(sources)[0].endswith("register it again before you load this")
 
 
 @pytest.mark.parametrize("card", [
-    None, {}, {"encoding_source": None}, {"encoding_source": [{"name": "x", "file": "x.py"}]},
+    None, {}, {"code_source": None}, {"code_source": [{"name": "x", "file": "x.py"}]},
 ])  # fmt: skip
 def test_a_card_of_another_making_asks_for_nothing(card):
     assert recorded_sources(card) == []
