@@ -22,49 +22,49 @@ BY_NAME = {law.name: law for law in LAWS}
 FAULTS = {
     "cannot_begin": "it can be built",
     "only_half": "it can be built",
-    "without_words": "it says what it is",
-    "second_thoughts": "its source says what its class says",
-    "for_nobody": "recipes take it where it says, and nowhere else",
-    "empty_policy": "a policy is an option",
-    "changes_its_mind": "options may change after training where it says so",
-    "half_a_state": "its state is whole",
-    "left_behind": "its state is whole",
-    "misspelled": "its hooks are spelled right",
+    "without_words": "its description is complete",
+    "second_thoughts": "its source and its class agree",
+    "for_nobody": "recipes accept only the declared model kinds",
+    "empty_policy": "a length policy is an option",
+    "changes_its_mind": "after_training options change no parameter",
+    "half_a_state": "its state dict is complete",
+    "left_behind": "its state dict is complete",
+    "misspelled": "hook names are spelled correctly",
     "wrong_shape": "shapes",
     "too_wide": "shapes",
     "too_narrow": "shapes",
     "no_head_axis": "shapes with padding",
     "single_precision": "precision",
     "without_effect": "it changes the output",
-    "elsewhere": "it stays on its device",
-    "counts_calls": "every kernel gives the reference",
-    "not_pointwise": "the fused kernel gives the reference",
-    "two_biases": "a bias is one function",
+    "elsewhere": "tensors stay on the model's device",
+    "counts_calls": "every kernel equals the reference",
+    "not_pointwise": "the fused kernel equals the reference",
+    "two_biases": "all forms of a bias agree",
     "wants_integers": "positions may be given as floats",
-    "not_by_distance": "a bias is one function",
-    "assumes_the_last": "blocks of queries give the whole",
+    "not_by_distance": "all forms of a bias agree",
+    "assumes_the_last": "blocks of queries equal the full computation",
     "all_pairs": "memory grows with the length, not its square",
-    "breaks_the_graph": "torch.compile takes it in one graph",
-    "coarse_angles": "places are exact in bf16 at position 100,000",
-    "coarse_bias": "places are exact in bf16 at position 100,000",
+    "breaks_the_graph": "torch.compile needs no graph break",
+    "coarse_angles": "positions are exact in bf16 at 100,000",
+    "coarse_bias": "positions are exact in bf16 at 100,000",
     "leaks_in_score": "causality",
     "leaks_in_read": "causality",
     "mixes_tokens": "causality",
-    "looks_back_only": "an encoder sees both ends",
-    "plays_dice": "evaluation is no game of chance",
-    "forgets_the_offset": "decoding with a cache is the full forward",
-    "stretches": "decoding with a cache is the full forward",
-    "refuses_too_late": "decoding with a cache is the full forward",
-    "counts_after_padding": "a cache goes with padding",
+    "looks_back_only": "an encoder attends in both directions",
+    "plays_dice": "evaluation is deterministic",
+    "forgets_the_offset": "cached decoding equals the full forward",
+    "stretches": "cached decoding equals the full forward",
+    "refuses_too_late": "cached decoding equals the full forward",
+    "counts_after_padding": "cached decoding works with padding",
     "counts_rows": "padding on the left changes nothing",
     "sees_padding": "padding on the right changes nothing",
-    "divides_by_nothing": "padding spoils no gradient",
-    "knows_the_place": "a relative encoding does not know where a sequence begins",
-    "too_modest": "an absolute encoding knows where a sequence begins",
-    "reads_after_all": "it reads no positions where it says so",
-    "ends_unsaid": "beyond the trained length it does what it says",
-    "ends_too_early": "beyond the trained length it does what it says",
-    "idle_parameter": "a gradient to every parameter",
+    "divides_by_nothing": "gradients are finite with padding",
+    "knows_the_place": "a relative encoding is shift-invariant",
+    "too_modest": "an absolute encoding is not shift-invariant",
+    "reads_after_all": "reads_positions is declared correctly",
+    "ends_unsaid": "the declared length limit holds",
+    "ends_too_early": "the declared length limit holds",
+    "idle_parameter": "every parameter has a gradient",
     "drifts": "two processes train one model",
 }
 # Faults of which another law knows nothing: it is this one that catches them, and no other would.
@@ -89,12 +89,12 @@ def test_every_wrong_plugin_is_here():
 
 def test_every_law_has_been_seen_to_fail():
     # The cache with blocks fails with the offset, below.
-    assert set(BY_NAME) - set(FAULTS.values()) == {"blocks of queries go with a cache"}
+    assert set(BY_NAME) - set(FAULTS.values()) == {"blocks of queries work with a cache"}
 
 
 def test_a_forgotten_offset_shows_in_blocks_too(faulty):
-    laws = [BY_NAME["blocks of queries go with a cache"]]
-    assert broken_laws(faulty("forgets_the_offset"), laws) == ["blocks of queries go with a cache"]
+    laws = [BY_NAME["blocks of queries work with a cache"]]
+    assert broken_laws(faulty("forgets_the_offset"), laws) == ["blocks of queries work with a cache"]
 
 
 @pytest.mark.launch
@@ -156,7 +156,7 @@ def test_the_plugin_of_the_readme_is_right(here, capsys, every):
     assert lines[0] == "root: Scores fall with the square root of distance."
     assert lines[-1].startswith("root keeps all ") and "do not apply" in lines[-1]
     said = (
-        "not tried, for they take longest: torch.compile takes it in one graph; two processes train one model"
+        "not tried, because they are slow: torch.compile needs no graph break; two processes train one model"
     )
     assert (said in printed, "zoo check my_encoding.py --all" in " ".join(printed.split())) == (
         not every,
@@ -175,11 +175,11 @@ def test_the_rotary_plugin_of_the_readme_is_right(here, quick, capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize(("wrong", "law", "said"), [
     ((".to(x.dtype)", ""), "precision", "gave queries of float32 for bfloat16: cast them back"),
-    (("pos.float()", "pos.to(x.dtype)"), "places are exact in bf16 at position 100,000", "angles in float32"),
+    (("pos.float()", "pos.to(x.dtype)"), "positions are exact in bf16 at 100,000", "angles in float32"),
     ((" if pos.dim() == 1 else angles[:, None]", ""), "shapes with padding", "positions are [B,T]"),
     (("span.k_pos", "span.q_pos"), "shapes with padding", "k at span.k_pos"),
-    (('self.register_buffer("rates", rates, persistent=False)', "self.rates = rates"), "its state is whole",
-     "neither parameter nor buffer"),
+    (('self.register_buffer("rates", rates, persistent=False)', "self.rates = rates"),
+     "its state dict is complete", "neither parameter nor buffer"),
 ])  # fmt: skip
 def test_what_the_readme_asks_of_a_rotary_one_is_asked_by_a_law(here, quick, capsys, wrong, law, said):
     text = (here / "my_rotary.py").read_text()
@@ -193,9 +193,9 @@ def test_what_the_readme_asks_of_a_rotary_one_is_asked_by_a_law(here, quick, cap
 def test_a_fault_is_named_with_its_hook_and_line(here, quick, capsys):
     assert cli.main(["check", str(FAULTY / "leaks_in_score.py")]) == 1
     printed = capsys.readouterr()
-    assert "NOT HELD: causality. No output of a decoder moves when a later token does" in printed.out
+    assert "NOT HELD: causality. Changing a later token changes no output of a decoder" in printed.out
     told = " ".join(printed.out.split())
-    assert "leaks_in_score.py:13: score of 'leaks_in_score' knows a token that comes later" in told
+    assert "leaks_in_score.py:13: score of 'leaks_in_score' depends on a later token" in told
     assert "(leaks_in_score decoder)" in told
     assert re.match(r"leaks_in_score breaks \d+ of \d+ laws: .*causality", printed.err.splitlines()[-1])
     assert "keeps" not in printed.out
@@ -257,8 +257,8 @@ def test_one_of_the_zoo_and_its_options(here, quick, capsys):
     (["rope", "--set", "bas=3"], "did you mean 'base'?"),
     (["rope", "--set", "base"], "--set base: not of the form option=value"),
     (["rope", "--set", "partial=3"], "partial is a fraction"),
-    (["rope", "--set", "name=alibi"], "name is no option"),
-    (["folder.py"], "folder.py: is a folder"),
+    (["rope", "--set", "name=alibi"], "name is not an option"),
+    (["folder.py"], "folder.py is a folder"),
     (["{name: rope, layuot: half}"], "did you mean 'layout'?"),
     (["{name: rope"], "not YAML"),
     (["[rope, rope]"], "cannot be combined"),
@@ -297,7 +297,7 @@ def test_a_misspelled_hook_is_told_and_no_advice_follows(here, quick, capsys):
     (here / "plugin.py").write_text(wrong)
     assert cli.main(["check", "plugin.py"]) == 1
     printed = " ".join(capsys.readouterr().out.split())
-    assert "plugin.py:12: 'biass' is nothing that a model uses; did you mean the hook 'bias'?" in printed
+    assert "plugin.py:12: 'biass' is not used by the model; did you mean the hook 'bias'?" in printed
     assert "relative" not in printed
 
 
@@ -312,7 +312,7 @@ def test_a_wrong_shape_names_hook_file_and_line(here, quick, capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "hint"), [
     ("single_precision", "gave queries of float32 for bfloat16: cast them back with .to(q.dtype)"),
-    ("coarse_angles", "compute places and angles in float32 and round once, at the end"),
+    ("coarse_angles", "compute positions and angles in float32 and round once, at the end"),
     ("no_head_axis", "positions are [B,T]: give them an axis for the heads, pos[:, None]"),
 ])  # fmt: skip
 def test_a_rotary_plugin_is_told_what_it_must_know(here, quick, capsys, name, hint):
@@ -362,7 +362,9 @@ def test_what_says_that_it_is_none_need_not_change_anything(here, quick, capsys)
     (here / "plugin.py").write_text(PLUGIN + "    reads_positions = False\n")
     assert cli.main(["check", "plugin.py"]) == 0
     assert re.search(
-        r"^it changes the output +does not apply +it says that it is none$", capsys.readouterr().out, re.M
+        r"^it changes the output +does not apply +it declares that it does nothing$",
+        capsys.readouterr().out,
+        re.M,
     )
     assert cli.main(["check", "none"]) == 0
     assert cli.main(["check", "drope", "--set", "scale=0"]) == 0
@@ -385,7 +387,7 @@ def test_what_a_plugin_prints_is_kept_back_and_shown_on_demand(here, quick, caps
     assert cli.main(["check", "plugin.py"]) == 0
     printed = capsys.readouterr()
     assert re.search(
-        r"^\d+ lines were printed while it was tried: zoo check plugin.py --verbose", printed.out, re.M
+        r"^\d+ lines were printed during the trial: zoo check plugin.py --verbose", printed.out, re.M
     )
     for text in ("on stdout", "on stderr", "beware", "imported"):
         assert text not in printed.out + printed.err
@@ -442,10 +444,10 @@ def test_what_starts_at_zero_may_wait_a_step_for_its_gradient(forgetful_registry
     text = text.replace("-self.slope[head]", "-(1 + self.slope[head] * self.idle[head])")
     (tmp_path / "product.py").write_text(text.replace("torch.ones", "torch.zeros", 1))
     forgetful_registry.read_plugin(tmp_path / "product.py")
-    assert BY_NAME["a gradient to every parameter"].try_on(Subject("product")).held
+    assert BY_NAME["every parameter has a gradient"].try_on(Subject("product")).held
     (tmp_path / "both.py").write_text(text.replace("torch.ones", "torch.zeros").replace("product", "both"))
     forgetful_registry.read_plugin(tmp_path / "both.py")
-    assert not BY_NAME["a gradient to every parameter"].try_on(Subject("both")).held
+    assert not BY_NAME["every parameter has a gradient"].try_on(Subject("both")).held
 
 
 def test_laws_leave_the_callers_random_numbers_alone():

@@ -99,14 +99,14 @@ def _applies(law, subject):
     try:
         return law.does_not_apply(subject) is None
     except Exception:
-        # It cannot be built, and the first law tells.
+        # It cannot be built; the first law reports that.
         return law is LAWS[0]
 
 
 SUBJECTS, REFUSED, PAIRS = _subjects()
 BY_TWO = next(law for law in LAWS if law.name == "two processes train one model")
-ONE_GRAPH = next(law for law in LAWS if law.name == "torch.compile takes it in one graph")
-FUSED = next(law for law in LAWS if law.name == "the fused kernel gives the reference")
+ONE_GRAPH = next(law for law in LAWS if law.name == "torch.compile needs no graph break")
+FUSED = next(law for law in LAWS if law.name == "the fused kernel equals the reference")
 GROWTH = next(law for law in LAWS if law.name == "memory grows with the length, not its square")
 
 pytestmark = pytest.mark.usefixtures("plugins")
@@ -124,7 +124,7 @@ def _marked(law, subject):
 )
 def test_every_law_holds(law, subject):
     finding = law.try_on(subject)
-    assert finding.held, f"{subject}: {finding.numbers}\n{law.says}"
+    assert finding.held, f"{subject}: {finding.numbers}\n{law.statement}"
 
 
 @pytest.mark.launch

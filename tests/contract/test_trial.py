@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from zoo import cli
-from zoo.contract.trial import must_pass_trial
+from zoo.contract.trial import check_plugin
 from zoo.errors import InputError
 from zoo.training.fit import _validate_plugins
 
@@ -44,21 +44,21 @@ def tried(mapping, forgetful_registry):
         trainer = model.pop("trainer", {})
         made = mapping("text")
         made = {**made, "plugins": [str(file)], "model": {**made["model"], "encoding": encoding, **model}}
-        must_pass_trial(resolve({**made, "trainer": {**made["trainer"], **trainer}}))
+        check_plugin(resolve({**made, "trainer": {**made["trainer"], **trainer}}))
 
     return tried
 
 
 @pytest.mark.parametrize(("name", "line", "said"), [
-    ("misspelled", 13, "'biass' is nothing that a model uses; did you mean the hook 'bias'?"),
+    ("misspelled", 13, "'biass' is not used by the model; did you mean the hook 'bias'?"),
     ("wrong_shape", 21, "bias_table of 'wrong_shape' gave [3, 9, 9] where [4, 9, 9] is needed"),
     ("too_wide", 14, "embed of 'too_wide' gave [3, 9, 32] where [3, 9, 16] is needed"),
     ("too_narrow", 13, "rotate of 'too_narrow' gave queries 2 wide and keys 4 wide"),
-    ("leaks_in_score", 13, "score of 'leaks_in_score' knows a token that comes later"),
-    ("leaks_in_read", 19, "read of 'leaks_in_read' knows a token that comes later"),
-    ("mixes_tokens", 13, "embed of 'mixes_tokens' knows a token that comes later"),
+    ("leaks_in_score", 13, "score of 'leaks_in_score' depends on a later token"),
+    ("leaks_in_read", 19, "read of 'leaks_in_read' depends on a later token"),
+    ("mixes_tokens", 13, "embed of 'mixes_tokens' depends on a later token"),
     ("idle_parameter", 10, "idle has no gradient"),
-    ("without_effect", 7, "nothing comes of bias"),
+    ("without_effect", 7, "bias changes nothing"),
 ])  # fmt: skip
 def test_a_fault_is_told_with_plugin_hook_file_and_line(tried, name, line, said):
     with pytest.raises(InputError) as caught:

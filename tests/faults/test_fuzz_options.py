@@ -47,7 +47,7 @@ def tried(numbers):
 
 
 @pytest.mark.parametrize("changes, said", [
-    ({"encoding": "shaw", "kernel": "sdpa"}, "model.kernel: kernel 'sdpa' keeps its weights"),
+    ({"encoding": "shaw", "kernel": "sdpa"}, "model.kernel: kernel 'sdpa' does not return attention weights"),
     ({"encoding": {"name": "cope", "max_positions": 2**62}}, "numbers so large"),
     ({"encoding": {"name": "path", "rank": 2**45}}, "numbers so large"),
     ({"encoding": {"name": "fox", "gate_bias": 1e300}}, "numbers so large"),

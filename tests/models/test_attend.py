@@ -147,9 +147,9 @@ def test_flex_gives_the_same(size_of):
     ("spec", "kernel", "message"),
     [
         ({"name": "shaw", "values": False}, "flex", "kernel 'flex' takes pointwise biases only"),
-        ("shaw", "flex", "kernel 'flex' keeps its weights to itself"),
-        ("shaw", "sdpa", "kernel 'sdpa' keeps its weights to itself"),
-        ("counted", "sdpa", "kernel 'sdpa' keeps its weights to itself"),
+        ("shaw", "flex", "kernel 'flex' does not return attention weights"),
+        ("shaw", "sdpa", "kernel 'sdpa' does not return attention weights"),
+        ("counted", "sdpa", "kernel 'sdpa' does not return attention weights"),
         ("forget_gate", "flex", "kernel 'flex' takes pointwise biases only"),
     ],
 )

@@ -24,7 +24,7 @@ def equal(one, other):
 
 @pytest.fixture
 def started(model_of):
-    return lambda *args, **config: model_of(*args, lively=False, **config)
+    return lambda *args, **config: model_of(*args, large_weights=False, **config)
 
 
 @pytest.mark.parametrize(("kind", "config"), SETUPS)

@@ -212,7 +212,7 @@ def test_where_it_is_none_nothing_is_done(model_of, tokens, monkeypatch):
 
 def test_s_starts_where_the_paper_s_does_and_every_other_weight_as_without(model_of):
     plain, scaled = (
-        dict(model_of("t5", lively=False, logit_scale=kind).named_parameters())
+        dict(model_of("t5", large_weights=False, logit_scale=kind).named_parameters())
         for kind in ("none", "scalable_softmax")
     )
     own = {name: p for name, p in scaled.items() if name not in plain}
@@ -239,7 +239,7 @@ def test_s_is_no_parameter_of_the_encoding_and_does_not_decay(recipe):
 
 
 def test_s_learns(model_of, tokens):
-    model, row = model_of("rope", lively=False, logit_scale="scalable_softmax").train(), tokens(4, 16)
+    model, row = model_of("rope", large_weights=False, logit_scale="scalable_softmax").train(), tokens(4, 16)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     for _ in range(4):
         loss = F.cross_entropy(model(row)[:, :-1].flatten(0, 1), row[:, 1:].flatten())

@@ -117,8 +117,10 @@ def test_a_layer_without_one_needs_no_mask(model_of, tokens, monkeypatch):
 
 
 def test_layers_with_one_window_share_one_mask(model_of, tokens, monkeypatch):
-    made, folded = [], Scores._folded
-    monkeypatch.setattr(Scores, "_folded", lambda s, *given: made.append(s.span.window) or folded(s, *given))
+    made, with_mask = [], Scores._with_mask
+    monkeypatch.setattr(
+        Scores, "_with_mask", lambda s, *given: made.append(s.span.window) or with_mask(s, *given)
+    )
     model_of("alibi", num_layers=6, window=PATTERN)(tokens(1, 12))
     assert made == [3, None, 5]
 
@@ -139,7 +141,7 @@ def test_rotary_layers_with_a_window_and_global_ones_without_positions(model_of,
 
 def test_a_window_changes_no_weight(model_of):
     plain, windowed = (
-        model_of(RNOPE, num_layers=4, lively=False, window=window).state_dict()
+        model_of(RNOPE, num_layers=4, large_weights=False, window=window).state_dict()
         for window in (None, RNOPE_WINDOWS)
     )
     assert plain.keys() == windowed.keys()

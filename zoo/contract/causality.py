@@ -1,4 +1,4 @@
-"""Who sees whom: causality, padding, and decoding with a cache."""
+"""Laws of causality, padding, and decoding with a cache."""
 
 from __future__ import annotations
 
@@ -27,16 +27,18 @@ from zoo.contract.small_model import LENGTH, VOCABULARY, Subject
 from zoo.models.cache import Cache
 from zoo.models.transformer import Transformer
 
-CACHED = "decoding with a cache is the full forward"
+CACHED = "cached decoding equals the full forward"
 EQUAL = 1e-5
 WINDOWS = (None, 5)
 
 
-@law(CAUSAL, "No output of a decoder moves when a later token does; its own moves it.", decoders)
+@law(
+    CAUSAL, "Changing a later token changes no output of a decoder; changing the token itself does.", decoders
+)
 def causality(subject: Subject) -> Finding:
     length = subject.at_most(12)
     row = subject.tokens(1, length)
-    # In row t the tokens from t on are others.
+    # In row t the tokens from t on are changed.
     changed = row.repeat(length, 1)
     for t in range(length):
         changed[t, t:] = (changed[t, t:] + 1) % VOCABULARY
@@ -50,19 +52,19 @@ def causality(subject: Subject) -> Finding:
     worst = _worst(findings, "largest")
     if worst.held:
         return worst
-    told, where = leak(subject.model(), row, changed[length // 2 : length // 2 + 1], length // 2)
-    return replace(worst, numbers=f"{told}: {worst.numbers}", where=where) if told else worst
+    culprit, where = leak(subject.model(), row, changed[length // 2 : length // 2 + 1], length // 2)
+    return replace(worst, numbers=f"{culprit}: {worst.numbers}", where=where) if culprit else worst
 
 
-def _worst(findings: list[Finding], told: str) -> Finding:
-    """The worst; where all held, the worst of those whose numbers begin so."""
+def _worst(findings: list[Finding], prefix: str) -> Finding:
+    """The worst; if all held, the worst of those whose numbers begin with `prefix`."""
     worst = all_of(findings)
-    return worst if not worst.held else all_of([f for f in findings if f.numbers.startswith(told)])
+    return worst if not worst.held else all_of([f for f in findings if f.numbers.startswith(prefix)])
 
 
 @law(
-    "an encoder sees both ends",
-    "In an encoder the first output knows the last token, and the last the first.",
+    "an encoder attends in both directions",
+    "In an encoder the first output depends on the last token, and the last output on the first token.",
     encoders,
 )
 def both_ends(subject: Subject) -> Finding:
@@ -76,8 +78,8 @@ def both_ends(subject: Subject) -> Finding:
     return all_of(findings)
 
 
-@law(REPEATS, "Two passes at evaluation are the same, and draw no random number.")
-def no_chance(subject: Subject) -> Finding:
+@law(REPEATS, "Two passes in evaluation mode are identical and draw no random number.")
+def deterministic(subject: Subject) -> Finding:
     model, row = subject.model(), subject.tokens(2, 12)
     state = torch.get_rng_state()
     one = model(row)
@@ -88,7 +90,8 @@ def no_chance(subject: Subject) -> Finding:
 
 @law(
     CACHED,
-    "Token by token and in chunks, past the trained length, or refused from a length that it says.",
+    "Decoding token by token and in chunks equals one pass over all tokens, also past the trained length; "
+    "a cache is refused from the length that the encoding declares.",
     decoders,
     needs=(PADDED, CAUSAL, REPEATS),
 )
@@ -99,11 +102,11 @@ def cached_decoding(subject: Subject) -> Finding:
         length, refused = _decodable(model)
         if length:
             row = subject.tokens(2, length)
-            whole = model(row)
+            full = model(row)
             for chunks in ([1] * length, _chunks(length)):
                 cache = Cache(model.num_layers)
                 steps = torch.cat([model(part, cache=cache) for part in row.split(chunks, 1)], 1)
-                findings.append(within(farthest(steps, whole), EQUAL))
+                findings.append(within(farthest(steps, full), EQUAL))
         if refused is not None:
             findings.append(_refuses(subject, model, refused))
     return _worst(findings, "largest") if length else all_of(findings)
@@ -128,7 +131,7 @@ def _chunks(length: int) -> list[int]:
 
 
 def _refuses(subject: Subject, model: Transformer, length: int) -> Finding:
-    """A cache beyond what the encoding can place is refused, at once and token by token."""
+    """A cache beyond the encoding's `max_cached_length` is refused, at once and token by token."""
     limit = model.encoding.max_length
     if limit is not None and length > limit:
         return held(f"it ends at {limit}")
@@ -141,13 +144,15 @@ def _refuses(subject: Subject, model: Transformer, length: int) -> Finding:
             if "cache" not in str(error):
                 raise
             continue
-        return broken(f"{length} tokens with a cache are not refused, though it says {length - 1}")
+        return broken(
+            f"{length} tokens with a cache are not refused, though max_cached_length is {length - 1}"
+        )
     return held(f"a cache is refused from {length} tokens on")
 
 
 @law(
-    "a cache goes with padding",
-    "So it is after padding on the left.",
+    "cached decoding works with padding",
+    "Cached decoding equals the full forward after padding on the left too.",
     decoders,
     needs=(CACHED,),
 )
@@ -164,8 +169,8 @@ def cached_after_padding(subject: Subject) -> Finding:
 
 @law(
     "padding on the left changes nothing",
-    "Alone and beside a longer sequence, within the trained length and beyond; a relative encoding bears it "
-    "even if padding takes up places.",
+    "A padded sequence has the outputs of the unpadded one, alone and beside a longer sequence, within "
+    "the trained length and beyond; with a relative encoding even if padding takes up positions.",
     needs=(PADDED, CAUSAL, REPEATS),
 )
 def padding_on_the_left(subject: Subject) -> Finding:
@@ -175,26 +180,26 @@ def padding_on_the_left(subject: Subject) -> Finding:
     for short, long in ((9, 14), (LENGTH + 4, LENGTH + 12)):
         if limit is not None and long > limit:
             continue
-        pad, row, full = long - short, subject.tokens(1, short), subject.tokens(1, long)
-        whole = model(row)
+        pad, row, longer = long - short, subject.tokens(1, short), subject.tokens(1, long)
+        expected = model(row)
         padded = torch.cat((subject.tokens(1, pad), row), 1)
         keep = torch.arange(long)[None] >= pad
-        together = model(torch.cat((padded, full)), torch.cat((keep, torch.ones_like(keep))))
+        together = model(torch.cat((padded, longer)), torch.cat((keep, torch.ones_like(keep))))
         differences += [
-            farthest(model(padded, keep)[:, pad:], whole),
-            # Beside a sequence that needs none.
-            farthest(together[0, pad:], whole[0]),
-            farthest(together[1], model(full)[0]),
+            farthest(model(padded, keep)[:, pad:], expected),
+            # Beside a sequence without padding.
+            farthest(together[0, pad:], expected[0]),
+            farthest(together[1], model(longer)[0]),
         ]
         if subject.relative and not any(encoding.uses("positions") for encoding in subject.encodings):
-            in_place = model(padded, keep, positions=torch.arange(long))
-            differences.append(farthest(in_place[:, pad:], whole))
+            counted = model(padded, keep, positions=torch.arange(long))
+            differences.append(farthest(counted[:, pad:], expected))
     return within(max(differences), EQUAL)
 
 
 @law(
     "padding on the right changes nothing",
-    "What comes after a sequence and is no part of it is not seen.",
+    "Padding after the end of a sequence does not affect its outputs.",
     needs=(PADDED, CAUSAL, REPEATS),
 )
 def padding_on_the_right(subject: Subject) -> Finding:
@@ -204,8 +209,8 @@ def padding_on_the_right(subject: Subject) -> Finding:
 
 
 @law(
-    "padding spoils no gradient",
-    "Beside padding, and beside a sequence that is nothing else, every gradient is finite.",
+    "gradients are finite with padding",
+    "Every gradient is finite beside padding and beside a sequence that is all padding.",
     needs=(PADDED,),
 )
 def padding_and_gradients(subject: Subject) -> Finding:

@@ -1,4 +1,4 @@
-"""`zoo check`: the laws tried on one encoding, or on what a file registers, and the report of them."""
+"""`zoo check`: try the laws on one encoding, or on all that a file registers, and print a report."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from zoo.recipe.yaml_file import read_value
 
 WIDTH = 110
 MOST_BROKEN, MOST_FAULTS = 4, 3
-"""Broken laws that are told in full, and different faults of each; `--verbose` tells all."""
+"""Broken laws that are shown in full, and different faults of each; `--verbose` shows all."""
 
 
 def check(what: str, sets: Sequence[str] = (), every: bool = False, verbose: bool = False) -> None:
-    """Try laws on an encoding and print what came of it: a table, or what is to be mended.
+    """Try the laws on an encoding and print a table, or what to fix.
 
     Args:
         what: a name, a Python file (each encoding that it registers), or an encoding as a recipe has it,
             `{name: rope, base: 500000}`.
         sets: `option=value` texts. With options given, only the encoding with them is tried.
-        every: the laws that take many seconds too.
-        verbose: the table where a law is broken too, every fault, and what the encoding printed.
+        every: also try the slow laws.
+        verbose: print the table even if a law is broken, every fault, and what the encoding printed.
 
     Raises:
         InputError: no such encoding, file or option, or an option that cannot be so.
@@ -48,13 +48,13 @@ def check(what: str, sets: Sequence[str] = (), every: bool = False, verbose: boo
         if not any(one.kind == "encoding" for one in _described(what.strip())):
             return
     with captured() as output:
-        asked = [(name, *_subjects(name, found)) for name, found in _asked(what, sets)]
+        requested = [(name, *_subjects(name, spec)) for name, spec in _requested(what, sets)]
     printed = output.getvalue().splitlines()
     laws = [law for law in LAWS if every or not law.slow]
     left_out = [law.name for law in LAWS if law not in laws]
     command = shlex.join(["zoo", "check", what, *(part for text in sets for part in ("--set", text))])
     ends = []
-    for name, found, about in asked:
+    for name, found, about in requested:
         print(f"{name}: {about}")
         with progress_bar(len(laws) * len(found.subjects), "checking", "law") as bar:
             verdicts = examine(found.subjects, laws, bar.update)
@@ -62,18 +62,18 @@ def check(what: str, sets: Sequence[str] = (), every: bool = False, verbose: boo
             for label, reason in found.refused:
                 print(_wrapped(f"  left out: {label}, which it refuses: {reason}"))
             print(_table(verdicts))
-        print(_told(verdicts, verbose), end="")
+        print(_report(verdicts, verbose), end="")
         for _, finding in (pair for verdict in verdicts for pair in verdict.findings):
             printed += finding.output.splitlines()
         if left_out:
-            print(_wrapped(f"not tried, for they take longest: {'; '.join(left_out)} ({command} --all)"))
+            print(_wrapped(f"not tried, because they are slow: {'; '.join(left_out)} ({command} --all)"))
         ends.append(_end(name, verdicts))
         print()
     if printed and verbose:
-        print("printed while it was tried (a line that came again is shown once):")
+        print("printed during the trial (repeated lines are shown once):")
         print("".join(f"  {line}\n" for line in dict.fromkeys(printed)))
     elif printed:
-        print(f"{len(printed)} lines were printed while it was tried: {command} --verbose shows them\n")
+        print(f"{len(printed)} lines were printed during the trial: {command} --verbose shows them\n")
     broken = [end for is_broken, end in ends if is_broken]
     for is_broken, end in ends:
         if not is_broken:
@@ -82,8 +82,8 @@ def check(what: str, sets: Sequence[str] = (), every: bool = False, verbose: boo
         raise RunError("\n".join(broken))
 
 
-def _asked(what: str, sets: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """The names to try, each with its encoding where options are given, else None."""
+def _requested(what: str, sets: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """The names to try, each with its encoding if options are given, else None."""
     text = what.strip()
     if text.startswith(("{", "[")):
         spec = _with_sets(read_value(text, what), sets)
@@ -93,10 +93,10 @@ def _asked(what: str, sets: Sequence[str]) -> Iterator[tuple[str, Any]]:
     for name in names:
         description = registry.encodings.describe(name)
         spec = _with_sets(name, sets) if sets else None
-        lacking = [] if spec else needs(description)
-        if lacking:
-            shown = " ".join(f"--set {option}=..." for option in lacking)
-            raise InputError(f"encoding {name!r} cannot be tried without {', '.join(lacking)}: give {shown}")
+        missing = [] if spec else needs(description)
+        if missing:
+            shown = " ".join(f"--set {option}=..." for option in missing)
+            raise InputError(f"encoding {name!r} cannot be tried without {', '.join(missing)}: give {shown}")
         registry.encodings.load(name)
         yield name, spec
 
@@ -123,7 +123,7 @@ def _other_kinds(what: str) -> list[registry.Description]:
 
 def _read_file(path: Path) -> list[registry.Description]:
     if path.is_dir():
-        raise InputError(f"{path}: is a folder; give a Python file or a name")
+        raise InputError(f"{path} is a folder: give a Python file or a name")
     if not path.is_file():
         # Without their endings, which would make all alike.
         others = [one.stem for one in path.parent.glob("*.py") if one.is_file()]
@@ -147,18 +147,18 @@ def _with_sets(spec: Any, sets: Sequence[str]) -> Any:
             )
             continue
         if key == "name":
-            problems.append(Problem("name is no option: give the name itself", where=f"--set {text}"))
+            problems.append(Problem("name is not an option: give the name itself", where=f"--set {text}"))
             continue
         own = {**own, key: read_value(value, f"--set {text}")}
     resolved, faults = check_encoding(own, ("encoding",))
-    problems += [Problem(told, key=dotted(path)) for path, told in faults.items()]
+    problems += [Problem(fault, key=dotted(path)) for path, fault in faults.items()]
     if problems:
         raise InputError(problems)
     return resolved
 
 
 def _subjects(name: str, spec: Any) -> tuple[Variants, str]:
-    """What is to be tried, and a word about it."""
+    """The subjects to try, and one line about them."""
     if spec is None:
         description = registry.encodings.describe(name)
         found = variants(description)
@@ -169,7 +169,7 @@ def _subjects(name: str, spec: Any) -> tuple[Variants, str]:
         strict = isinstance(spec, list) or registry.encodings.describe(spec["name"]).builtin
         found = Variants(given(spec, name, strict))
         first = found.subjects[0]
-        # What cannot be so is wrong input here, since it was asked for.
+        # Options that were asked for and are refused are wrong input.
         EncodingStack(spec, first.size())
         summary = registry.encodings.describe(spec["name"]).summary if isinstance(spec, dict) else "together"
     labels = dict.fromkeys(subject.label for subject in found.subjects)
@@ -183,27 +183,27 @@ def _table(verdicts: Sequence[Verdict]) -> str:
     )
 
 
-def _told(verdicts: Sequence[Verdict], verbose: bool) -> str:
-    """What is to be mended, and what was not tried because of it; or the notes."""
+def _report(verdicts: Sequence[Verdict], verbose: bool) -> str:
+    """What to fix, and what was not tried because of it; or the notes."""
     broken = [verdict for verdict in verdicts if verdict.broken]
     lines = []
     for verdict in broken if verbose else broken[:MOST_BROKEN]:
-        lines += ["", _wrapped(f"NOT HELD: {verdict.law.name}. {verdict.law.says}")]
+        lines += ["", _wrapped(f"NOT HELD: {verdict.law.name}. {verdict.law.statement}")]
         faults: dict[tuple[str, str], list[str]] = {}
         for subject, finding in verdict.broken:
             faults.setdefault((finding.where, finding.numbers), []).append(str(subject))
         shown = list(faults.items())[: None if verbose else MOST_FAULTS]
         for (where, numbers), of in shown:
-            place = f"{_from_here(where)}: " if where else ""
+            location = f"{_relative(where)}: " if where else ""
             others = f" and {len(of) - 2} more" if len(of) > 2 else ""
-            lines.append(_wrapped(f"  {place}{numbers} ({', '.join(of[:2])}{others})"))
+            lines.append(_wrapped(f"  {location}{numbers} ({', '.join(of[:2])}{others})"))
         if len(faults) > len(shown):
             lines.append(f"  and {len(faults) - len(shown)} faults more (--verbose)")
     if broken:
         lines.append("")
         rest = [verdict.law.name for verdict in broken[MOST_BROKEN:]]
         if rest and not verbose:
-            lines.append(_wrapped(f"NOT HELD either: {'; '.join(rest)} (--verbose)"))
+            lines.append(_wrapped(f"also NOT HELD: {'; '.join(rest)} (--verbose)"))
         stopped = [v for v in verdicts if v.stopped and not v.broken]
         causes = dict.fromkeys(cause for v in stopped for _, cause in v.stopped)
         if stopped:
@@ -220,8 +220,8 @@ def _laws(count: int) -> str:
     return "1 law" if count == 1 else f"{count} laws"
 
 
-def _from_here(where: str) -> str:
-    """A place, from the working folder where it lies in it."""
+def _relative(where: str) -> str:
+    """File and line, relative to the working folder if the file is inside it."""
     return where.removeprefix(f"{os.getcwd()}{os.sep}")
 
 

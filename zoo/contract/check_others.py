@@ -14,7 +14,7 @@ from zoo.recipe.yaml_file import read_value
 
 
 def check_others(descriptions: Sequence[registry.Description], sets: Sequence[str]) -> None:
-    """Try the laws of each kind, and print what came of it.
+    """Try the laws of each kind, and print the results.
 
     Args:
         sets: `option=value` texts for all of them.

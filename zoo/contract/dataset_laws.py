@@ -1,4 +1,4 @@
-"""What every dataset keeps, tried on a small recipe: `zoo check` of a dataset."""
+"""The laws of datasets, tried on a small recipe: `zoo check` of a dataset."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def recipe_with(data: dict[str, Any], seed: int = 0, **sections: Any) -> Recipe:
     kinds = [kind for kind in ("decoder", "encoder") if usual_task(data["name"], kind)]
     if not kinds:
         gives = registry.datasets.describe(data["name"]).gives
-        raise InputError(f"no task takes what dataset {data['name']!r} gives, {gives!r}; register one too")
+        raise InputError(f"no task accepts what dataset {data['name']!r} gives, {gives!r}; register one too")
     model = {"kind": kinds[0], "encoding": "none", "d_model": 16, "num_layers": 1, "num_heads": 2}
     common = {"name": "check", "seed": seed, "model": model, "optimizer": {"lr": 1e-3}}
     return resolve({**common, "data": data, "trainer": {"max_steps": 1, "accelerator": "cpu"}, **sections})
@@ -55,7 +55,7 @@ def dataset_laws(name: str, options: dict[str, Any], cache: Path) -> Iterator[tu
         "an example depends on its index alone": lambda: _by_index(source),
         "training resumes at the next batch": lambda: _resumes(source, again),
         "devices share a batch, no example twice": lambda: _shared(source),
-        "what is held out is not trained on": lambda: _held_out(source),
+        "validation examples are not in the training set": lambda: _held_out(source),
     }
     for law, fault in laws.items():
         try:
@@ -122,16 +122,16 @@ def _resumes(source: DataSource, again: DataSource) -> str | None:
 
 
 def _shared(source: DataSource) -> str | None:
-    whole = next(iter(source.train_loader()))
+    batch = next(iter(source.train_loader()))
     parts = [next(iter(source.train_loader(rank, 2))) for rank in range(2)]
-    return _differ(whole, {key: torch.cat([part[key] for part in parts]) for key in whole})
+    return _differ(batch, {key: torch.cat([part[key] for part in parts]) for key in batch})
 
 
 def _held_out(source: DataSource) -> str | None:
     valid = source.dataset("valid")
     share = getattr(valid, "seen_in_training", lambda length: 0.0)(source.recipe.data.sequence_length)
     if share:
-        return None  # it says itself that there is too little to hold any out
+        return None  # it declares that its examples are too few to hold any out
     trained = {tuple(row) for row in _rows(source.dataset("train"), 16 * SOME)["tokens"].tolist()}
     seen = sum(tuple(row) in trained for row in _rows(valid, SOME)["tokens"].tolist())
     return f"{seen} validation examples are trained on" if seen else None

@@ -1,4 +1,4 @@
-"""What an encoding says of itself, and whether it can be had at all."""
+"""An encoding can be built, and its class attributes, docstring and options are declared correctly."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def can_be_built(subject: Subject) -> Finding:
 
 
 @law(
-    "it says what it is",
+    "its description is complete",
     "The docstring begins with one sentence and describes every option; family and paper are given.",
     plain,
     first_kind,
     needs=(),
 )
-def says_what_it_is(subject: Subject) -> Finding:
+def description_is_complete(subject: Subject) -> Finding:
     (description,) = subject.descriptions
     cls = registry.encodings.load(description.name)
     docstring = inspect.cleandoc(cls.__dict__.get("__doc__") or "")
     first, *rest = docstring.splitlines() or [""]
-    # What a stranger may leave out is noted; what the list of encodings shows may not be missing.
+    # Plugins may leave some out, which is noted; what the list of encodings shows is required.
     faults, lacks = [], []
     if not first.endswith(".") or (rest and rest[0] != ""):
         faults.append("the docstring does not begin with one sentence in a line of its own")
@@ -61,7 +61,7 @@ def says_what_it_is(subject: Subject) -> Finding:
         values = [value for value in typing.get_args(option.annotation) if isinstance(value, str)]
         missing = [value for value in values if f"`{value}`" not in docstring]
         if missing:
-            lacks.append(f"option {option.name}: nothing is said about {', '.join(missing)}")
+            lacks.append(f"option {option.name}: the docstring does not describe {', '.join(missing)}")
     if subject.strict:
         faults, lacks = [*faults, *lacks], []
     note = "; ".join(lacks)
@@ -71,21 +71,21 @@ def says_what_it_is(subject: Subject) -> Finding:
 
 
 @law(
-    "its source says what its class says",
-    "What is read from the file before it is run is what the class then has.",
+    "its source and its class agree",
+    "What is read from the file without running it equals what the class has.",
     plain,
     first_kind,
     needs=(),
 )
 def source_and_class_agree(subject: Subject) -> Finding:
     (read,) = subject.descriptions
-    lives = registry.encodings.describe_class(read.name, registry.encodings.load(read.name))
+    actual = registry.encodings.describe_class(read.name, registry.encodings.load(read.name))
     differing = []
     for fact in (*registry.encodings.facts, "summary"):
-        before, after = getattr(read, fact), getattr(lives, fact)
+        before, after = getattr(read, fact), getattr(actual, fact)
         if before != after:
             differing.append(f"{fact}: {before!r} in the file, {after!r} in the class")
-    for one, other in zip(read.options, lives.options, strict=True):
+    for one, other in zip(read.options, actual.options, strict=True):
         if dataclasses.replace(one, annotation=None) != dataclasses.replace(other, annotation=None):
             differing.append(
                 f"option {one.name}: {one.default!r} in the file, {other.default!r} in the class"
@@ -94,27 +94,31 @@ def source_and_class_agree(subject: Subject) -> Finding:
 
 
 @law(
-    "recipes take it where it says, and nowhere else",
-    "A recipe with it in a decoder or an encoder is refused where it is not for that, and only there.",
+    "recipes accept only the declared model kinds",
+    "A recipe with it is refused for a decoder or an encoder if, and only if, it is not declared for that "
+    "kind.",
     alone,
     first_kind,
     needs=(),
 )
-def recipes_take_it(subject: Subject) -> Finding:
+def accepted_kinds(subject: Subject) -> Finding:
     if not subject.kinds:
         return broken("it is for neither decoder nor encoder")
-    told = []
+    outcomes = []
     for kind in KINDS:
         refusal = _refusal(subject, kind)
         if kind in subject.kinds:
             if refusal is not None and not subject.only_evaluates:
                 return broken(f"a recipe with it in the {kind} is refused: {refusal}")
-            told.append(f"{kind}: taken")
+            outcomes.append(f"{kind}: accepted")
         elif refusal is None or f"not for {'an' if kind == 'encoder' else 'a'} {kind}" not in refusal:
-            return broken(f"it is not for the {kind}, and a recipe says {refusal or 'nothing'}")
+            return broken(
+                f"it is not for the {kind}, but a recipe with it "
+                + ("is accepted" if refusal is None else f"says: {refusal}")
+            )
         else:
-            told.append(f"{kind}: refused")
-    return held(", ".join(told))
+            outcomes.append(f"{kind}: refused")
+    return held(", ".join(outcomes))
 
 
 def _refusal(subject: Subject, kind: str) -> str | None:
@@ -137,13 +141,13 @@ def _refusal(subject: Subject, kind: str) -> str | None:
 def wraps_none(subject: Subject) -> str | None:
     options = [option for one in subject.descriptions for option in one.options]
     wraps = any(registry.holds_wrapped(option.annotation) for option in options)
-    return "what it wraps decides" if wraps else None
+    return "depends on what it wraps" if wraps else None
 
 
 @law(
-    "a policy is an option",
-    "With `extrapolates` a policy, one option value ends at the trained length and another goes on; without, "
-    "none ends there.",
+    "a length policy is an option",
+    'With `extrapolates = "policy"`, one option value refuses sequences beyond the trained length and '
+    "another accepts them; otherwise none refuses them.",
     plain,
     wraps_none,
     first_kind,
@@ -158,7 +162,7 @@ def a_policy_is_an_option(subject: Subject) -> Finding:
         try:
             limits.add(Subject(spec, subject.kind).model(length=8).encoding.max_length)
         except InputError:
-            continue  # a value that needs another beside it
+            continue  # a value that needs another option
     policy = description.extrapolates == "policy"
     open_ended = all(limit is None or limit > 8 for limit in limits)
     right = {None, 8} <= limits if policy else open_ended
@@ -171,8 +175,9 @@ def has_options_for_later(subject: Subject) -> str | None:
 
 
 @law(
-    "options may change after training where it says so",
-    "An option under `after_training` alters no parameter.",
+    "after_training options change no parameter",
+    "Changing an option listed in `after_training` leaves the name and shape of every parameter as they "
+    "were.",
     alone,
     has_options_for_later,
     first_kind,
@@ -188,15 +193,15 @@ def after_training(subject: Subject) -> Finding:
     before, tried = subject.model(), []
     for name in description.after_training:
         default = options[name].default
-        # Of a number there is no list: twice as much.
+        # A number has no list of values: try twice the default.
         doubled = (2 * default,) if type(default) in (int, float) else ()
         for value in listed(options[name]) or doubled:
             try:
                 after = Subject({**own, name: value}, subject.kind, config=subject.config).model(seed=1)
             except InputError:
-                continue  # not without another option
+                continue  # needs another option
             if _shapes(after) != _shapes(before):
-                return broken(f"{name}: {value!r} alters what is learned")
+                return broken(f"{name}: {value!r} changes the parameters")
             after.load_state_dict(before.state_dict())
             tried.append(name)
     return held(f"tried {', '.join(dict.fromkeys(tried))}" if tried else "none has values to try")

@@ -1,4 +1,4 @@
-"""What the hooks of a model give while it runs: names, shapes and precision, watched from outside."""
+"""Checks what the hooks of a model return while it runs: shapes and precision."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from zoo.encodings.base import Encoding, Span
 from zoo.models.transformer import Transformer
 
 Seen = tuple[Encoding, str, Any]
-"""An encoding, a hook, and what it gave."""
+"""An encoding, a hook, and its result."""
 
 
 def leak(model: Transformer, row: Tensor, changed: Tensor, at: int) -> tuple[str, str]:
-    """The first hook that gives other values before place `at` where tokens differ from there on only.
+    """The first hook whose result before position `at` depends on tokens from `at` on.
 
-    Returns: a sentence, and file and line; both "" where there is none.
+    Returns: a sentence, and file and line; both "" if there is none.
     """
     seen: list[Seen] = []
     with watched(model, seen):
@@ -36,24 +36,24 @@ def leak(model: Transformer, row: Tensor, changed: Tensor, at: int) -> tuple[str
         for a, b in zip(_up_to(hook, one, at), _up_to(hook, other, at), strict=True):
             if farthest(a, b) > 1e-5:
                 where = defined_at(getattr(type(encoding), hook))
-                return f"{hook} of {encoding.name!r} knows a token that comes later", where
+                return f"{hook} of {encoding.name!r} depends on a later token", where
     return "", ""
 
 
 def _up_to(hook: str, result: Any, at: int) -> list[Tensor]:
-    """Of what a hook gave, that which belongs to the tokens before a place."""
+    """The part of a hook's result that belongs to the tokens before a position."""
     results = result if isinstance(result, tuple | list) else [result]
-    places = {"rotate": (Ellipsis, slice(at), slice(None)), "value": (Ellipsis, slice(at), slice(None))}
-    places |= {hook: (Ellipsis, slice(at), slice(at)) for hook in ("score", "logits")}
-    where = places.get(hook, (slice(None), slice(at)))
+    slices = {"rotate": (Ellipsis, slice(at), slice(None)), "value": (Ellipsis, slice(at), slice(None))}
+    slices |= {hook: (Ellipsis, slice(at), slice(at)) for hook in ("score", "logits")}
+    where = slices.get(hook, (slice(None), slice(at)))
     return [one[where] for one in results if isinstance(one, Tensor)] if hook in TOKENS else []
 
 
 @contextmanager
 def watched(model: Transformer, seen: list[Seen] | None = None) -> Iterator[None]:
-    """Raises Fault where a hook of an encoding gives what the model cannot use, and names the hook.
+    """Raises Fault, with the name of the hook, if a hook returns what the model cannot use.
 
-    Into `seen` goes what hooks give, in the order of their ends.
+    Results of hooks are appended to `seen`, in the order in which they return.
     """
     seen = [] if seen is None else seen
     encodings = [part for part in model.encoding.modules() if isinstance(part, Encoding)]
@@ -76,7 +76,7 @@ def _watching(encoding: Encoding, hook: str, seen: list[Seen]) -> Callable[..., 
             given = inspect.signature(call).bind(*args, **kwargs)
             result = call(*args, **kwargs)
         except Fault:
-            raise  # of an encoding inside this one
+            raise  # from an encoding that this one wraps
         except (Exception, SystemExit) as error:
             at = line_of(error, [registry.encodings.describe(encoding.name)]) or defined_at(
                 getattr(type(encoding), hook)
@@ -98,7 +98,7 @@ def _tensor(result: Any) -> str | None:
 
 
 def _shaped(result: Any, *shapes: tuple[int, ...], letters: str, exactly: bool = True) -> str | None:
-    """What is wrong with a result that should have one of these shapes, or broadcast to one."""
+    """The fault of a result that should have one of these shapes, or broadcast to one; or None."""
     if not isinstance(result, Tensor):
         return _tensor(result)
     actual = tuple(result.shape)
@@ -194,11 +194,11 @@ RULES: dict[str, Callable[..., str | None]] = {
 HOOKS = tuple(RULES)
 """In the order of a forward pass."""
 TOKENS = ("embed", "read", "rotate", "score", "logits", "value")
-"""The hooks that see more of tokens than their places."""
+"""The hooks that see the content of tokens, not only their positions."""
 
 
 def defined_at(value: Any) -> str:
-    """File and line of a function; "" for what is none."""
+    """File and line of a function; "" for anything else."""
     code = code_of(value)
     return f"{code.co_filename}:{code.co_firstlineno}" if code else ""
 

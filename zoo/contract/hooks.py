@@ -1,4 +1,4 @@
-"""What each hook gives: the right names, shapes and precision, and a change."""
+"""Hooks: their names, shapes and precision, and that they change the output."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from zoo.encodings.base import Encoding
 from zoo.encodings.stack import build_encoding
 from zoo.models.cache import Cache
 
-SPELLED = "its hooks are spelled right"
+SPELLED = "hook names are spelled correctly"
 LONGEST = 64
-"""Of a trained length beyond which it is still tried, in tokens."""
+"""The longest trained length, in tokens, beyond which the output is tested too."""
 
 
 @law(
     SPELLED,
-    "No public name of the class is nearly that of a hook or a fact, and used by nothing.",
+    "No unused public name of the class is close to the name of a hook or an attribute of `Encoding`.",
     needs=(),
 )
 def spelled_right(subject: Subject) -> Finding:
@@ -54,11 +54,11 @@ def _spelling(cls: type[Encoding]) -> Finding:
     faults, where = [], ""
     for name, value in _unused(cls).items():
         near = difflib.get_close_matches(name, known, 1, 0.8)
-        # One that has the hook too is no misspelling of it.
+        # A class that has the hook too did not misspell it.
         if near and not any(near[0] in vars(one) for one in _own_classes(cls)):
             kind = "hook" if near[0] in HOOKS else "attribute"
             faults.append(
-                f"{name!r} is nothing that a model uses; did you mean the {kind} {near[0]!r}? (a name of "
+                f"{name!r} is not used by the model; did you mean the {kind} {near[0]!r}? (a name of "
                 f"your own begins with _)"
             )
             where = where or defined_at(value) or _class_line(cls)
@@ -66,19 +66,19 @@ def _spelling(cls: type[Encoding]) -> Finding:
 
 
 def _own_classes(cls: type[Encoding]) -> list[type]:
-    """The class and its ancestors, the zoo's own left out."""
+    """The class and its ancestors, without those of the zoo and of torch."""
     others = [one for one in cls.__mro__[1:-1] if not one.__module__.startswith(("zoo.", "torch."))]
     return [cls, *others]
 
 
 def _unused(cls: type[Encoding]) -> dict[str, Any]:
-    """The public names of a class that the base has not, and that none of its code asks for."""
+    """The public names of a class that `Encoding` does not have and none of its own code uses."""
     own = {name: value for one in reversed(_own_classes(cls)) for name, value in vars(one).items()}
-    asked = {name for value in own.values() for name in _names_in(code_of(value))}
+    used = {name for value in own.values() for name in _names_in(code_of(value))}
     return {
         name: value
         for name, value in own.items()
-        if name[0] != "_" and name != "name" and not hasattr(Encoding, name) and name not in asked
+        if name[0] != "_" and name != "name" and not hasattr(Encoding, name) and name not in used
     }
 
 
@@ -92,7 +92,8 @@ def _names_in(code: CodeType | None) -> Iterator[str]:
 
 @law(
     SHAPES,
-    "Every hook gives what base.py says, in shape and kind; logits have their shape, are finite and float32.",
+    "Every hook returns the shape and type that base.py documents; logits have their shape, are finite "
+    "and float32.",
     needs=(),
 )
 def shapes(subject: Subject) -> Finding:
@@ -103,7 +104,7 @@ def shapes(subject: Subject) -> Finding:
     if logits.shape != (*row.shape, VOCABULARY) or logits.dtype != torch.float32:
         return broken(f"logits {list(logits.shape)} {logits.dtype}")
     if not logits.isfinite().all():
-        return broken("logits that are not finite")
+        return broken("logits are not finite")
     pointer = subject.model(head="pointer")(row)
     if pointer.shape != row.shape:
         return broken(f"a pointer's logits are {list(pointer.shape)}")
@@ -112,7 +113,7 @@ def shapes(subject: Subject) -> Finding:
 
 @law(
     PADDED,
-    "So it is where sequences have places of their own, [B,T], and while decoding, with more keys than "
+    "The same holds with positions for each sequence, [B,T], and while decoding, with more keys than "
     "queries.",
 )
 def shapes_with_padding(subject: Subject) -> Finding:
@@ -124,7 +125,7 @@ def shapes_with_padding(subject: Subject) -> Finding:
     limit = model.encoding.max_cached_length
     if subject.kind == "decoder" and (limit is None or limit >= row.shape[1]):
         cache = Cache(model.num_layers)
-        hint = "while decoding there are more keys than queries: q stands at span.q_pos, k at span.k_pos"
+        hint = "while decoding there are more keys than queries: q is at span.q_pos, k at span.k_pos"
         with _hinted(hint, subject), watched(model):
             for part in row.split(6, 1):
                 model(part, cache=cache)
@@ -143,9 +144,9 @@ def _hinted(hint: str, subject: Subject) -> Iterator[None]:
 
 @law(
     CHANGES,
-    "In training or at evaluation, within or beyond the trained length, outputs are others than those of the "
-    "same model without it; in a list that is so of each.",
-    lambda subject: "it says that it is none" if all(map(_is_none, subject.encodings)) else None,
+    "In training or evaluation, within or beyond the trained length, outputs differ from those of the "
+    "same model without it; in a list, from those without each encoding.",
+    lambda subject: "it declares that it does nothing" if all(map(_is_none, subject.encodings)) else None,
     needs=(SHAPES, SPELLED),
 )
 def changes_the_output(subject: Subject) -> Finding:
@@ -167,7 +168,7 @@ def changes_the_output(subject: Subject) -> Finding:
 
 
 def _is_none(encoding: Encoding) -> bool:
-    """Whether an encoding says that it does nothing: no place is read, and no hook used."""
+    """Whether an encoding declares that it does nothing: it reads no positions and overrides no hook."""
     return not encoding.reads_positions and not any(map(encoding.uses, HOOKS))
 
 
@@ -175,12 +176,12 @@ def _without_effect(encoding: Encoding, finding: Finding) -> Finding:
     cls = type(encoding)
     if any(map(encoding.uses, HOOKS)):
         used = ", ".join(filter(encoding.uses, HOOKS))
-        told = f"nothing comes of {used}: {finding.numbers}"
+        message = f"{used} changes nothing: {finding.numbers}"
     else:
-        told = f"it overrides no hook ({', '.join(HOOKS)}), and reads_positions is not False, as of `none`"
+        message = f"it overrides no hook ({', '.join(HOOKS)}), and reads_positions is not False, as in `none`"
         idle = [name for name, value in _unused(cls).items() if code_of(value)]
-        told += f"; nothing calls {', '.join(idle)}" if idle else ""
-    return Finding(False, told, finding.share, where=_class_line(cls))
+        message += f"; nothing calls {', '.join(idle)}" if idle else ""
+    return Finding(False, message, finding.share, where=_class_line(cls))
 
 
 def _class_line(cls: type[Encoding]) -> str:

@@ -1,4 +1,4 @@
-"""That every way to compute it gives the same: kernels, tables and points, blocks, compiled."""
+"""All ways to compute attention agree: kernels, forms of a bias, blocks of queries, torch.compile."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from zoo.models import kernels
 from zoo.models.cache import Cache
 
 EQUAL = 1e-5
-"""Two ways to compute one thing in float32."""
+"""Largest difference between two ways to compute the same thing in float32."""
 
 LAYOUTS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -41,23 +41,23 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 
 
 def biased(subject: Subject) -> str | None:
-    return None if any(e.uses("bias") for e in subject.encodings) else "it has no bias of positions alone"
+    return None if any(e.uses("bias") for e in subject.encodings) else "it has no bias hook"
 
 
 def needs_no_weights(subject: Subject) -> str | None:
     needs = any(e.uses("logits") or e.uses("value") for e in subject.encodings)
-    return "it needs the weights, which no other kernel gives away" if needs else None
+    return "it needs the attention weights, which no other kernel returns" if needs else None
 
 
 def is_fused(subject: Subject) -> str | None:
     if not all(encoding.fused for encoding in subject.encodings if encoding.uses("bias")):
-        return "it says that a fused kernel cannot compute it"
+        return "it declares `fused = False`"
     return "its scores depend on content" if any(e.uses("score") for e in subject.encodings) else None
 
 
 @law(
-    "every kernel gives the reference",
-    "Forward and backward, each kernel gives what the plain computation gives.",
+    "every kernel equals the reference",
+    "Forward and backward, each kernel equals the plain computation.",
     needs_no_weights,
     needs=(PADDED, REPEATS),
 )
@@ -78,8 +78,9 @@ def kernels_agree(subject: Subject) -> Finding:
 
 
 @law(
-    "the fused kernel gives the reference",
-    "FlexAttention calls the bias point by point, and gives what the table gives; `fused` says that it can.",
+    "the fused kernel equals the reference",
+    "FlexAttention, which calls the bias point by point, equals the dense table; `fused` declares that it "
+    "can.",
     biased,
     needs_no_weights,
     is_fused,
@@ -91,8 +92,8 @@ def fused_kernel(subject: Subject) -> Finding:
         layout = LAYOUTS[name]
         window, keep = layout.get("window"), keep_of(layout.get("padding"), 12)
         exact, model = (subject.model(kernel=kernel, window=window) for kernel in ("reference", "flex"))
-        # Uncompiled it calls the same functions, in the same way, and needs no compiler. It knows no
-        # gradients on a CPU.
+        # Uncompiled it calls the same functions, in the same way, and needs no compiler. On a CPU it has
+        # no gradients.
         with changed(kernels, _compiled_flex=lambda: flex_attention), torch.no_grad():
             actual, expected = model(row, keep), exact(row, keep)
         real = slice(None) if keep is None else keep
@@ -113,7 +114,7 @@ def _gradients_agree(model: torch.nn.Module, exact: torch.nn.Module, what: str) 
 
 @contextmanager
 def changed(module: Any, **values: Any) -> Iterator[None]:
-    """A module with other values for a while."""
+    """A module with other values inside the block."""
     before = {name: getattr(module, name) for name in values}
     for name, value in values.items():
         setattr(module, name, value)
@@ -125,13 +126,13 @@ def changed(module: Any, **values: Any) -> Iterator[None]:
 
 
 @law(
-    "a bias is one function",
+    "all forms of a bias agree",
     "As a table, over distances and point by point, a bias and its gradient are the same.",
     biased,
 )
-def bias_is_one_function(subject: Subject) -> Finding:
+def bias_forms_agree(subject: Subject) -> Finding:
     causal = subject.kind == "decoder"
-    findings, told = [], 0
+    findings, count = [], 0
     for encoding in (e for e in subject.encodings if e.uses("bias")):
         for first, keys in ((0, 9), (5, 9), (8, 9)):
             pos = torch.arange(keys)
@@ -149,25 +150,25 @@ def bias_is_one_function(subject: Subject) -> Finding:
             if encoding.fused:
                 head = torch.arange(HEADS)[:, None, None]
                 made.append(encoding.bias(head, pos[first:, None], pos).expand(HEADS, -1, -1))
-            # Who may not be looked at may have any bias.
+            # The bias of a masked key does not matter.
             tables = [table[0, :, seen] if table.dim() == 4 else table[:, seen] for table in made]
             gradients = [_gradients(encoding, table) for table in tables]
             for table, its in zip(tables[1:], gradients[1:], strict=True):
                 findings.append(within(farthest(table, tables[0]), EQUAL))
                 for one, other in zip(its, gradients[0], strict=True):
                     findings.append(within(farthest(one, other), 1e-4, "largest difference of gradients"))
-            told += len(tables)
+            count += len(tables)
         if encoding.distance_only:
             near = torch.arange(40)
             tables = [encoding.bias_table(Span(p, p, 0, causal), HEADS) for p in (near, near + 977)]
             moved = farthest(tables[1], tables[0])
-            findings.append(within(moved, 0.0, "distance_only, and moved by 977 it changes by"))
+            findings.append(within(moved, 0.0, "distance_only, but a shift by 977 changes it by"))
     worst = all_of(findings)
-    return Finding(worst.held, f"{told} tables; {worst.numbers}", worst.share)
+    return Finding(worst.held, f"{count} tables; {worst.numbers}", worst.share)
 
 
 def _gradients(encoding: Encoding, table: Tensor) -> list[Tensor]:
-    """Of a weighting of the table, in every parameter that it depends on."""
+    """Gradients of a weighted sum of the table, with respect to every parameter."""
     if not table.requires_grad:
         return []
     finite = table.masked_fill(~table.isfinite(), 0.0)
@@ -177,28 +178,28 @@ def _gradients(encoding: Encoding, table: Tensor) -> list[Tensor]:
 
 
 @law(
-    "blocks of queries give the whole",
-    "At evaluation a long sequence goes in blocks of queries, and comes out as if it went whole.",
+    "blocks of queries equal the full computation",
+    "In evaluation a long sequence is computed in blocks of queries; the outputs equal those of one pass.",
     needs=(PADDED, CAUSAL, REPEATS),
 )
-def blocks_give_the_whole(subject: Subject) -> Finding:
+def blocks_equal_full(subject: Subject) -> Finding:
     length, findings = 50, []
     for layout in ({}, {"window": 7}, {"padding": (0, 20)}, {"window": 7, "padding": (0, 20)}):
         model, row = subject.model(length=length, window=layout.get("window")), subject.tokens(2, length)
         keep = keep_of(layout.get("padding"), length)
         with torch.no_grad():
-            whole = model(row, keep)
-            # 16 is the least block: three and a rest.
+            full = model(row, keep)
+            # The smallest block has 16 queries: three blocks and a rest.
             with changed(kernels, BLOCK_ELEMENTS=1):
                 blocked = model(row, keep)
         real = slice(None) if keep is None else keep
-        findings.append(within(farthest(blocked[real], whole[real]), EQUAL))
+        findings.append(within(farthest(blocked[real], full[real]), EQUAL))
     return all_of(findings)
 
 
 @law(
-    "blocks of queries go with a cache",
-    "So it is for the tokens that come after a past.",
+    "blocks of queries work with a cache",
+    "The same holds for tokens that are added to a cache.",
     decoders,
     needs=(CACHED,),
 )
@@ -209,15 +210,15 @@ def blocks_with_a_cache(subject: Subject) -> Finding:
         return held(f"a cache ends at {limit}")
     cache = Cache(model.num_layers)
     with torch.no_grad():
-        whole = model(row)
+        full = model(row)
         with changed(kernels, BLOCK_ELEMENTS=1):
             parts = [model(part, cache=cache) for part in row.split([13, 37], 1)]
-    return within(farthest(torch.cat(parts, 1), whole), EQUAL)
+    return within(farthest(torch.cat(parts, 1), full), EQUAL)
 
 
 @law(
-    "torch.compile takes it in one graph",
-    "Compiled without a graph break, in training, it gives what it gives uncompiled.",
+    "torch.compile needs no graph break",
+    "Compiled in training without a graph break, the model equals the uncompiled one.",
     needs=(REPEATS,),
     slow=True,
 )

@@ -1,4 +1,4 @@
-"""A law: what every encoding must keep, in one sentence and one function that tries it."""
+"""A law: a property that every encoding must have, as one sentence and one function that tests it."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ Condition = Callable[[Subject], "str | None"]
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of trying a law: whether it held, the numbers, and how near to its bound it came."""
+    """The result of a law: whether it held, the numbers, and how close they are to the bound."""
 
     held: bool
     numbers: str = ""
     share: float = 0.0
-    """Of what the bound allows: above 1 is broken."""
+    """Fraction of the bound; above 1 the law is broken."""
     note: str = ""
-    """What is no fault, and yet to be told."""
+    """A remark to show that is not a fault."""
     where: str = ""
-    """File and line of the plugin that a fault comes from, where it is known."""
+    """File and line of the fault in the plugin, if known."""
     output: str = ""
-    """What the encoding printed and warned meanwhile."""
+    """What the encoding printed and warned during the trial."""
 
 
 class Fault(Exception):
-    """Raised within a trial: the law is broken, by code at `where`."""
+    """Raised inside a trial: the law is broken by the code at `where`."""
 
     def __init__(self, message: str, where: str = ""):
         super().__init__(message)
@@ -44,7 +44,7 @@ class Fault(Exception):
 
 
 def all_of(findings: list[Finding]) -> Finding:
-    """One for several: the worst of them."""
+    """The worst of several findings."""
     return max(findings, key=lambda one: (not one.held, one.share))
 
 
@@ -80,11 +80,11 @@ def beyond(difference: float, bound: float, what: str) -> Finding:
 @dataclass(frozen=True)
 class Law:
     name: str
-    says: str
+    statement: str
     trial: Trial
     conditions: tuple[Condition, ...] = ()
     needs: tuple[str, ...] = ()
-    """Names of laws without which trying this one shows nothing new."""
+    """Names of laws that must hold before this one is tried."""
     slow: bool = False
     """Takes many seconds where others take milliseconds: `check` tries it with `--all` only."""
     together: Callable[[Sequence[Subject]], list[Finding]] | None = None
@@ -96,8 +96,8 @@ class Law:
         return next((reason for reason in reasons if reason is not None), None)
 
     def try_on(self, subject: Subject) -> Finding:
-        """What comes of it. Seeds are fixed and the caller's are left alone; an exception is a broken law."""
-        with _aside() as output:
+        """Try it on one subject, with a fixed seed and its own random state. An exception breaks the law."""
+        with _isolated() as output:
             try:
                 finding = self.trial(subject)
             except (Exception, SystemExit) as error:  # whatever a plugin's code does
@@ -105,10 +105,10 @@ class Law:
         return replace(finding, output=output.getvalue())
 
     def try_on_all(self, subjects: Sequence[Subject]) -> list[Finding]:
-        """What comes of it for each."""
+        """Try the law on several subjects; one finding for each."""
         if self.together is None:
             return [self.try_on(subject) for subject in subjects]
-        with _aside() as output:
+        with _isolated() as output:
             try:
                 findings = self.together(subjects)
             except (Exception, SystemExit) as error:
@@ -123,14 +123,14 @@ def _of_error(error: BaseException, subject: Subject) -> Finding:
 
 
 def first_line(error: BaseException) -> str:
-    """An exception in a line."""
+    """An exception as one line of text."""
     text = str(error).strip()
     return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
 
 
 @contextmanager
-def _aside() -> Iterator[StringIO]:
-    """Random numbers of its own, gradients on, and what is printed and warned captured."""
+def _isolated() -> Iterator[StringIO]:
+    """Own random state, gradients enabled, output and warnings captured."""
     before = random.getstate()
     with torch.random.fork_rng(devices=[]), torch.enable_grad(), captured() as output:
         torch.default_generator.manual_seed(0)
@@ -142,29 +142,29 @@ def _aside() -> Iterator[StringIO]:
 
 
 LAWS: list[Law] = []
-"""In the order in which they are tried and told: what a law needs stands before it."""
+"""In the order in which they are tried and reported: a law comes after those that it needs."""
 
 BUILDS = "it can be built"
 SHAPES = "shapes"
 PADDED = "shapes with padding"
 CHANGES = "it changes the output"
-REPEATS = "evaluation is no game of chance"
+REPEATS = "evaluation is deterministic"
 CAUSAL = "causality"
 """Laws that others need."""
 
 
 def law(
     name: str,
-    says: str,
+    statement: str,
     *conditions: Condition,
     needs: tuple[str, ...] = (SHAPES,),
     slow: bool = False,
     together: Callable[[Sequence[Subject]], list[Finding]] | None = None,
 ) -> Callable[[Trial], Trial]:
-    """Makes a function a law."""
+    """Register a function as a law."""
 
     def decorate(trial: Trial) -> Trial:
-        LAWS.append(Law(name, says, trial, conditions, needs, slow, together))
+        LAWS.append(Law(name, statement, trial, conditions, needs, slow, together))
         return trial
 
     return decorate
@@ -174,20 +174,22 @@ def law(
 
 
 def decoders(subject: Subject) -> str | None:
-    return None if subject.kind == "decoder" else "only a decoder has an order of time"
+    return None if subject.kind == "decoder" else "for decoders only"
 
 
 def encoders(subject: Subject) -> str | None:
-    return None if subject.kind == "encoder" else "not used in an encoder"
+    return None if subject.kind == "encoder" else "for encoders only"
 
 
 def trained(subject: Subject) -> str | None:
-    return "nothing trains with it: it only takes another's place" if subject.only_evaluates else None
+    return "it only replaces another encoding after training" if subject.only_evaluates else None
 
 
 def first_kind(subject: Subject) -> str | None:
     """For laws that are the same in an encoder and a decoder."""
-    return None if subject.kind == (*subject.kinds, subject.kind)[0] else f"told for the {subject.kinds[0]}"
+    return (
+        None if subject.kind == (*subject.kinds, subject.kind)[0] else f"reported for the {subject.kinds[0]}"
+    )
 
 
 def alone(subject: Subject) -> str | None:
@@ -196,4 +198,6 @@ def alone(subject: Subject) -> str | None:
 
 def plain(subject: Subject) -> str | None:
     """For laws about the class, whatever the options."""
-    return None if not isinstance(subject.spec, list) and subject.is_default else "told once for the class"
+    return (
+        None if not isinstance(subject.spec, list) and subject.is_default else "reported once for the class"
+    )

@@ -1,4 +1,4 @@
-"""That a long sequence can be evaluated: memory grows with the length, never with its square."""
+"""Long sequences can be evaluated: memory grows with the length, not its square."""
 
 from __future__ import annotations
 
@@ -24,34 +24,35 @@ lies above."""
 
 def too_short(subject: Subject) -> str | None:
     limit = subject.stack.max_length
-    return None if limit is None or limit >= LENGTHS[-1] else f"it ends at {limit} tokens"
+    return None if limit is None or limit >= LENGTHS[-1] else f"its limit is {limit} tokens"
 
 
 @law(
     "memory grows with the length, not its square",
-    "At evaluation queries go in blocks, and nothing that is kept holds a number for each query and key.",
+    "In evaluation queries are computed in blocks, and no tensor that is kept has an entry for each query "
+    "and key.",
     too_short,
 )
 def memory_grows_linearly(subject: Subject) -> Finding:
-    # Little else is made, so that a table shows.
+    # A small feed-forward, so that a table of scores dominates.
     model = subject.model(d_ff=8)
     peaks = []
-    # The least blocks there are, so that their tables are not taken for the square.
+    # The smallest blocks, so that their tables are not taken for quadratic growth.
     with changed(kernels, BLOCK_ELEMENTS=1), torch.inference_mode():
         for length in LENGTHS:
             with Allocated() as allocated:
                 model.hidden(subject.tokens(1, length))
             peaks.append(allocated.peak)
     first, second = peaks[1] - peaks[0], peaks[2] - peaks[1]
-    told = ", ".join(f"{peak / 2**20:.1f}" for peak in peaks)
-    at = f"{told} MiB at {', '.join(map(str, LENGTHS))} tokens; the second doubling adds, by the first,"
+    sizes = ", ".join(f"{peak / 2**20:.1f}" for peak in peaks)
+    at = f"{sizes} MiB at {', '.join(map(str, LENGTHS))} tokens; the second doubling adds, by the first,"
     return within(second / max(first, 1), SLOPE, at)
 
 
 class Allocated(TorchDispatchMode):
-    """Counts the bytes of the tensors that operations give back, as long as they live; `peak` is the most.
+    """Counts the bytes of the tensors that operations return, while they live; `peak` is the maximum.
 
-    What an operation needs within itself is not seen. Unlike the process's size it is the same at every run.
+    Temporary memory inside an operation is not counted. Unlike the process's size it is reproducible.
     """
 
     def __init__(self) -> None:

@@ -17,13 +17,13 @@ from zoo.models.cache import Cache
 
 PRECISION = "precision"
 MIXED = 0.1, 0.2
-"""How far a bf16 pass of the small, lively models may be from float32: of the value, and at least."""
+"""How far a bf16 pass of the small models with large weights may be from float32: relative, and absolute."""
 
 
 @law(
     PRECISION,
-    "Under autocast and as a bf16 model, hooks keep the precision of what they are given, and logits come "
-    "near those of float32.",
+    "Under autocast and as a bf16 model, hooks return the precision of their inputs, and logits are close "
+    "to those of float32.",
 )
 def precision(subject: Subject) -> Finding:
     row = subject.tokens(3, subject.at_most(9))
@@ -50,14 +50,14 @@ def _near(what: str, low: Tensor, exact: Tensor) -> Finding:
 
 
 @law(
-    "it stays on its device",
-    "What it makes is made where the model is; on a GPU nothing is left on the CPU.",
+    "tensors stay on the model's device",
+    "Every tensor that it creates is on the model's device; on a GPU none is left on the CPU.",
     needs=(PADDED,),
 )
 def device(subject: Subject) -> Finding:
     model, row = subject.model(), subject.tokens(2, 9)
     keep = keep_of((0, 4), 9)
-    # Whatever is made without saying where lands on another device than the model's.
+    # A tensor created without a device lands on another one than the model's.
     with torch.device("meta"):
         model(row, keep)
         if subject.kind == "decoder" and model.encoding.max_cached_length is None:
@@ -71,12 +71,13 @@ FAR, STRETCH = 100_000, 16
 
 
 @law(
-    "places are exact in bf16 at position 100,000",
-    "What is looked up or turned is off by 2^-8 of its length at most, a product by 2^-5 of the largest.",
+    "positions are exact in bf16 at 100,000",
+    "Embedded and rotated vectors are off by at most 2^-8 of their length, products by at most 2^-5 of "
+    "the largest.",
     needs=(PRECISION,),
 )
 def far_in_bf16(subject: Subject) -> Finding:
-    """bf16 counts exactly to 256 only, so places and angles must be float32 and rounded once, at the end."""
+    """bf16 counts exactly to 256 only, so positions and angles must be float32, rounded once at the end."""
     findings = []
     for spec in subject.spec if isinstance(subject.spec, list) else [subject.spec]:
         low, start = _reaching(spec, subject)
@@ -85,18 +86,18 @@ def far_in_bf16(subject: Subject) -> Finding:
         exact.load_state_dict({name: value.float() for name, value in low.state_dict().items()})
         with torch.no_grad():
             findings += _far(subject, low, exact, start)
-    return all_of(findings) if findings else held("it makes nothing of places")
+    return all_of(findings) if findings else held("it does not depend on positions")
 
 
 def _reaching(spec: Any, subject: Subject) -> tuple[Encoding, int]:
-    """The encoding, made so large that it knows the places to try; and the first of those."""
+    """The encoding, built large enough for the positions to try; and the first of those."""
     encoding = build_encoding(spec, subject.size())
     if encoding.max_length is None and encoding.num_positions is None:
         return encoding, FAR
     try:
         return build_encoding(spec, subject.size(length=FAR + STRETCH)), FAR
     except InputError:
-        # An option says how far it goes: as far as that, then.
+        # An option limits the positions: try the last ones.
         ends = [end for end in (encoding.max_length, encoding.num_positions) if end is not None]
         return encoding, min(ends) - STRETCH
 
@@ -151,17 +152,17 @@ def _far(subject: Subject, low: Encoding, exact: Encoding, start: int) -> list[F
     return findings
 
 
-def _rounded_once(hook: str, actual: Tensor, exact: Tensor, whole: Tensor | None, span: Span) -> Finding:
+def _rounded_once(hook: str, actual: Tensor, exact: Tensor, rotated: Tensor | None, span: Span) -> Finding:
     if actual.shape != exact.shape:
         return broken(f"{hook}: {list(actual.shape)} in bf16, {list(exact.shape)} in float32")
-    if hook in ("bias", "score", "logits"):  # not from afar, where all is seen
-        # Beyond the mask anything may stand.
+    if hook in ("bias", "score", "logits"):  # in "bias from afar" nothing is masked
+        # Masked entries may have any value.
         seen = span.allowed()
         actual, exact = (t.expand(*t.shape[:-2], *seen.shape)[..., seen] for t in (actual, exact))
     off = (actual - exact).abs().masked_fill(actual == exact, 0.0).nan_to_num(nan=torch.inf)
-    if whole is not None:
-        # The length of a turned vector bounds the rounding of each component.
-        length = torch.maximum(whole.float().norm(dim=-1, keepdim=True), exact.norm(dim=-1, keepdim=True))
+    if rotated is not None:
+        # The length of a rotated vector bounds the rounding of each component.
+        length = torch.maximum(rotated.float().norm(dim=-1, keepdim=True), exact.norm(dim=-1, keepdim=True))
         share, bound = off / (2**-8 * length), "2^-8 of a vector's length"
     elif hook.startswith("bias"):
         share, bound = off / (2**-8 * (1 + exact.abs())), "2^-8 of 1 + the value"
@@ -171,20 +172,20 @@ def _rounded_once(hook: str, actual: Tensor, exact: Tensor, whole: Tensor | None
         largest = exact[exact.isfinite()].abs().max().clamp(min=1e-3)
         share, bound = off / (2**-5 * largest), "2^-5 of the largest"
     worst = float(share.max())
-    hint = "" if worst <= 1 else "; compute places and angles in float32 and round once, at the end"
+    hint = "" if worst <= 1 else "; compute positions and angles in float32 and round once, at the end"
     return Finding(worst <= 1, f"{hook}: {worst:.0%} of the bound, {bound}{hint}", worst)
 
 
 @law(
-    "its state is whole",
-    "Two models that differ in their start are the same to the last bit once one has the other's state.",
+    "its state dict is complete",
+    "Two models with different initial weights are bitwise equal once one has loaded the other's state dict.",
     needs=(REPEATS,),
 )
-def state_is_whole(subject: Subject) -> Finding:
+def state_dict_is_complete(subject: Subject) -> Finding:
     row = subject.tokens(2, 8)
     one, other = subject.model(seed=1), subject.model(seed=2)
     if torch.equal(one(row), other(row)):
-        return broken("two seeds give one model: nothing was tried")
+        return broken("two seeds give the same model: nothing was tested")
     other.load_state_dict(one.state_dict())
     if not torch.equal(one(row), other(row)):
         difference = (one(row) - other(row)).abs().max().item()
@@ -197,5 +198,7 @@ def state_is_whole(subject: Subject) -> Finding:
         if isinstance(value, torch.Tensor)
     ]
     if loose:
-        return broken(f"{', '.join(loose)} is a tensor but neither parameter nor buffer: it would not move")
+        return broken(
+            f"{', '.join(loose)} is a tensor but neither parameter nor buffer: state_dict() misses it"
+        )
     return held(f"{len(one.encoding.state_dict())} tensors of its own")

@@ -1,4 +1,4 @@
-"""What an encoding's code prints and warns while it is tried, kept away from the screen."""
+"""Captures what an encoding's code prints and warns while laws are tried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where tokens stand: what a relative encoding must not know, an absolute one must, and how far they go."""
+"""Laws of positions: shift invariance, float positions, and the longest sequence."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def absolute(subject: Subject) -> str | None:
 
 
 @law(
-    "a relative encoding does not know where a sequence begins",
-    "Moved by 7 and by 1001 places, a sequence has the same outputs.",
+    "a relative encoding is shift-invariant",
+    "Shifting all positions by 7 or by 1001 leaves the outputs as they were.",
     relative,
     needs=(PADDED, REPEATS, CHANGES),
 )
@@ -40,39 +40,39 @@ def shift_invariance(subject: Subject) -> Finding:
 
 
 @law(
-    "an absolute encoding knows where a sequence begins",
-    "Moved by 1001 or, where places do not end before, by 100,003, a sequence has other outputs.",
+    "an absolute encoding is not shift-invariant",
+    "Shifting all positions by 1001, or by 100,003 if positions have no limit, changes the outputs.",
     absolute,
     needs=(PADDED, REPEATS, CHANGES),
 )
-def absolute_places(subject: Subject) -> Finding:
+def not_shift_invariant(subject: Subject) -> Finding:
     endless = all(e.max_length is None and e.num_positions is None for e in subject.encodings)
     moved = max(_moved(subject, 1001, *([100_003] if endless else [])))
-    # What is so far below the bound is rounding.
-    hint = "moved by" if moved > 1e-4 else "it is relative, and should say so: moved by"
+    # A change so far below the bound is rounding.
+    hint = "moved by" if moved > 1e-4 else "it is relative, and should declare it: moved by"
     return beyond(moved, 1e-2, hint)
 
 
 def _moved(subject: Subject, *shifts: int) -> list[float]:
-    """How far the outputs move with the sequence: within the trained length and, where it is open, beyond."""
+    """How much the outputs change under shifts: within the trained length and, without a limit, beyond."""
     row = subject.tokens(1 + len(shifts), 12)
     ids = torch.arange(12) + torch.tensor((0, *shifts))[:, None]
     lengths = [2048]
     if all(e.max_length is None and e.max_cached_length is None for e in subject.encodings):
         lengths.append(LENGTH)
-    # Default places are told apart from given ones: distances may be rows of a table.
+    # Default positions take another path than given ones: distances may be rows of a table.
     models = (subject.model(length=length) for length in lengths)
     return [farthest(model(row, positions=ids), model(row)) for model in models]
 
 
 def without_positions(subject: Subject) -> str | None:
     read = any(encoding.reads_positions for encoding in subject.encodings)
-    return "it says that it reads positions" if read else None
+    return "it declares that it reads positions" if read else None
 
 
 @law(
-    "it reads no positions where it says so",
-    "With `reads_positions` false, tokens may be said to stand anywhere.",
+    "reads_positions is declared correctly",
+    "With `reads_positions = False`, any positions give the same outputs.",
     without_positions,
     needs=(PADDED, REPEATS),
 )
@@ -84,7 +84,7 @@ def no_positions(subject: Subject) -> Finding:
 
 @law(
     "positions may be given as floats",
-    "Whole numbers as floats are the same places.",
+    "Integer positions given as floats give the same outputs.",
     needs=(PADDED, REPEATS),
 )
 def float_positions(subject: Subject) -> Finding:
@@ -93,8 +93,9 @@ def float_positions(subject: Subject) -> Finding:
 
 
 @law(
-    "beyond the trained length it does what it says",
-    "Without a limit it goes on; a limit is a policy, or lies beyond, and is where sequences are refused.",
+    "the declared length limit holds",
+    "Without a limit, longer sequences work; a limit comes from a policy or lies beyond the trained "
+    "length, and longer sequences are refused.",
 )
 def beyond_training(subject: Subject) -> Finding:
     trained = 8
@@ -106,9 +107,11 @@ def beyond_training(subject: Subject) -> Finding:
                 return broken(f"{length} tokens, trained at {trained}: not finite")
         if limit is None:
             return held(f"{far} tokens, trained at {trained}")
-    says = {encoding.extrapolates for encoding in subject.encodings}
-    if "policy" not in says and not (limit > trained and "yes" in says):
-        return broken(f"trained at {trained} it ends at {limit}, and `extrapolates` is {' and '.join(says)}")
+    declared = {encoding.extrapolates for encoding in subject.encodings}
+    if "policy" not in declared and not (limit > trained and "yes" in declared):
+        return broken(
+            f"trained at {trained} its limit is {limit}, but `extrapolates` is {' and '.join(declared)}"
+        )
     findings = [_refuses(f"{limit + 1} tokens", lambda: model(subject.tokens(1, limit + 1)))]
     if limit > far:  # too long to be tried
         return all_of(findings)
@@ -125,6 +128,6 @@ def _refuses(what: str, run) -> Finding:
     try:
         run()
     except ValueError as error:
-        told = what in str(error)
-        return Finding(told, f"refuses {what}" if told else f"refuses {what}, but says {error}")
+        named = what in str(error)
+        return Finding(named, f"refuses {what}" if named else f"refuses {what}, but the message is: {error}")
     return broken(f"{what} are not refused")

@@ -1,9 +1,9 @@
-"""Two processes on the CPU that train the same models together: what an encoding must bear.
+"""Two processes on the CPU that train the same models together.
 
     python -m zoo.contract.processes RANK FOLDER
 
-is one of the two; `train_in_two` starts both. FOLDER/subjects.json says what is to be trained, and process 0
-leaves FOLDER/faults.json.
+is one of the two; `train_in_two` starts both. FOLDER/subjects.json lists what to train, and process 0 writes
+FOLDER/faults.json.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from zoo.models.shards import gather_full_state, shard
 PROCESSES, STEPS = 2, 3
 DONE = f"{PROCESSES} processes, {STEPS} steps, equal weights; the same in shards"
 EQUAL = 1e-5
-"""Weights of the model in shards beside those of the whole one."""
+"""Largest difference between the weights of the sharded and the unsharded model."""
 START_SECONDS, SECONDS_EACH = 120, 20
 
 
 def train_in_two(subjects: Sequence[Subject]) -> list[str | None]:
-    """What went wrong with each subject, None where nothing did. One pair of processes trains them all."""
+    """The fault of each subject, or None. One pair of processes trains them all."""
     with tempfile.TemporaryDirectory() as folder:
         atomic_write(
             Path(folder) / "subjects.json",
@@ -50,29 +50,29 @@ def train_in_two(subjects: Sequence[Subject]) -> list[str | None]:
         fault = _run(Path(folder), START_SECONDS + SECONDS_EACH * len(subjects))
         answer = Path(folder) / "faults.json"
         faults = json.loads(answer.read_text(encoding="utf-8")) if answer.is_file() else []
-    # Where they stopped early, that is what is wrong with the rest.
+    # If they stopped early, that is the fault of the rest.
     return faults + [fault or "the processes stopped before it"] * (len(subjects) - len(faults))
 
 
 def _plugins() -> list[str]:
-    """The loose files whose encodings are known here, which another process must read too."""
+    """The plugin files that were read here, which the processes must read too."""
     loose = (registry.encodings.describe(name) for name in registry.encodings.names())
     return sorted({str(one.file) for one in loose if one.module is None and one.file.is_file()})
 
 
 def _run(folder: Path, seconds: float) -> str | None:
-    """Start both and wait; what went wrong with them, if anything."""
+    """Start both and wait; returns what went wrong, if anything."""
     path = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     loopback = next((name for _, name in socket.if_nameindex() if name in ("lo", "lo0")), None)
     if loopback:
-        # Else gloo asks for the address of the host's name, which not every machine has.
+        # Otherwise gloo resolves the host's name, which fails on some machines.
         environment.setdefault("GLOO_SOCKET_IFNAME", loopback)
     module = [sys.executable, "-m", "zoo.contract.processes"]
     ended = run_all([[*module, str(rank), str(folder)] for rank in range(PROCESSES)], environment, seconds)
     for code, stderr in ended:
         if code is None:
-            return f"no end within {seconds:.0f} seconds"
+            return f"not finished within {seconds:.0f} seconds"
         if code:
             last = (stderr.strip().splitlines() or ["nothing on stderr"])[-1]
             return f"a process {describe_exit(code)}: {last}"
@@ -82,40 +82,40 @@ def _run(folder: Path, seconds: float) -> str | None:
 def main(rank: int, folder: Path) -> None:
     """One of the two."""
     torch.set_num_threads(1)
-    asked = json.loads((folder / "subjects.json").read_text(encoding="utf-8"))
-    for file in asked["plugins"]:
+    request = json.loads((folder / "subjects.json").read_text(encoding="utf-8"))
+    for file in request["plugins"]:
         registry.read_plugin(file)
     dist.init_process_group(
         "gloo",
-        init_method=f"file://{folder}/meeting",
+        init_method=f"file://{folder}/rendezvous",
         rank=rank,
         world_size=PROCESSES,
         timeout=timedelta(seconds=START_SECONDS),
     )
     faults = []
-    for spec, kind, config in asked["subjects"]:
+    for spec, kind, config in request["subjects"]:
         try:
             fault = _train(Subject(spec, kind, config=config), rank)
-        except (Exception, SystemExit) as error:  # whatever a stranger's code does
+        except (Exception, SystemExit) as error:  # whatever a plugin's code does
             fault = first_line(error)
-        both: list[str | None] = [None] * PROCESSES
-        dist.all_gather_object(both, fault)
-        faults.append(next((one for one in both if one is not None), None))
+        faults_of_ranks: list[str | None] = [None] * PROCESSES
+        dist.all_gather_object(faults_of_ranks, fault)
+        faults.append(next((one for one in faults_of_ranks if one is not None), None))
         if rank == 0:
             atomic_write(folder / "faults.json", json.dumps(faults))
     dist.destroy_process_group()
 
 
 def _train(subject: Subject, rank: int) -> str | None:
-    model = subject.model(lively=False).train()
-    # Of parameters that the step before did not reach, DDP complains.
+    model = subject.model(large_weights=False).train()
+    # DDP raises if the step before left a parameter without a gradient.
     for _ in _steps(model, DistributedDataParallel(model), rank):
         mine = torch.cat([p.detach().flatten() for p in model.parameters()])
         theirs = [torch.empty_like(mine) for _ in range(PROCESSES)]
         dist.all_gather(theirs, mine)
         if not torch.equal(*theirs):
             return f"weights differ by {(theirs[0] - theirs[1]).abs().max().item():.2g}"
-    in_shards = subject.model(lively=False).train()
+    in_shards = subject.model(large_weights=False).train()
     shard(in_shards, init_device_mesh("cpu", (PROCESSES,)))
     for _ in _steps(in_shards, in_shards, rank):
         pass

@@ -1,4 +1,4 @@
-"""What every protocol keeps, tried on models whose probabilities are known: `zoo check` of a protocol."""
+"""The laws of protocols, tried on models with known probabilities: `zoo check` of a protocol."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _exact(task: Task, source: DataSource) -> str | None:
         else:
             return f"length {length}: neither loss_nats nor accuracy"
         if not math.isclose(row[key], expected, rel_tol=1e-6, abs_tol=1e-9):
-            return f"length {length}: {key} {row[key]:.6g}, and not {expected:.6g}"
+            return f"length {length}: {key} is {row[key]:.6g}, not {expected:.6g}"
     return None
 
 
@@ -84,8 +84,8 @@ def _again(task: Task, source: DataSource) -> str | None:
 
 
 def _same_targets(task: Task, source: DataSource) -> str | None:
-    asked = [
+    found_for = [
         measure(task, source, Path(), Path("last.ckpt"), lengths=some) for some in (LENGTHS[:1], LENGTHS)
     ]
-    first, both = ({one.targets for one in found} for found in asked)
+    first, both = ({one.targets for one in found} for found in found_for)
     return None if first <= both else f"{first} for {LENGTHS[:1]} and {both} for {LENGTHS}"

@@ -1,4 +1,4 @@
-"""What a law is tried on: one encoding with its options, or a list of them, in a decoder or an encoder."""
+"""The subject of a law: one encoding with its options, or a list of them, in a decoder or an encoder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WIDTH, HEADS, LAYERS = 48, 6, 2
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """An encoding in use. Its models are small, and lively: see `enliven`."""
+    """An encoding in use. Its models are small; see `draw_large_weights`."""
 
     spec: Any
     """A name, a mapping of a name and its options, or a list of such."""
@@ -38,11 +38,11 @@ class Subject:
     is_default: bool = True
     """No option is given."""
     strict: bool = True
-    """Held to what the zoo asks of its own: a paper, every option described."""
+    """Must meet the zoo's own standard: a paper, every option described."""
     kinds: tuple[Kind, ...] = field(default=KINDS)
-    """What the encoding claims to be for."""
+    """The kinds of model that the encoding declares."""
     config: dict[str, Any] = field(default_factory=dict)
-    """What the `ModelConfig` of its models has besides, where a law does not set it."""
+    """Further fields of the `ModelConfig` of its models, unless a law sets them."""
     length: int = LENGTH
     """The trained length of its models, in tokens."""
 
@@ -51,7 +51,7 @@ class Subject:
 
     @cached_property
     def stack(self) -> EncodingStack:
-        """The encodings by themselves, in evaluation: for what they say of themselves."""
+        """The encodings without a model, in evaluation mode."""
         return EncodingStack(self.spec, self.size()).eval()
 
     @property
@@ -95,14 +95,16 @@ class Subject:
         *,
         seed: int = 0,
         length: int | None = None,
-        lively: bool = True,
+        large_weights: bool = True,
         head: Literal["vocabulary", "pointer"] = "vocabulary",
         **config: Any,
     ) -> Transformer:
         """A small model around the encoding, in evaluation mode; `config` is for its `ModelConfig`."""
         config = {**self.config, **config}
         length = length or self.length
-        return small_model(self.spec, self.kind, seed=seed, length=length, lively=lively, head=head, **config)
+        return small_model(
+            self.spec, self.kind, seed=seed, length=length, large_weights=large_weights, head=head, **config
+        )
 
     def at_most(self, tokens: int) -> int:
         """So many tokens, or as many as its models can take."""
@@ -121,16 +123,16 @@ def small_model(
     length: int = LENGTH,
     head: Literal["vocabulary", "pointer"] = "vocabulary",
     seed: int = 0,
-    lively: bool = True,
+    large_weights: bool = True,
     **config: Any,
 ) -> Transformer:
-    """A small model in evaluation mode; `lively` replaces its start by larger weights."""
+    """A small model in evaluation mode; `large_weights` replaces its initial weights by larger ones."""
     fields = {"d_model": WIDTH, "num_layers": LAYERS, "num_heads": HEADS, **config}
     made = {"decoder": Decoder, "encoder": Encoder}[kind](
         ModelConfig(kind=kind, encoding=spec, **fields), vocab_size, length, head, seed
     )
-    if lively:
-        enliven(made, seed)
+    if large_weights:
+        draw_large_weights(made, seed)
     return made.eval()
 
 
@@ -144,8 +146,8 @@ def keep_of(padding: tuple[int, ...] | None, length: int) -> Tensor | None:
     return None if padding is None else torch.arange(length) >= torch.tensor(padding)[:, None]
 
 
-def enliven(model: nn.Module, seed: int) -> None:
-    """Weights under which attention is sharp and every hook tells: a start of N(0, 0.02) hides faults."""
+def draw_large_weights(model: nn.Module, seed: int) -> None:
+    """Weights that make attention sharp, so that every hook shows in the outputs: N(0, 0.02) hides faults."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():

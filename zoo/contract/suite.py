@@ -1,4 +1,4 @@
-"""Laws tried on subjects: what came of each, and what there was no point in trying."""
+"""Try laws on subjects: the results, and which laws were skipped and why."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from zoo.contract.small_model import Subject
 
 @dataclass
 class Verdict:
-    """What came of one law on all subjects of an encoding."""
+    """The results of one law on all subjects of an encoding."""
 
     law: Law
     findings: list[tuple[Subject, Finding]] = field(default_factory=list)
     stopped: list[tuple[Subject, str]] = field(default_factory=list)
-    """Where it was not tried, and the broken law that it needs."""
+    """Subjects on which it was not tried, each with the broken law that it needs."""
     why_not: str = ""
     """Why it does not apply to the others."""
 
@@ -49,20 +49,20 @@ def examine(
     """Every law on every subject to which it applies, and none that needs one which the subject breaks.
 
     Args:
-        laws: in an order in which what a law needs stands before it; of those left out nothing is needed.
-        advance: is told how many pairs of law and subject are done with.
+        laws: each after the laws that it needs; laws that are left out count as kept.
+        advance: called with the number of (law, subject) pairs that are done.
     """
     verdicts = []
-    # For each subject the laws that it breaks, and those that were not tried because of them.
+    # For each subject: the laws that it breaks, and those that were not tried because of them.
     causes: dict[Subject, dict[str, str]] = {subject: {} for subject in subjects}
     for law in laws:
         verdict = Verdict(law)
         verdicts.append(verdict)
-        concerned = []
+        applicable = []
         for subject in subjects:
             known = causes[subject]
             cause = next((known[need] for need in (BUILDS, *law.needs) if need in known), None)
-            # Of what cannot be built nothing can be asked.
+            # The conditions of a law need an encoding that can be built.
             why_not = None if BUILDS in known or law.name == BUILDS else law.does_not_apply(subject)
             if why_not is not None:
                 verdict.why_not = verdict.why_not or why_not
@@ -70,12 +70,12 @@ def examine(
                 verdict.stopped.append((subject, cause))
                 known[law.name] = cause
             else:
-                concerned.append(subject)
-        for some in [concerned] if law.together else [[subject] for subject in concerned]:
+                applicable.append(subject)
+        for some in [applicable] if law.together else [[subject] for subject in applicable]:
             if some:
                 verdict.findings += zip(some, law.try_on_all(some), strict=True)
                 advance(len(some))
         for subject, _ in verdict.broken:
             causes[subject][law.name] = law.name
-        advance(len(subjects) - len(concerned))
+        advance(len(subjects) - len(applicable))
     return verdicts

@@ -11,7 +11,7 @@ from zoo.contract import processes
 from zoo.contract.law import Finding, broken, first_kind, held, law, trained
 from zoo.contract.small_model import Subject
 
-GRADIENTS = "a gradient to every parameter"
+GRADIENTS = "every parameter has a gradient"
 STYLES = {
     "plain": {},
     "modern": {
@@ -25,7 +25,7 @@ STYLES = {
 
 @law(
     GRADIENTS,
-    "Every parameter has a finite gradient, which is not zero in the first step and the second.",
+    "Every parameter has a finite gradient, which is nonzero in the first or the second step.",
     trained,
 )
 def every_parameter(subject: Subject) -> Finding:
@@ -33,12 +33,12 @@ def every_parameter(subject: Subject) -> Finding:
     heads = subject.size().num_heads
     for style, config in STYLES.items():
         shared = {"num_kv_heads": heads // 2} if style == "modern" and heads % 2 == 0 else {}
-        model = subject.model(lively=False, **config, **shared).train()
+        model = subject.model(large_weights=False, **config, **shared).train()
         limit = model.encoding.max_length
         row = subject.tokens(4, 16 if limit is None else min(16, limit))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         idle = dict.fromkeys(name for name, _ in model.named_parameters())
-        for _ in range(2):  # a factor of what starts at zero is idle in the first step, and no longer
+        for _ in range(2):  # a factor of a parameter that starts at zero has no gradient in the first step
             optimizer.zero_grad()
             F.cross_entropy(model(row).flatten(0, 1), row.roll(-1, 1).flatten()).backward()
             for name, parameter in model.named_parameters():
@@ -62,8 +62,8 @@ def _by_two(subjects: Sequence[Subject]) -> list[Finding]:
 
 @law(
     "two processes train one model",
-    "DistributedDataParallel without a search for unused parameters: equal weights after each step. "
-    "Shared out in shards (FSDP), the same weights to 1e-5.",
+    "DistributedDataParallel, which is not told to look for unused parameters, keeps weights equal after "
+    "each step. Sharded with FSDP, weights are the same to 1e-5.",
     trained,
     first_kind,
     needs=(GRADIENTS,),

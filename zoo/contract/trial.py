@@ -1,4 +1,4 @@
-"""A short trial of a plugin before a training: a part of the laws, on a small model like the recipe's."""
+"""A short check of a plugin before training: some of the laws, on a small model like the recipe's."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
 
 NARROW, SHORT, FEW = 512, 16, 2
-"""Width, trained length and layers that cost little."""
+"""Width, trained length and layers of a cheap model."""
 MOST = 25_000_000
 """Width squared times layers of the largest model that is tried."""
 
 
-def must_pass_trial(recipe: Recipe) -> None:
-    """Tries a recipe's encoding on the CPU, in about a second.
+def check_plugin(recipe: Recipe) -> None:
+    """Try some laws on a recipe's encoding, on the CPU, in about a second.
 
-    What a small size breaks counts only where the recipe's own does too.
+    A law that a small model breaks counts only if a model of the recipe's size breaks it too.
 
     Raises:
-        InputError: a hook is misspelled or gives what the model cannot use, a decoder's output knows a later
-            token, a parameter has no gradient, or nothing changes. Each names hook, file and line.
+        InputError: a hook is misspelled or returns what the model cannot use, a decoder's output depends on a
+            later token, a parameter has no gradient, or nothing changes. Each names hook, file and line.
     """
     spec = recipe.as_dict()["model"]["encoding"]
     names = [SPELLED, SHAPES, CHANGES, CAUSAL, GRADIENTS]
-    # In full precision a plugin may ignore what bf16 asks for.
+    # In full precision a plugin need not handle bf16.
     names += [PRECISION] if "16" in str(recipe.trainer.precision) else []
     laws = [law for law in LAWS if law.name in names]
     broken: list[Verdict] = []
@@ -42,7 +42,7 @@ def must_pass_trial(recipe: Recipe) -> None:
         try:
             _ = subject.stack
         except (Exception, SystemExit):
-            continue  # options that go with the recipe's sizes and not with these
+            continue  # options that fit the recipe's sizes and not these
         broken = [verdict for verdict in examine([subject], laws) if verdict.broken]
         if not broken:
             return
@@ -51,7 +51,7 @@ def must_pass_trial(recipe: Recipe) -> None:
 
 
 def _sizes(recipe: Recipe) -> Iterator[tuple[dict[str, Any], int]]:
-    """What to try: small first, then ever more as it is in the recipe."""
+    """Model sizes to try: a small one first, then closer to the recipe's."""
     model, length = recipe.model, recipe.data.sequence_length
     heads, few = model.num_heads, min(FEW, model.num_layers)
     narrow = model.d_model if model.d_model <= NARROW else 8 * heads

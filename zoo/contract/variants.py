@@ -1,4 +1,4 @@
-"""The subjects of an encoding: as it comes, and with every other value of the options that list theirs."""
+"""The subjects of an encoding: its defaults, and every other value of the options that list theirs."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from zoo.errors import InputError
 from zoo.registry import Description, Option
 
 INSIDE = ("sinusoidal", "rope", "t5", "alibi", "shaw")
-"""What a wrapper is tried around: one of each family, and of the biases one without parameters too."""
+"""Encodings that a wrapper is tried around: one of each family, and a bias without parameters too."""
 
 
 @dataclass
 class Variants:
-    """The subjects of an encoding, and what it refused: label and reason."""
+    """The subjects of an encoding, and the options that it refused: label and reason."""
 
     subjects: list[Subject] = field(default_factory=list)
     refused: list[tuple[str, str]] = field(default_factory=list)
@@ -28,7 +28,7 @@ class Variants:
 def variants(description: Description, strict: bool | None = None) -> Variants:
     """Every subject of an encoding.
 
-    An option value that is refused at the small size is left out and told; the defaults must do.
+    An option value that is refused at the small size is left out and reported; the defaults must work.
     """
     found = Variants()
     strict = description.builtin if strict is None else strict
@@ -38,19 +38,19 @@ def variants(description: Description, strict: bool | None = None) -> Variants:
         is_default = isinstance(spec, str) or spec.keys() <= defaults
         for subject in _subjects(spec, label, is_default and not found.subjects, strict):
             refusal = _refusal(spec, subject.kind)
-            # Of what a wrapper may refuse one thing must be left; of all else, the defaults.
+            # A wrapper must accept at least one encoding; any other encoding, its defaults.
             if refusal is not None and (wraps or not is_default):
                 found.refused.append((str(subject), refusal))
             else:
                 found.subjects.append(subject)
     if not found.subjects:
-        # The law that it can be built tells why not.
+        # The law "it can be built" reports why not.
         found.subjects = _subjects(*next(_specs(description)), True, strict)
     return found
 
 
 def given(spec: Any, label: str, strict: bool = True) -> list[Subject]:
-    """The subjects of one encoding with its options given, or of a list."""
+    """The subjects of one encoding with given options, or of a list."""
     is_default = not isinstance(spec, list) and (isinstance(spec, str) or spec.keys() <= {"name"})
     return _subjects(spec, label, is_default, strict)
 
@@ -65,7 +65,7 @@ def needs(description: Description) -> list[str]:
 
 
 def listed(option: Option) -> tuple[Any, ...]:
-    """The values that an option lists, its default apart; none where it lists none."""
+    """The values that an option lists, without its default; none if it lists none."""
     if option.annotation is bool:
         values: tuple[Any, ...] = (True, False)
     elif typing.get_origin(option.annotation) is typing.Literal:
@@ -90,7 +90,7 @@ def _specs(description: Description) -> Iterator[tuple[Any, str]]:
 
 
 def _filled(description: Description) -> Iterator[tuple[dict[str, Any], str]]:
-    """What the options are given that hold other encodings and cannot be left out."""
+    """Values for the required options that hold other encodings."""
     wrapping = [option for option in description.options if option.name in _required(description)]
     if not wrapping:
         yield {}, ""
@@ -112,7 +112,7 @@ def _required(description: Description) -> list[str]:
 
 
 def _refusal(spec: Any, kind: Kind) -> str | None:
-    """Why the encoding says that it cannot be so; None where it can, or fails otherwise."""
+    """Why the encoding refuses these options; None if it accepts them or fails otherwise."""
     try:
         _ = Subject(spec, kind).stack
     except InputError as error:
@@ -127,5 +127,5 @@ def _subjects(spec: Any, label: str, is_default: bool, strict: bool) -> list[Sub
 
 
 def _kinds(spec: Any) -> tuple[Kind, ...]:
-    # One that is for neither has to be told so.
+    # A law reports an encoding that is for neither.
     return kinds_of(spec) or KINDS[:1]

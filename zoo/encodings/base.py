@@ -148,10 +148,10 @@ class Encoding(nn.Module):
     """It may take the place of these in a trained model, and is for that alone: nothing trains with it."""
     reads_positions: bool = True
     """What it does depends on position ids. False where order is known from the mask, or the rows, alone."""
-    whole_positions: bool = False
+    integer_positions: bool = False
     """It looks positions or distances up, or rounds them: there is nothing between two whole numbers, nor
     before 0 where it is absolute."""
-    placed_with: Hashable = None
+    position_key: Hashable = None
     """Instances in different layers that say the same here, and not None, stand at the same positions: the
     first is asked for all of them."""
     per_layer: bool = False

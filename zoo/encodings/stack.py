@@ -105,7 +105,7 @@ class EncodingStack(nn.Module):
             shared: dict[Hashable, Made] = {}
             made.append([])
             for encoding in slot:
-                key = encoding.placed_with
+                key = encoding.position_key
                 one = shared[key] if key in shared else make(encoding)
                 if key is not None:
                     shared[key] = one

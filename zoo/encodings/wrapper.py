@@ -11,8 +11,8 @@ FOLLOWED = (
     "fused",
     "plain_product",
     "reads_positions",
-    "whole_positions",
-    "placed_with",
+    "integer_positions",
+    "position_key",
     "per_layer",
 )
 """The facts in which a wrapper is what it wraps."""
@@ -78,7 +78,7 @@ class Wrapper(Encoding):
         return self.of.value(weights, span)
 
 
-def must_read_positions(of: Encoding, otherwise: str) -> None:
+def check_reads_positions(of: Encoding, otherwise: str) -> None:
     """Raises ValueError where positions mean nothing to an encoding."""
     if not of.reads_positions:
         raise ValueError(f"{of.name!r} reads no positions: {otherwise}")

@@ -1,4 +1,8 @@
-"""Multi-head attention around the encodings' hooks."""
+"""Multi-head attention around the encodings' hooks.
+
+Tensors have their shape in their name: B batch, T queries, S keys, H query heads, G key heads, D head width,
+E model width.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ from zoo.recipe import schema
 class Attention(nn.Module):
     """Self-attention with one projection for queries, keys and values, and optionally fewer key heads.
 
-    Shapes: [B,T,E] to [B,T,E]. With a cache the keys are all tokens so far.
+    From [B,T,E] to [B,T,E]. With a cache, the S keys are those of all tokens so far.
     """
 
     def __init__(self, config: schema.ModelConfig):
@@ -39,25 +43,24 @@ class Attention(nn.Module):
         self.logit_scale = None if scale == "none" else LogitScale(scale, self.num_heads)
 
     def forward(
-        self, x: Tensor, view: View, spans: Sequence[Span], cache: LayerCache | None = None
+        self, x_BTE: Tensor, view: View, spans: Sequence[Span], cache: LayerCache | None = None
     ) -> Tensor:
-        """`spans` holds one for each encoding of the view."""
-        read = view.read(x)
-        # [B,T,heads,D] to [B,heads,T,D], then apart by heads.
-        heads = self.qkv(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
-        q, k, v = heads.split((self.num_heads, self.num_kv_heads, self.num_kv_heads), 1)
+        """`spans`: one for each encoding of the view."""
+        read = view.read(x_BTE)
+        # [B,T,H+2G,D] to [B,H+2G,T,D], then split by heads.
+        qkv = self.qkv(x_BTE).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+        q_BHTD, k_BGSD, v_BGSD = qkv.split((self.num_heads, self.num_kv_heads, self.num_kv_heads), 1)
         if self.q_norm is not None and self.k_norm is not None:
-            q, k = self.q_norm(q).to(v.dtype), self.k_norm(k).to(v.dtype)
+            q_BHTD, k_BGSD = self.q_norm(q_BHTD).to(v_BGSD.dtype), self.k_norm(k_BGSD).to(v_BGSD.dtype)
         if cache is not None:
-            k, v, read = cache.extend(k, v, read)
-        if self.num_kv_heads != self.num_heads:
-            groups = self.num_heads // self.num_kv_heads
-            k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
+            k_BGSD, v_BGSD, read = cache.extend(k_BGSD, v_BGSD, read)
+        groups = self.num_heads // self.num_kv_heads
+        k_BHSD, v_BHSD = (one.repeat_interleave(groups, 1) if groups > 1 else one for one in (k_BGSD, v_BGSD))
         spans = [span if r is None else replace(span, read=r) for span, r in zip(spans, read, strict=True)]
         row_scale = None
         if self.logit_scale is not None:
-            row_scale = self.logit_scale(spans[0], torch.promote_types(q.dtype, torch.float32))
-        scores = Scores(view, spans, content=(q, k), row_scale=row_scale)
-        q, k = view.rotate(q, k, spans)
-        out = attend(q, k, v, scores, self.head_dim**-0.5, self.kernel)
-        return self.out(out.transpose(1, 2).flatten(2))
+            row_scale = self.logit_scale(spans[0], torch.promote_types(q_BHTD.dtype, torch.float32))
+        scores = Scores(view, spans, content=(q_BHTD, k_BHSD), row_scale=row_scale)
+        q_BHTD, k_BHSD = view.rotate(q_BHTD, k_BHSD, spans)
+        out_BHTD = attend(q_BHTD, k_BHSD, v_BHSD, scores, self.head_dim**-0.5, self.kernel)
+        return self.out(out_BHTD.transpose(1, 2).flatten(2))

@@ -1,6 +1,9 @@
-"""The one place that chooses how attention is computed.
+"""Chooses the attention kernel; no other file names one.
 
-Every path gives what `_reference` gives, forward and backward. A query that may look at nothing gets zeros.
+Every path equals `_reference`, forward and backward. The output of a query that may see no key is zero.
+
+Tensors have their shape in their name: B batch, T queries, S keys, H heads, D width of queries and keys,
+V width of values. An encoding may change D, so it need not equal V.
 """
 
 from __future__ import annotations
@@ -18,55 +21,60 @@ from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from zoo.models.scores import Scores
 
 BLOCK_ELEMENTS = 2**22
-"""At evaluation no table of queries by keys holds more elements than this; longer ones go by blocks of
-queries. Small enough that a processor's cache holds much of a block: larger tables are slower, and encodings
-with many numbers for each pair (FIRE, DAPE, CoPE) several times so."""
+"""Most elements of a table [B,H,T,S] in evaluation; longer sequences are computed in blocks of queries.
+Small enough for a processor's cache to hold much of a block: larger tables are slower, and several times so
+with encodings that compute many numbers for each pair (FIRE, DAPE, CoPE)."""
 
 GPU_BLOCKS = 16
-"""How many times as large blocks are on a GPU, where many small ones would wait for one another's launch."""
+"""How many times larger blocks are on a GPU, where launching many small kernels would dominate."""
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, scores: Scores, scale: float, kernel: str = "auto") -> Tensor:
+def attend(
+    q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: Scores, scale: float, kernel: str = "auto"
+) -> Tensor:
     """softmax(scale q k^T + what the encodings add, masked) v, the logits of each query times its row scale.
 
     Args:
-        q: queries [B,H,T,D]. k: keys [B,H,S,D]. v: values [B,H,S,D'].
+        q_BHTD, k_BHSD, v_BHSV: queries, keys and values.
         scale: what the products are multiplied by.
         kernel: `auto`, or one of `sdpa`, `flex`, `reference` to insist on it.
 
-    Returns: [B,H,T,D'].
+    Returns: [B,H,T,V].
 
     Raises:
         ValueError: the kernel insisted on cannot compute what the encodings ask for.
     """
-    kernel = choose(kernel, q, scores)
+    kernel = choose(kernel, q_BHTD, scores)
     if kernel == "flex":
-        return _flex(q, k, v, scores, scale)
+        return _flex(q_BHTD, k_BHSD, v_BHSV, scores, scale)
     if kernel == "sdpa" and not scores.has_bias and not scores.has_content:
         if scores.span.is_open():
-            return _fused(scores.scaled_queries(q), k, v, scale=scale)
+            return _fused(scores.scaled_queries(q_BHTD), k_BHSD, v_BHSV, scale=scale)
         if scores.span.is_plain_causal():
-            return _fused(scores.scaled_queries(q), k, v, is_causal=True, scale=scale)
+            return _fused(scores.scaled_queries(q_BHTD), k_BHSD, v_BHSV, is_causal=True, scale=scale)
     path = _sdpa if kernel == "sdpa" else _reference
-    elements = BLOCK_ELEMENTS * (GPU_BLOCKS if q.is_cuda else 1)
-    block = max(16, elements // (q.shape[0] * q.shape[1] * k.shape[2]))
-    if torch.is_grad_enabled() or block >= q.shape[2]:
-        return path(q, k, v, scores, scale)
-    out = None
-    for start in range(0, q.shape[2], block):
-        rows = scores.queries(start, min(start + block, q.shape[2]))
+    elements = BLOCK_ELEMENTS * (GPU_BLOCKS if q_BHTD.is_cuda else 1)
+    block = max(16, elements // (q_BHTD.shape[0] * q_BHTD.shape[1] * k_BHSD.shape[2]))
+    if torch.is_grad_enabled() or block >= q_BHTD.shape[2]:
+        return path(q_BHTD, k_BHSD, v_BHSV, scores, scale)
+    out_BHTV = None
+    for start in range(0, q_BHTD.shape[2], block):
+        rows = scores.queries(start, min(start + block, q_BHTD.shape[2]))
         seen = rows.span.num_keys
-        part = path(q[:, :, start : start + block], k[:, :, :seen], v[:, :, :seen], rows, scale)
-        # A list of parts would keep the heap from reusing the room of the tables between them.
-        out = part.new_empty(*q.shape[:3], part.shape[-1]) if out is None else out
-        out[:, :, start : start + block] = part
-    return out
+        part_BHTV = path(
+            q_BHTD[:, :, start : start + block], k_BHSD[:, :, :seen], v_BHSV[:, :, :seen], rows, scale
+        )
+        # Collecting the parts in a list would keep the heap from reusing the memory of the tables.
+        if out_BHTV is None:
+            out_BHTV = part_BHTV.new_empty(*q_BHTD.shape[:3], part_BHTV.shape[-1])
+        out_BHTV[:, :, start : start + block] = part_BHTV
+    return out_BHTV
 
 
 def cannot_compute(kernel: str, scores: Scores) -> str | None:
     """Why a kernel that is insisted on cannot compute these scores; None where it can."""
     if scores.needs_weights and kernel not in ("auto", "reference"):
-        return f"kernel {kernel!r} keeps its weights to itself, and this encoding needs them: use auto"
+        return f"kernel {kernel!r} does not return attention weights, which this encoding needs: use auto"
     if kernel == "flex" and scores.has_content:
         return "kernel 'flex' takes pointwise biases only, and this encoding's depends on content: use auto"
     if kernel == "flex" and not scores.bias_is_fused:
@@ -77,7 +85,7 @@ def cannot_compute(kernel: str, scores: Scores) -> str | None:
     return None
 
 
-def choose(kernel: str, q: Tensor, scores: Scores) -> str:
+def choose(kernel: str, q_BHTD: Tensor, scores: Scores) -> str:
     """The kernel for these scores: `sdpa`, `flex` or `reference`."""
     fault = cannot_compute(kernel, scores)
     if fault:
@@ -89,60 +97,61 @@ def choose(kernel: str, q: Tensor, scores: Scores) -> str:
     # On CUDA FlexAttention never writes the table. Learned biases stay with SDPA: the gradients of captured
     # tensors have had defects (pytorch#145208, #157677).
     possible = scores.has_bias and scores.bias_is_fused and not scores.has_content
-    fused = q.is_cuda and possible and not scores.bias_is_learned
+    fused = q_BHTD.is_cuda and possible and not scores.bias_is_learned
     return "flex" if fused else "sdpa"
 
 
-def _sdpa(q: Tensor, k: Tensor, v: Tensor, scores: Scores, scale: float) -> Tensor:
-    mask = scores.additive_mask(q, k)
+def _sdpa(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: Scores, scale: float) -> Tensor:
+    mask = scores.additive_mask(q_BHTD, k_BHSD)
     # cuDNN, first choice on Hopper, has defects with a mask (pytorch#196678, #191612).
     no_cudnn = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-    with sdpa_kernel(no_cudnn) if q.is_cuda else nullcontext():
-        return _fused(scores.scaled_queries(q), k, v, attn_mask=mask, scale=scale)
+    with sdpa_kernel(no_cudnn) if q_BHTD.is_cuda else nullcontext():
+        return _fused(scores.scaled_queries(q_BHTD), k_BHSD, v_BHSV, attn_mask=mask, scale=scale)
 
 
-def _fused(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Tensor:
-    """SDPA, for values of another width than the keys too: no fused kernel of a CPU takes them as they are,
-    and the plain one writes the table of scores. Zeros beside them change no product."""
-    width = v.shape[-1]
-    if width == k.shape[-1] or q.is_cuda:
-        return F.scaled_dot_product_attention(q, k, v, **options)
-    widest = max(width, k.shape[-1])
-    q, k, v = (F.pad(x, (0, widest - x.shape[-1])) for x in (q, k, v))
-    return F.scaled_dot_product_attention(q, k, v, **options)[..., :width]
+def _fused(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, **options: Any) -> Tensor:
+    """SDPA, also for values of another width than the keys: no fused CPU kernel supports that, and the
+    unfused one writes the table of scores. Padding with zeros changes no product."""
+    width = v_BHSV.shape[-1]
+    if width == k_BHSD.shape[-1] or q_BHTD.is_cuda:
+        return F.scaled_dot_product_attention(q_BHTD, k_BHSD, v_BHSV, **options)
+    widest = max(width, k_BHSD.shape[-1])
+    q_BHTD, k_BHSD, v_BHSV = (F.pad(x, (0, widest - x.shape[-1])) for x in (q_BHTD, k_BHSD, v_BHSV))
+    return F.scaled_dot_product_attention(q_BHTD, k_BHSD, v_BHSV, **options)[..., :width]
 
 
-def _reference(q: Tensor, k: Tensor, v: Tensor, scores: Scores, scale: float) -> Tensor:
-    products = q @ k.transpose(-1, -2)
-    logits = products.to(torch.promote_types(products.dtype, torch.float32)) * scale
-    added = scores.added(q, k)
+def _reference(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: Scores, scale: float) -> Tensor:
+    products_BHTS = q_BHTD @ k_BHSD.transpose(-1, -2)
+    logits_BHTS = products_BHTS.to(torch.promote_types(products_BHTS.dtype, torch.float32)) * scale
+    added = scores.added(q_BHTD, k_BHSD)
     if added is not None:
-        logits = logits + added
-    logits = scores.logits(logits, q, k)
+        logits_BHTS = logits_BHTS + added
+    logits_BHTS = scores.logits(logits_BHTS, q_BHTD, k_BHSD)
     if not scores.span.is_open():
-        logits = logits.masked_fill(~scores.span.allowed(), -torch.inf)
-    # A row with nothing to look at would be NaN, in its gradient too: made harmless before and after.
-    dead = logits.amax(-1, keepdim=True) == -torch.inf
-    weights = logits.masked_fill(dead, 0.0).softmax(-1).masked_fill(dead, 0.0).to(v.dtype)
-    out = weights @ v
-    extra = scores.value(weights)
-    return out if extra is None else out + extra
+        logits_BHTS = logits_BHTS.masked_fill(~scores.span.allowed(), -torch.inf)
+    # A row without any key would be NaN, and so would its gradient: fill it before and after the softmax.
+    masked_BHT1 = logits_BHTS.amax(-1, keepdim=True) == -torch.inf
+    weights_BHTS = logits_BHTS.masked_fill(masked_BHT1, 0.0).softmax(-1)
+    weights_BHTS = weights_BHTS.masked_fill(masked_BHT1, 0.0).to(v_BHSV.dtype)
+    out_BHTV = weights_BHTS @ v_BHSV
+    extra_BHTV = scores.value(weights_BHTS)
+    return out_BHTV if extra_BHTV is None else out_BHTV + extra_BHTV
 
 
-def _flex(q: Tensor, k: Tensor, v: Tensor, scores: Scores, scale: float) -> Tensor:
+def _flex(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: Scores, scale: float) -> Tensor:
     score_mod, mask_mod = scores.pointwise()
     block_mask = None
     if mask_mod is not None:
         memo, key = scores.span.memo, ("block mask", scores.span.window)
         if key not in memo:
-            batch = None if scores.span.keep is None else q.shape[0]
-            lengths = q.shape[2], k.shape[2]
-            memo[key] = create_block_mask(mask_mod, batch, None, *lengths, device=q.device)
+            batch = None if scores.span.keep is None else q_BHTD.shape[0]
+            lengths = q_BHTD.shape[2], k_BHSD.shape[2]
+            memo[key] = create_block_mask(mask_mod, batch, None, *lengths, device=q_BHTD.device)
         block_mask = memo[key]
-    q = scores.scaled_queries(q)
+    q_BHTD = scores.scaled_queries(q_BHTD)
     if torch.compiler.is_compiling():
-        return flex_attention(q, k, v, score_mod=score_mod, block_mask=block_mask, scale=scale)
-    return _compiled_flex()(q, k, v, score_mod=score_mod, block_mask=block_mask, scale=scale)
+        return flex_attention(q_BHTD, k_BHSD, v_BHSV, score_mod=score_mod, block_mask=block_mask, scale=scale)
+    return _compiled_flex()(q_BHTD, k_BHSD, v_BHSV, score_mod=score_mod, block_mask=block_mask, scale=scale)
 
 
 @lru_cache(maxsize=1)

@@ -1,4 +1,7 @@
-"""Logits that grow with the number of keys among which the softmax divides its weight."""
+"""Logits scaled by the logarithm of the number of visible keys.
+
+Tensors have their shape in their name: B batch, T queries, S keys, H heads, D head width.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,11 @@ from zoo.encodings.base import Span
 
 
 class LogitScale(nn.Module):
-    """What a query's logits are multiplied by, after 1/sqrt(D) and all that the encodings add.
+    """The factor of a query's logits, after 1/sqrt(D) and everything that the encodings add.
 
     With bounded logits the largest weight of a softmax over n keys goes to 0 as n grows (attention disperses:
-    Veličković et al. 2024, arXiv:2410.01104). A factor log n keeps it: e^(z log n) = n^z grows with the sum
-    that it is divided by.
+    Veličković et al. 2024, arXiv:2410.01104). A factor log n prevents that: e^(z log n) = n^z grows with the
+    sum that divides it.
 
     log_n: z -> log(n) z, "log-length scaled attention" (Chiang and Cholak 2022, arXiv:2202.12172, section 5).
         Undivided, as published there; Su's log(n) / log(512) and the log(n) / log(L) of ReRoPE differ from it
@@ -25,15 +28,15 @@ class LogitScale(nn.Module):
         arXiv:2501.19399, SSMax without the bias term). s starts at the paper's 0.168, the reciprocal of the
         mean of log n over its trained length of 1024: at first a usual softmax, on average.
 
-    The papers define it as another softmax, so the whole logits are scaled, position biases included, and
-    what an encoding makes of the logits (`Encoding.logits`) comes before. n is the number of keys that the
-    mask lets this query see, in this layer: i + 1 for the i-th token of a decoder, at most the window, no
-    padding counted; in an encoder every token that is not padding. A key that a bias alone closes (-inf) is
-    counted. A single key has log 1 = 0 and the whole weight whatever its logit.
+    The papers define it as another softmax, so all of a logit is scaled, position biases included, after
+    `Encoding.logits`. n is the number of keys that the mask lets this query see in this layer: i + 1 for the
+    i-th token of a decoder, at most the window, without padding; in an encoder every token that is not
+    padding. A key that only a bias excludes (-inf) is counted. A single key has log 1 = 0 and weight 1
+    whatever its logit.
     """
 
     starts_from = 0.168
-    """What s starts from; `draw_initial` reads it."""
+    """The initial s; `draw_initial` reads it."""
 
     def __init__(self, kind: str, num_heads: int):
         super().__init__()
@@ -47,10 +50,10 @@ class LogitScale(nn.Module):
         if key not in span.memo:
             log_n = visible_keys(span).clamp(min=1).to(dtype).log()
             span.memo[key] = log_n.view(-1, 1, span.num_queries, 1)
-        log_n = span.memo[key]
+        log_n_B1T1 = span.memo[key]
         if self.s is None:
-            return RowScale(log_n, shared=True)
-        return RowScale(self.s.to(dtype)[:, None, None] * log_n, shared=False)
+            return RowScale(log_n_B1T1, shared=True)
+        return RowScale(self.s.to(dtype)[:, None, None] * log_n_B1T1, shared=False)
 
 
 def visible_keys(span: Span) -> Tensor:
@@ -71,28 +74,27 @@ def visible_keys(span: Span) -> Tensor:
 
 @dataclass(frozen=True)
 class RowScale:
-    """A factor for each query: [B,H,T,1], B and H 1 where it is the same for all sequences or heads."""
+    """A factor for each query; B and H are 1 if it is the same for all sequences or heads."""
 
-    factor: Tensor
+    factor_BHT1: Tensor
     shared: bool
-    """Every layer with the same window has the same, in the same tensor."""
+    """Whether every layer with the same window has the same tensor."""
 
     def queries(self, start: int, stop: int) -> RowScale:
-        return RowScale(self.factor[..., start:stop, :], self.shared)
+        return RowScale(self.factor_BHT1[..., start:stop, :], self.shared)
 
-    def of_queries(self, q: Tensor) -> Tensor:
-        """Queries [B,H,T,D] whose products are scaled."""
-        return (q * self.factor).to(q.dtype)
+    def of_queries(self, q_BHTD: Tensor) -> Tensor:
+        """Queries whose products with keys are scaled."""
+        return (q_BHTD * self.factor_BHT1).to(q_BHTD.dtype)
 
     def of_table(self, table: Tensor) -> Tensor:
-        """Logits, or a part of them, [..,T,S]. What is closed stays closed, and has no gradient: 0 times -inf
-        would be NaN."""
-        closed = table == -torch.inf
-        return (table.masked_fill(closed, 0.0) * self.factor).masked_fill(closed, -torch.inf)
+        """Scale (part of) the logits, [...,T,S]. -inf stays -inf, without a gradient: 0 * -inf is NaN."""
+        excluded = table == -torch.inf
+        return (table.masked_fill(excluded, 0.0) * self.factor_BHT1).masked_fill(excluded, -torch.inf)
 
     def of_point(self, value: Tensor, b: Tensor, h: Tensor, row: Tensor) -> Tensor:
-        """The same for one pair of a batch and head, with the query in a row, inside a fused kernel."""
-        batch, heads, *_ = self.factor.shape
-        factor = self.factor[b if batch > 1 else 0, h if heads > 1 else 0, row, 0]
-        closed = value == -torch.inf
-        return torch.where(closed, -torch.inf, torch.where(closed, 0.0, value) * factor)
+        """The bias of one query and key, scaled, inside a fused kernel."""
+        batch, heads, *_ = self.factor_BHT1.shape
+        factor = self.factor_BHT1[b if batch > 1 else 0, h if heads > 1 else 0, row, 0]
+        excluded = value == -torch.inf
+        return torch.where(excluded, -torch.inf, torch.where(excluded, 0.0, value) * factor)

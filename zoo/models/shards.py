@@ -14,7 +14,7 @@ from zoo.models.transformer import Transformer
 
 
 def shard(model: Transformer, mesh: DeviceMesh) -> None:
-    """Leave to this process its share of every parameter, in place; optimizers are made after it.
+    """Shard every parameter over the processes, in place; make optimizers after it.
 
     A block is gathered where it is computed and dropped after. What several blocks may use (embedding,
     encodings, final norm, head) stays gathered from its first use to the end of the step. Every process must
@@ -40,10 +40,10 @@ def validate_shardable(model: Transformer) -> None:
 
 
 def gather_full_state(state: Any, keep: bool = True) -> Any:
-    """A state (dicts and lists of tensors and plain data) with every shard made whole, on the CPU.
+    """A state (dicts and lists of tensors and plain data) with full tensors instead of shards, on the CPU.
 
     All processes must call it. One after the other, so that no device holds all at once; a process that does
-    not `keep` gets None in place of each, and copies none.
+    not `keep` gets None instead of each, and copies none.
     """
     if isinstance(state, DTensor):
         full = state.full_tensor()
@@ -56,8 +56,8 @@ def gather_full_state(state: Any, keep: bool = True) -> Any:
 
 
 def to_shard(value: Any, like: Tensor | None) -> Any:
-    """This process's share of a whole tensor that goes where `like` is; anything else as it is."""
+    """This process's shard of a full tensor, like `like`; anything else is returned as it is."""
     if not isinstance(like, DTensor) or not isinstance(value, Tensor) or value.shape != like.shape:
         return value
-    # Every process has read the whole: none needs to be sent anything.
+    # Every process has read the full tensor: nothing needs to be sent.
     return distribute_tensor(value.to(like.device), like.device_mesh, like.placements, src_data_rank=None)

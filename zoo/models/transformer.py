@@ -1,4 +1,7 @@
-"""Pre-norm transformers, decoder and encoder, from one block."""
+"""Pre-norm transformers, decoder and encoder, from one block.
+
+Tensors have their shape in their name: B batch, T tokens, S tokens and cached tokens, E model width.
+"""
 
 from __future__ import annotations
 
@@ -55,10 +58,10 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(
-        self, x: Tensor, view: View, spans: Sequence[Span], cache: LayerCache | None = None
+        self, x_BTE: Tensor, view: View, spans: Sequence[Span], cache: LayerCache | None = None
     ) -> Tensor:
-        x = x + self.dropout(self.attention(self.attention_norm(x), view, spans, cache))
-        return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+        x_BTE = x_BTE + self.dropout(self.attention(self.attention_norm(x_BTE), view, spans, cache))
+        return x_BTE + self.dropout(self.feed_forward(self.feed_forward_norm(x_BTE)))
 
 
 class Transformer(nn.Module):
@@ -69,7 +72,7 @@ class Transformer(nn.Module):
         vocab_size: number of token ids.
         length: the trained length, in tokens.
         head: `vocabulary` gives logits over tokens, [B,T,V]; `pointer` one logit for each position, [B,T].
-        seed: what the initial weights are drawn from.
+        seed: of the initial weights.
     """
 
     causal: bool
@@ -113,10 +116,10 @@ class Transformer(nn.Module):
 
         Args:
             tokens: [B,T], int64.
-            keep: [B,T], False at padding, which no token looks at and which takes up no position.
-            cache: the past; is extended by these tokens.
-            positions: [T] or [B,T], where the tokens stand; by default 0, 1, 2 ..., the past counted.
-            wanted: [B,T], True at the N places whose logits are asked for: they come as [N,V], row by row.
+            keep: [B,T], False at padding, which no token sees and which has no position.
+            cache: earlier tokens; these are appended.
+            positions: [T] or [B,T]; by default 0, 1, 2 ..., after those in the cache.
+            wanted: [B,T], True at the N positions whose logits to return, as [N,V], row by row.
 
         Raises:
             ValueError: not [B,T], longer than the encoding can take, or longer than it can take with a cache.
@@ -125,7 +128,7 @@ class Transformer(nn.Module):
         return self.unembed(hidden if wanted is None else hidden[wanted])
 
     def unembed(self, hidden: Tensor) -> Tensor:
-        """Logits from what `hidden` gave, or part of it: [...,E] to [...,V], or to [...] for a pointer."""
+        """Logits from the output of `hidden` or part of it: [...,E] to [...,V], or to [...] for a pointer."""
         if self.head is None:
             return F.linear(hidden, self.tokens.weight)
         logits = self.head(hidden)
@@ -144,15 +147,15 @@ class Transformer(nn.Module):
         past = 0 if cache is None else cache.length
         self._check_length(past + tokens.shape[1], cached=cache is not None)
         spans = self._spans(tokens, keep, cache, positions, past)
-        x = self.dropout(self.encoding.embed(self.tokens(tokens), spans))
+        x_BTE = self.dropout(self.encoding.embed(self.tokens(tokens), spans))
         for index, block in enumerate(self.blocks):
             view = self.encoding.view(index)
             past_layer = None if cache is None else cache.layers[index]
-            its, window = self.encoding.of_layer(spans, index), self.windows[index]
+            layer_spans, window = self.encoding.of_layer(spans, index), self.windows[index]
             if window is not None:
-                its = [replace(span, window=window) for span in its]
-            x = block(x, view, its, past_layer)
-        return self.final_norm(x)
+                layer_spans = [replace(span, window=window) for span in layer_spans]
+            x_BTE = block(x_BTE, view, layer_spans, past_layer)
+        return self.final_norm(x_BTE)
 
     def _check_length(self, length: int, cached: bool) -> None:
         limit = self.encoding.max_length
@@ -161,8 +164,8 @@ class Transformer(nn.Module):
         limit = self.encoding.max_cached_length
         if cached and limit is not None and length > limit:
             raise ValueError(
-                f"a sequence of {length} tokens with a cache, but beyond {limit} this encoding places "
-                f"tokens by the length of the whole sequence: run it without a cache"
+                f"a sequence of {length} tokens with a cache, but beyond {limit} the positions of "
+                f"this encoding depend on the full length: run it without a cache"
             )
 
     def _spans(
@@ -173,42 +176,42 @@ class Transformer(nn.Module):
         positions: Tensor | None,
         past: int,
     ) -> list[list[Span]]:
-        """What each instance of each encoding is to know of who looks at whom, the layer's window apart."""
+        """The span of each instance of each encoding, without the window of its layer."""
         batch, length = tokens.shape
         if keep is None and cache is not None and cache.keep is not None:
             keep = torch.ones_like(tokens, dtype=torch.bool)
-        all_keep = keep
+        keep_BS = keep
         if cache is not None and keep is not None:
             old = cache.keep if cache.keep is not None else keep.new_ones(batch, past)
-            all_keep = cache.keep = torch.cat((old, keep), 1)
+            keep_BS = cache.keep = torch.cat((old, keep), 1)
         if positions is not None:
-            ids = positions
-        elif all_keep is None:
-            ids = torch.arange(past, past + length, device=tokens.device)
+            ids_BT = positions
+        elif keep_BS is None:
+            ids_BT = torch.arange(past, past + length, device=tokens.device)
         else:
-            # Padding has no place of its own: the first real token is at 0 wherever it stands.
-            ids = (all_keep.long().cumsum(1) - 1).clamp(min=0)[:, past:]
+            # Padding is not counted: the first token after it is at position 0.
+            ids_BT = (keep_BS.long().cumsum(1) - 1).clamp(min=0)[:, past:]
         if cache is not None:
             cache.length += length
         plain = Span(
-            q_pos=ids,
-            k_pos=ids if cache is None else cache.extend_positions(self.encoding, ids),
+            q_pos=ids_BT,
+            k_pos=ids_BT if cache is None else cache.extend_positions(self.encoding, ids_BT),
             first=past,
             causal=self.causal,
-            keep=all_keep,
-            consecutive=all_keep is None and positions is None and (cache is None or cache.consecutive),
+            keep=keep_BS,
+            consecutive=keep_BS is None and positions is None and (cache is None or cache.consecutive),
         )
         if cache is not None:
             cache.consecutive = plain.consecutive
 
-        def placed(encoding: Encoding) -> Span:
+        def span_of(encoding: Encoding) -> Span:
             if not encoding.uses("positions"):
                 return plain
-            pos = encoding.positions(ids, batch)
+            pos = encoding.positions(ids_BT, batch)
             k_pos = pos if cache is None else cache.extend_positions(encoding, pos)
             return replace(plain, q_pos=pos, k_pos=k_pos, consecutive=False)
 
-        return self.encoding.each(placed)
+        return self.encoding.each(span_of)
 
 
 class Decoder(Transformer):
@@ -218,6 +221,6 @@ class Decoder(Transformer):
 
 
 class Encoder(Transformer):
-    """Each token sees all."""
+    """Each token sees all tokens."""
 
     causal = False

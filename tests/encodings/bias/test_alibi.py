@@ -86,7 +86,7 @@ def test_learned_slopes_start_at_the_fixed_ones_and_stay_above_0(model_of, token
     fixed, learned = model_of("alibi"), model_of({"name": "alibi", "learned": True}, num_layers=2)
     encoding = learned.encoding.slots[0][0]
     assert [n for n, _ in learned.named_parameters() if "encoding" in n] == ["encoding.slots.0.0.log_slope"]
-    # The lively model's noise taken back.
+    # Undo the noise of the large weights.
     learned.load_state_dict(
         {**fixed.state_dict(), "encoding.slots.0.0.log_slope": torch.tensor(official_slopes(6)).log()}
     )

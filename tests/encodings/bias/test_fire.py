@@ -124,7 +124,10 @@ def test_a_learned_number_may_pass_through_zero(broken, size_of):
 
 
 def test_a_gradient_to_every_number_in_a_window(model_of, tokens):
-    model, row = model_of({"name": "fire", "threshold": 4.0}, window=3, lively=False).train(), tokens(4, 16)
+    model, row = (
+        model_of({"name": "fire", "threshold": 4.0}, window=3, large_weights=False).train(),
+        tokens(4, 16),
+    )
     F.cross_entropy(model(row).flatten(0, 1), row.roll(-1, 1).flatten()).backward()
     grads = {n: p.grad for n, p in model.named_parameters() if n.startswith("encoding.")}
     assert len(grads) == 2 * 5

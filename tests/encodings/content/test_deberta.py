@@ -22,7 +22,7 @@ def published():
     return pytest.importorskip("transformers.models.deberta_v2.modeling_deberta_v2")
 
 
-def lively(encoding):
+def with_large_weights(encoding):
     for parameter in encoding.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     return encoding.requires_grad_(False)
@@ -45,7 +45,7 @@ def test_buckets_are_those_of_deberta(buckets, far, published):
 def test_attention_is_that_of_deberta(causal, terms, buckets, far, size_of, published, agree):
     """That of `transformers`; with buckets, and beyond the farthest, at the distances of Microsoft's code."""
     options = {"position_buckets": buckets, "max_distance": far, "terms": terms}
-    ours = lively(DeBERTa(size_of(causal=causal), **options))
+    ours = with_large_weights(DeBERTa(size_of(causal=causal), **options))
     theirs = attention(published, ours, terms, buckets, far)
     # Theirs has rows for both directions: those of a decoder are the last, for what lies back.
     table = torch.cat((torch.randn(ours.one_way, E), ours.table)) if causal else ours.table
@@ -92,7 +92,7 @@ def attention(published, ours, terms, buckets, far):
 
 @pytest.mark.parametrize("causal", [True, False], ids=["decoder", "encoder"])
 def test_score_is_two_products_with_rows_of_the_table(causal, size_of, agree):
-    encoding = lively(DeBERTa(size_of(causal=causal), position_buckets=4, max_distance=6))
+    encoding = with_large_weights(DeBERTa(size_of(causal=causal), position_buckets=4, max_distance=6))
     length, pos = 9, torch.arange(9)
     q, k = torch.randn(B, H, length, D), torch.randn(B, H, length, D)
     # Counted by hand: 0, 1, 2, then ceil(log(d/2) / log(5/2)) + 2, from 5 on the last.
@@ -131,7 +131,7 @@ def test_no_row_is_read_that_the_trained_length_never_trains(causal, buckets, si
 
 def test_a_few_queries_see_what_all_see(size_of):
     for causal in (True, False):
-        encoding, pos = lively(DeBERTa(size_of(causal=causal))), torch.arange(20)
+        encoding, pos = with_large_weights(DeBERTa(size_of(causal=causal))), torch.arange(20)
         q, span = torch.randn(B, H, 20, D), Span(pos, pos, causal=causal)
         part = span.queries(5, 9)
         rows = encoding.score(q[:, :, 5:9], q[:, :, : part.num_keys], part)

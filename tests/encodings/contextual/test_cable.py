@@ -32,7 +32,7 @@ def score_of(encoding, x, **span):
     return encoding.score(q, q, Span(pos, pos, read=encoding.read(x), **span)).detach()
 
 
-def lively(encoding):
+def with_large_weights(encoding):
     for parameter in encoding.parameters():
         torch.nn.init.normal_(parameter, std=0.15)
     return encoding
@@ -42,7 +42,7 @@ def lively(encoding):
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize(("step", "positive"), [("softplus", softplus), ("relu", relu)])
 def test_the_sum_of_steps_between_key_and_query(causal, weighted, step, positive, size_of, agree):
-    cable = lively(CABLE(size_of(causal=causal), weighted=weighted, step=step))
+    cable = with_large_weights(CABLE(size_of(causal=causal), weighted=weighted, step=step))
     x = torch.randn(B, T, E)
     expected = torch.zeros(B, H, T, T)
     for b in range(B):
@@ -73,7 +73,9 @@ def test_the_sum_of_steps_between_key_and_query(causal, weighted, step, positive
 )
 def test_what_the_products_are_divided_by(scale, divisor, against, size_of, agree):
     """Attention by the formula: softmax(q_i . k_j / divisor - (S_i - S_j)) v_j; by default as released."""
-    cable = lively(CABLE(size_of(), **({} if scale is None else {"scale": scale}))).requires_grad_(False)
+    cable = with_large_weights(
+        CABLE(size_of(), **({} if scale is None else {"scale": scale}))
+    ).requires_grad_(False)
     x, pos, (q, k, v) = torch.randn(B, T, E), torch.arange(T), torch.randn(3, B, H, T, D)
     span = Span(pos, pos, read=cable.read(x))
     got = attend(*cable.rotate(q, k, span), v, Scores(View([cable]), [span], content=(q, k)), D**-0.5)
@@ -127,7 +129,7 @@ def test_constant_steps_are_alibi(causal, weighted, size_of, agree):
 
 
 def test_padding_takes_up_no_room(size_of):
-    cable = lively(CABLE(size_of(causal=False)))
+    cable = with_large_weights(CABLE(size_of(causal=False)))
     x = torch.randn(1, T, E)
     keep = torch.ones(1, T, dtype=torch.bool)
     keep[:, 4:7] = False
@@ -137,7 +139,7 @@ def test_padding_takes_up_no_room(size_of):
 
 
 def test_steps_and_sums_stay_in_float32(size_of):
-    cable = lively(CABLE(size_of()))
+    cable = with_large_weights(CABLE(size_of()))
     x = torch.randn(1, 3000, E).bfloat16()
     exact = score_of(cable, x.float())
     with torch.autocast("cpu", torch.bfloat16):
@@ -149,7 +151,7 @@ def test_steps_and_sums_stay_in_float32(size_of):
 
 @pytest.mark.parametrize("causal", [True, False], ids=["decoder", "encoder"])
 def test_a_few_queries_see_what_all_see(causal, size_of):
-    cable = lively(CABLE(size_of(causal=causal)))
+    cable = with_large_weights(CABLE(size_of(causal=causal)))
     x, pos = torch.randn(B, T, E), torch.arange(T)
     span = Span(pos, pos, causal=causal, read=cable.read(x))
     q = torch.zeros(B, H, T, D)

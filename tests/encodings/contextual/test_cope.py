@@ -116,5 +116,5 @@ def test_a_table_of_one_cannot_be(model_of):
 
 def test_it_starts_without_a_say(model_of, tokens):
     """The vectors start at 0, as published: a fresh model is one without positions."""
-    cope, none = model_of("cope", lively=False), model_of("none", lively=False)
+    cope, none = model_of("cope", large_weights=False), model_of("none", large_weights=False)
     torch.testing.assert_close(cope(tokens(2, 9)), none(tokens(2, 9)), rtol=0, atol=1e-6)

@@ -62,7 +62,7 @@ def test_constant_gates_are_alibi(size_of, agree):
 
 def test_as_many_layers_as_gates_and_what_they_start_from(model_of):
     for bias in (0.0, 5.0):
-        model = model_of({"name": "fox", "gate_bias": bias}, lively=False)
+        model = model_of({"name": "fox", "gate_bias": bias}, large_weights=False)
         gates = [encoding.gate for encoding in model.encoding.slots[0]]
         assert len(gates) == 2 and not torch.equal(gates[0].weight, gates[1].weight)
         assert all((gate.bias == bias).all() and gate.weight.std() < 0.03 for gate in gates)

@@ -84,20 +84,20 @@ def test_full_reflections_of_the_same_token_stay_bounded():
 
 
 @pytest.fixture
-def lively(size_of):
-    def lively(**options):
+def with_large_weights(size_of):
+    def with_large_weights(**options):
         encoding = PaTH(size_of(), **options)
         for parameter in encoding.parameters():
             torch.nn.init.normal_(parameter, std=0.3)
         return encoding.requires_grad_(False)
 
-    return lively
+    return with_large_weights
 
 
 @pytest.mark.parametrize("options", [{}, {"rank": 5, "kernel": 1}, {"kernel": 4}], ids=str)
 @pytest.mark.parametrize("padded", [range(0), range(7), range(20, 25)], ids=["whole", "before", "between"])
-def test_the_layer_from_hidden_states_to_scores(options, padded, lively, agree):
-    encoding, length = lively(**options), 80
+def test_the_layer_from_hidden_states_to_scores(options, padded, with_large_weights, agree):
+    encoding, length = with_large_weights(**options), 80
     x = torch.randn(B, length, E)
     q, k, *_ = sizes(length)
     pos = torch.arange(length)
@@ -115,13 +115,13 @@ def test_the_layer_from_hidden_states_to_scores(options, padded, lively, agree):
     [(True, "PaTH-FoX: a token at a time, by a loop"), (False, "both formulas in a loop")],
     ids=["as PaTH-FoX", "as FoX"],
 )
-def test_beside_the_forget_gate(scaled, against, lively, size_of, agree):
+def test_beside_the_forget_gate(scaled, against, with_large_weights, size_of, agree):
     """PaTH-FoX adds the gates to the products before both are divided by sqrt(D), FoX after."""
     length = 40
     fox = FoX(size_of(), scaled=scaled).requires_grad_(False)
     for parameter in fox.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
-    encodings, pos = [lively(), fox], torch.arange(length)
+    encodings, pos = [with_large_weights(), fox], torch.arange(length)
     x, v = torch.randn(B, length, E), torch.randn(B, H, length, D)
     q, k, *_ = sizes(length)
     spans = [Span(pos, pos, read=encoding.read(x)) for encoding in encodings]
@@ -142,8 +142,8 @@ def test_beside_the_forget_gate(scaled, against, lively, size_of, agree):
     agree(got, expected, encoding="path+fox", against=against)
 
 
-def test_padding_in_between_is_no_step(lively):
-    encoding = lively(kernel=1)
+def test_padding_in_between_is_no_step(with_large_weights):
+    encoding = with_large_weights(kernel=1)
     x, keep = torch.randn(B, 20, E), torch.ones(B, 20, dtype=torch.bool)
     keep[:, 4:9] = False
     q, k, *_ = sizes(20)
@@ -154,8 +154,8 @@ def test_padding_in_between_is_no_step(lively):
     torch.testing.assert_close(got.tril(), rest.tril(), rtol=0, atol=1e-5)
 
 
-def test_a_few_queries_see_what_all_see(lively):
-    encoding, length = lively(), 150
+def test_a_few_queries_see_what_all_see(with_large_weights):
+    encoding, length = with_large_weights(), 150
     q, k, *_ = sizes(length)
     pos = torch.arange(length)
     span = Span(pos, pos, read=encoding.read(torch.randn(B, length, E)))
@@ -179,8 +179,8 @@ def test_the_size_of_a_block_is_of_no_concern(monkeypatch):
             torch.testing.assert_close(one, two, rtol=1e-9, atol=1e-9)
 
 
-def test_it_is_computed_in_float32(lively):
-    encoding, pos = lively(), torch.arange(100)
+def test_it_is_computed_in_float32(with_large_weights):
+    encoding, pos = with_large_weights(), torch.arange(100)
     x = torch.randn(B, 100, E).bfloat16()
     q, k, *_ = (part.bfloat16() for part in sizes(100))
     exact = encoding.score(q.float(), k.float(), Span(pos, pos, read=encoding.read(x.float())))

@@ -29,7 +29,7 @@ class Learned(Encoding):
     family = "absolute"
     extrapolates = "policy"
     after_training = ("beyond",)
-    whole_positions = True
+    integer_positions = True
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ class T5Bias(Encoding):
     relative = True
     extrapolates = "yes"
     distance_only = True
-    whole_positions = True
+    integer_positions = True
 
     def __init__(self, size: Size, *, num_buckets: int = 32, max_distance: int = 128):
         super().__init__(size)

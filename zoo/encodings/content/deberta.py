@@ -42,7 +42,7 @@ class DeBERTa(Encoding):
     relative = True
     extrapolates = "no"
     per_layer = True
-    whole_positions = True
+    integer_positions = True
 
     def __init__(
         self,

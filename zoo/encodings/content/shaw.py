@@ -28,7 +28,7 @@ class Shaw(Encoding):
     relative = True
     extrapolates = "yes"
     per_layer = True
-    whole_positions = True
+    integer_positions = True
 
     def __init__(self, size: Size, *, max_distance: int = 16, values: bool = True):
         super().__init__(size)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from zoo.encodings.base import Encoding, Size
-from zoo.encodings.wrapper import Wrapper, must_read_positions
+from zoo.encodings.wrapper import Wrapper, check_reads_positions
 from zoo.registry import register
 
 
@@ -51,8 +51,8 @@ class CAPE(Wrapper):
         super().__init__(size, of)
         if of.extrapolates == "no":
             self.extrapolates = "yes"  # which is what it is for
-        must_read_positions(of, "to move them changes nothing")
-        if of.whole_positions:
+        check_reads_positions(of, "to move them changes nothing")
+        if of.integer_positions:
             raise ValueError(f"{of.name!r} takes whole positions from 0 on only, and cape moves them between")
         for name, value in (("max_global_shift", max_global_shift), ("max_local_shift", max_local_shift)):
             if not 0 <= value < math.inf:
@@ -65,7 +65,7 @@ class CAPE(Wrapper):
         self.centred = centred and not of.relative
         # Where the mean is taken away, so is whatever was added to all positions.
         self.relative = of.relative or centred
-        self.placed_with = ("augmented", of.placed_with)
+        self.position_key = ("augmented", of.position_key)
 
     @property
     def max_cached_length(self) -> int | None:

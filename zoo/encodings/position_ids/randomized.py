@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from zoo.encodings.base import Encoding, Size
-from zoo.encodings.wrapper import Wrapper, must_read_positions
+from zoo.encodings.wrapper import Wrapper, check_reads_positions
 from zoo.registry import register
 from zoo.seeds import seed_of
 
@@ -52,7 +52,7 @@ class Randomized(Wrapper):
         evaluation: Literal["draw", "spread", "plain"] = "draw",
     ):
         super().__init__(size, of)
-        must_read_positions(of, "to draw positions for it changes nothing")
+        check_reads_positions(of, "to draw positions for it changes nothing")
         if max_position < size.length:
             raise ValueError(f"max_position {max_position} is below the trained length {size.length}")
         if of.num_positions is not None and of.num_positions < max_position:
@@ -65,7 +65,7 @@ class Randomized(Wrapper):
         self.max_position = max_position
         self.evaluation = evaluation
         # Looked up in the draw, so whole whatever it wraps.
-        self.whole_positions = True
+        self.integer_positions = True
         if evaluation != "plain":
             # As far as max_position says.
             self.extrapolates = "policy"
@@ -73,9 +73,9 @@ class Randomized(Wrapper):
             self.relative = False
         if draw == "layer":
             self.per_layer = True
-            self.placed_with = None
+            self.position_key = None
         else:
-            self.placed_with = ("drawn once", of.placed_with)
+            self.position_key = ("drawn once", of.position_key)
         layer = size.layer if draw == "layer" else None
         generator = torch.Generator().manual_seed(seed_of("randomized", layer))
         factor, offset = torch.randint(PRIME, (2, max_position), generator=generator)

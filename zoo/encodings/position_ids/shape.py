@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from zoo.encodings.base import Encoding, Size
-from zoo.encodings.wrapper import Wrapper, must_read_positions
+from zoo.encodings.wrapper import Wrapper, check_reads_positions
 from zoo.registry import register
 
 
@@ -34,7 +34,7 @@ class SHAPE(Wrapper):
         super().__init__(size, of)
         if of.extrapolates == "no":
             self.extrapolates = "yes"  # which is what it is for
-        must_read_positions(of, "to shift it changes nothing")
+        check_reads_positions(of, "to shift it changes nothing")
         if of.relative:
             raise ValueError(
                 f"{of.name!r} is relative: shifting a whole sequence changes nothing; it is for absolute ones"
@@ -51,7 +51,7 @@ class SHAPE(Wrapper):
             )
         self.max_offset = max_offset
         self.evaluation_offset = evaluation_offset
-        self.placed_with = ("shifted", of.placed_with)
+        self.position_key = ("shifted", of.position_key)
 
     @property
     def max_length(self) -> int | None:

@@ -131,7 +131,7 @@ class RoPE(Encoding):
 
     @property
     def max_cached_length(self) -> int | None:
-        return self.scaling.original_length if self.scaling.knows_the_length else None
+        return self.scaling.original_length if self.scaling.depends_on_length else None
 
     def rotate(self, q: Tensor, k: Tensor, span: Span) -> tuple[Tensor, Tensor]:
         def at(pos: Tensor) -> tuple[Tensor, Tensor]:
@@ -148,7 +148,7 @@ class RoPE(Encoding):
         For `turn`: [T,R/2] or [B,1,T,R/2], float32, the attention factor included.
         """
         frequency = self.frequency
-        if self.scaling.knows_the_length:
+        if self.scaling.depends_on_length:
             with torch.autocast(pos.device.type, enabled=False):
                 frequency = self.scaling.frequency_at(extent(k_pos, keep), frequency, self.long_frequency)
         angle = angles(pos, frequency)

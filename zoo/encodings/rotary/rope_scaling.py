@@ -88,7 +88,7 @@ class Scaling:
         return self.trained_length if self.given_length is None else self.given_length
 
     @property
-    def knows_the_length(self) -> bool:
+    def depends_on_length(self) -> bool:
         """Whether the frequencies depend on the length of the sequence at hand."""
         return self.rule in ("dynamic_ntk", "longrope")
 

@@ -38,7 +38,7 @@ class SelfExtend(TwoRanges):
     family = "rotary"
     relative = False
     extrapolates = "yes"
-    whole_positions = True
+    integer_positions = True
     after_training = ("window", "group")
     replaces = ("rope",)
 

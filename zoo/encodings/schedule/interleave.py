@@ -46,6 +46,6 @@ class Interleave(Wrapper):
         claims = [one.extrapolates for one in pattern]
         self.extrapolates = min(claims, key=("no", "policy", "yes").index)
         self.reads_positions = any(one.reads_positions for one in pattern)
-        self.whole_positions = any(one.whole_positions for one in pattern)
-        if self.of.placed_with is not None:
-            self.placed_with = (index, self.of.placed_with)
+        self.integer_positions = any(one.integer_positions for one in pattern)
+        if self.of.position_key is not None:
+            self.position_key = (index, self.of.position_key)
