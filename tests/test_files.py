@@ -136,7 +136,7 @@ MAY_WRITE = {
     "zoo/data/text/tokenising.py write_split: OSFile": "its folder is flushed, then renamed",
     "zoo/data/text/tokenising.py write_split: save_to_disk": "the same",
     "zoo/data/text/tokenising.py build: tokenizer.save": "our own, which is atomic_write",
-    "zoo/data/source.py save_tokenizer: tokenizer.save": "our own, which is atomic_write",
+    "zoo/data/text/source.py save_tokenizer: tokenizer.save": "our own, which is atomic_write",
     "scripts/benchmark_restart.py enlarge: OSFile": "a corpus made up to be measured, in a folder of its own",
     "scripts/benchmark_restart.py move_on: torch.save": "the same, of its run",
 }

@@ -16,7 +16,7 @@ from zoo.errors import InputError
 from zoo.evaluation import store as storage
 from zoo.evaluation.measurement import flat_rows
 from zoo.evaluation.store import MEASUREMENTS, read_measurements, validate_results_folder
-from zoo.reports import plot, run_report
+from zoo.reports import run_report
 from zoo.reports.run_report import store_results
 
 FILES = ["index.html", "lengths.csv", "lengths.json", "lengths.md", "lengths.png", "lengths.svg"]
@@ -25,7 +25,7 @@ FILES = ["index.html", "lengths.csv", "lengths.json", "lengths.md", "lengths.png
 @pytest.fixture
 def undrawn(monkeypatch):
     """Without the pictures, which take most of the time."""
-    monkeypatch.setattr(run_report, "plot", lambda panels, *files: None)
+    monkeypatch.setattr(run_report, "plot", lambda panels: {})
 
 
 def save(folder, *rows):
@@ -63,7 +63,7 @@ def test_a_crash_leaves_whole_files_and_earlier_results(tmp_path, monkeypatch, f
             raise OSError(28, "No space left on device")
         real(path, content)
 
-    for module in (run_report, storage, plot):
+    for module in (run_report, storage):
         monkeypatch.setattr(module, "atomic_write", full)
     with pytest.raises(OSError, match="No space left"):
         save(tmp_path, text_row(128))

@@ -38,7 +38,11 @@ def drawn(rows, **how):
 
 
 def plot_rows(rows, *files, title=None):
-    plot.plot(panels_of(rows), *files, title=title)
+    pictures = plot.plot(panels_of(rows), [file.suffix for file in files], title)
+    for file in files:
+        if file.suffix in pictures:
+            file.parent.mkdir(exist_ok=True)
+            file.write_bytes(pictures[file.suffix])
 
 
 def lines(axes):

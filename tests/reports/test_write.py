@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from zoo.errors import InputError
+from zoo.errors import InputError, RunError
+from zoo.files import DiskFull
 from zoo.reports import write
 from zoo.reports.build import build
 from zoo.reports.write import FILES, validate_out, write_report
-from zoo.runs import lock
-from zoo.runs.lock import lock_run, unlock
 
 
 @pytest.fixture
@@ -124,29 +123,32 @@ def test_what_fails_half_way_leaves_the_last_comparison_whole(made, write_run, t
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
-def hidden(folder):
-    return [path for path in folder.iterdir() if path.name.startswith(".")]
-
-
 def test_what_a_killed_comparison_left_is_removed_by_the_next(made, tmp_path, monkeypatch):
+    folder = tmp_path / "comparison"
     child = os.fork()
     if not child:
-        monkeypatch.setattr(write, "page", lambda comparison: os.kill(os.getpid(), signal.SIGKILL))
-        write_report(made, tmp_path / "comparison")
+        monkeypatch.setattr(os, "fsync", lambda file: os.kill(os.getpid(), signal.SIGKILL))
+        write_report(made, folder)
     assert os.waitpid(child, 0)[1] == signal.SIGKILL
-    assert [path.name for path in hidden(tmp_path)] == [f".comparison.{child}"]
-    (tmp_path / ".comparison.notes").mkdir()
-    write_report(made, tmp_path / "comparison")
-    assert [path.name for path in hidden(tmp_path)] == [".comparison.notes"]
+    assert sorted(path.name for path in folder.iterdir()) == sorted(f".{name}.{child}" for name in FILES)
+    another = folder / f".compare.md.{os.getppid()}"  # of a process that is at work
+    another.write_text("")
+    write_report(made, folder)
+    assert {path.name for path in folder.iterdir()} == {*FILES, another.name}
 
 
-def test_what_another_comparison_is_writing_is_left(made, tmp_path, monkeypatch):
-    monkeypatch.setattr(lock, "PATIENCE", 0.0)
-    others = tmp_path / ".comparison.1"
-    others.mkdir()
-    held = lock_run(others)
-    write_report(made, tmp_path / "comparison")
-    assert hidden(tmp_path) == [others]
-    unlock(held)
-    write_report(made, tmp_path / "comparison")
-    assert hidden(tmp_path) == []
+def test_a_comparison_that_does_not_fit_leaves_the_last_one(made, write_run, tmp_path, monkeypatch):
+    folder = tmp_path / "comparison"
+    write_report(made, folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    real = write.atomic_file
+
+    def full(path, size):
+        if path.name == "compare.csv":
+            raise DiskFull(path, size)
+        return real(path, size)
+
+    monkeypatch.setattr(write, "atomic_file", full)
+    with pytest.raises(RunError, match=r"compare\.csv of .* could not be written; make room"):
+        write_report(build([write_run("c", "t5"), write_run("d", "none")]), folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before

@@ -6,10 +6,8 @@ import io
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zoo.files import atomic_write
 from zoo.reports.formatting import display_name, protocol_text
 from zoo.reports.report import Panel
 from zoo.reports.style import DASHES, Style, styles
@@ -48,29 +46,30 @@ RC = {
 METADATA = {".svg": {"Date": None, "Creator": None}, ".png": {"Software": None}}
 
 
-def plot(panels: Sequence[Panel], *files: Path, title: str | None = None) -> None:
-    """Draw each panel: a line for each curve, the interval as two faint edges with little between them, a
-    point for each seed, and the trained length marked.
+def plot(
+    panels: Sequence[Panel], endings: Sequence[str] = (".png", ".svg"), title: str | None = None
+) -> dict[str, bytes]:
+    """A picture of the panels in each format, by the ending of its file; none where nothing was measured.
+
+    In each panel there are a line for each curve, the interval as two faint edges with little between
+    them, a point for each seed, and the trained length marked.
 
     Under a panel with more than one curve stand the differences to its reference, with their own paired
-    intervals. What has failed leaves the picture at its top, where the value is written. Nothing is drawn
-    where nothing was measured.
-
-    Args:
-        files: where to; their endings say what, as `.png` and `.svg`.
+    intervals. What has failed leaves the picture at its top, where the value is written.
     """
     drawn = [panel for panel in panels if any(curve.points for curve in panel.curves)]
-    if not drawn or not files:
-        return
+    if not drawn:
+        return {}
     import matplotlib
 
     with matplotlib.rc_context(RC):
         figure = draw(drawn, title)
-        for file in files:
+        pictures = {}
+        for ending in endings:
             content = io.BytesIO()
-            ending = file.suffix.lower()
             figure.savefig(content, format=ending[1:], dpi=200, metadata=METADATA.get(ending))
-            atomic_write(file, content.getvalue())
+            pictures[ending] = content.getvalue()
+        return pictures
 
 
 def draw(panels: Sequence[Panel], title: str | None = None) -> Figure:

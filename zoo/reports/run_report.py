@@ -55,7 +55,8 @@ def store_results(folder: Path, measurements: Sequence[Measurement]) -> None:
         parts = [title_markdown(report.title)]
         parts += map(table_markdown, results_tables(flat_rows(measured, units=True)))
         atomic_write(file.with_suffix(".md"), "\n\n".join(parts) + "\n")
-        plot(report.panels, file.with_suffix(".png"), file.with_suffix(".svg"))
+        for ending, picture in plot(report.panels).items():
+            atomic_write(file.with_suffix(ending), picture)
         atomic_write(folder / PAGE, page(report))
 
 

@@ -4,35 +4,35 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 from zoo.errors import InputError, RunError
-from zoo.files import atomic_write, disk_full_error, fsync_folder, full_disk_message, is_disk_full
+from zoo.files import atomic_file, full_disk_message, is_disk_full
 from zoo.reports.console import NOT_COMPARABLE
 from zoo.reports.csv_export import COLUMNS, as_csv
 from zoo.reports.markdown import markdown
 from zoo.reports.page import page
 from zoo.reports.plot import plot
 from zoo.reports.report import Report
-from zoo.runs.lock import lock_run, unlock
 
-TABLE, DATA, PAGE = "compare.md", "compare.csv", "index.html"
-PICTURES = ("compare.png", "compare.svg")
-FILES = (TABLE, DATA, *PICTURES, PAGE)
+STEM = "compare"
+TABLE, DATA, PAGE = f"{STEM}.md", f"{STEM}.csv", "index.html"
+FILES = (TABLE, DATA, f"{STEM}.png", f"{STEM}.svg", PAGE)
+LEFTOVER = re.compile(rf"\.(?:{'|'.join(map(re.escape, FILES))})\.(?P<process>\d+)")
+"""A file that a process was writing; see `zoo.files.atomic_file`."""
 
 
 def validate_out(folder: Path) -> None:
     """Raises InputError where a comparison cannot go, or would stand among others' files or replace them."""
     try:
-        there = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+        names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
     except NotADirectoryError:
         raise InputError(f"{folder} is a file; a comparison needs a folder") from None
     except OSError as error:
         raise _unwritable(folder, error) from error
     _must_be_writable(folder)
+    there = [name for name in names if not LEFTOVER.fullmatch(name)]
     foreign = [name for name in there if name not in FILES]
     if not foreign and there and not _is_ours(folder / DATA):
         foreign = there
@@ -61,81 +61,64 @@ def _is_ours(file: Path) -> bool:
 
 
 def write_report(report: Report, folder: Path) -> list[Path]:
-    """Write all files of a comparison, whole: each is the old one or the new one, whatever happens meanwhile.
+    """Write all files of a comparison. None is replaced before all are written: whatever fails meanwhile
+    leaves the last comparison as it was.
 
     Raises:
         InputError: the folder holds something else, or cannot be written.
         RunError: the disk is full.
     """
     validate_out(folder)
+    files = _rendered(report)
     try:
-        with _beside(folder) as beside:
-            _write_into(beside, report)
-            _take_the_place(folder, beside)
+        folder.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(folder)
+        with ExitStack() as written:
+            for name, content in files.items():
+                file = written.enter_context(atomic_file(folder / name, len(content)))
+                file.write(content)
+                file.flush()
+        for name in set(FILES) - set(files):
+            (folder / name).unlink(missing_ok=True)
     except OSError as error:
         raise _unwritable(folder, error) from error
-    return [folder / name for name in FILES if (folder / name).exists()]
+    return [folder / name for name in FILES if name in files]
 
 
-@contextmanager
-def _beside(folder: Path) -> Iterator[Path]:
-    """A folder to write into, on the same disk, that is gone after the block.
-
-    What a killed process has left of its own is removed before: nobody holds it any more.
-    """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    _remove_leftovers(folder)
-    beside = folder.with_name(f".{folder.name}.{os.getpid()}")
-    beside.mkdir(exist_ok=True)
-    held = lock_run(beside)
-    try:
-        yield beside
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
-        unlock(held)
-
-
-def _remove_leftovers(folder: Path) -> None:
-    named = re.compile(rf"\.{re.escape(folder.name)}\.\d+")
-    there = []
-    with suppress(PermissionError):  # to read; it may be written all the same
-        there = [path for path in folder.parent.iterdir() if named.fullmatch(path.name)]
-    for left in there:
-        try:
-            held = lock_run(left, must=True)
-        except InputError:
-            continue  # another comparison writes there, or nobody knows
-        shutil.rmtree(left, ignore_errors=True)
-        unlock(held)
-
-
-def _write_into(beside: Path, report: Report) -> None:
+def _rendered(report: Report) -> dict[str, bytes]:
+    """The content of each file; of a comparison of nothing but infinities there is no picture."""
     title = report.title
     if report.differences:
         title = f"{NOT_COMPARABLE} (--force): {title}"
-    # Of a comparison of nothing but infinities there is no picture.
-    plot(report.panels, *(beside / name for name in PICTURES), title=title)
-    drawn = [name for name in PICTURES if (beside / name).exists()]
-    atomic_write(beside / TABLE, markdown(report, drawn[:1]))
-    atomic_write(beside / DATA, as_csv(report))
-    atomic_write(beside / PAGE, page(report))
+    drawn = plot(report.panels, title=title)
+    pictures = {f"{STEM}{ending}": content for ending, content in drawn.items()}
+    texts = {
+        TABLE: markdown(report, [*pictures][:1]),
+        PAGE: page(report),
+        # It is renamed first, as it was written last: by it the folder is known as a comparison's.
+        DATA: as_csv(report),
+    }
+    return pictures | {name: text.encode() for name, text in texts.items()}
 
 
-def _take_the_place(folder: Path, beside: Path) -> None:
-    folder.mkdir(exist_ok=True)
-    # The data first: by it the folder is known as ours.
-    for name in sorted(FILES, key=lambda name: name != DATA):
-        if (beside / name).exists():
-            os.replace(beside / name, folder / name)
-        else:
-            (folder / name).unlink(missing_ok=True)
-    fsync_folder(folder)
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what killed processes have left of files that they were writing."""
+    for path in folder.iterdir():
+        if (found := LEFTOVER.fullmatch(path.name)) and not _is_alive(int(found["process"])):
+            path.unlink(missing_ok=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass  # another user's
+    return True
 
 
 def _unwritable(folder: Path, error: OSError) -> InputError | RunError:
-    if not is_disk_full(error):
-        return InputError(f"{folder}: a comparison cannot be written there: {error.strerror or error}")
-    # What it was written into, beside, is gone.
-    name = Path(error.filename or folder).name
-    full = disk_full_error(folder / name if name in FILES else folder, error)
-    return RunError(f"{full_disk_message(full)}; make room and try again")
+    if is_disk_full(error):
+        return RunError(f"{full_disk_message(error)}; make room and try again")
+    return InputError(f"{folder}: a comparison cannot be written there: {error.strerror or error}")

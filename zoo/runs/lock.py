@@ -14,13 +14,11 @@ PATIENCE = 2.0
 """Seconds. A process that was killed a moment ago keeps its lock until its memory is given back."""
 
 
-def lock_run(folder: Path, must: bool = False) -> FileLock | None:
+def lock_run(folder: Path) -> FileLock | None:
     """Keep every other process from writing in a run folder, until this one unlocks it or ends, however.
 
-    A process that is forked meanwhile does not share the lock.
-
-    Args:
-        must: raise where locks do not work (some network file systems); otherwise nothing is locked there.
+    A process that is forked meanwhile does not share the lock. Where locks do not work (some network file
+    systems) nothing is locked.
 
     Raises:
         InputError: another process has it, and still has it after some seconds.
@@ -31,11 +29,7 @@ def lock_run(folder: Path, must: bool = False) -> FileLock | None:
         lock.acquire()
     except Timeout:
         raise InputError(f"{folder}: another process is at work on this run") from None
-    except (NotImplementedError, OSError) as error:
-        if must:
-            raise InputError(
-                f"{folder}: cannot find out whether another process is at work on this run ({error})"
-            ) from error
+    except (NotImplementedError, OSError):
         return None
     return lock
 
