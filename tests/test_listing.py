@@ -54,16 +54,16 @@ def test_a_bare_pattern_lists_encodings(listed):
         assert [line.split()[0] for line in rows] == expected and expected
 
 
-def test_one_encoding_is_told_in_full(capsys):
+def test_one_encoding_is_reported_in_full(capsys):
     assert cli.main(["list", "alibi"]) == 0
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     for part in ("slopes: official | geometric = official", "paper: ", "for: decoder, encoder", "from: zoo"):
-        assert part in told
+        assert part in output
     assert cli.main(["list", "learned"]) == 0
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     # A row of the table for each of 512 positions.
-    assert f"learned parameters: {512 * 256:,} (at width 256, 6 layers, 8 heads, length 512)" in told
-    assert "error | clamp | interpolate = error (may be changed after training)" in told
+    assert f"learned parameters: {512 * 256:,} (at width 256, 6 layers, 8 heads, length 512)" in output
+    assert "error | clamp | interpolate = error (may be changed after training)" in output
 
 
 @pytest.mark.parametrize("name", encodings.names())

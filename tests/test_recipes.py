@@ -130,8 +130,8 @@ def test_a_base_says_its_command_what_it_is_and_what_came_out(file):
 
 def test_bases_are_listed_beside_the_recipes(capsys):
     assert cli.main(["list", "recipes"]) == 0
-    told = capsys.readouterr().out
-    assert all(f"recipes/{file.stem}.yaml" in told for file in FILES)
-    assert all(f"recipes/base/{file.stem}.yaml" in told for file in BASES)
+    output = capsys.readouterr().out
+    assert all(f"recipes/{file.stem}.yaml" in output for file in FILES)
+    assert all(f"recipes/base/{file.stem}.yaml" in output for file in BASES)
     assert cli.main(["list", "recipes", "base/m*"]) == 0
     assert "max_index" in capsys.readouterr().out

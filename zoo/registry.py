@@ -4,7 +4,7 @@ The kinds are `encodings`, `datasets`, `tasks`, `protocols`, `optimizers` and `s
 source files without running them: names, facts and options come from the source, so that recipes are checked,
 and everything is listed, before torch is imported. A class's file runs only when the class is needed.
 
-A class is found in four places: the zoo itself; a file that a recipe names under `plugins:`; installed
+A class comes from one of four sources: the zoo itself; a file that a recipe names under `plugins:`; installed
 packages that advertise a module in an entry-point group (`zoo.encodings`, `zoo.datasets`, ...); and the
 running program, where a class is decorated in a notebook or a script.
 """

@@ -29,7 +29,7 @@ class Schedule:
 
         Args:
             step: at least `warmup_steps`.
-            max_steps: optimizer steps of the whole run.
+            max_steps: optimizer steps of the run.
             warmup_steps: steps in which the rate rose to 1.
         """
         raise NotImplementedError

@@ -194,14 +194,14 @@ def test_a_fault_is_named_with_its_hook_and_line(here, quick, capsys):
     assert cli.main(["check", str(FAULTY / "leaks_in_score.py")]) == 1
     printed = capsys.readouterr()
     assert "NOT HELD: causality. Changing a later token changes no output of a decoder" in printed.out
-    told = " ".join(printed.out.split())
-    assert "leaks_in_score.py:13: score of 'leaks_in_score' depends on a later token" in told
-    assert "(leaks_in_score decoder)" in told
+    output = " ".join(printed.out.split())
+    assert "leaks_in_score.py:13: score of 'leaks_in_score' depends on a later token" in output
+    assert "(leaks_in_score decoder)" in output
     assert re.match(r"leaks_in_score breaks \d+ of \d+ laws: .*causality", printed.err.splitlines()[-1])
     assert "keeps" not in printed.out
 
 
-def test_a_plugin_that_crashes_is_told_in_a_line(here, quick, capsys):
+def test_a_plugin_that_crashes_is_reported_in_a_line(here, quick, capsys):
     assert cli.main(["check", str(FAULTY / "cannot_begin.py")]) == 1
     printed = capsys.readouterr()
     assert "RuntimeError: no table of slopes" in printed.out
@@ -211,7 +211,7 @@ def test_a_plugin_that_crashes_is_told_in_a_line(here, quick, capsys):
 
 
 @pytest.mark.parametrize("where", ["constructor", "bias"])
-def test_one_that_stops_the_program_is_told_in_a_line(here, quick, capsys, where):
+def test_one_that_stops_the_program_is_reported_in_a_line(here, quick, capsys, where):
     """A plugin that leaves must not make it look as if all had been well."""
     plugin = (
         (FAULTY / "leaks_in_score.py").read_text().split("    def ")[0].replace("leaks_in_score", "leaver")
@@ -280,7 +280,7 @@ def test_wrong_input_is_exit_2(here, quick, capsys, arguments, said):
     assert printed.out == ""
 
 
-# What is told of a broken one: what to mend, and nothing that comes of it.
+# Messages on a broken one: what to mend, and nothing that comes of it.
 
 
 @pytest.mark.slow
@@ -292,7 +292,7 @@ def test_the_first_screen_says_what_to_mend(here, quick, capsys, name):
     assert f"/{name}.py:" in printed.out
 
 
-def test_a_misspelled_hook_is_told_and_no_advice_follows(here, quick, capsys):
+def test_a_misspelled_hook_is_reported_and_no_advice_follows(here, quick, capsys):
     wrong = (FAULTY / "misspelled.py").read_text().replace("    relative = True\n", "")
     (here / "plugin.py").write_text(wrong)
     assert cli.main(["check", "plugin.py"]) == 1
@@ -315,7 +315,7 @@ def test_a_wrong_shape_names_hook_file_and_line(here, quick, capsys):
     ("coarse_angles", "compute positions and angles in float32 and round once, at the end"),
     ("no_head_axis", "positions are [B,T]: give them an axis for the heads, pos[:, None]"),
 ])  # fmt: skip
-def test_a_rotary_plugin_is_told_what_it_must_know(here, quick, capsys, name, hint):
+def test_a_rotary_plugin_is_hinted_what_it_must_know(here, quick, capsys, name, hint):
     assert cli.main(["check", str(FAULTY / f"{name}.py")]) == 1
     assert hint in " ".join(capsys.readouterr().out.split())
 
@@ -348,7 +348,7 @@ def test_a_method_that_the_plugin_itself_calls_is_no_misspelled_hook(here, quick
     ("    @property\n    def max_lenght(self):\n        return 8\n", "attribute 'max_length'"),
     ("    def scores(self, q, k, span):\n        return None\n", "hook 'score'"),
 ])  # fmt: skip
-def test_what_is_nearly_a_fact_or_hook_is_told(here, quick, capsys, line, meant):
+def test_what_is_nearly_a_fact_or_hook_is_reported(here, quick, capsys, line, meant):
     (here / "plugin.py").write_text(
         PLUGIN + line + "    def bias(self, head, q, k):\n        return -(head + 1.0) * (q - k).abs()\n"
     )

@@ -60,7 +60,7 @@ def tried(mapping, forgetful_registry):
     ("idle_parameter", 10, "idle has no gradient"),
     ("without_effect", 7, "bias changes nothing"),
 ])  # fmt: skip
-def test_a_fault_is_told_with_plugin_hook_file_and_line(tried, name, line, said):
+def test_a_fault_is_reported_with_plugin_hook_file_and_line(tried, name, line, said):
     with pytest.raises(InputError) as caught:
         tried(FAULTY / f"{name}.py", name, num_heads=4)
     (problem,) = caught.value.problems
@@ -68,7 +68,7 @@ def test_a_fault_is_told_with_plugin_hook_file_and_line(tried, name, line, said)
     assert said in problem.message and f"encoding {name!r}" in problem.message
 
 
-def test_an_exception_of_the_plugin_is_told_with_its_line(tried, tmp_path):
+def test_an_exception_of_the_plugin_is_reported_with_its_line(tried, tmp_path):
     text = (FAULTY / "leaks_in_score.py").read_text()
     (tmp_path / "raises.py").write_text(
         text.replace("        return q @", "        1 / 0\n        return q @")

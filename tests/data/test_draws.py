@@ -25,7 +25,7 @@ def test_no_word_is_used_twice():
 def test_the_same_row_gives_the_same_choices():
     def choices(row):
         one = chance(row)
-        return one.numbers(5, 9), one.below(9), one.places(3, 9), [one.below(9) for _ in range(100)]
+        return one.numbers(5, 9), one.below(9), one.distinct(3, 9), [one.below(9) for _ in range(100)]
 
     assert choices(3) == choices(3) != choices(4)
 
@@ -41,8 +41,8 @@ def test_numbers_are_uniform(limit):
 
 
 def test_places_differ_and_each_order_is_as_likely():
-    counts = Counter(tuple(chance(row).places(2, 4)) for row in range(6000))
+    counts = Counter(tuple(chance(row).distinct(2, 4)) for row in range(6000))
     assert len(counts) == 12 and all(len(set(places)) == 2 for places in counts)
     assert all(abs(count - 500) < 6 * 500**0.5 for count in counts.values())
     with pytest.raises(ValueError, match="5 different"):
-        chance().places(5, 4)
+        chance().distinct(5, 4)

@@ -147,7 +147,7 @@ def test_sequences_of_which_there_are_too_few_are_not_held_out():
     (8, (), ["validation: training may have seen 100% of it: too few different examples to hold any out"]),
     (8, ("trainer.limit_val_batches=0",), []),
 ])  # fmt: skip
-def test_a_validation_that_holds_nothing_out_is_told_before_training(length, sets, said):
+def test_a_validation_that_holds_nothing_out_is_reported_before_training(length, sets, said):
     source = open_data(recipe("parity", length, *sets))
     task = registry.tasks.load("answering")(source.recipe.as_dict(), source.vocab_size)
     assert validation_seen_in_training(task, source) == said
@@ -166,8 +166,8 @@ def test_a_quarter_is_held_out_whatever_it_holds_and_says():
 
 def test_the_side_is_the_same_for_ever():
     """Checkpoints of before are judged on what they were not trained on."""
-    told = "".join(str(int(is_held_out([1, 3, token, 2]))) for token in range(64))
-    assert told == SIDES
+    sides = "".join(str(int(is_held_out([1, 3, token, 2]))) for token in range(64))
+    assert sides == SIDES
     for kind in (np.int32, np.uint8, np.int64):
         rows = [np.array([1, 3, token, 2], dtype=kind) for token in range(64)]
         assert "".join(str(int(is_held_out(row))) for row in rows) == SIDES

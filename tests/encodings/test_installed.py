@@ -151,14 +151,14 @@ def test_a_package_is_listed_trained_with_and_asked_for_by_its_checkpoint(
 ):
     broken = other_package("broken", "0.3", "lost = broken.nowhere")
     encoding = "{name: around_theirs, of: {name: theirs, slope: 0.25}}"
-    table, told, fitted, evaluated = zoo_with(
+    table, shown, fitted, evaluated = zoo_with(
         [broken, their_package], ["list", "*theirs"], LIST_THEIRS, fit(encoding), EVALUATE
     )
     around, theirs = (line.split() for line in table.out.splitlines()[1:3])
     # A slope for each of 8 heads.
     assert theirs[:7] == ["theirs", "bias", "both", "8", "no", "their-encodings", "1.2"]
     assert around[0] == "around_theirs" and "their-encodings 1.2" in " ".join(around)
-    assert "from: their-encodings 1.2" in told.out and "slope: number = 0.5" in told.out
+    assert "from: their-encodings 1.2" in shown.out and "slope: number = 0.5" in shown.out
     assert fitted.code == 0, fitted.err
     assert evaluated.code == 0 and "warning" not in evaluated.err
     sources = json.loads((here / "run" / "card.json").read_text())["code_source"]

@@ -310,7 +310,7 @@ def test_a_file_that_cannot_be_run_names_the_cause(plugin):
         ("@zoo.register('mine')\nclass Mine: ...\n", 2, "'mine' is registered for .*not derive from"),
     ],
 )
-def test_what_goes_wrong_when_it_runs_is_told_with_its_line(source, line, cause, plugin):
+def test_what_goes_wrong_when_it_runs_is_reported_with_its_line(source, line, cause, plugin):
     file = plugin(source + "\n\n@zoo.register('mine')\nclass Mine(zoo.Encoding): ...\n")
     registry.read_plugin(file)
     with pytest.raises(InputError, match=f"^{file}:{line}: the plugin cannot be imported: {cause}"):
@@ -325,7 +325,7 @@ def test_another_s_decorator_of_that_name(plugin):
         encodings.load("mine")
 
 
-def test_an_unknown_name_is_told_the_nearest():
+def test_an_unknown_name_is_reported_with_the_nearest():
     with pytest.raises(InputError, match="no encoding 'alibbi'; did you mean 'alibi'"):
         encodings.describe("alibbi")
     with pytest.raises(

@@ -149,7 +149,7 @@ def test_a_window_changes_no_weight(model_of):
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ("0", "model.window: must be above 0, got 0"),
         ("-4", "model.window: must be above 0, got -4"),
@@ -160,10 +160,10 @@ def test_a_window_changes_no_weight(model_of):
         ("[8, null, 8]", "model.window: a pattern of 3 in 1 layers: the last are never met"),
     ],
 )
-def test_a_wrong_window_is_told_with_its_line(given, told, mapping, tmp_path):
+def test_a_wrong_window_is_reported_with_its_line(given, message, mapping, tmp_path):
     (tmp_path / "base.yaml").write_text(yaml.safe_dump(mapping("text")))
     file = tmp_path / "wrong.yaml"
     file.write_text(f"base: base.yaml\nmodel:\n  window: {given}\n")
     with pytest.raises(InputError) as error:
         read_recipe(file)
-    assert f"wrong.yaml:3: {told}" in str(error.value)
+    assert f"wrong.yaml:3: {message}" in str(error.value)

@@ -1,4 +1,4 @@
-"""Reading a recipe: what is said in it counts, and what is wrong is told with its place."""
+"""Reading a recipe: values, defaults, and problems with their locations."""
 
 import math
 import os
@@ -131,8 +131,8 @@ def test_duplicate_keys_name_both_lines_and_the_first_is_checked(write, good, pr
     text = "seed: x\nseed: 2\nevaluate:\n  samples: 1\n  samples: 2\n" + yaml.safe_dump(good)
     assert problems(read_recipe, write(text, "twice.yaml")) == [
         "twice.yaml:1: seed: must be a whole number, got the text 'x'",
-        "twice.yaml:2: seed: this key stands twice: here and on line 1",
-        "twice.yaml:5: evaluate.samples: this key stands twice: here and on line 4",
+        "twice.yaml:2: seed: duplicate key: here and on line 1",
+        "twice.yaml:5: evaluate.samples: duplicate key: here and on line 4",
     ]
 
 
@@ -143,7 +143,7 @@ def test_duplicate_keys_name_both_lines_and_the_first_is_checked(write, good, pr
     ("compile: !thing x", "means nothing in a recipe"),
     ("? [x]\n: !!python/object/apply:os.getcwd []", "a key must be text"),
 ])  # fmt: skip
-def test_a_value_that_cannot_be_read_is_told_once_and_hides_nothing(write, good, problems, value, said):
+def test_a_value_that_cannot_be_read_is_reported_once_and_hides_nothing(write, good, problems, value, said):
     text = f"{value}\nsed: 1\n" + yaml.safe_dump(good)
     first, second = problems(read_recipe, write(text))
     assert first.startswith("recipe.yaml:1: ") and said in first
@@ -232,7 +232,7 @@ def test_an_encoding_replaces_that_of_the_base(write, good):
     assert other.model.encoding["name"] == "rope"
 
 
-def test_a_problem_of_the_base_is_told_there(write, good, problems):
+def test_a_problem_of_the_base_is_reported_there(write, good, problems):
     good["model"]["num_heads"] = 7
     write(yaml.safe_dump(good, sort_keys=False), "recipes/base/b.yaml")
     line_of_heads = Path("recipes/base/b.yaml").read_text().splitlines().index("  num_heads: 7") + 1
@@ -418,7 +418,7 @@ def test_all_that_would_have_fitted_is_named(write, good, problems, annotation, 
 @pytest.mark.parametrize("source, said", [
     (None, "No such file"), ("def f(:\n", "not Python"), ("x = 1\n", "decorated"),
 ])  # fmt: skip
-def test_a_plugin_that_cannot_be_read_is_told_at_its_line(write, good, problems, source, said):
+def test_a_plugin_that_cannot_be_read_is_reported_at_its_line(write, good, problems, source, said):
     if source is not None:
         write(source, "mine.py")
     good["model"]["encoding"] = "mine"
@@ -487,7 +487,7 @@ def test_a_recipe_is_frozen(good):
 
 
 @pytest.mark.parametrize("stride", ["0", "1.5", "-0.5", "half"])
-def test_a_wrong_stride_is_told_what_would_be_one(write, good, problems, stride):
+def test_a_wrong_stride_is_reported_with_a_right_one(write, good, problems, stride):
     (line,) = problems(read_recipe, write(good), [f"evaluate.stride={stride}"])
     assert (
         "evaluate.stride: must be a whole number of tokens above 0, or a fraction of the window up to 1"
@@ -538,7 +538,7 @@ def test_a_name_that_the_user_gave_is_not_changed(tmp_path, recipe):
     ("name: \"\\q\"\n", 1, "\\q means nothing in double quotes: use single ones"),
     ("seed: 1\n---\nseed: 2\n", 2, "a second document begins here (---): a recipe is one"),
 ], ids=ascii)  # fmt: skip
-def test_the_usual_mistakes_are_told_in_plain_words(tmp_path, text, line, said):
+def test_the_usual_mistakes_are_reported_in_plain_words(tmp_path, text, line, said):
     file = tmp_path / "x.yaml"
     file.write_text(text)
     with pytest.raises(InputError) as caught:

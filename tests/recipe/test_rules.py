@@ -1,4 +1,4 @@
-"""What must hold between keys: each rule is broken once, and told at the key to blame."""
+"""What must hold between keys: each rule is broken once, and reported at the key to blame."""
 
 import pytest
 
@@ -36,7 +36,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("rule", BROKEN)
-def test_a_broken_rule_is_told_at_its_key(good, problems, rule):
+def test_a_broken_rule_is_reported_at_its_key(good, problems, rule):
     settings, key = BROKEN[rule]
     (line,) = problems(resolve, good, settings)
     assert f": {key}: " in f": {line}"

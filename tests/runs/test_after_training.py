@@ -82,12 +82,12 @@ def test_what_would_make_it_another_model_is_refused(rope, change, key, why):
         load_task(rope, [change])
     (problem,) = caught.value.problems
     assert problem.key == key and problem.where == str(rope)
-    # It is told what can be changed here.
+    # The message lists what can be changed here.
     for may in ("data.root", "model.encoding.factor", "model.encoding (to rerope or self_extend)"):
         assert may in problem.message
 
 
-def test_a_wrong_option_is_told_as_in_a_recipe(rope):
+def test_a_wrong_option_is_reported_as_in_a_recipe(rope):
     with pytest.raises(InputError, match=r"model\.encoding\.windw: unknown key; did you mean 'window'"):
         load_task(rope, ["model.encoding={name: rerope, windw: 4}"])
     with pytest.raises(InputError, match=r"no encoding 'reerope'; did you mean 'rerope'"):
@@ -163,7 +163,7 @@ def test_a_replacement_that_lacks_what_was_trained_with_is_refused(mapping):
     trained = "{name: rope, scaling: linear, factor: 2}"
     found, _ = changes(mapping, trained, "model.encoding=rerope")
     assert found.refused["model.encoding.scaling"] == (
-        "the run was trained with 'linear', which rerope knows nothing of"
+        "the run was trained with 'linear', which rerope does not have"
     )
 
 
@@ -196,7 +196,7 @@ def test_nothing_is_trained_with_one_that_is_for_evaluation(here, recipe, mappin
     with pytest.raises(InputError) as caught:
         fit(made)
     assert str(caught.value) == f"{key}: {message}"
-    # Of a file it is told with the line, like any other fault.
+    # Of a file it is reported with the line, like any other fault.
     written = mapping("text")
     (here / "file.yaml").write_text(
         yaml.safe_dump({**written, "model": {**written["model"], "encoding": yaml.safe_load(encoding)}})

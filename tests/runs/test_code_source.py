@@ -98,7 +98,7 @@ def test_loading_without_it_names_file_and_content(trained, here):
 
 
 @pytest.mark.slow
-def test_a_file_that_was_edited_is_told_in_one_line_and_goes_on(trained, recipe, forget, capsys):
+def test_a_file_that_was_edited_is_reported_in_one_line_and_goes_on(trained, recipe, forget, capsys):
     folder, plugin = trained
     then = digest(plugin)[:12]
     zoo.load(folder, plugins=plugin)
@@ -124,7 +124,7 @@ def test_a_file_that_was_edited_is_told_in_one_line_and_goes_on(trained, recipe,
     assert model(torch.ones(1, 8, dtype=torch.long)).shape == (1, 8)
 
 
-def test_a_file_with_other_options_is_told_as_the_cause(here, recipe, forget, capsys):
+def test_a_file_with_other_options_is_reported_as_the_cause(here, recipe, forget, capsys):
     plugin = here / "mine.py"
     plugin.write_text(PLUGIN.replace("of: zoo.Encoding", "of: zoo.Encoding, more: int = 1"))
     folder = fit(recipe("max_index", f"plugins=[{plugin}]", "model.encoding={name: around, of: none}"))
@@ -136,7 +136,7 @@ def test_a_file_with_other_options_is_told_as_the_cause(here, recipe, forget, ca
 
 
 @pytest.mark.slow
-def test_going_on_with_another_file_is_told_too(here, recipe, forget, capsys):
+def test_going_on_with_another_file_is_reported_too(here, recipe, forget, capsys):
     plugin = here / "mine.py"
     plugin.write_text(PLUGIN)
     changes = "max_index", f"plugins=[{plugin}]", "model.encoding=mine", "optimizer.schedule=constant"
@@ -195,7 +195,7 @@ def test_a_package_is_asked_for_by_name_and_version(package):
     assert describe_missing(sources) == [f"{needs}, which cannot be used: no licence"]
 
 
-def test_a_package_of_another_version_or_content_is_told(package):
+def test_a_package_of_another_version_or_content_is_reported(package):
     package("1.0")
     sources = encoding_sources({"name": "theirs"})
     package("1.1")

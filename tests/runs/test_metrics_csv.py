@@ -64,7 +64,7 @@ def test_no_file_is_no_row(tmp_path):
         (b"a,b\r\n", "it does not begin with step"),
     ],
 )
-def test_what_no_run_has_written_is_told(tmp_path, raw, said):
+def test_what_no_run_has_written_is_reported(tmp_path, raw, said):
     (tmp_path / "metrics.csv").write_bytes(raw)
     with pytest.raises(InputError) as caught:
         CsvLog(tmp_path, keep_to_step=4)

@@ -114,8 +114,8 @@ def test_exact_match_is_what_greedy_decoding_writes(task):
 
 def test_token_accuracy_is_the_share_of_each_answer():
     targets = torch.tensor([[-100, 3, 4, -100], [2, 2, 2, 2]])
-    told = torch.nn.functional.one_hot(torch.tensor([3, 5, 2, 2, 2, 1]), 6).float()
-    judged = judge(told, targets)
+    logits = torch.nn.functional.one_hot(torch.tensor([3, 5, 2, 2, 2, 1]), 6).float()
+    judged = judge(logits, targets)
     assert judged["token_accuracy"].tolist() == [0.5, 0.75]
     assert judged["accuracy"].tolist() == [0, 0]
 

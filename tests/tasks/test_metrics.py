@@ -65,9 +65,9 @@ def test_two_processes_add_up(tmp_path):
         )
         for rank in range(2)
     ]
-    told = [list(map(float, process.communicate(timeout=120)[0].split())) for process in processes]
+    computed = [list(map(float, process.communicate(timeout=120)[0].split())) for process in processes]
     # A mean of the two means would be 3.
-    assert told == [[2.0, 0.5, 1.0], [2.0, 0.5, 5.0]]
+    assert computed == [[2.0, 0.5, 1.0], [2.0, 0.5, 5.0]]
 
 
 def test_options_of_torchmetrics_reach_it():

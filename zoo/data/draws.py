@@ -1,6 +1,6 @@
 """Random numbers that depend on what they are for, and on nothing else.
 
-Every draw is named by a key (seed, purpose, ...) and a place, and comes from numpy's Philox counter
+Every draw is named by a key (seed, purpose, ...) and a row, and comes from numpy's Philox counter
 generator. Only its raw 64-bit words are used: numpy promises that those never change, which it does not
 promise of `Generator.permutation` and the like. So a draw is the same on every machine, rank, worker and
 numpy.
@@ -79,7 +79,7 @@ class Chance:
         """`count` numbers from 0 to limit-1, independent of each other."""
         return below(self.words(count), limit).tolist()
 
-    def places(self, count: int, limit: int) -> list[int]:
+    def distinct(self, count: int, limit: int) -> list[int]:
         """`count` different numbers from 0 to limit-1, in random order. Raises ValueError for too many."""
         if count > limit:
             raise ValueError(f"{count} different numbers below {limit}")

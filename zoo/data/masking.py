@@ -23,7 +23,7 @@ class MaskedBlocks(Batched):
     mask token, 10 % a random token, 10 % stay. `blocks[i]` is {"tokens": int64 [length], "targets": int64
     [length]}, targets -100 where not chosen.
 
-    What is chosen depends on (seed, epoch) and the token's place in the stream alone: not on ranks or
+    What is chosen depends on (seed, epoch) and the token's position in the stream alone: not on ranks or
     workers, nor on `length`, so that the same targets are scored at every evaluation length. `set_epoch`
     draws anew; epoch None, for validation, is a draw of its own that never changes.
     """

@@ -1,4 +1,4 @@
-"""Max-index: which place holds the first of the largest numbers? A toy that needs order and nothing else."""
+"""Max-index: at which index is the first of the largest numbers? A toy that needs order and nothing else."""
 
 from __future__ import annotations
 

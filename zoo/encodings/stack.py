@@ -89,7 +89,7 @@ class EncodingStack(nn.Module):
             self.slots.append(nn.ModuleList(slot))
 
         for layer in range(size.num_layers):
-            _must_go_together(self.of_layer(self.slots, layer))
+            _validate_combination(self.of_layer(self.slots, layer))
 
     def view(self, layer: int) -> View:
         return View(self.of_layer(self.slots, layer))
@@ -133,7 +133,7 @@ class EncodingStack(nn.Module):
         return min(limits) if limits else None
 
 
-def _must_go_together(encodings: Sequence[Encoding]) -> None:
+def _validate_combination(encodings: Sequence[Encoding]) -> None:
     """Raises InputError where two encodings of a list each decide what queries and keys are multiplied."""
     deciding = [e for e in encodings if e.uses("rotate") or e.plain_product]
     if len(deciding) > 1:

@@ -80,7 +80,7 @@ def _compare_one(trained: dict[str, Any], asked: dict[str, Any], path: KeyPath, 
             )
             return
         changes.allowed[dotted((*path, "name"))] = after.name
-        _must_be_at_defaults(trained, before, after, path, changes)
+        _refuse_lost_options(trained, before, after, path, changes)
     for option in after.options:
         here, new = (*path, option.name), asked.get(option.name)
         if option.name not in trained:
@@ -96,7 +96,7 @@ def _compare_one(trained: dict[str, Any], asked: dict[str, Any], path: KeyPath, 
                 )
 
 
-def _must_be_at_defaults(
+def _refuse_lost_options(
     trained: dict[str, Any],
     before: registry.Description,
     after: registry.Description,
@@ -109,7 +109,7 @@ def _must_be_at_defaults(
         value = trained.get(option.name, option.default)
         if option.name not in shared and value != _as_resolved(option.default):
             changes.refused[dotted((*path, option.name))] = (
-                f"the run was trained with {value!r}, which {after.name} knows nothing of"
+                f"the run was trained with {value!r}, which {after.name} does not have"
             )
 
 
@@ -124,7 +124,7 @@ def changed_label(spec: Any, changed: dict[str, Any]) -> str:
             options = registry.encodings.describe(name).options
             defaults |= {dotted((*path, option.name)): _as_resolved(option.default) for option in options}
     options = [
-        f"{key.removeprefix(dotted(ENCODING) + '.')}={_spoken(value)}"
+        f"{key.removeprefix(dotted(ENCODING) + '.')}={_value_text(value)}"
         for key, value in changed.items()
         if not key.endswith(".name") and not (key in defaults and defaults[key] == value)
     ]
@@ -152,7 +152,7 @@ def _as_resolved(default: Any) -> Any:
     return list(default) if isinstance(default, tuple) else default
 
 
-def _spoken(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, str):
         return value
     # In full: two changes that differ in their last digit are two lines of a plot.

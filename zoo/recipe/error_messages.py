@@ -51,14 +51,6 @@ def nearest(word: object, valid: Iterable[str]) -> str | None:
     return by_lower[near[0]] if near else None
 
 
-def unknown_name(word: object, valid: Iterable[str], what: str) -> str:
-    """The message for a word that is none of the valid ones."""
-    valid = list(valid)
-    near = nearest(word, valid)
-    hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(valid)}"
-    return f"no {what} {shorten(str(word))!r}; {hint}"
-
-
 def explain_validation_error(
     error: ValidationError, given: Any, keys: Mapping[KeyPath, Iterable[str]]
 ) -> dict[KeyPath, str]:
@@ -92,7 +84,7 @@ def unknown_key(path: KeyPath, valid: Iterable[str], elsewhere: Iterable[KeyPath
 
 
 def _path(detail: dict[str, Any], given: Any) -> KeyPath:
-    """The location of an error without what pydantic adds to it: tags and members of unions."""
+    """The location of an error without what pydantic adds to it: members of unions."""
     path: list[str | int] = []
     parts = list(detail["loc"])
     for index, part in enumerate(parts):
@@ -104,21 +96,17 @@ def _path(detail: dict[str, Any], given: Any) -> KeyPath:
             given = given[part]
         elif index == len(parts) - 1 and detail["type"] == "missing":
             path.append(part)
-    if detail["type"] in ("union_tag_not_found", "union_tag_invalid"):
-        path.append("name")
     return tuple(path)
 
 
 def _message(path: KeyPath, details: list[dict[str, Any]], keys: Mapping[KeyPath, Iterable[str]]) -> str:
     first = details[0]
     kind, context, value = first["type"], first.get("ctx", {}), first["input"]
-    if kind in ("missing", "union_tag_not_found"):
+    if kind == "missing":
         return "missing"
     if kind == "extra_forbidden":
         elsewhere = ((*owner, name) for owner, names in keys.items() if owner != path[:-1] for name in names)
         return unknown_key(path, keys.get(path[:-1], ()), elsewhere)
-    if kind == "union_tag_invalid":
-        return unknown_name(context["tag"], _quoted(context["expected_tags"]), _noun(path))
     # A union fails once for each of its members: what would have fitted is all of them.
     bounds = [detail for detail in details if detail["type"] in _BOUNDS]
     if bounds:
@@ -161,10 +149,6 @@ def _message(path: KeyPath, details: list[dict[str, Any]], keys: Mapping[KeyPath
     if expected == ["a list"] and isinstance(value, str | int | float) and not isinstance(value, bool):
         message += f"; write [{shorten(str(value))}]"
     return message
-
-
-def _noun(path: KeyPath) -> str:
-    return {"data": "dataset"}.get(str(path[0]), str(path[0])) if path else "name"
 
 
 def _quoted(text: str) -> list[str]:

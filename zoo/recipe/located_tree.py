@@ -27,7 +27,7 @@ REPLACED = (("model", "encoding"), ("task",))
 class LocatedTree:
     """Plain values, and for each key path the location (`recipes/x.yaml:8`) it came from.
 
-    `problems` are those of the reading itself, such as a key that stands twice; `unread` holds the paths
+    `problems` are those of the reading itself, such as a duplicate key; `unread` holds the paths
     whose value could not be read and is null instead.
     """
 

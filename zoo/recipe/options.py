@@ -32,7 +32,7 @@ OWNED = {
     "default_root_dir": "the run folder is chosen by `fit --out DIR`",
     "max_epochs": "the length of a run is counted in steps; set `trainer.max_steps`",
     "use_distributed_sampler": "the zoo itself shares the data out over the devices",
-    "reload_dataloaders_every_n_epochs": "the loaders keep their place, so that a run can be resumed",
+    "reload_dataloaders_every_n_epochs": "resuming at the next batch needs loaders that stay the same",
     "enable_checkpointing": "a run always keeps checkpoints; set `checkpoint.every_n_steps`",
     "fast_dev_run": "it makes no run folder; set `trainer.max_steps` to a few steps",
     "barebones": "it makes no run folder; set `trainer.enable_progress_bar: false` for a quiet run",

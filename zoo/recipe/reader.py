@@ -66,9 +66,9 @@ def locate(path: str | Path, sets: Sequence[str], key: str) -> str | None:
         return None
     owner = tree.path(key)
     below = {
-        place
-        for path, place in tree.locations.items()
-        if path[: len(owner)] == owner and is_from_command_line(place)
+        where
+        for path, where in tree.locations.items()
+        if path[: len(owner)] == owner and is_from_command_line(where)
     }
     return below.pop() if len(below) == 1 else tree.where(owner)
 

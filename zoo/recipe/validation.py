@@ -123,9 +123,9 @@ def _fill_in(tree: LocatedTree) -> list[KeyPath]:
         and length > 0
     ):
         evaluate["lengths"] = [factor * length for factor in LENGTH_FACTORS]
-        place = tree.where(("data", "sequence_length"))
-        if place is not None:
-            tree.locations["evaluate", "lengths"] = place
+        where = tree.where(("data", "sequence_length"))
+        if where is not None:
+            tree.locations["evaluate", "lengths"] = where
     known = registry.tasks.all().get(task) if isinstance(task, str) else None
     if evaluate.get("protocols") is None and known is not None and known.protocols:
         evaluate["protocols"] = [known.protocols[0]]

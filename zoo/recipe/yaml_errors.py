@@ -56,10 +56,10 @@ def _needs_quotes(character: str) -> str:
 def _not_a_pair(lines: list[str], line: int, begun: int) -> tuple[str, int]:
     """A colon where none can be, or none where one must be."""
     above = next((n for n in range(min(line, len(lines)) - 1, -1, -1) if lines[n].strip()), None)
-    for place in (begun, above):
-        glued = _NO_SPACE.match(lines[place].partition(" #")[0].rstrip()) if place is not None else None
+    for number in (begun, above):
+        glued = _NO_SPACE.match(lines[number].partition(" #")[0].rstrip()) if number is not None else None
         if glued:
-            return f"no space after the colon in {shorten(glued[1], 80)!r}", place + 1
+            return f"no space after the colon in {shorten(glued[1], 80)!r}", number + 1
     if begun < len(lines) and len(_KEY.findall(lines[begun])) > 1:
         return "two keys in one line: put a value that has ': ' in it in quotes", begun + 1
     if above is not None and _indent(lines[min(line, len(lines) - 1)]) > _indent(lines[above]):

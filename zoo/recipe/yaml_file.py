@@ -152,7 +152,7 @@ class _Builder:
             line = key.start_mark.line + 1
             here = (*path, key.value)
             if key.value in lines:
-                message = f"this key stands twice: here and on line {lines[key.value]}"
+                message = f"duplicate key: here and on line {lines[key.value]}"
                 self.tree.problems.append(Problem(message, key=dotted(here), where=self.location(line)))
                 continue
             lines[key.value] = line
@@ -182,17 +182,17 @@ class _Builder:
                 case "int":
                     plain = text.replace("_", "")
                     value = int(plain, 0) if plain[:2] in ("0o", "0x") else int(plain)
-                    return self.sound(node, path, value)
+                    return self.checked(node, path, value)
                 case "float":
                     return float(text.replace("_", "").replace(".inf", "inf").replace(".nan", "nan"))
                 case "str":
-                    return self.sound(node, path, text)
+                    return self.checked(node, path, text)
             message = _meaningless(node.tag)
         except (ValueError, KeyError):
             message = f"{shorten(text)!r} cannot be read as {node.tag.rpartition(':')[2]}"
         return self.unreadable(node, path, message)
 
-    def sound(self, node: yaml.Node, path: KeyPath, value: Any) -> Any:
+    def checked(self, node: yaml.Node, path: KeyPath, value: Any) -> Any:
         fault = scalar_fault(value)
         return value if fault is None else self.unreadable(node, path, fault)
 

@@ -31,7 +31,7 @@ def validate_out(folder: Path) -> None:
         raise InputError(f"{folder} is a file; a comparison needs a folder") from None
     except OSError as error:
         raise _unwritable(folder, error) from error
-    _must_be_writable(folder)
+    _validate_writable(folder)
     there = [name for name in names if not LEFTOVER.fullmatch(name)]
     foreign = [name for name in there if name not in FILES]
     if not foreign and there and not _is_ours(folder / DATA):
@@ -41,7 +41,7 @@ def validate_out(folder: Path) -> None:
         raise InputError(f"{folder} holds what is no comparison's ({named}); choose another with --out")
 
 
-def _must_be_writable(folder: Path) -> None:
+def _validate_writable(folder: Path) -> None:
     above = next(path for path in folder.absolute().parents if path.exists())
     # As it was given, where it was.
     named = next((path for path in folder.parents if path.absolute() == above), above)

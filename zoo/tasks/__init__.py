@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BuiltRecipe:
-    """A recipe whose encoding is built already; a task takes it in the place of a recipe."""
+    """A recipe whose encoding is built already; a task takes it instead of a recipe."""
 
     recipe: Recipe
     encoding: EncodingStack

@@ -52,7 +52,7 @@ class Answering(Task):
     def judge(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         """Exact match and the fraction of an answer's tokens that are right, [B] each.
 
-        Where a batch tells how far back what is asked for lies, in tokens (`distance` [B]), the exact match
+        Where a batch has `distance` [B], how many tokens back the answer stands, the exact match
         also apart for what lies `_within` the trained length and `_beyond` it.
         """
         judged = judge(*self._answers(batch))
@@ -91,6 +91,6 @@ def judge(logits: Tensor, targets: Tensor) -> dict[str, Tensor]:
 
 
 def _by_example(values: Tensor, scored: Tensor) -> Tensor:
-    """Sums [B] of values [N] that belong to the places of `scored` [B,T]."""
+    """Sums [B] of values [N] that belong to the positions of `scored` [B,T]."""
     # Filled in rather than added up by index: that gives the same sum on a GPU every time.
     return values.new_zeros(scored.shape).masked_scatter(scored, values).sum(-1)

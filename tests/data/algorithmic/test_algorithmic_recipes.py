@@ -1,4 +1,4 @@
-"""The tasks as recipes name them: their options, their source, and what is told of wrong ones."""
+"""The tasks as recipes name them: their options, their source, and messages for wrong ones."""
 
 from importlib import import_module
 from pathlib import Path
@@ -89,7 +89,7 @@ def test_another_option_is_another_corpus():
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_lengths_at_which_nothing_fits_are_all_told(name):
+def test_lengths_at_which_nothing_fits_are_all_reported(name):
     task = open_data(recipe(name)).questions
     least = task.tokens(task.smallest)
     recipe(name, length=least)
@@ -100,7 +100,7 @@ def test_lengths_at_which_nothing_fits_are_all_told(name):
     assert all(f"{name}, which needs at least {least}" in message for message in problems.values())
 
 
-def test_fewer_keys_than_pairs_are_told_at_their_key():
+def test_fewer_keys_than_pairs_are_reported_at_their_key():
     with pytest.raises(InputError, match=r"data\.num_keys: 7 keys are too few for 8 pairs"):
         recipe("associative_recall", "data.num_keys=7")
 
@@ -108,7 +108,7 @@ def test_fewer_keys_than_pairs_are_told_at_their_key():
 @pytest.mark.parametrize("key, value", [
     ("num_symbols", 1), ("num_symbols", 2.5), ("num_letters", 3),
 ])  # fmt: skip
-def test_wrong_options_are_told_at_their_key(key, value):
+def test_wrong_options_are_reported_at_their_key(key, value):
     with pytest.raises(InputError, match=rf"data\.{key}: "):
         recipe("copy", f"data.{key}={value}")
 

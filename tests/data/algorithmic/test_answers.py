@@ -86,7 +86,7 @@ def test_no_example_of_a_split_is_drawn_for_another(usual):
     assert len(set.union(*splits)) == 800
 
 
-def test_too_short_a_length_is_told_with_the_least(usual):
+def test_too_short_a_length_is_reported_with_the_least(usual):
     name, task = usual
     least = task.tokens(task.smallest)
     answers(usual, least)

@@ -1,4 +1,4 @@
-"""The token cache: made once, exact, shared by processes, and told when it is damaged."""
+"""The token cache: made once, exact, shared by processes, and damage is reported."""
 
 import multiprocessing
 import os
@@ -31,7 +31,7 @@ def open_corpus(data):
 
 
 def corpus(texts=TEXTS, identity="a"):
-    return Corpus("told", ["told", identity], lambda split: iter(texts[split]), newline_is_word=True)
+    return Corpus("small", ["small", identity], lambda split: iter(texts[split]), newline_is_word=True)
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_a_stream_goes_to_another_process(tmp_path):
 
 def test_second_time_nothing_is_read_or_learned(tmp_path):
     first = open_cache(corpus(), 300, tmp_path)
-    again = open_cache(Corpus("told", ["told", "a"], fail, True), 300, tmp_path)
+    again = open_cache(Corpus("small", ["small", "a"], fail, True), 300, tmp_path)
     assert again.folder == first.folder and again.corpus == first.corpus
     assert again.tokenizer.fingerprint == first.tokenizer.fingerprint
 
@@ -192,7 +192,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damage_is_told_and_nothing_is_removed(tmp_path, damage):
+def test_damage_is_reported_and_nothing_is_removed(tmp_path, damage):
     damaging, said = DAMAGES[damage]
     folder = open_cache(corpus(), 300, tmp_path).folder
     damaging(folder)
@@ -266,7 +266,7 @@ def survey_slowly(root, seen):
         time.sleep(0.2)
         return iter(TEXTS[split])
 
-    remembered(Corpus("told", ["told", "a"], documents), root / "surveys" / "note.json")
+    remembered(Corpus("small", ["small", "a"], documents), root / "surveys" / "note.json")
 
 
 def test_processes_that_begin_at_once_read_a_corpus_once(tmp_path):
@@ -318,17 +318,17 @@ def test_a_build_that_fails_leaves_nothing(tmp_path):
     (tmp_path / "cache").mkdir()
     shutil.copytree(tmp_path / "other/surveys", tmp_path / "cache/surveys")
     with pytest.raises(InputError, match="gone"):
-        open_cache(Corpus("told", ["told", "a"], documents, True), 300, tmp_path / "cache")
+        open_cache(Corpus("small", ["small", "a"], documents, True), 300, tmp_path / "cache")
     assert {path.name for path in (tmp_path / "cache").iterdir() if path.is_dir()} == {"surveys"}
 
 
 @pytest.mark.parametrize("text", ["other", "Two for validation.\n"])  # the second is as long as the first
-def test_text_that_changes_while_it_is_read_is_told(tmp_path, text):
+def test_text_that_changes_while_it_is_read_is_reported(tmp_path, text):
     open_cache(corpus(), 300, tmp_path / "other")
     (tmp_path / "cache").mkdir()
     shutil.copytree(tmp_path / "other/surveys", tmp_path / "cache/surveys")
     changed = corpus(TEXTS | {"valid": [text, "another"]})
-    with pytest.raises(InputError, match="the text of told changed while it was read; run again"):
+    with pytest.raises(InputError, match="the text of small changed while it was read; run again"):
         open_cache(changed, 300, tmp_path / "cache")
     # Not for ever: the next start reads it anew, whatever the files' times say.
     assert open_cache(changed, 300, tmp_path / "cache").folder.exists()
@@ -353,18 +353,18 @@ def test_a_file_with_another_text_of_an_old_time_is_noticed(tmp_path):
 
 @pytest.mark.parametrize("seen", [*range(0, 36, 5)])
 @pytest.mark.parametrize("change", ["goes", "changes"])
-def test_a_file_that_goes_or_changes_midway_is_told(tmp_path, monkeypatch, seen, change):
+def test_a_file_that_goes_or_changes_midway_is_reported(tmp_path, monkeypatch, seen, change):
     root = documents_in(tmp_path / "texts")
     data = SimpleNamespace(name="text", root=str(root))
     real, count = plain_text._document, iter(range(10**6))
 
-    def told(lines):
+    def documents(lines):
         # All documents are read once to part them, then for each split to survey, to learn and to tokenise.
         if next(count) == seen:
             (root / "5.txt").unlink() if change == "goes" else (root / "5.txt").write_text("Another")
         return real(lines)
 
-    monkeypatch.setattr(plain_text, "_document", told)
+    monkeypatch.setattr(plain_text, "_document", documents)
     first = open_corpus(data)
     if seen < 5 and change == "changes":
         # Not read yet: it is as if it had been so from the beginning.
@@ -409,9 +409,9 @@ def test_two_builders_at_once_make_one_cache(tmp_path):
     both = [context.Process(target=build_slowly, args=(tmp_path, barrier, results)) for _ in range(2)]
     for process in both:
         process.start()
-    told = [results.get(timeout=60) for _ in both]
+    opened = [results.get(timeout=60) for _ in both]
     for process in both:
         process.join()
-    assert sum(learned for learned, _, _ in told) == 1
-    assert told[0][1:] == told[1][1:]
-    assert set(SPLITS) < {path.name for path in told[0][1].iterdir()}
+    assert sum(learned for learned, _, _ in opened) == 1
+    assert opened[0][1:] == opened[1][1:]
+    assert set(SPLITS) < {path.name for path in opened[0][1].iterdir()}

@@ -176,7 +176,7 @@ class TestWikiText:
         """Fifteen seconds in all, of which imports and the model take up to ten."""
         assert hub.PATIENCE <= 5
 
-    def test_a_failed_download_is_told_in_a_line(self, stand_in, monkeypatch, tmp_path):
+    def test_a_failed_download_is_reported_in_a_line(self, stand_in, monkeypatch, tmp_path):
         import datasets
 
         def fail(*arguments):
@@ -319,7 +319,7 @@ class TestPlainText:
         with pytest.raises(InputError, match=r"no \.txt file; 00\.jsonl, .*, 07\.jsonl and 4 more are not"):
             open_corpus(data("text", tmp_path))
 
-    def test_what_is_not_utf8_is_told_by_file_and_byte(self, tmp_path):
+    def test_what_is_not_utf8_is_reported_by_file_and_byte(self, tmp_path):
         self.write(tmp_path, {"a.txt": "fine", "b.txt": b"line\nna\xefve\n"})
         with pytest.raises(InputError, match=r"b\.txt: byte 7 \(0xef\) is not UTF-8"):
             self.splits(tmp_path)

@@ -99,15 +99,15 @@ def test_long_context_pays(corpus):
     assert loss["all"] / scored < loss["near"] / scored - 0.5
 
 
-def test_a_told_fact_predicts_the_next_telling(corpus):
-    """Whose box it is says which number: always the one that was told before."""
+def test_a_fact_predicts_its_next_mention(corpus):
+    """Whose box it is says which number: always the one of the mention before."""
     telling = re.compile(r"[Bb]ox of (\w+) (?:opened with the number|still opened at) (\d \d \d \d)")
     again = 0
     for document in corpus["train"]:
-        told = {}
+        mentioned = {}
         for name, code in telling.findall(document):
-            again += name in told
-            assert told.setdefault(name, code) == code
+            again += name in mentioned
+            assert mentioned.setdefault(name, code) == code
     assert again > 20
 
 

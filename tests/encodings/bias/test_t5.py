@@ -47,7 +47,7 @@ def test_bias_is_that_of_x_transformers(causal, size_of, agree):
 
 
 @pytest.mark.parametrize("causal", [True, False])
-def test_near_distances_are_told_apart_and_far_ones_share(causal, size_of):
+def test_near_distances_are_reported_apart_and_far_ones_share(causal, size_of):
     encoding = T5Bias(size_of(causal=causal))
     bucket = encoding.bucket(torch.arange(10_000))
     one_way = 32 if causal else 16

@@ -163,13 +163,13 @@ def test_each_layer_is_checked_for_two_that_rotate(model_of):
         ("[]", r"encoding\.pattern: an empty list"),
     ],
 )
-def test_a_fault_in_a_pattern_is_told_where_it_stands(encoding, problem, recipe):
+def test_a_fault_in_a_pattern_is_reported_where_it_stands(encoding, problem, recipe):
     with pytest.raises(InputError, match=f"model.{problem}"):
         recipe("text", f"model.encoding={{name: interleave, pattern: {encoding}}}")
 
 
 @pytest.mark.launch
-def test_a_fault_in_a_file_is_told_with_its_line(zoo_command, here):
+def test_a_fault_in_a_file_is_reported_with_its_line(zoo_command, here):
     file = here / "text.yaml"
     pattern = (
         "encoding:\n    name: interleave\n    pattern:\n    - rope\n    - name: randomized\n      of: rpe"
@@ -177,9 +177,9 @@ def test_a_fault_in_a_file_is_told_with_its_line(zoo_command, here):
     text = file.read_text().replace("encoding: alibi", pattern)
     file.write_text(text)
     line = text.splitlines().index("      of: rpe") + 1
-    told = zoo_command("show", "text.yaml")
-    assert told.returncode != 0
-    assert f"text.yaml:{line}: model.encoding.pattern.1.of: no encoding 'rpe'" in told.stdout + told.stderr
+    shown = zoo_command("show", "text.yaml")
+    assert shown.returncode != 0
+    assert f"text.yaml:{line}: model.encoding.pattern.1.of: no encoding 'rpe'" in shown.stdout + shown.stderr
 
 
 @pytest.mark.parametrize("wrapped", ["{name: dape, of: alibi}", "{name: randomized, of: xpos}"])

@@ -17,7 +17,7 @@ class AssociativeRecall(Algorithmic):
 
     `. k v . . l w` with the queries `l k` is answered by `w v`.
 
-    The question is `num_pairs` pairs of a key and its value, at random places among blanks. Then each key is
+    The question is `num_pairs` pairs of a key and its value, at random positions among blanks. Then each key is
     asked for once, in random order: key and value take turns in what follows, where the keys are given and
     the values alone are scored. The size is the length of the question, blanks included: at every length as
     much is to be remembered, ever farther apart. Keys of an example differ, values may not.
@@ -49,14 +49,14 @@ class AssociativeRecall(Algorithmic):
         return size, 2 * self.num_pairs
 
     def draw(self, size: int, chance: Chance) -> tuple[list[int], list[int]]:
-        keys = [1 + key for key in chance.places(self.num_pairs, self.num_keys)]
+        keys = [1 + key for key in chance.distinct(self.num_pairs, self.num_keys)]
         values = [1 + self.num_keys + value for value in chance.numbers(self.num_pairs, self.num_values)]
-        # A pair counts as one place, so that all ways to leave blanks between pairs are equally likely.
-        places = sorted(chance.places(self.num_pairs, size - self.num_pairs))
+        # A pair counts as one position, so that all ways to leave blanks between pairs are equally likely.
+        positions = sorted(chance.distinct(self.num_pairs, size - self.num_pairs))
         question = [BLANK] * size
-        for number, place in enumerate(places):
-            question[place + number : place + number + 2] = keys[number], values[number]
+        for number, position in enumerate(positions):
+            question[position + number : position + number + 2] = keys[number], values[number]
         answer = []
-        for number in chance.places(self.num_pairs, self.num_pairs):
+        for number in chance.distinct(self.num_pairs, self.num_pairs):
             answer += [keys[number], values[number]]
         return question, answer

@@ -15,7 +15,7 @@ class Copy(Algorithmic):
     `c a b` is answered by `c a b`.
 
     Symbols are drawn uniformly and independently. A string longer than there are symbols repeats itself, so
-    that looking up what followed the last symbol does not do: the copy needs the place.
+    that looking up what followed the last symbol does not do: the copy needs the position.
 
     Source: Kazemnejad et al. 2023 (arXiv:2305.19466), section 3, and Deletang et al. 2023 (arXiv:2207.02098),
     "duplicate string". There the first copies words in natural language and asks for an end of the answer;

@@ -15,7 +15,7 @@ class Dyck(Algorithmic):
     `( [ ] [ (` is answered by `3 ) ] )`.
 
     The answer is how many brackets are open, as one token, and then what closes them: the first needs a
-    count, the others the kinds too. The size is the length of the prefix. At each place a bracket is opened
+    count, the others the kinds too. The size is the length of the prefix. At each position a bracket is opened
     or closed with probability 1/2, where both can be; kinds are uniform. At most `max_depth` are open at a
     time, so that the depths, which are tokens, are the same at every length. Keep it small beside the
     training sizes: depths that short prefixes hardly reach would be rarer in training than beyond it. A
@@ -39,7 +39,7 @@ class Dyck(Algorithmic):
 
     def draw(self, size: int, chance: Chance) -> tuple[list[int], list[int]]:
         kinds, prefix, open_ = self.num_kinds, [], []
-        # One number says both whether to open, if it may be said, and which kind.
+        # One number decides both whether to open, where that is possible, and which kind.
         for drawn in chance.numbers(size, 2 * kinds):
             if not open_ or (drawn < kinds and len(open_) < self.max_depth):
                 open_.append(drawn % kinds)

@@ -24,7 +24,7 @@ class FlipFlop(Algorithmic):
 
     Source: the language FFL(p) of Liu et al. 2023 (arXiv:2306.00946), section 3: trained with 0.8 to ignore,
     and tested there with 0.98 (few writes, far back) and 0.1 (many). There are two symbols, 256 instructions,
-    and every read is scored; here the final one alone, so that an example is right or wrong as a whole. The
+    and every read is scored; here the final one alone, so that an example is right or wrong. The
     other reads stay in the question as true ones.
 
     Args:
@@ -46,8 +46,8 @@ class FlipFlop(Algorithmic):
         count = size - 1
         question, memory = [], 0
         values = chance.numbers(count, self.values)
-        for place, (drawn, value) in enumerate(zip(unit(chance.words(count)).tolist(), values, strict=True)):
-            if place == 0 or drawn < (1 - self.ignore) / 2:
+        for index, (drawn, value) in enumerate(zip(unit(chance.words(count)).tolist(), values, strict=True)):
+            if index == 0 or drawn < (1 - self.ignore) / 2:
                 instruction, memory = WRITE, value
             elif drawn < 1 - self.ignore:
                 instruction, value = READ, memory

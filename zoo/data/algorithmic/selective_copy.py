@@ -16,15 +16,15 @@ class SelectiveCopy(Algorithmic):
 
     `. c . . a b .` is answered by `c a b`.
 
-    The size is the length of the question. It holds `num_data` symbols at places drawn uniformly, whatever
+    The size is the length of the question. It holds `num_data` symbols at positions drawn uniformly, whatever
     its length, and one and the same noise token elsewhere. What is to be remembered so stays the same; what
     grows is how far apart it lies. Symbols are uniform and independent.
 
-    Source: Gu and Dao 2023 (arXiv:2312.00752), section 4.1.1: 16 symbols in 4096 places, from 16 tokens with
+    Source: Gu and Dao 2023 (arXiv:2312.00752), section 4.1.1: 16 symbols at 4096 positions, from 16 tokens with
     the noise. There all examples are of one length.
 
     Args:
-        num_data: symbols to be said again.
+        num_data: symbols to be copied.
         num_symbols: symbols that there are besides the noise.
     """
 
@@ -39,6 +39,6 @@ class SelectiveCopy(Algorithmic):
     def draw(self, size: int, chance: Chance) -> tuple[list[int], list[int]]:
         data = [1 + value for value in chance.numbers(self.num_data, self.values)]
         question = [NOISE] * size
-        for place, symbol in zip(sorted(chance.places(self.num_data, size)), data, strict=True):
-            question[place] = symbol
+        for position, symbol in zip(sorted(chance.distinct(self.num_data, size)), data, strict=True):
+            question[position] = symbol
         return question, data

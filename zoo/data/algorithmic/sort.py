@@ -15,7 +15,7 @@ class Sort(Algorithmic):
     `3 1 3 0` is answered by `0 1 3 3`.
 
     It needs no order of the question, but a count: how often each number came in it, and how many of them
-    were said already. Numbers are single tokens, drawn uniformly and independently, and may come again.
+    were given already. Numbers are single tokens, drawn uniformly and independently, and may come again.
 
     Source: Deletang et al. 2023 (arXiv:2207.02098), "bucket sort", with 5 numbers there. Kazemnejad et al.
     2023 (arXiv:2305.19466), section 3, also sorts numbers of several digits.

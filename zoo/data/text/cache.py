@@ -2,7 +2,7 @@
 
 A folder per (text, vocabulary size, versions), named by their hash, with tokenizer.json, a
 `datasets.Dataset` for each split (columns tokens, bytes, words; a row is a document) and meta.json, which has
-the checksum of every file. It is built beside its place, flushed and renamed, so that a folder of that name
+the checksum of every file. It is built beside its final path, flushed and renamed, so that a folder of that name
 is complete; a lock lets one process build while the others wait. A folder that is not as it was written is
 neither used nor removed: an error names it.
 """
@@ -34,7 +34,7 @@ from zoo.files import full_disk_message, is_disk_full, fsync_folder, fsync_tree,
 
 @dataclass(frozen=True)
 class TokenCache:
-    """An opened cache folder. `corpus` and `tokenizer.fingerprint` tell what it was made of."""
+    """An opened cache folder. `corpus` and `tokenizer.fingerprint` identify what it was made of."""
 
     folder: Path
     corpus: str

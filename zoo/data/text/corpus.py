@@ -29,7 +29,7 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a corpus holds: a fingerprint of every document in its split and place, and bytes per split."""
+    """What a corpus holds: a fingerprint of every document, its split and its position, and bytes per split."""
 
     fingerprint: str
     bytes: dict[str, int]

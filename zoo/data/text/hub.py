@@ -72,15 +72,15 @@ def offline(active: bool):
     import huggingface_hub
 
     # Both read their flag at each call, but the environment variable only at import.
-    places = [huggingface_hub.constants, datasets.config]
-    before = [place.HF_HUB_OFFLINE for place in places]
+    modules = [huggingface_hub.constants, datasets.config]
+    before = [module.HF_HUB_OFFLINE for module in modules]
     try:
-        for place in places:
-            place.HF_HUB_OFFLINE = active or place.HF_HUB_OFFLINE
+        for module in modules:
+            module.HF_HUB_OFFLINE = active or module.HF_HUB_OFFLINE
         yield
     finally:
-        for place, value in zip(places, before, strict=True):
-            place.HF_HUB_OFFLINE = value
+        for module, value in zip(modules, before, strict=True):
+            module.HF_HUB_OFFLINE = value
 
 
 @contextmanager

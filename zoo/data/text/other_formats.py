@@ -52,6 +52,6 @@ def _why_not(file: Path) -> str | None:
             head = opened.read(HEAD)
     except OSError:
         return None  # whoever reads it reports it
-    if (place := head.find(b"\0")) >= 0:
-        return f"a zero byte at byte {place}: it is binary, or text that is not UTF-8"
+    if (zero := head.find(b"\0")) >= 0:
+        return f"a zero byte at byte {zero}: it is binary, or text that is not UTF-8"
     return "it begins with JSON, which is not plain text" if OBJECT.match(head) else None

@@ -45,10 +45,10 @@ SMALLEST = {"documents": 3, "words": 50}
 def open_sample(documents: int, words: int, corpus_seed: int) -> Corpus:
     """`documents` chronicles of about `words` words each: one in twenty, and at least one, for validation, as
     many for test, the others for training. Raises InputError for fewer than 3 documents or 50 words."""
-    asked = {"documents": documents, "words": words}
-    if small := [name for name, least in SMALLEST.items() if asked[name] < least]:
+    given = {"documents": documents, "words": words}
+    if small := [name for name, least in SMALLEST.items() if given[name] < least]:
         raise InputError(
-            Problem(f"must be at least {SMALLEST[name]}, not {asked[name]}", key=f"data.{name}")
+            Problem(f"must be at least {SMALLEST[name]}, not {given[name]}", key=f"data.{name}")
             for name in small
         )
     held_out = max(1, documents // 20)
@@ -69,7 +69,7 @@ class Person:
     """A villager, with the facts that the chronicle keeps coming back to."""
 
     facts: dict[str, str]
-    told: set[str] = field(default_factory=set)
+    mentioned: set[str] = field(default_factory=set)
 
 
 def chronicle(words: int, seed: int, split: str, number: int) -> str:
@@ -140,8 +140,8 @@ def scene(chance: Chance, cast: list[Person], place: dict[str, str]) -> str:
 
     def tell(person: Person) -> str:
         kind = chance.one(list(FACTS))
-        first = kind not in person.told
-        person.told.add(kind)
+        first = kind not in person.mentioned
+        person.mentioned.add(kind)
         sentence = chance.one(FACTS[kind][0 if first else 1]).format(**person.facts)
         return sentence[0].upper() + sentence[1:]
 

@@ -48,7 +48,7 @@ class TextTokenizer:
 
     @property
     def fingerprint(self) -> str:
-        """sha256 of the whole tokenizer as JSON."""
+        """sha256 of the tokenizer as JSON."""
         return hashlib.sha256(self.tokenizer.to_str().encode()).hexdigest()
 
     def encode(self, text: str) -> np.ndarray:
@@ -126,8 +126,8 @@ def cut(text: str, size: int) -> Iterator[str]:
     start = 0
     while start < len(text):
         # A single end of line between words is a token of its own: nothing is merged across it.
-        place = SAFE_CUT.search(text, start + size)
-        end = place.start() if place else len(text)
+        cut = SAFE_CUT.search(text, start + size)
+        end = cut.start() if cut else len(text)
         yield text[start:end]
         start = end
 

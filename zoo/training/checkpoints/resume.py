@@ -47,7 +47,7 @@ def resume_point(folder: Path, recipe: Recipe) -> tuple[Path | None, dict[str, A
     """
     checkpoint = folder / LAST
     if not os.path.lexists(checkpoint):
-        _must_not_have_been_saved(folder)
+        _validate_nothing_saved(folder)
         return None, None
     content = read_checkpoint(checkpoint)
     validate_same_run(folder, checkpoint, content, recipe)
@@ -68,7 +68,7 @@ def how_to_continue(folder: Path, saved_at: int) -> str:
     return f"{'continue' if saved_at else 'begin again'}: {resume_command(folder)}"
 
 
-def _must_not_have_been_saved(folder: Path) -> None:
+def _validate_nothing_saved(folder: Path) -> None:
     """To begin again would overwrite what a run has come to, and only its checkpoint be missing."""
     saved = None
     if os.path.lexists(folder / CARD):
