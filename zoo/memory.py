@@ -1,4 +1,4 @@
-"""Memory: how much was needed, how much there is, whether it was enough, and how a CPU hands it out."""
+"""Memory: peak use, free memory, out-of-memory errors, and limits on allocation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 USUAL_TRIM_THRESHOLD, USUAL_MMAP_MAX = 128 * 1024, 65536
 
 RESERVE = 256 * 2**20
-"""Bytes that no evaluation is given: for what is not counted as data, and for who else is there."""
+"""Bytes that no evaluation is given: for what is not counted as data, and for other processes."""
 
 SYSTEM = Path("/")
 
@@ -32,7 +32,7 @@ SIGNS = (
     "dnnl_out_of_memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
 )
-"""What errors of no class of their own say, where memory does not suffice."""
+"""Parts of the messages of out-of-memory errors that have no class of their own."""
 
 
 def peak_memory_mb(device: torch.device) -> float:
@@ -47,7 +47,7 @@ def peak_memory_mb(device: torch.device) -> float:
 
 
 def restart_peak_memory(device: torch.device) -> None:
-    """Measure from here on. On a CPU only Linux can; elsewhere the peak stays that of the whole process."""
+    """Measure from here on. On a CPU only Linux can; elsewhere it counts from the process's start."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     else:
@@ -57,7 +57,7 @@ def restart_peak_memory(device: torch.device) -> None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory did not suffice; for a CPU torch has no error of its own.
+    """Whether an error means out of memory; for a CPU torch has no error class of its own.
 
     Linux mostly hands out more than it has and kills the process later: then there is no error to see, unless
     `allocations_bounded`.
@@ -68,7 +68,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Bytes that may still be allocated; None where the system does not say.
+    """Bytes that may still be allocated; None if the system does not tell.
 
     On Linux that is what could be had without swapping, or less where a control group (a container, a SLURM
     job) allows less, without a reserve.
@@ -124,9 +124,9 @@ def allocations_bounded(processes: int = 1, most: int | None = None) -> Iterator
 
     Args:
         processes: how many on this machine do the same at the same time, each with its share.
-        most: bytes that suffice for what is done; no more is given even where there is more.
+        most: a limit in bytes, even if more is free.
 
-    Yields: bytes that may be allocated, where that is kept to; None where it is not.
+    Yields: bytes that may be allocated; None if there is no limit.
     """
     free = free_memory(torch.device("cpu"))
     # macOS has the limit and does not keep it.
@@ -154,7 +154,7 @@ def _data_size() -> int:
 
 
 def shortage(device: torch.device, processes: int = 1) -> str:
-    """In words: that what there is did not suffice. To be asked when what was allocated is free again."""
+    """An out-of-memory message. Call it once the failed allocations are freed."""
     free = free_memory(device)
     if free is None:
         return "needs more memory than there is here"

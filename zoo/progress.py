@@ -14,7 +14,7 @@ COLUMNS = 100
 
 
 class Due:
-    """Whether a line of a training's log is due: every 15 seconds. What is done sooner is silent."""
+    """Whether a line of a training's log is due: every 15 seconds, the first after 15 seconds."""
 
     def __init__(self) -> None:
         self._last = time.monotonic()
@@ -28,7 +28,7 @@ class Due:
 
 
 class Lines:
-    """Takes what a bar draws over and over in one place, and writes it as lines of a log."""
+    """A file for a bar that writes each state of it as a line of a log."""
 
     def write(self, text: str) -> None:
         text = text.strip("\r\n ")
@@ -46,12 +46,12 @@ def progress_bar(total: int | None, about: str, unit: str, **options: Any) -> tq
         options: those of `tqdm`.
     """
     if sys.stderr.isatty():
-        place: dict[str, Any] = {"mininterval": 0.2, **_width()}
+        layout: dict[str, Any] = {"mininterval": 0.2, **_width()}
     else:
         pause = SECONDS_BETWEEN_LINES
-        place = {"file": Lines(), "mininterval": pause, "delay": pause, "ncols": COLUMNS}
+        layout = {"file": Lines(), "mininterval": pause, "delay": pause, "ncols": COLUMNS}
         options["leave"] = False
-    return tqdm(total=total, desc=about, unit=unit, miniters=1, **{**place, **options})
+    return tqdm(total=total, desc=about, unit=unit, miniters=1, **{**layout, **options})
 
 
 def _width() -> dict[str, Any]:
@@ -59,7 +59,7 @@ def _width() -> dict[str, Any]:
         columns = os.get_terminal_size(sys.stderr.fileno()).columns
     except (OSError, ValueError):
         columns = 0
-    # Some terminals (of containers, of pipes into a pager) say that they are 0 wide: the bar would be too.
+    # Some terminals (of containers, of pipes into a pager) report a width of 0: so would be the bar.
     return {"dynamic_ncols": True} if columns > 0 else {"ncols": COLUMNS}
 
 

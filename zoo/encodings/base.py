@@ -1,7 +1,7 @@
-"""The hooks through which a token's place enters a transformer.
+"""The hooks through which a token's position enters a transformer.
 
 A positional encoding is a `torch.nn.Module` that overrides the hooks it needs and leaves the others alone.
-The transformer calls all of them and knows none of the encodings. In the order of a forward pass:
+The transformer calls all of them and names no encoding. In the order of a forward pass:
 
     positions -> embed -> read -> rotate -> bias, score -> logits -> value
 
@@ -58,7 +58,7 @@ class Span:
     """The positions are the default ones, 0, 1, 2 ..., so that distance is a difference of rows."""
     read: Any = field(default=None, repr=False)
     memo: dict = field(default_factory=dict, repr=False, compare=False)
-    """What is computed once a forward pass and used by every layer; see `once`."""
+    """Values computed once in a forward pass and used by every layer; see `once`."""
 
     @property
     def num_queries(self) -> int:
@@ -135,7 +135,7 @@ class Encoding(nn.Module):
     """Claims that moving all positions by the same amount changes nothing."""
     extrapolates: ClassVar[Literal["yes", "no", "policy"]] = "no"
     """Beyond the trained length. yes: published results claim that it works; no: it is defined there and no
-    more is claimed; policy: it is not defined there, and an option says what is done instead."""
+    more is claimed; policy: it is not defined there, and an option chooses what is done instead."""
     distance_only: ClassVar[bool] = False
     """The bias depends on query position minus key position alone, so a table over distances can hold it."""
     fused: ClassVar[bool] = True
@@ -145,15 +145,15 @@ class Encoding(nn.Module):
     after_training: ClassVar[tuple[str, ...]] = ()
     """Options that may be changed on a trained model: no parameter depends on them."""
     replaces: ClassVar[tuple[str, ...]] = ()
-    """It may take the place of these in a trained model, and is for that alone: nothing trains with it."""
+    """Encodings that it may replace in a trained model. It is for that alone: no model is trained with it."""
     reads_positions: bool = True
-    """What it does depends on position ids. False where order is known from the mask, or the rows, alone."""
+    """Whether it depends on position ids. False if the mask, or the rows, alone give the order."""
     integer_positions: bool = False
-    """It looks positions or distances up, or rounds them: there is nothing between two whole numbers, nor
-    before 0 where it is absolute."""
+    """It looks positions or distances up, or rounds them: only integers have a meaning and, if it is
+    absolute, none below 0."""
     position_key: Hashable = None
-    """Instances in different layers that say the same here, and not None, stand at the same positions: the
-    first is asked for all of them."""
+    """Instances in different layers with the same key, if it is not None, have the same positions:
+    `positions` is called on the first of them only."""
     per_layer: bool = False
     """Each layer owns an instance. May be set on the instance, by an option or by what it wraps."""
 
@@ -183,14 +183,14 @@ class Encoding(nn.Module):
     def max_cached_length(self) -> int | None:
         """The longest sequence that may be decoded with a key/value cache, in tokens; None for any.
 
-        An encoding that places a token by the length of the whole sequence ends here: while decoding, that
-        length is not known yet.
+        The limit of an encoding whose positions depend on the length of the full sequence, which is not known
+        while decoding.
         """
         return None
 
     @property
     def num_positions(self) -> int | None:
-        """How many positions, counted from 0, it has something of its own for; None for any number."""
+        """The number of distinct positions, from 0; None if there is no limit."""
         return None
 
     def uses(self, hook: str) -> bool:
@@ -205,7 +205,7 @@ class Encoding(nn.Module):
         """Position ids to use instead of the default `ids` [T] or [B,T]: float or int, [T] or [B,T].
 
         They are this instance's own: no other encoding of the model sees them. Called once a forward pass,
-        for the new tokens alone where there is a cache; `self.training` tells training from evaluation.
+        for the new tokens only if there is a cache; `self.training` distinguishes training from evaluation.
         """
         return ids
 
@@ -214,9 +214,9 @@ class Encoding(nn.Module):
         return x
 
     def read(self, x: Tensor) -> Tensor | None:
-        """What is to be known of each token later, [B,T,...], from a layer's normalised input x [B,T,E].
+        """Features of each token, such as gates, [B,T,...], from a layer's normalised input x [B,T,E].
 
-        Gates and the like. Kept in the cache beside the token's key, and found again as `span.read`.
+        Kept in the cache with the token's key, and passed to later hooks as `span.read`.
         """
         return None
 

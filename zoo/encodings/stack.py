@@ -31,7 +31,7 @@ def build_encoding(spec: Spec | str, size: Size) -> Encoding:
     name = spec.pop("name")
     about = registry.encodings.describe(name)
     fits, other = (about.decoder, about.encoder) if size.causal else (about.encoder, about.decoder)
-    # One that says it is for neither has a fault of its own, and the contract tells it.
+    # The contract reports an encoding that is declared for neither.
     if other and not fits:
         raise InputError(f"encoding {name!r} is not for {'a decoder' if size.causal else 'an encoder'}")
     for option in about.options:
@@ -48,8 +48,10 @@ def build_encoding(spec: Spec | str, size: Size) -> Encoding:
         raise InputError(f"encoding {name!r}: {error}") from error
     except (Exception, SystemExit) as error:
         if about.builtin and too_large(error):
-            told = str(error).split("\n")[0][:200]
-            raise InputError(f"encoding {name!r} cannot be built with numbers so large: {told}") from error
+            first_line = str(error).split("\n")[0][:200]
+            raise InputError(
+                f"encoding {name!r} cannot be built with numbers so large: {first_line}"
+            ) from error
         if about.builtin:
             raise  # a fault in here is ours, and keeps its traceback
         cause = f"{type(error).__name__}: {error}"
@@ -57,8 +59,8 @@ def build_encoding(spec: Spec | str, size: Size) -> Encoding:
 
 
 def too_large(error: BaseException) -> bool:
-    """Whether an error says that a number or a table is larger than the machine can hold."""
-    # That of a size is a RuntimeError of torch.
+    """Whether an error means that a number or a table is larger than the machine can hold."""
+    # Torch raises RuntimeError for a size that overflows.
     overflow = isinstance(error, RuntimeError) and "overflow" in str(error)
     return overflow or isinstance(error, OverflowError) or is_out_of_memory(error)
 
@@ -72,7 +74,7 @@ def _build_wrapped(value: Spec | str | Sequence[Spec] | None, size: Size) -> Any
 class EncodingStack(nn.Module):
     """Builds a model's encodings: one instance for all layers, or one for each where an encoding asks for it.
 
-    `view(layer)` is what a layer sees; `embed` is what the token vectors meet before the first one.
+    `view(layer)` has the encodings of a layer; `embed` is applied to the token vectors before the first one.
     """
 
     def __init__(self, specs: Spec | Sequence[Spec], size: Size, seed: int = 0):
@@ -95,11 +97,11 @@ class EncodingStack(nn.Module):
         return View(self.of_layer(self.slots, layer))
 
     def of_layer(self, slots: Sequence[Sequence[Made]], layer: int) -> list[Made]:
-        """Of what there is for each instance (`each`), that of a layer's."""
+        """From one value for each instance (see `each`), those of the instances in a layer."""
         return [slot[layer if len(slot) > 1 else 0] for slot in slots]
 
     def each(self, make: Callable[[Encoding], Made]) -> list[list[Made]]:
-        """make(encoding) for each instance of each encoding; once for those that are placed together."""
+        """make(encoding) for each instance of each encoding; once for those with the same key."""
         made: list[list[Made]] = []
         for slot in self.slots:
             shared: dict[Hashable, Made] = {}
@@ -114,8 +116,8 @@ class EncodingStack(nn.Module):
 
     def embed(self, x: Tensor, spans: Sequence[Sequence[Span]]) -> Tensor:
         """The token vectors that enter the first layer. `spans` holds one for each instance."""
-        for slot, its in zip(self.slots, spans, strict=True):
-            x = slot[0].embed(x, its[0].q_pos)
+        for slot, slot_spans in zip(self.slots, spans, strict=True):
+            x = slot[0].embed(x, slot_spans[0].q_pos)
         return x
 
     @property
@@ -134,7 +136,7 @@ class EncodingStack(nn.Module):
 
 
 def _validate_combination(encodings: Sequence[Encoding]) -> None:
-    """Raises InputError where two encodings of a list each decide what queries and keys are multiplied."""
+    """Raises InputError if two encodings of a list each decide what queries and keys are multiplied."""
     deciding = [e for e in encodings if e.uses("rotate") or e.plain_product]
     if len(deciding) > 1:
         names = " and ".join(repr(e.name) for e in deciding)
@@ -145,17 +147,14 @@ def _validate_combination(encodings: Sequence[Encoding]) -> None:
 
 
 def _seeded(spec: Spec, size: Size, seed: int) -> Encoding:
-    """An encoding whose random start depends on the seed and its place in the model, and on nothing else."""
+    """An encoding whose initial weights depend on `seed` only."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         return build_encoding(spec, size)
 
 
 class View:
-    """The encodings of one layer, taken together: each hook is the fold over theirs.
-
-    `read` gives one entry for each encoding; the hooks that come after it take those entries back.
-    """
+    """The encodings of one layer: each hook applies theirs in turn; `read` returns one entry for each."""
 
     def __init__(self, encodings: Sequence[Encoding]):
         self.encodings = list(encodings)

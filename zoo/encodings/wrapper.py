@@ -15,13 +15,13 @@ FOLLOWED = (
     "position_key",
     "per_layer",
 )
-"""The facts in which a wrapper is what it wraps."""
+"""The attributes that a wrapper takes from what it wraps."""
 
 
 class Wrapper(Encoding):
-    """The base of encodings that change one thing about another, and are that other in all else.
+    """The base of encodings that change one thing about another encoding.
 
-    Every hook, limit and fact is that of what it wraps, until a subclass overrides it.
+    Every hook, limit and attribute is that of the wrapped encoding unless a subclass overrides it.
     """
 
     def __init__(self, size: Size, of: Encoding):
@@ -79,6 +79,6 @@ class Wrapper(Encoding):
 
 
 def check_reads_positions(of: Encoding, otherwise: str) -> None:
-    """Raises ValueError where positions mean nothing to an encoding."""
+    """Raises ValueError if an encoding reads no positions."""
     if not of.reads_positions:
         raise ValueError(f"{of.name!r} reads no positions: {otherwise}")

@@ -1,7 +1,7 @@
 """The further processes of a command: the same command again for each further device, and their supervision.
 
-Lightning would start them too, but its observer answers the loss of one by a SIGKILL to this process, without
-a word. With LOCAL_RANK in the environment it takes the processes for started, and starts and observes none.
+Lightning could start them, but its observer reacts to the loss of one with a SIGKILL to this process and no
+message. With LOCAL_RANK in the environment it assumes that the processes are started, and observes none.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _VARIABLES = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PO
 class Children:
     """The processes that this one has started; none at first.
 
-    As a context manager it leaves none behind: they have `LEAVE_SECONDS` to end, and no time after an error.
+    Kills them at the end of its `with` block, after an error at once, else after `LEAVE_SECONDS`.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Children:
     def start(self, per_node: int, world_size: int | None = None) -> None:
         """Run this command once more for each device of this machine but the first.
 
-        From now on the environment says that this is process 0 of `world_size` (by default `per_node`).
+        Sets the environment of process 0 of `world_size` (by default `per_node`) in this process.
         """
         self._environment = {name: os.environ.get(name) for name in _VARIABLES}
         os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
@@ -50,7 +50,7 @@ class Children:
             self.processes.append(subprocess.Popen(_this_command(), env={**os.environ, **own}))
 
     def failed(self) -> list[subprocess.Popen]:
-        """Those that have ended with an error; first those that were killed."""
+        """The processes that have ended with an error, those that were killed first."""
         return sorted((one for one in self.processes if one.poll()), key=lambda one: one.returncode)
 
     def wait_for_failure(self, seconds: float) -> None:
@@ -60,7 +60,7 @@ class Children:
             time.sleep(0.05)
 
     def how_one_failed(self) -> str | None:
-        """`process 1 of this run was killed by SIGKILL`; None where somebody has stopped them."""
+        """`process 1 of this run was killed by SIGKILL`; None if all were stopped by a signal of the user."""
         first = next((one for one in self.failed() if one.returncode not in _STOPPED), None)
         if first is None:
             return None
@@ -79,7 +79,7 @@ class Children:
         self.close(LEAVE_SECONDS if kind is None else 0.0)
 
     def close(self, seconds: float = LEAVE_SECONDS) -> None:
-        """Wait for all of them to end, kill the rest, and have the environment as it was."""
+        """Wait for all of them to end, kill the rest, and restore the environment."""
         limit = time.monotonic() + seconds
         while any(one.poll() is None for one in self.processes) and time.monotonic() < limit:
             time.sleep(0.02)
@@ -98,10 +98,10 @@ class Supervisor(threading.Thread):
 
     Args:
         children: may be started later.
-        report: the text for stderr, of what `Children.how_one_failed` says (None: they were stopped); it
-            returns None where another process has reported.
-        patience: seconds that the main thread has to notice the loss itself, and to call `stop`.
-        signals: for use as a context manager: a signal in its block ends all at once too.
+        report: makes the text for stderr from the result of `Children.how_one_failed` (None: they were
+            stopped); it returns None if another process has reported.
+        patience: seconds for the main thread to notice the loss itself and call `stop`.
+        signals: as a context manager: a signal in the block also ends all processes at once.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Supervisor(threading.Thread):
                 self._end(stopped)
 
     def stop(self) -> None:
-        """Supervise no more."""
+        """Stop supervising."""
         self.over.set()
 
     def _wait(self) -> bool:
@@ -137,8 +137,8 @@ class Supervisor(threading.Thread):
         # Python's own handler runs at once, and writes the number of each signal into this pipe.
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
-        self._heard: list[object] = []
-        self._handler = signal_handler(lambda *given: self._heard.append(given))
+        self._received: list[object] = []
+        self._handler = signal_handler(lambda *given: self._received.append(given))
         self._handler.__enter__()
         self._wakeup = _set_wakeup(self._writer)
         self.start()
@@ -151,7 +151,7 @@ class Supervisor(threading.Thread):
         self._handler.__exit__(None, None, None)
         os.close(self._reader)
         os.close(self._writer)
-        if self._heard:
+        if self._received:
             raise KeyboardInterrupt
 
     def _end(self, stopped: bool) -> None:
@@ -178,8 +178,8 @@ def run_all(
     try:
         for process in running:
             try:
-                said = process.communicate(timeout=max(0.0, limit - time.monotonic()))[1]
-                ended.append((process.returncode, said))
+                stderr = process.communicate(timeout=max(0.0, limit - time.monotonic()))[1]
+                ended.append((process.returncode, stderr))
             except subprocess.TimeoutExpired:
                 ended.append((None, ""))
     finally:

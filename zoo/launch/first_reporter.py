@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 
 class FirstReporter:
-    """A store apart from the process group, which is of no use once a process has left it."""
+    """A store outside the process group, which cannot be used once a process has left it."""
 
     def __init__(self) -> None:
         self.rank = 0

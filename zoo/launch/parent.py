@@ -1,4 +1,4 @@
-"""A process that was started by another one ends with it. Imports nothing heavy."""
+"""End a process when the one that started it ends. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _THREAD = "exit-when-parent-dies"
 
 
 def exit_when_parent_dies() -> None:
-    """Have this process end as soon as the one that started it has, whatever it is doing then.
+    """End this process as soon as the one that started it has ended, whatever it is doing then.
 
     Does nothing in a process that the user has started, and once is enough. Call it before anything slow: a
     process whose parent was killed alone would wait for it in a collective without end.

@@ -1,4 +1,4 @@
-"""What all processes of a launch find alike is reported by the first of them."""
+"""An error that all processes of a launch find is reported by the first of them only."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from zoo.errors import InputError, RunError
 from zoo.launch.ranks import find_launcher, is_first_process
 
 SECONDS = 1.0
-"""How long the others stay: torchrun and SLURM end all once one has left, and the report comes first."""
+"""How long the others stay: torchrun and SLURM end all once one has left, before the first has reported."""
 
 
 def quiet_exit(code: int) -> SystemExit:
-    """The exception by which a process ends that leaves the report to another one, after a short wait."""
+    """The exception that ends a process without a report, after a short wait: another process reports."""
     time.sleep(SECONDS)
     return SystemExit(code)
 
 
 @contextmanager
 def report_once() -> Iterator[None]:
-    """Around what all processes of a launch do alike before their rendezvous.
+    """Around what all processes of a launch do before their rendezvous.
 
     Raises:
-        InputError, RunError: in the first process, and in one that it has started: there it is not what the
-            first process found, which got further.
+        InputError, RunError: in the first process, and in one that it has started: that error is another one,
+            since the first process got further.
         SystemExit: instead of them in all others, with the exit code of the command line.
     """
     try:

@@ -1,7 +1,7 @@
 """SIGINT and SIGTERM from the start of a command to its end. Imports nothing heavy.
 
-A KeyboardInterrupt that is raised during the import of torch, numpy or matplotlib may get lost: native code
-and the libraries' own `except` swallow it. So none is raised until all that is heavy is imported.
+A KeyboardInterrupt that is raised during the import of torch, numpy or matplotlib can be lost: native code
+and `except` clauses of the libraries swallow it. So none is raised until the heavy modules are imported.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def exit_on_signals() -> None:
 
 
 def exit_interrupted() -> None:
-    """End this process now, whatever its threads do; the first of several says so."""
+    """End this process now, whatever its threads do; the first of several prints a message."""
     if is_first_process():
         # os.write: a handler may run in the middle of another print.
         os.write(2, f"{NOTHING_WRITTEN}\n".encode())
@@ -35,7 +35,7 @@ def exit_interrupted() -> None:
 
 
 def exit_with_code_on_signals(code: int) -> None:
-    """The command is done and has reported: a signal from now on only hastens its end."""
+    """After the command has reported its end: a signal from now on ends the process with this code."""
     _set_handler(lambda *given: os._exit(code))
 
 
@@ -49,7 +49,7 @@ def raise_on_signals(*modules: str) -> None:
 
 @contextmanager
 def signal_handler(handler: Callable[..., object]) -> Iterator[None]:
-    """Have this handler for the signals within the block, and the previous ones after it."""
+    """Handle signals within the block, and restore the previous handlers after it."""
     before = _set_handler(handler)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Asking SLURM to begin a job again."""
+"""Requeueing a SLURM job."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 
 
 def requeue() -> str:
-    """Put this job back into its queue; what came of it, in words. SLURM may end this process right away."""
+    """Put this job back into its queue; returns the outcome in words. SLURM may end this process at once."""
     job = os.environ["SLURM_JOB_ID"]
     command = ["scontrol", "requeue", job]
     try:

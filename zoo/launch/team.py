@@ -1,4 +1,4 @@
-"""One evaluation by several processes: who they are, and how they hand results to one another.
+"""One evaluation by several processes: their ranks and devices, and the exchange of results.
 
 `zoo evaluate RUN --devices 2` starts the command a second time; under torchrun and SLURM all processes are
 there from the beginning.
@@ -24,9 +24,9 @@ from zoo.launch.reporting import quiet_exit, report_once
 from zoo.launch.signals import NOTHING_WRITTEN, signal_handler
 
 PATIENCE = timedelta(days=7)
-"""How long one process may be ahead of another. That the other is gone shows at once, not by waiting."""
+"""How long one process may wait for another. The loss of a process is noticed at once, not by it."""
 
-LOST = "another process of this evaluation has ended without a word; was it killed for want of memory?"
+LOST = "another process of this evaluation has ended without a message; was it killed for lack of memory?"
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,10 @@ class Fault:
 
 
 class Team:
-    """The processes of one evaluation, as one of them sees them. Its `with` block ends for all together.
+    """The processes of one evaluation. Its `with` block ends in all of them together.
 
-    What ends one of them ends all: the others get the error instead of what they wait for. The first process
-    reports it, and the rest end by SystemExit with the command line's exit code.
+    An error in one ends all: the others receive it instead of the results that they wait for. The first
+    process reports it, and the rest end by SystemExit with the command line's exit code.
 
     Attributes:
         rank: which process this is, from 0; only process 0 prints, shows bars and writes.
@@ -77,14 +77,14 @@ class Team:
         self._over = self._interrupted = False
 
     def use(self, accelerator: str) -> None:
-        """Compute from now on where a recipe's `trainer.accelerator` says."""
+        """Compute from now on on the device of a recipe's `trainer.accelerator`."""
         self.device = device_for(accelerator, self._local_rank)
 
     def gather(self, own: Any) -> list[Any]:
-        """What each process gave, by rank: the same list for all. Every process must call it.
+        """The `own` of each process, by rank: the same list in all. Every process must call it.
 
         Raises:
-            InputError, RunError, KeyboardInterrupt: in the first process, what ended another one.
+            InputError, RunError, KeyboardInterrupt: in the first process, the error of another one.
             SystemExit: in the others.
         """
         if self.size == 1:
@@ -133,22 +133,22 @@ class Team:
 
     @contextmanager
     def _deferred_interruption(self) -> Iterator[None]:
-        """A signal waits for the end of an exchange: the others would wait for a process that left during it.
+        """Defer a signal to the end of an exchange: the others would wait for a process that left during it.
 
-        A second one does not wait.
+        A second signal is not deferred.
         """
 
-        def hold(*given: Any) -> None:
+        def defer(*args: Any) -> None:
             if self._interrupted:
                 self._over = True
                 raise KeyboardInterrupt
             self._interrupted = True
 
-        with signal_handler(hold):
+        with signal_handler(defer):
             yield
 
     def _leave(self, fault: Fault) -> BaseException:
-        """What this process ends with."""
+        """The exception with which this process ends."""
         if self.rank == 0:
             return fault.error()
         return quiet_exit(fault.code)
@@ -172,11 +172,10 @@ def device_for(accelerator: str, local_rank: int = 0) -> torch.device:
 
 
 def join(devices: int = 1, accelerator: str = "auto") -> Team:
-    """Meet the other processes; start them if nobody has.
+    """Join the other processes; start them if no launcher has.
 
-    The command is started again for each further device, so all that can be wrong with it should be found
-    before. Under torchrun and SLURM they decide how many processes there are, whatever `devices` says, unless
-    it contradicts them.
+    The command is started again for each further device, so check its arguments before. Under torchrun and
+    SLURM the launcher decides the number of processes; `devices` may only agree with it.
 
     Args:
         devices: processes on this machine.
@@ -208,7 +207,7 @@ def _check_devices(devices: int, accelerator: str, launcher: Launcher | None) ->
 
 
 def _rendezvous(launcher: Launcher, accelerator: str) -> Team:
-    """Start the others, unless they are there, and wait for all of them."""
+    """Start the other processes, unless a launcher has, and wait for all of them."""
     per_node, size = launcher.processes_per_node, launcher.processes_per_node * launcher.num_nodes
     if "OMP_NUM_THREADS" not in os.environ:
         os.environ["OMP_NUM_THREADS"] = str(max(1, cpu_cores() // per_node))

@@ -1,4 +1,4 @@
-"""What each of the runs that go at the same time computes on: GPUs of its own, or a share of the cores."""
+"""Devices of runs that go at the same time: GPUs of its own for each, or a share of the CPU cores."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def environments(
         trainer: that of the recipe. Runs of several GPUs each get as many of their own.
         jobs: how many runs go at once; by default as many as the GPUs are enough for, and on a CPU one.
         most: how many runs there are.
-        environment: that of the sweep; what it says of GPUs and threads stands.
+        environment: that of the sweep, whose settings of GPUs and threads are kept.
     """
     gpus = visible_gpus(environment) if trainer.accelerator in ("auto", "gpu", "cuda") else []
     chosen = trainer.devices

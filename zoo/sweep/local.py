@@ -22,7 +22,7 @@ from zoo.progress import duration, progress_bar
 from zoo.sweep.runs import Run
 
 LEAVE_SECONDS = 20.0
-"""How long a run that was told to stop at once has for it."""
+"""Seconds that a run has to stop at once."""
 STOPPING = (
     "stopping: each run finishes its step and saves; once more to stop at once",
     "stopping at once; once more to kill",
@@ -32,7 +32,7 @@ STOPPING = (
 
 @dataclass
 class Outcome:
-    """What became of the runs: `failed` has the reasons, `interrupted` whether the user stopped them."""
+    """The results of the runs: `failed` has the reasons, `interrupted` whether the user stopped them."""
 
     finished: list[Run] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class LocalSweep:
             self.outcome.finished.append(run)
             self._count(f"{run.name}: finished in {duration(time.monotonic() - job.started)}")
         elif stopping:
-            self._say(f"{run.name}: stopped")
+            self._print(f"{run.name}: stopped")
         else:
             memory = ": out of memory?" if code == -signal.SIGKILL else ""
             last = _last_line(job)
@@ -124,12 +124,12 @@ class LocalSweep:
         self._count(f"{run.name}: FAILED: {why}; log: {run.log}")
 
     def _stop(self, requests: int) -> None:
-        self._say(STOPPING[min(requests, 2)])
+        self._print(STOPPING[min(requests, 2)])
         for job in self.jobs:
             job.signal(signal.SIGINT if requests < 2 else signal.SIGKILL)
 
     def _end_all(self) -> None:
-        """Leave no process behind, whatever ended the sweep."""
+        """End all processes, whatever ended the sweep."""
         for job in self.jobs:
             job.signal(signal.SIGINT)
         limit = time.monotonic() + LEAVE_SECONDS
@@ -144,11 +144,11 @@ class LocalSweep:
     def _count(self, text: str) -> None:
         done = len(self.outcome.finished) + len(self.outcome.failed)
         left = (time.monotonic() - self.started) / done * (self.total - done)
-        self._say(f"[{done}/{self.total}] {text}" + (f"; about {duration(left)} left" if left else ""))
+        self._print(f"[{done}/{self.total}] {text}" + (f"; about {duration(left)} left" if left else ""))
         if self.bar is not None:
             self.bar.update(1)
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         tqdm.write(text, file=sys.stderr)  # above the bar
         sys.stderr.flush()
 
@@ -172,15 +172,15 @@ def _last_line(job: _Job) -> str:
 
 @contextmanager
 def _stop_requests() -> Iterator[Callable[[], int]]:
-    """Count Ctrl-C, SIGTERM and the end of the terminal instead of obeying them; gives the count so far."""
-    heard: list[int] = []
+    """Count Ctrl-C, SIGTERM and SIGHUP instead of ending; yields a function that returns the count."""
+    received: list[int] = []
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     for number, handler in before.items():
-        # Under nohup the end of the terminal is to be ignored.
+        # nohup ignores the end of the terminal.
         if not (number == signal.SIGHUP and handler == signal.SIG_IGN):
-            signal.signal(number, lambda number, frame: heard.append(number))
+            signal.signal(number, lambda number, frame: received.append(number))
     try:
-        yield lambda: len(heard)
+        yield lambda: len(received)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

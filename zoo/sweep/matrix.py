@@ -83,7 +83,7 @@ def matrix(
             for problem in error.problems:
                 found.setdefault(problem, []).extend((item, seed) for seed in seeds)
     if found:
-        raise InputError(dict.fromkeys(_in_terms_of_the_sweep(found, items, seeds)))
+        raise InputError(dict.fromkeys(_located_in_sweep(found, items, seeds)))
     specs = {item: recipes[item, seeds[0]].as_dict()["model"]["encoding"] for item in items}
     # `rope` and `{name: rope}` are one.
     items = list({to_yaml_line(spec): item for item, spec in reversed(specs.items())}.values())[::-1]
@@ -99,10 +99,10 @@ def matrix(
 
 
 def slugs(specs: Sequence[Any]) -> list[str]:
-    """What resolved encodings are called in file names; all are different, whatever a file system ignores.
+    """Names of resolved encodings in file names; all differ, even if case is ignored.
 
-    One is called as its label says, with the options that are not at their default. Where that is one name
-    for several, or too long, a digest of the encoding comes after it.
+    A name has the options that are not at their default. If several would have one name, or it is too long,
+    a digest of the encoding is appended.
     """
     plain = [re.sub(r"[^A-Za-z0-9._-]+", "-", _words(spec)).strip("-._") for spec in specs]
     folded = [slug.casefold() for slug in plain]
@@ -148,7 +148,7 @@ def _recipe_name(file: Path, sets: Sequence[str]) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", stem) or "run"
 
 
-def _in_terms_of_the_sweep(
+def _located_in_sweep(
     found: dict[Problem, list[tuple[str, int]]], items: Sequence[str], seeds: Sequence[int]
 ) -> Iterable[Problem]:
     """Each problem with the encodings and seeds that have it, and where it is on the sweep's command line."""
@@ -157,13 +157,13 @@ def _in_terms_of_the_sweep(
         of = list(dict.fromkeys(item for item, _ in cells))
         at = list(dict.fromkeys(seed for _, seed in cells))
         if where.startswith("--set model.encoding="):
-            said = f"--encodings {of[0]}" if len(of) == 1 else "--encodings"
+            location = f"--encodings {of[0]}" if len(of) == 1 else "--encodings"
         elif where.startswith("--set seed="):
-            said = f"--seeds {at[0]}"
+            location = f"--seeds {at[0]}"
         elif len(of) == len(items):
-            said = where
+            location = where
         else:
-            said = f"{where}: with {', '.join(of)}".lstrip(": ")
-        if len(at) < len(set(seeds)) and not said.startswith("--seeds"):
-            said = f"{said}: with seed {', '.join(map(str, at))}".lstrip(": ")
-        yield replace(problem, where=said or None)
+            location = f"{where}: with {', '.join(of)}".lstrip(": ")
+        if len(at) < len(set(seeds)) and not location.startswith("--seeds"):
+            location = f"{location}: with seed {', '.join(map(str, at))}".lstrip(": ")
+        yield replace(problem, where=location or None)

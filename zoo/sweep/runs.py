@@ -1,4 +1,4 @@
-"""One run of a sweep: its folder, its command, and how far it is."""
+"""One run of a sweep: its folder, its command, and whether it is finished."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Run:
         return self.folder.parent / "logs" / f"{self.name}.log"
 
     def command(self, python: str = "python") -> list[str]:
-        """What begins the run, goes on with it, or only evaluates it where it is trained."""
+        """The command that starts the run, resumes it, or only evaluates it if it is trained."""
         sets = [part for text in self.sets for part in ("--set", text)]
         command = [python, "-m", "zoo", "fit", "--recipe", str(self.file), *sets]
         return [*command, "--out", str(self.folder), "--resume", "auto"]
@@ -72,7 +72,7 @@ class Run:
         steps = read_card(self.folder)["steps"] if os.path.lexists(self.folder / CARD) else 0
         problems.append(max_steps_problem(self.folder, stored_recipe(self.folder), self.recipe, steps))
         if any(problems):
-            advice = "a run of another recipe lies there: move it away, or choose another --out"
+            advice = "it holds a run of another recipe: move it away, or choose another --out"
             raise InputError([*filter(None, problems), Problem(advice, where=str(self.folder))])
 
 

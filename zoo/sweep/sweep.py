@@ -1,4 +1,4 @@
-"""Every encoding with every seed: the runs that are not finished are run, then all are compared."""
+"""Every encoding with every seed: runs the unfinished runs, then compares all."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ class Sweep:
         Raises:
             InputError: every problem of every run, before anything is started; runs that cannot be compared.
             RunError: some run failed; all others are done.
-            KeyboardInterrupt: stopped by the user; its text says how to go on.
+            KeyboardInterrupt: stopped by the user; its text has the command that continues.
         """
         name, runs, todo = self._plan()
         finished, failed = [run for run in runs if run not in todo], {}
         if todo:
             where = environments(runs[0].recipe.trainer, self.jobs, len(todo), os.environ)
-            _say(self._opening(name, runs, todo, f"{len(where)} at a time; logs in {todo[0].log.parent}"))
+            _print(self._opening(name, runs, todo, f"{len(where)} at a time; logs in {todo[0].log.parent}"))
             outcome = LocalSweep(todo, where).run()
             finished += outcome.finished
             failed = outcome.failed
@@ -64,7 +64,7 @@ class Sweep:
                     f"their last checkpoints; continue: {shlex.join(self.command())}"
                 )
         else:
-            _say(f"all {_count(runs)} of {name} are finished already")
+            _print(f"all {_count(runs)} of {name} are finished already")
         self._compare(name, runs, finished, failed)
 
     def compare(self) -> None:
@@ -78,12 +78,12 @@ class Sweep:
         name, runs, todo = self._plan()
         folder = self.out / f"{name}_sweep"
         if not todo:
-            _say(f"all {_count(runs)} of {name} are finished already")
+            _print(f"all {_count(runs)} of {name} are finished already")
             self._compare(name, runs, runs, {})
             return
         compare = [*self.command(sys.executable), "--compare-only"]
         array, comparison = submit(name, todo, compare, folder, options, self.jobs)
-        _say(self._opening(name, runs, todo, f"logs in {todo[0].log.parent}"))
+        _print(self._opening(name, runs, todo, f"logs in {todo[0].log.parent}"))
         print(
             f"job {array} has the runs, job {comparison} the comparison after them; scripts in {folder}; "
             f"the same command again submits what is not finished by then"
@@ -96,8 +96,8 @@ class Sweep:
             if run in todo:
                 print(run.command_line(), flush=True)
             else:
-                _say(f"# {run.name}: finished")
-        _say(f"# then: {shlex.join([*self.command(), '--compare-only'])}")
+                _print(f"# {run.name}: finished")
+        _print(f"# then: {shlex.join([*self.command(), '--compare-only'])}")
 
     def command(self, python: str = "python") -> list[str]:
         """This sweep as a command."""
@@ -169,5 +169,5 @@ def _count(runs: Sequence[Run]) -> str:
     return f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     print(text, file=sys.stderr, flush=True)

@@ -37,7 +37,7 @@ def opening_line(recipe: Recipe, task: Task, folder: Path, checkpoint: Path | No
 
 
 def _why_numbered(recipe: Recipe, folder: Path, checkpoint: Path | None) -> str:
-    """Why a new run is in NAME-2, where that is not what was asked for."""
+    """Why a new run is in NAME-2 and not in NAME."""
     first = RUNS / recipe.name
     numbered = folder.parent == RUNS and re.fullmatch(re.escape(recipe.name) + r"-\d+", folder.name)
     if checkpoint is not None or not numbered or not (first / RECIPE).exists():
@@ -61,8 +61,8 @@ def finish(recipe: Recipe, source: DataSource, folder: Path, identity: FolderIde
         if not is_disk_full(error):
             raise
         command = shlex.join(["python", "-m", "zoo", "evaluate", str(folder)])
-        said = f"{full_disk_message(error, folder)}. The run is trained and saved"
-        raise RunError(f"{said}; make room, then measure it: {command}") from error
+        message = f"{full_disk_message(error, folder)}. The run is trained and saved"
+        raise RunError(f"{message}; make room, then measure it: {command}") from error
 
 
 def _finish(recipe: Recipe, source: DataSource, folder: Path, identity: FolderIdentity) -> None:

@@ -46,15 +46,15 @@ def fit(
         out: the run folder; by default runs/NAME, or the next free number after it.
         resume: continue the run in `out`, or the newest of this name, from its last checkpoint, or from the
             beginning where there is none yet; "auto": if there is such a run, else begin one.
-        ignore_signals: after an error leave SIGINT, SIGTERM and SIGUSR1 ignored, so that nothing keeps the
-            caller from reporting it; the caller restores the handlers.
+        ignore_signals: after an error leave SIGINT, SIGTERM and SIGUSR1 ignored, so that the caller can
+            report it; the caller restores the handlers.
 
     Returns: the run folder.
 
     Raises:
         InputError: data that cannot be had, a folder that is taken, a recipe that cannot be run here.
         RunError: training failed, or the disk is full; what was saved stays in the run folder.
-        KeyboardInterrupt: Ctrl-C, SIGTERM or SLURM's warning; its text says where the run stands and how to
+        KeyboardInterrupt: Ctrl-C, SIGTERM or SLURM's warning; its text has the step of the run and how to
             continue it.
     """
     exit_when_parent_dies()
@@ -81,8 +81,7 @@ def fit(
 
 @dataclass
 class _Start:
-    """All that is known before a model is trained; `content` is the checkpoint's, `claim` that of a new
-    run's folder."""
+    """What training starts from; `content` is the checkpoint's, `claim` that of a new run's folder."""
 
     task: Task
     source: DataSource
@@ -94,7 +93,7 @@ class _Start:
 
 
 def _prepare(recipe: Recipe, out: Path | None, resume: Resume) -> _Start:
-    """Everything that may be refused, before anything is written; then the folder."""
+    """Check everything that may be refused, before anything is written; then claim the folder."""
     validate_trainable(recipe)
     validate_world_size(recipe)
     validate_precision(recipe)
@@ -128,7 +127,7 @@ def _prepare(recipe: Recipe, out: Path | None, resume: Resume) -> _Start:
 
 
 def _validate_plugins(recipe: Recipe) -> None:
-    """Raises InputError where an encoding that is no part of the zoo does what none may."""
+    """Raises InputError if an encoding from a plugin breaks a law of the contract."""
     names = [name for _, name in encodings_in(recipe.as_dict()["model"]["encoding"], ())]
     if not all(registry.encodings.describe(name).builtin for name in names):
         from zoo.contract.trial import check_plugin  # not needed by any other training
@@ -164,7 +163,7 @@ def _train(recipe: Recipe, start: _Start, status: RunStatus) -> tuple[Path, bool
             foreseen = [*unmeasurable_lengths(task, source), *validation_seen_in_training(task, source)]
             print("".join(f"{line}\n" for line in foreseen), end="", flush=True)
         if recipe.compile:
-            # The inner module, in place: its parameter names stay clean, and Lightning's log outside.
+            # The inner module, in place: its parameter names stay, and Lightning's logging is not compiled.
             task.model.compile()
         with (
             freed_memory_kept(),
@@ -191,7 +190,7 @@ def _train(recipe: Recipe, start: _Start, status: RunStatus) -> tuple[Path, bool
 
 def _measure(recipe: Recipe, source: DataSource, folder: Path, status: RunStatus) -> None:
     try:
-        gc.collect()  # the trainer, the model and the optimizer know each other
+        gc.collect()  # the trainer, the model and the optimizer refer to each other
         finish(recipe, source, folder, status.identity)
     except KeyboardInterrupt:
         if status.folder_is_gone():

@@ -25,7 +25,7 @@ HIDDEN_LINES = (
     "`Trainer(val_check_interval",
     "Using 16bit Automatic Mixed Precision",
     "Using bfloat16 Automatic Mixed Precision",
-    # The zoo says itself where an interrupted run stands.
+    # The zoo prints the step of an interrupted run itself.
     "Detected KeyboardInterrupt",
 )
 HIDDEN_WARNINGS = (

@@ -138,7 +138,7 @@ class MemoryGuard(Callback):
             raise RunError(self.describe("before the first step"))
 
     def teardown(self, trainer: pl.Trainer, module: Task, stage: str) -> None:
-        self.bound.close()  # what was allowed before is allowed again
+        self.bound.close()  # restore the limit
 
     def on_exception(self, trainer: pl.Trainer, module: Task, exception: BaseException) -> None:
         self.bound.close()
@@ -172,7 +172,7 @@ class MemoryGuard(Callback):
         return None
 
     def _fits(self, rows: int) -> bool:
-        """Whether what is certain of a step of so many rows does; it does where nobody knows."""
+        """Whether the least memory of a step of so many rows is free; True if that is unknown."""
         return self.free is None or self.need.least_of(rows) <= self.free
 
     def _is_too_large(self) -> bool:

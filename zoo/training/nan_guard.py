@@ -1,4 +1,4 @@
-"""NaN and infinity end a run at once, and get into no checkpoint."""
+"""Ends a run at a NaN or infinity, and keeps them out of checkpoints."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class NanGuard(Callback):
         loss = trainer.callback_metrics.get("val/loss")
         if loss is None or trainer.sanity_checking or not trainer.is_global_zero or math.isfinite(loss):
             return
-        # The weights and the training loss are finite: whether to go on is for the user to say.
+        # The weights and the training loss are finite: the user decides whether to continue.
         print(
             f"the validation loss is {float(loss)} at step {trainer.global_step}; no best.ckpt is kept of it",
             flush=True,

@@ -84,7 +84,7 @@ class RunStatus(Callback):
             self.supervisor.stop()
 
     def explain(self, error: BaseException, folder: Path) -> BaseException:
-        """What the run in `folder` ends with in place of `error`; the error itself if nothing is known of it.
+        """The exception with which the run in `folder` ends instead of `error`; an unknown `error` itself.
 
         A RunError where the cause is known, SystemExit in a process that leaves the report to another.
         """
@@ -156,7 +156,7 @@ class RunStatus(Callback):
             return f"{self.memory.describe(when)}. {self._saved()}{with_it}"
         if isinstance(error, RuntimeError) and text.startswith("DataLoader worker"):
             return (
-                f"a data worker has died {when} ({text.rstrip(' .')}), mostly for want of memory: lower "
+                f"a data worker has died {when} ({text.rstrip(' .')}), probably for lack of memory: lower "
                 f"data.workers, or set it to 0. {self._saved()}"
             )
         if isinstance(error, RuntimeError) and "returned nan values in its" in text:

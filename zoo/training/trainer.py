@@ -38,8 +38,8 @@ def make_trainer(
 ) -> tuple[pl.Trainer, LastCheckpoint]:
     """A Trainer that writes into `folder`, and the callback that keeps its last checkpoint.
 
-    `checkpoint` is that of a resumed run, with its `content`; `origin` says for the card where a new one took
-    its weights from; `status` is that of the run, with what handles the signals.
+    `checkpoint` is that of a resumed run, with its `content`; `origin` records on the card where a new run
+    took its weights from; `status` is that of the run, with what handles the signals.
 
     Raises:
         InputError: flags that Lightning refuses, or a checkpoint of other data, or that cannot be restored.
@@ -96,7 +96,7 @@ def make_trainer(
             callbacks=callbacks,
         )
     except InputError:
-        raise  # a ValueError too, that says itself where it is from
+        raise  # also a ValueError, but with a location of its own
     except (MisconfigurationException, ImportError, ValueError, TypeError) as error:
         raise InputError(Problem(str(error).strip(), key="trainer")) from error
     card["device"] = trainer.strategy.root_device.type
@@ -109,6 +109,6 @@ def make_trainer(
 
 def _disable_signal_handling(trainer: pl.Trainer) -> None:
     """Lightning's handlers send to other processes from within a signal, write checkpoints of their own under
-    SLURM, and have its loop wait in every step for the first process to say that it heard none."""
+    SLURM, and make its loop wait in every step for a broadcast of the first process."""
     trainer._signal_connector.register_signal_handlers = lambda: None
     trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor = lambda: None

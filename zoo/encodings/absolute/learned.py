@@ -13,7 +13,7 @@ from zoo.registry import register
 class Learned(Encoding):
     """A learned vector for each position, added to the token vector.
 
-    The table ends: past it there is nothing to look up, and an option says what happens instead.
+    Past the end of the table there is nothing to look up: an option chooses what happens instead.
 
     Options:
         table_length: rows of the table, in tokens; by default the trained length.
@@ -51,7 +51,7 @@ class Learned(Encoding):
 
     @property
     def max_cached_length(self) -> int | None:
-        # Stretched by the length of the whole sequence, every token moves when one more comes.
+        # Positions are scaled by the length of the full sequence: each new token changes those of all others.
         return len(self.table) if self.beyond == "interpolate" else None
 
     @property
@@ -62,9 +62,9 @@ class Learned(Encoding):
         last = len(self.table) - 1
         if self.beyond == "interpolate":
             # Unstretched up to the table's end, so that nothing changes within the trained length.
-            place = pos.float() * (last / pos.amax(-1, keepdim=True).clamp(min=last))
-            low = place.floor().long().clamp(max=last)
-            share = (place - low)[..., None]
+            position = pos.float() * (last / pos.amax(-1, keepdim=True).clamp(min=last))
+            low = position.floor().long().clamp(max=last)
+            share = (position - low)[..., None]
             row = self.table[low] * (1 - share) + self.table[(low + 1).clamp(max=last)] * share
         else:
             # `error` has refused longer sequences before this point; the clamp then changes nothing.

@@ -9,8 +9,8 @@ from zoo.encodings.base import Encoding, Span, per_query_and_key
 class ByDistance(Encoding):
     """The base of biases that are computed once for each distance and then looked up for every pair.
 
-    A subclass says what the heads add at given distances, in `at`. With tokens in a row there are T + S - 1
-    distances; at other whole positions, as many as lie between the smallest and the largest.
+    A subclass computes the biases of given distances in `at`. With tokens in a row there are T + S - 1
+    distances; at other integer positions, as many as lie between the smallest and the largest.
     """
 
     family = "bias"
@@ -32,7 +32,7 @@ class ByDistance(Encoding):
 
     def bias_table(self, span: Span, num_heads: int) -> Tensor:
         q, k = per_query_and_key(span.q_pos, span.k_pos)
-        # How many distances there are must be known in Python, which a graph would have to be left for.
+        # The number of distances must be known in Python, which would break a compiled graph.
         looked_up = not (q.is_floating_point() or span.consecutive or torch.compiler.is_compiling())
         if looked_up:
             distance = q - k

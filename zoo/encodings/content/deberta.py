@@ -1,4 +1,7 @@
-"""The disentangled attention of DeBERTa."""
+"""The disentangled attention of DeBERTa.
+
+Shapes in names: B batch, T queries, S keys, H heads, D head width, E model width, R rows of the table.
+"""
 
 from typing import Literal
 
@@ -77,21 +80,21 @@ class DeBERTa(Encoding):
         return q / self.divisor, k
 
     def score(self, q: Tensor, k: Tensor, span: Span) -> Tensor:
-        rows = self._rows(span).expand(q.shape[0], q.shape[1], -1, -1)
+        rows_BHTS = self._rows(span).expand(q.shape[0], q.shape[1], -1, -1)
         # All rows of the table first and then a lookup: no [T,S,D] tensor.
         terms = []
         if self.keys is not None:
-            terms.append((q @ self._projected(self.keys, q)).gather(-1, rows))
+            terms.append((q @ self._projected(self.keys, q)).gather(-1, rows_BHTS))
         if self.queries is not None:
-            of_keys = k @ self._projected(self.queries, k)
-            terms.append(of_keys.gather(-1, rows.transpose(-1, -2)).transpose(-1, -2))
+            products_BHSR = k @ self._projected(self.queries, k)
+            terms.append(products_BHSR.gather(-1, rows_BHTS.transpose(-1, -2)).transpose(-1, -2))
         return sum(terms[1:], terms[0]) * (self.size.head_dim**-0.5 / self.divisor)
 
     def _projected(self, weight: Tensor, like: Tensor) -> Tensor:
         """The table's rows as each head sees them, [H,D,R]."""
-        rows = F.layer_norm(self.table.float(), (self.size.d_model,), eps=1e-7).to(like.dtype)
-        heads = weight.to(like.dtype).unflatten(0, (self.size.num_heads, self.size.head_dim))
-        return heads @ rows.T
+        table_RE = F.layer_norm(self.table.float(), (self.size.d_model,), eps=1e-7).to(like.dtype)
+        weight_HDE = weight.to(like.dtype).unflatten(0, (self.size.num_heads, self.size.head_dim))
+        return weight_HDE @ table_RE.T
 
     def _rows(self, span: Span) -> Tensor:
         """The table's row for every query and key, [1,1,T,S] or [B,1,T,S]."""

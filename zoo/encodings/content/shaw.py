@@ -1,4 +1,7 @@
-"""Relative position representations."""
+"""Relative position representations.
+
+Shapes in names: B batch, T queries, S keys, H heads, R rows of the tables (B and H may be 1 in `rows_BHTS`).
+"""
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +21,7 @@ class Shaw(Encoding):
     Options:
         max_distance: distances beyond it share one vector, in tokens.
         values: whether the values get vectors too, as in the paper. Those need the attention weights, which
-            no fused kernel gives away: slower, and memory grows with the square of the length.
+            no fused kernel returns: slower, and memory grows with the square of the length.
 
     Drawn from N(0, 0.02). Checked against a loop over the paper's equations 3 to 5.
     """
@@ -44,18 +47,19 @@ class Shaw(Encoding):
 
     def score(self, q: Tensor, k: Tensor, span: Span) -> Tensor:
         # All 2m+1 products first and then a lookup: no [T,S,D] tensor.
-        products = q @ self.keys.to(q.dtype).T * self.size.head_dim**-0.5
-        return products.gather(-1, self._rows(span).expand(*q.shape[:2], -1, -1))
+        products_BHTR = q @ self.keys.to(q.dtype).T * self.size.head_dim**-0.5
+        return products_BHTR.gather(-1, self._rows(span).expand(*q.shape[:2], -1, -1))
 
     def value(self, weights: Tensor, span: Span) -> Tensor | None:
         if self.values is None:
             return None
-        rows = self._rows(span).expand_as(weights)
-        by_row = weights.new_zeros(*weights.shape[:-1], len(self.values)).scatter_add(-1, rows, weights)
-        return by_row @ self.values.to(weights.dtype)
+        rows_BHTS = self._rows(span).expand_as(weights)
+        by_row_BHTR = weights.new_zeros(*weights.shape[:-1], len(self.values))
+        by_row_BHTR = by_row_BHTR.scatter_add(-1, rows_BHTS, weights)
+        return by_row_BHTR @ self.values.to(weights.dtype)
 
     def _rows(self, span: Span) -> Tensor:
         """The table row for every query and key, [1,1,T,S] or [B,1,T,S]."""
         q_pos, k_pos = per_query_and_key(span.q_pos, span.k_pos)
-        rows = (k_pos - q_pos).clamp(-self.max_distance, self.max_distance).long() + self.max_distance
-        return rows if rows.dim() == 4 else rows[None, None]
+        rows_BHTS = (k_pos - q_pos).clamp(-self.max_distance, self.max_distance).long() + self.max_distance
+        return rows_BHTS if rows_BHTS.dim() == 4 else rows_BHTS[None, None]

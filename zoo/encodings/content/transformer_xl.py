@@ -1,4 +1,7 @@
-"""The relative positions of Transformer-XL."""
+"""The relative positions of Transformer-XL.
+
+Shapes in names: B batch, T queries, S keys, H heads, D head width, E model width, L distances.
+"""
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +23,7 @@ class TransformerXL(Encoding):
         clamp: distances beyond it count as it, in tokens (`clamp_len` there); by default none does.
 
     W is drawn from N(0, 0.02), and so are u and v, as in the authors' code, where layers share u and v unless
-    told otherwise (`untie_r`). Angles are computed in float32. At the default positions the products with
+    `untie_r` is set. Angles are computed in float32. At the default positions the products with
     all distances are laid out along the diagonals, by the paper's shift; anywhere else sin and cos of a
     difference come from those of query and key. Checked against a loop over the paper's section 3.3.
     """
@@ -47,10 +50,10 @@ class TransformerXL(Encoding):
         self.register_buffer("frequency", frequency, persistent=False)
 
     def score(self, q: Tensor, k: Tensor, span: Span) -> Tensor:
-        content = self.content_bias.to(k.dtype)[:, None] @ k.transpose(-1, -2)
-        q = q + self.position_bias.to(q.dtype)[:, None]
-        place = self._by_rows(q, span) if span.consecutive else self._by_positions(q, span)
-        return (content + place) * self.size.head_dim**-0.5
+        content_BH1S = self.content_bias.to(k.dtype)[:, None] @ k.transpose(-1, -2)
+        q_BHTD = q + self.position_bias.to(q.dtype)[:, None]
+        by_distance = self._by_rows if span.consecutive else self._by_positions
+        return (content_BH1S + by_distance(q_BHTD, span)) * self.size.head_dim**-0.5
 
     def _by_rows(self, q: Tensor, span: Span) -> Tensor:
         """q . W R_(i-j) where positions are rows: one product for each distance that occurs."""
@@ -66,16 +69,16 @@ class TransformerXL(Encoding):
         sin_q, cos_q = self._waves(span.q_pos - start).chunk(2, -1)
         sin_k, cos_k = self._waves(span.k_pos - start).chunk(2, -1)
         by_sin, by_cos = (q @ self._weights(q)).chunk(2, -1)
-        query = torch.cat((by_cos * sin_q - by_sin * cos_q, by_sin * sin_q + by_cos * cos_q), -1)
-        place = query.to(q.dtype) @ torch.cat((sin_k, cos_k), -1).to(q.dtype).transpose(-1, -2)
+        query_BHTE = torch.cat((by_cos * sin_q - by_sin * cos_q, by_sin * sin_q + by_cos * cos_q), -1)
+        score_BHTS = query_BHTE.to(q.dtype) @ torch.cat((sin_k, cos_k), -1).to(q.dtype).transpose(-1, -2)
         if self.clamp is None:
-            return place
+            return score_BHTS
         q_pos, k_pos = per_query_and_key(span.q_pos, span.k_pos)
         distance = q_pos - k_pos
         ends = torch.tensor([self.clamp, -self.clamp], device=q.device)
         back, ahead = self._products(q, ends).split(1, -1)
-        place = torch.where(distance >= self.clamp, back, place)
-        return torch.where(distance <= -self.clamp, ahead, place)
+        score_BHTS = torch.where(distance >= self.clamp, back, score_BHTS)
+        return torch.where(distance <= -self.clamp, ahead, score_BHTS)
 
     def _products(self, q: Tensor, distance: Tensor) -> Tensor:
         """q . W R_d for each of the distances [L]: [B,H,T,L]."""
@@ -96,12 +99,12 @@ class TransformerXL(Encoding):
         return torch.cat((angle.sin(), angle.cos()), -1)
 
 
-def shifted(products: Tensor, keys: int) -> Tensor:
+def shifted(products_BHTL: Tensor, keys: int) -> Tensor:
     """The entry of each query and key from products with all distances, the farthest first.
 
-    Row t of [..,T,L] holds the distance of query t to key j in column T - 1 - t + j. With one column more,
-    the same entry of the next row begins one place earlier: a view of the flat tensor lines them up.
+    Row t holds the distance of query t to key j in column T - 1 - t + j. With one column more,
+    the same entry of the next row begins one column earlier: a view of the flat tensor lines them up.
     """
-    rows, columns = products.shape[-2:]
-    flat = F.pad(products, (0, 1)).flatten(-2)
+    rows, columns = products_BHTL.shape[-2:]
+    flat = F.pad(products_BHTL, (0, 1)).flatten(-2)
     return flat[..., rows - 1 : rows - 1 + rows * columns].unflatten(-1, (rows, columns))[..., :keys]

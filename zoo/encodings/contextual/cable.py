@@ -1,4 +1,7 @@
-"""Context-aware biases (CABLE)."""
+"""Context-aware biases (CABLE).
+
+Shapes in names: B batch, T queries, S keys, H heads, F features that `read` returns (H or 2H).
+"""
 
 from typing import Literal
 
@@ -12,7 +15,7 @@ from zoo.registry import register
 
 @register("cable")
 class CABLE(Encoding):
-    """Distance is the sum of the steps between two tokens, each as long as its token says, in each head.
+    """Distance is the sum of the steps between two tokens, whose length each token chooses, in each head.
 
     score = -|S_i - S_j| with S_t = s_1 + ... + s_t and s_t = softplus(w_s . x_t + b_s), where x_t is the
     input of the attention layer; added to the product of queries and keys, which is not divided. Each layer
@@ -29,7 +32,7 @@ class CABLE(Encoding):
             that rotates.
 
     w is drawn from N(0, 0.02), b starts at 0. Steps, gates and sums are computed in float32. Order is known
-    from the steps alone: positions are not read. An encoder takes the absolute difference, which tells no
+    from the steps alone: positions are not read. An encoder takes the absolute difference, which has no
     direction. The authors' code is github.com/axiomlab/Cable. Checked against a loop over the formula, for
     each of the scales and, with constant steps, ALiBi.
     """
@@ -76,14 +79,14 @@ class CABLE(Encoding):
             return torch.cat((steps, gates), -1)
 
     def rotate(self, q: Tensor, k: Tensor, span: Span) -> tuple[Tensor, Tensor]:
-        """Scales q, so that the product is divided as `scale` says."""
+        """Scales q, so that the product has the divisor of option `scale`."""
         return q * self.factor, k
 
     def score(self, q: Tensor, k: Tensor, span: Span) -> Tensor:
-        read = span.read if span.keep is None else span.read * span.keep[..., None]
-        read = read.transpose(1, 2)
+        read_BSF = span.read if span.keep is None else span.read * span.keep[..., None]
+        read_BFS = read_BSF.transpose(1, 2)
         rows = slice(span.first, span.first + span.num_queries)
         heads = self.size.num_heads
-        place = read[:, :heads].cumsum(-1)
-        distance = (place[..., rows, None] - place[..., None, :]).abs()
-        return -distance if self.gates is None else -read[:, heads:, rows, None] * distance
+        position_BHS = read_BFS[:, :heads].cumsum(-1)
+        distance_BHTS = (position_BHS[..., rows, None] - position_BHS[..., None, :]).abs()
+        return -distance_BHTS if self.gates is None else -read_BFS[:, heads:, rows, None] * distance_BHTS

@@ -1,4 +1,7 @@
-"""Contextual position encoding (CoPE)."""
+"""Contextual position encoding (CoPE).
+
+Shapes in names: B batch, T queries, S keys, H heads, P rows of the table.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +15,7 @@ class CoPE(Encoding):
     """A key's position is the number of tokens from it to the query that the query chooses to count.
 
     p_ij = g_ij + ... + g_ii with g_ij = sigmoid(q_i . k_j / sqrt(D)), at most max_positions - 1, and
-    score = q_i . e[p_ij] / sqrt(D), interpolated between the vectors of the two whole numbers about p_ij.
+    score = q_i . e[p_ij] / sqrt(D), interpolated between the vectors of the two integers around p_ij.
     Each layer has its own vectors; its heads share them.
 
     Options:
@@ -42,11 +45,12 @@ class CoPE(Encoding):
     def logits(self, logits: Tensor, q: Tensor, k: Tensor, span: Span) -> Tensor:
         # The logits come in float32, and the sums must stay there: a bf16 sum stops growing at 256.
         with torch.autocast(q.device.type, enabled=False):
-            # What the query may not see it may not count.
-            gate = logits.sigmoid().masked_fill(~span.allowed(), 0.0)
+            # Keys that the query may not see are not counted.
+            gate_BHTS = logits.sigmoid().masked_fill(~span.allowed(), 0.0)
             last = len(self.table) - 1
-            place = gate.flip(-1).cumsum(-1).flip(-1).clamp(max=last)
-            below = place.detach().long()
-            by_row = q.to(logits.dtype) @ self.table.to(logits.dtype).T * self.size.head_dim**-0.5
-            low, high = by_row.gather(-1, below), by_row.gather(-1, (below + 1).clamp(max=last))
-            return logits + torch.lerp(low, high, place - below)
+            position_BHTS = gate_BHTS.flip(-1).cumsum(-1).flip(-1).clamp(max=last)
+            below_BHTS = position_BHTS.detach().long()
+            scores_BHTP = q.to(logits.dtype) @ self.table.to(logits.dtype).T * self.size.head_dim**-0.5
+            low_BHTS = scores_BHTP.gather(-1, below_BHTS)
+            high_BHTS = scores_BHTP.gather(-1, (below_BHTS + 1).clamp(max=last))
+            return logits + torch.lerp(low_BHTS, high_BHTS, position_BHTS - below_BHTS)

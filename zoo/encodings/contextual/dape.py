@@ -1,4 +1,7 @@
-"""Data-adaptive positional encoding (DAPE)."""
+"""Data-adaptive positional encoding (DAPE).
+
+Shapes in names: B batch, T queries, S keys, H heads, F numbers of a query and key (H or 2H).
+"""
 
 import torch
 import torch.nn.functional as F
@@ -56,16 +59,16 @@ class DAPE(Wrapper):
 
     def logits(self, logits: Tensor, q: Tensor, k: Tensor, span: Span) -> Tensor:
         heads, dtype = logits.shape[1], logits.dtype
-        both = logits
+        input_BFTS = logits
         if self.of.uses("bias"):
             bias = self.of.bias_table(span, heads).to(dtype)
-            both = torch.cat((logits, bias.expand_as(logits)), 1)
+            input_BFTS = torch.cat((logits, bias.expand_as(logits)), 1)
             logits = logits + bias
-        # A bias of -1000.4 is -1000 in bf16: the scores stay in float32 whatever autocast says.
+        # A bias of -1000.4 is -1000 in bf16: the scores stay in float32 under autocast.
         with torch.autocast(logits.device.type, enabled=False):
-            x = _linear(self.inner, both.movedim(1, -1))
-            x = _linear(self.outer, F.leaky_relu(x))
-        return logits + x.movedim(-1, 1)
+            hidden = _linear(self.inner, input_BFTS.movedim(1, -1))
+            change_BTSH = _linear(self.outer, F.leaky_relu(hidden))
+        return logits + change_BTSH.movedim(-1, 1)
 
 
 def _linear(layer: nn.Linear, x: Tensor) -> Tensor:

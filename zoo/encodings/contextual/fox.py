@@ -1,4 +1,7 @@
-"""The forget gate of the Forgetting Transformer (FoX)."""
+"""The forget gate of the Forgetting Transformer (FoX).
+
+Shapes in names: B batch, T queries, S keys, H heads.
+"""
 
 import torch
 import torch.nn.functional as F
@@ -50,9 +53,9 @@ class FoX(Encoding):
             return F.logsigmoid(F.linear(x.float(), self.gate.weight.float(), self.gate.bias.float()))
 
     def score(self, q: Tensor, k: Tensor, span: Span) -> Tensor:
-        log_gate = span.read
+        log_gate_BSH = span.read
         if span.keep is not None:
-            log_gate = log_gate * span.keep[..., None]
-        total = self.scale * log_gate.cumsum(1).transpose(1, 2)
-        now = total[..., span.first : span.first + span.num_queries]
-        return now[..., :, None] - total[..., None, :]
+            log_gate_BSH = log_gate_BSH * span.keep[..., None]
+        total_BHS = self.scale * log_gate_BSH.cumsum(1).transpose(1, 2)
+        total_BHT = total_BHS[..., span.first : span.first + span.num_queries]
+        return total_BHT[..., :, None] - total_BHS[..., None, :]

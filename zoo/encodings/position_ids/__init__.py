@@ -1,1 +1,1 @@
-"""Wrappers that say where tokens stand, around any encoding that reads positions."""
+"""Wrappers that change positions, around any encoding that reads them."""

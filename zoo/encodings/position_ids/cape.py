@@ -53,7 +53,9 @@ class CAPE(Wrapper):
             self.extrapolates = "yes"  # which is what it is for
         check_reads_positions(of, "to move them changes nothing")
         if of.integer_positions:
-            raise ValueError(f"{of.name!r} takes whole positions from 0 on only, and cape moves them between")
+            raise ValueError(
+                f"{of.name!r} takes integer positions from 0 on only, and cape makes fractions of them"
+            )
         for name, value in (("max_global_shift", max_global_shift), ("max_local_shift", max_local_shift)):
             if not 0 <= value < math.inf:
                 raise ValueError(f"{name} must not be below 0, not {value}")

@@ -64,7 +64,7 @@ class Randomized(Wrapper):
             raise ValueError(f"{of.name!r} is met once, before the first layer: draw must be once, not layer")
         self.max_position = max_position
         self.evaluation = evaluation
-        # Looked up in the draw, so whole whatever it wraps.
+        # Positions are looked up in the draw: integers, whatever it wraps.
         self.integer_positions = True
         if evaluation != "plain":
             # As far as max_position says.
@@ -121,7 +121,7 @@ class Randomized(Wrapper):
             order = torch.randperm(self.max_position, device=length.device)
         else:
             # A permutation for each length, by a family of hash functions: exact on every device, without a
-            # generator, and no length's draw tells of another's.
+            # generator, and the draws of two lengths are independent.
             order = ((self.offset + self.factor * length) % PRIME).argsort(dim=-1, stable=True)
         taken = torch.arange(self.max_position, device=length.device) < length
         return order.where(taken, self.max_position).sort(-1).values

@@ -14,7 +14,7 @@ from zoo.registry import register
 
 @register("rope")
 class RoPE(Encoding):
-    """Queries and keys are rotated by their position, so that their product knows the distance alone.
+    """Queries and keys are rotated by their position, so that their product depends on their distance alone.
 
     Pair k of a head's R rotated dimensions turns by the angle p f_k at position p, f_k = base^(-2k/R). A
     scaling by s = `factor` changes the frequencies f so that a model trained on L = `original_length` tokens
@@ -24,10 +24,10 @@ class RoPE(Encoding):
         base: the slowest pair turns once in about 2 pi base tokens.
         layout: pairs are `half` (k, k + R/2), as in GPT-NeoX and Llama's Hugging Face port, or `interleaved`
             (2k, 2k+1), as in RoFormer, GPT-J and Meta's Llama. A permutation of the head width apart.
-        partial: the fraction of the head width that is rotated, its first dimensions; the rest knows no
-            place.
-        proportion: the fraction of the pairs that turns, the fastest; the others stand still, at frequency
-            0, among frequencies as of the whole (p-RoPE). 0 is `none`.
+        partial: the fraction of the head width that is rotated, its first dimensions; the rest is not
+            rotated.
+        proportion: the fraction of the pairs that turns, the fastest; the others have frequency 0, and the
+            frequencies are those of all pairs (p-RoPE). 0 is `none`.
         scaling: `none`; `linear`, f/s (position interpolation); `ntk`, a base of base s^(R/(R-2));
             `dynamic_ntk`, the same beyond L with 1 + s (length/L - 1) for s; `yarn`, f where r is above
             beta_fast, f/s where it is below beta_slow, a ramp over the pairs between; `longrope`, f divided
@@ -40,7 +40,7 @@ class RoPE(Encoding):
             sqrt(1 + ln s / ln L).
         beta_fast: of `yarn`, in turns.
         beta_slow: of `yarn`, in turns.
-        truncate: of `yarn`, whether its ramp begins and ends at whole pairs, as published.
+        truncate: of `yarn`, whether its ramp begins and ends at an integer number of pairs, as published.
         low_freq_factor: of `llama3`, in turns.
         high_freq_factor: of `llama3`, in turns.
         short_factor: of `longrope`, the divisor of each pair up to L tokens; by default 1.

@@ -20,7 +20,7 @@ class ClippedRoPE(RoPE):
     Options:
         base: the slowest pair of RoPE turns once in about 2 pi base tokens.
         layout: pairs are `half` (k, k + D/2) or `interleaved` (2k, 2k+1).
-        clipped: the fraction of the pairs that is clipped, rounded to whole pairs n. By default 20 of 64, as
+        clipped: the fraction of the pairs that is clipped, rounded to an integer n. By default 20 of 64, as
             the authors take it for heads of width 128.
         form: `soft`, the cosine above: the first of the n keeps its frequency and the last stands still, and
             an n of 1 changes nothing; `hard`, all n stand still.

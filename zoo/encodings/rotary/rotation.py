@@ -1,4 +1,4 @@
-"""Turning pairs of a vector's dimensions by angles; what all rotary encodings stand on."""
+"""Turning pairs of a vector's dimensions by angles; the base of all rotary encodings."""
 
 from __future__ import annotations
 
