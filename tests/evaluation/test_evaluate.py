@@ -186,7 +186,7 @@ def test_what_was_measured_before_the_end_is_kept_and_reported(run, spoilt, caps
         places = [folder / "evaluation" for folder in folders]
         kept_in = ", ".join(min(str(place), os.path.relpath(place), key=len) for place in places)
         # The first run is done with, the second is not.
-        again = f"python -m zoo evaluate {folders[1]} --lengths 16,32,64 --protocol nonoverlapping,sliding"
+        again = f"python -m zoo evaluate {folders[1]} --protocol nonoverlapping,sliding --lengths 16,32,64"
         assert str(caught.value) == (
             f"interrupted; what was measured is kept in {kept_in}; measure the rest: {again}"
         )

@@ -15,7 +15,7 @@ from zoo.evaluation.interval import interval_of_ratio
 from zoo.reports.build import build
 from zoo.reports.console import console
 from zoo.reports.csv_export import as_csv
-from zoo.reports.formatting import inert
+from zoo.reports.formatting import spreadsheet_safe
 from zoo.reports.markdown import markdown
 from zoo.reports.page.plot_data import details
 from zoo.reports.report import Curve, Panel
@@ -261,4 +261,4 @@ def test_a_name_that_is_more_than_a_name_is_shown_and_does_nothing(write_run, ca
     (-1.5, -1.5), (0, 0), (None, ""), ("a=b", "a=b"), ("\x1b[2J", "\\x1b[2J"), ("é – ±", "é – ±"),
 ])  # fmt: skip
 def test_no_text_of_a_csv_file_is_a_formula_and_numbers_are_numbers(value, cell):
-    assert inert(value) == cell
+    assert spreadsheet_safe(value) == cell

@@ -99,7 +99,7 @@ def test_what_was_scored_is_named_where_it_is_the_same():
     assert what_is_scored([task_row(64)]) == "100 examples at each length"
 
 
-def test_columns_are_in_one_order_and_formulas_are_inert():
+def test_columns_are_in_one_order_and_formulas_are_escaped():
     assert row_columns([{"zebra": 1, "length": 2, "note": "x", "run": "r"}]) == [
         "run",
         "length",

@@ -11,7 +11,7 @@ from zoo.errors import InputError, Problem
 from zoo.recipe.rules import no_protocol
 from zoo.reports.caveats import caveats_of
 from zoo.reports.commands import command, compare_command, options
-from zoo.reports.comparable import Difference, differences
+from zoo.reports.comparable import KeyDifference, differences
 from zoo.reports.compared_run import Run, read_runs
 from zoo.reports.panels import costs, ordered, panels, with_rivals
 from zoo.reports.ranking import ranked
@@ -69,9 +69,9 @@ def build(
     return replace(report, verdict=verdict(report))
 
 
-def refusal(found: Sequence[Difference | str]) -> InputError:
+def refusal(found: Sequence[KeyDifference | str]) -> InputError:
     """Why runs are not compared, in full, and what may be done about it."""
-    apart = next((one for one in found if isinstance(one, Difference)), None)
+    apart = next((one for one in found if isinstance(one, KeyDifference)), None)
     hints = ["compare them nevertheless, marked on every output: --force"]
     if apart:
         pair = (group[0] for _, group in apart.values[:2])
@@ -90,8 +90,8 @@ def _chosen(
     runs: Sequence[Run], protocols: Sequence[str] | None, lengths: Sequence[int] | None, wanted: Sequence[str]
 ) -> list[Run]:
     """The runs with only those rows that were asked for."""
-    of_protocol = [_narrowed(run, protocols, None) for run in runs]
-    asked = [_narrowed(run, None, lengths) for run in of_protocol]
+    of_protocol = [_selected(run, protocols, None) for run in runs]
+    asked = [_selected(run, None, lengths) for run in of_protocol]
     known = {row["protocol"] for run in runs for row in run.rows}
     there = {row["length"] for run in of_protocol for row in run.rows}
     absent = [length for length in lengths or () if length not in there]
@@ -108,14 +108,16 @@ def _chosen(
         problems.append(Problem(measured + remedy))
     if not problems:
         problems = [
-            Problem(_lacking(run, protocols, wanted), where=run.path) for run in asked if not run.rows
+            Problem(_why_not_measured(run, protocols, wanted), where=run.path)
+            for run in asked
+            if not run.rows
         ]
     if problems:
         raise InputError(problems)
     return asked
 
 
-def _narrowed(run: Run, protocols: Sequence[str] | None, lengths: Sequence[int] | None) -> Run:
+def _selected(run: Run, protocols: Sequence[str] | None, lengths: Sequence[int] | None) -> Run:
     """A run with its measurements by these protocols, and of them the rows at these lengths."""
     kept = [one for one in run.measurements if not protocols or one.protocol in protocols]
     if lengths:
@@ -126,7 +128,7 @@ def _narrowed(run: Run, protocols: Sequence[str] | None, lengths: Sequence[int] 
     return replace(run, measurements=tuple(one for one in kept if one.rows))
 
 
-def _lacking(run: Run, protocols: Sequence[str] | None, wanted: Sequence[str]) -> str:
+def _why_not_measured(run: Run, protocols: Sequence[str] | None, wanted: Sequence[str]) -> str:
     """Why a run has nothing of what was asked for, and the command that measures it if one can."""
     faults = _faults(run, protocols)
     if faults:

@@ -10,7 +10,7 @@ from zoo.evaluation.measurement import TOO_FEW
 from zoo.recipe.diff import decides_speed, flatten
 from zoo.recipe.rules import no_protocol
 from zoo.reports.commands import changes, evaluate_command, lengths_to_ask, settings
-from zoo.reports.comparable import changed_on_the_way, differing
+from zoo.reports.comparable import changes_on_resume, differing
 from zoo.reports.compared_run import METRICS, SPEED, Run
 from zoo.reports.formatting import protocol_text
 from zoo.reports.panels import is_unread_window
@@ -60,7 +60,7 @@ def caveats_of_runs(runs: Sequence[Run]) -> list[Caveat]:
     return [
         *_versions(runs),
         *_unfinished(runs),
-        *map(Caveat, changed_on_the_way(runs)),
+        *map(Caveat, changes_on_resume(runs)),
         *_speed(runs),
         *(Caveat(f"{run.path}: {said}") for run in runs for said in run.left_out),
         *_first(on_common_targets(runs)[2]),
@@ -149,7 +149,7 @@ def _lack(paths: Sequence[str], lacking: Sequence[tuple]) -> Caveat:
         for ask, _, label, kinds in lacking
     ]
     commands = [
-        evaluate_command(paths, ",".join(dict.fromkeys(kind[0] for kind in kinds)), ask, sets)
+        evaluate_command(paths, [*dict.fromkeys(kind[0] for kind in kinds)], ask, sets)
         for ask, sets, _, kinds in lacking[:COMMANDS]
     ]
     return Caveat(f"{', '.join(paths)}: {'; '.join(_few(parts, COMMANDS))}; do it with", tuple(commands))

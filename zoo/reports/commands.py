@@ -19,10 +19,16 @@ def options(protocols: Sequence[str] | None, lengths: Iterable[int] | None) -> l
     return chosen + (["--lengths", ",".join(map(str, lengths))] if lengths else [])
 
 
-def evaluate_command(runs: Iterable[str], protocol: str, lengths: Iterable[int], sets: Iterable[str]) -> str:
-    """The command that measures what is missing."""
-    words = ["evaluate", *runs, *options([protocol], lengths)]
-    return command([*words, *(word for one in sets for word in ("--set", one))])
+def evaluate_command(
+    runs: Iterable[str],
+    protocols: Sequence[str] | None,
+    lengths: Iterable[int] | None,
+    sets: Iterable[str],
+    more: Sequence[str] = (),
+) -> str:
+    """The command that measures runs so; `more` are further words of it."""
+    words = ["evaluate", *runs, *options(protocols, lengths)]
+    return command([*words, *(word for one in sets for word in ("--set", one)), *more])
 
 
 def compare_command(

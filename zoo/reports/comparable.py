@@ -33,7 +33,7 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Difference:
+class KeyDifference:
     """A key at which runs differ: each value, and the runs that have it."""
 
     key: Key
@@ -71,18 +71,18 @@ def is_of_the_encoding(key: Key) -> bool:
     return is_among(key[1], (ENCODING,)) or key[1].startswith("code.")
 
 
-def differing(named: Sequence[tuple[str, dict[Key, Any]]]) -> list[Difference]:
+def differing(named: Sequence[tuple[str, dict[Key, Any]]]) -> list[KeyDifference]:
     """The keys at which mappings differ, with every value."""
     keys = dict.fromkeys(key for _, values in named for key in values)
     found = []
     for key in keys:
         groups = grouped((name, values.get(key, NOT_SET)) for name, values in named)
         if len(groups) > 1:
-            found.append(Difference(key, groups))
+            found.append(KeyDifference(key, groups))
     return found
 
 
-def differences(runs: Sequence[Run]) -> list[Difference | str]:
+def differences(runs: Sequence[Run]) -> list[KeyDifference | str]:
     """Why runs are not comparable; empty where they are."""
     keys = differing([(run.path, facts(run)) for run in runs])
     return [
@@ -90,7 +90,7 @@ def differences(runs: Sequence[Run]) -> list[Difference | str]:
     ]  # fmt: skip
 
 
-def changed_on_the_way(runs: Iterable[Run]) -> list[str]:
+def changes_on_resume(runs: Iterable[Run]) -> list[str]:
     """Of each run that was resumed in another way than it began, what its card tells of that.
 
     When it was validated, and how long it was to be, has changed no weight of its last checkpoint.

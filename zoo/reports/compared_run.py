@@ -128,7 +128,7 @@ def _read_folder(path: Path, evaluated: bool, wanted: Sequence[str]) -> Run:
     card = attempt(lambda: read_card(path), {})
     speed = attempt(lambda: training_speed(path / METRICS), None)
     measurements = attempt(lambda: read_measurements(path), None)
-    kept, left_out = _of_the_end(measurements or [], card)
+    kept, left_out = _of_last_checkpoint(measurements or [], card)
     if measurements is not None and not kept and evaluated and not problems:
         after = f" ({'; '.join(left_out)})" if measurements else ""
         remedy = command(["evaluate", str(path), *wanted])
@@ -151,17 +151,19 @@ def validated_recipe(folder: Path) -> dict[str, Any]:
     # What an encoding's plugin brings is not read for a comparison, and what was evaluated the rows say.
     plain = {key: value for key, value in stored.items() if key not in ("plugins", "evaluate")}
     try:
-        resolved = resolve({**plain, **_stand_ins(stored), "model": {**model, "encoding": "none"}}).as_dict()
+        resolved = resolve(
+            {**plain, **_known_sections(stored), "model": {**model, "encoding": "none"}}
+        ).as_dict()
     except InputError as error:
         where = str(folder / RECIPE)
         raise InputError([Problem(p.message, key=p.key, where=where) for p in error.problems]) from error
     encoding, faults = check_encoding(model["encoding"], ("model", "encoding"))
-    kept = {key: stored[key] for key in ("plugins", "evaluate", *_stand_ins(stored)) if key in stored}
+    kept = {key: stored[key] for key in ("plugins", "evaluate", *_known_sections(stored)) if key in stored}
     resolved["model"]["encoding"] = model["encoding"] if faults else encoding
     return resolved | kept
 
 
-def _stand_ins(stored: dict[str, Any]) -> dict[str, Any]:
+def _known_sections(stored: dict[str, Any]) -> dict[str, Any]:
     """Sections that are known in place of those that name a plugin's dataset, task, optimizer or schedule."""
     sections = {
         key: stored[key] for key in ("data", "task", "optimizer") if isinstance(stored.get(key), dict)
@@ -176,7 +178,7 @@ def _stand_ins(stored: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _of_the_end(
+def _of_last_checkpoint(
     measurements: list[Measurement], card: dict[str, Any]
 ) -> tuple[tuple[Measurement, ...], tuple[str, ...]]:
     """The measurements of the state that a run ended with, and what is said of the others."""

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 from zoo.reports.compared_run import Row
-from zoo.reports.formatting import inert
+from zoo.reports.formatting import spreadsheet_safe
 from zoo.reports.report import Report
 
 COLUMNS = (
@@ -51,7 +51,7 @@ def as_csv(report: Report) -> str:
             for length, mean, sd, low, high, measured, count, speed, memory in columns:
                 one = panel.between(length, curve.label, panel.reference)
                 apart = (one.value, one.low, one.high) if one else (None, None, None)
-                writer.writerow(map(inert, (
+                writer.writerow(map(spreadsheet_safe, (
                     curve.label, panel.protocol, json.dumps(panel.parameters, sort_keys=True), length,
                     curve.train_length, panel.measure, mean, sd, low, high,
                     panel.interval if low is not None else None, panel.rank(curve.label, length),
@@ -82,4 +82,4 @@ def row_columns(rows: Iterable[Row]) -> list[str]:
 
 
 def _flat(value: object) -> object:
-    return inert(json.dumps(value, sort_keys=True) if isinstance(value, dict | list) else value)
+    return spreadsheet_safe(json.dumps(value, sort_keys=True) if isinstance(value, dict | list) else value)

@@ -10,7 +10,7 @@ from zoo.output import table
 from zoo.recipe.diff import flatten, is_among
 from zoo.reports.caveats import caveats_of_runs
 from zoo.reports.commands import ENCODING
-from zoo.reports.comparable import Difference, differences, differing, facts, is_of_the_encoding
+from zoo.reports.comparable import KeyDifference, differences, differing, facts, is_of_the_encoding
 from zoo.reports.compared_run import Run, read_runs
 from zoo.reports.values import value_as_text
 
@@ -25,8 +25,8 @@ def diff(first: Path, second: Path) -> str:
     if len(runs) < 2:
         raise InputError(f"{first} and {second} are the same run")
     found = differences(runs)
-    keys = [one for one in found if isinstance(one, Difference)]
-    others = [one for one in found if not isinstance(one, Difference)]
+    keys = [one for one in found if isinstance(one, KeyDifference)]
+    others = [one for one in found if not isinstance(one, KeyDifference)]
     named = " and ".join(run.path for run in runs)
     parts = [f"{named}: {'not comparable, because of' if found else 'comparable'}"]
     if keys:
@@ -41,7 +41,7 @@ def diff(first: Path, second: Path) -> str:
     return "\n".join(parts)
 
 
-def _all(runs: Sequence[Run]) -> list[Difference]:
+def _all(runs: Sequence[Run]) -> list[KeyDifference]:
     """Every key of the recipes, and those of the cards that say what was trained and by which code."""
     named = []
     # Of two encodings the options are no differences: each has its own.
@@ -61,7 +61,7 @@ def _all(runs: Sequence[Run]) -> list[Difference]:
     return differing(named)
 
 
-def _as_table(runs: Sequence[Run], found: Sequence[Difference]) -> str:
+def _as_table(runs: Sequence[Run], found: Sequence[KeyDifference]) -> str:
     rows = []
     for one in found:
         value = {path: value_as_text(value) for value, paths in one.values for path in paths}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +15,7 @@ from zoo.evaluation.measurement import Measurement, flat_rows
 from zoo.evaluation.store import EVALUATION
 from zoo.launch.ranks import is_distributed
 from zoo.launch.team import Team, join
+from zoo.reports.commands import evaluate_command
 from zoo.reports.console import terminal
 from zoo.reports.run_report import results_text, store_results
 
@@ -35,13 +35,8 @@ class Request:
 
     def command(self, paths: Sequence[Path]) -> str:
         """What evaluates some of the paths in the same way, for a shell."""
-        words = ["python", "-m", "zoo", "evaluate", *map(str, paths)]
-        if self.lengths:
-            words += ["--lengths", ",".join(map(str, self.lengths))]
-        if self.protocols:
-            words += ["--protocol", ",".join(self.protocols)]
-        words += [word for text in self.sets for word in ("--set", text)]
-        return shlex.join([*words, *(["--devices", str(self.devices)] if self.devices > 1 else [])])
+        devices = ["--devices", str(self.devices)] if self.devices > 1 else []
+        return evaluate_command(map(str, paths), self.protocols, self.lengths, self.sets, devices)
 
 
 @dataclass

@@ -65,7 +65,7 @@ def superscript(number_of_note: int | None) -> str:
     return "" if number_of_note is None else str(number_of_note).translate(SUPERSCRIPTS)
 
 
-def inert(value: object) -> object:
+def spreadsheet_safe(value: object) -> object:
     """A value for a CSV file that no spreadsheet takes for a formula and no terminal acts upon.
 
     Numbers are as they are. A text that begins as a formula does gets an apostrophe before it (OWASP, CSV

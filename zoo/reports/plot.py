@@ -93,24 +93,24 @@ def draw(panels: Sequence[Panel], title: str | None = None) -> Figure:
     outer = figure.add_gridspec(rows, columns)
     handles: dict[str, Any] = {}
     for index, panel in enumerate(panels):
-        place = outer[index // columns, index % columns]
+        cell = outer[index // columns, index % columns]
         if panel.pairs:
-            upper, lower = place.subgridspec(2, 1, height_ratios=(2.6, 1.0), hspace=0.04)
+            upper, lower = cell.subgridspec(2, 1, height_ratios=(2.6, 1.0), hspace=0.04)
             axes = figure.add_subplot(upper)
             handles |= _values(axes, panel, looks)
             axes.set_xlabel("")
             axes.tick_params(labelbottom=False)
             _differences(figure.add_subplot(lower, sharex=axes), panel, looks)
         else:
-            handles |= _values(figure.add_subplot(place), panel, looks)
+            handles |= _values(figure.add_subplot(cell), panel, looks)
     about = _about(panels)
     shown = [label for label in (_by_last_value(panels[0], labels) if beside else labels) if label in handles]
     if len(shown) > 1:
-        place = "outside right center" if beside else "outside lower center"
+        where = "outside right center" if beside else "outside lower center"
         figure.legend(
             [handles[label] for label in shown], [_with_end(panels, label) for label in shown],
             frameon=False, handlelength=2.6, title=None if beside else about or None, title_fontsize=6.5,
-            ncols=1 if beside else per_line, loc=place,
+            ncols=1 if beside else per_line, loc=where,
         )  # fmt: skip
     if len(labels) == 1:
         title = f"{title}: {labels[0]}" if title else labels[0]

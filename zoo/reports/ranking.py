@@ -48,10 +48,10 @@ def ranked(
 
 def best_at(panel: Panel, length: int) -> str:
     """The label of the best curve at a length; of equals the first."""
-    place = panel.lengths.index(length)
-    there = [curve for curve in panel.curves if curve.mean[place] is not None] or list(panel.curves)
+    index = panel.lengths.index(length)
+    there = [curve for curve in panel.curves if curve.mean[index] is not None] or list(panel.curves)
     sign = 1 if panel.lower_is_better else -1
-    return min(there, key=lambda curve: sign * (curve.mean[place] or 0.0)).label
+    return min(there, key=lambda curve: sign * (curve.mean[index] or 0.0)).label
 
 
 def _samples(panel: Panel, named: Mapping[str, Series]) -> Samples:
@@ -60,10 +60,10 @@ def _samples(panel: Panel, named: Mapping[str, Series]) -> Samples:
         own_series = named[curve.label]
         rows = own_series.rows_of(panel.kind)
         made[curve.label] = []
-        for place, length in enumerate(panel.lengths):
+        for index, length in enumerate(panel.lengths):
             at = [(run.seed, row_at(own, length)) for run, own in zip(own_series.runs, rows, strict=True)]
             measured = [(seed, row) for seed, row in at if is_measured(row, panel.measure)]
-            known = curve.mean[place] is not None
+            known = curve.mean[index] is not None
             made[curve.label].append(sample(measured, panel.measure) if known else None)
     return made
 
@@ -72,8 +72,8 @@ def _panel(panel: Panel, samples: Samples, basis: Basis, reference: str) -> Pane
     if reference not in samples:
         reference = best_at(panel, panel.trained)
     pairs: dict[tuple[int, str, str], Difference] = {}
-    for place, length in enumerate(panel.lengths):
-        there = {label: own[place] for label, own in samples.items() if own[place] is not None}
+    for index, length in enumerate(panel.lengths):
+        there = {label: own[index] for label, own in samples.items() if own[index] is not None}
         for (label, one), (other_label, other) in combinations(there.items(), 2):
             pairs[length, label, other_label] = difference(one, other, basis)
     made = []

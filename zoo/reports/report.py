@@ -127,8 +127,8 @@ class Panel:
         encoding that ends at the trained length does not take the order back there."""
 
         def known(length: int) -> int:
-            place = self.lengths.index(length)
-            return sum(curve.mean[place] is not None for curve in self.curves)
+            index = self.lengths.index(length)
+            return sum(curve.mean[index] is not None for curve in self.curves)
 
         most = [length for length in self.lengths if 2 * known(length) > len(self.curves)]
         return max(most) if most else max(self.lengths, key=lambda length: (known(length), length))

@@ -65,7 +65,7 @@ def _remedy(runs: Sequence[Run], kind: tuple[str, str]) -> str:
         paths = asked.setdefault(sets, [])
         paths += [run.path] if run.path not in paths else []
     ask = lengths_to_ask(of_kind[0][1].parameters, _lengths(one for _, one in of_kind))
-    commands = [evaluate_command(paths, kind[0], ask, sets) for sets, paths in asked.items()]
+    commands = [evaluate_command(paths, [kind[0]], ask, sets) for sets, paths in asked.items()]
     cause = f"the recipes differ in evaluate.{key}" if same else f"evaluated with another evaluate.{key}"
     return f"{cause}; measure them again with: {'; '.join(commands)}"
 

@@ -32,9 +32,9 @@ def verdict(report: Report) -> str:
 
 
 def _at(panel: Panel, length: int) -> str:
-    place = panel.lengths.index(length)
-    there = [curve for curve in panel.curves if curve.mean[place] is not None]
-    absent = [curve.label for curve in panel.curves if curve.mean[place] is None]
+    index = panel.lengths.index(length)
+    there = [curve for curve in panel.curves if curve.mean[index] is not None]
+    absent = [curve.label for curve in panel.curves if curve.mean[index] is None]
     where = f"at {length} tokens{' (trained)' if panel.train_lengths == (length,) else ''}"
     lacking = f" ({_listed(absent)} without a value there)" if absent else ""
     if len(there) < 2:
@@ -46,19 +46,19 @@ def _at(panel: Panel, length: int) -> str:
     unknown = list(dict.fromkeys(one.why for one in others.values() if one.sign is None))
     if unknown:
         why = "; ".join(unknown)
-        return f"{where} no ranking, no interval because {why}: {_apart(there, place)}{lacking}"
+        return f"{where} no ranking, no interval because {why}: {_apart(there, index)}{lacking}"
     ahead = {label: one for label, one in others.items() if panel.is_better(one)}
     tied = {label: one for label, one in others.items() if label not in ahead}
     if not ahead:
         every = "both" if len(there) == 2 else f"all {len(there)}"
-        return f"{where} {every} are tied{_extent(tied)}{lacking}"
-    said = [f"ahead of {_those(ahead, len(others), 'by {}')}"]
+        return f"{where} {every} are tied{_tie_size(tied)}{lacking}"
+    said = [f"ahead of {_named_or_counted(ahead, len(others), 'by {}')}"]
     if tied:
-        said.insert(0, f"tied with {_those(tied, len(others), '({})')}")
+        said.insert(0, f"tied with {_named_or_counted(tied, len(others), '({})')}")
     return f"{where} {quoted(leader)} is {' and '.join(said)}{lacking}"
 
 
-def _those(found: dict[str, Difference], count: int, apart: str) -> str:
+def _named_or_counted(found: dict[str, Difference], count: int, apart: str) -> str:
     """Some encodings, the nearest with its difference and interval, or each where they are few."""
     by_distance = sorted(found, key=lambda label: abs(found[label].value))
     if len(found) <= NAMED:
@@ -68,7 +68,7 @@ def _those(found: dict[str, Difference], count: int, apart: str) -> str:
     return f"{which} (the nearest is {quoted(nearest)}, by {_by(found[nearest])})"
 
 
-def _extent(tied: dict[str, Difference]) -> str:
+def _tie_size(tied: dict[str, Difference]) -> str:
     """How large the differences are that may be none."""
     if all(one.value == 0 for one in tied.values()):
         high = max(one.high for one in tied.values())
@@ -85,8 +85,8 @@ def _by(one: Difference) -> str:
     return f"{signed(seen.value).lstrip('+')} [{show(seen.low)} to {show(seen.high)}]"
 
 
-def _apart(there: Sequence[Curve], place: int) -> str:
-    means = [curve.mean[place] for curve in there]
+def _apart(there: Sequence[Curve], index: int) -> str:
+    means = [curve.mean[index] for curve in there]
     return f"the means of {len(there)} lie within {signed(max(means) - min(means)).lstrip('+')}"
 
 
@@ -102,11 +102,10 @@ def _limits(panel: Panel) -> list[str]:
         said.append(counted if max(counts) > 1 else counted.removesuffix("s"))
     fewest = min(curve.seeds for curve in panel.curves)
     if "seeds" in panel.interval:
-        said.append(f"{fewest} seeds each" if _alike(panel) else f"{fewest} seeds or more")
+        said.append(f"{fewest} seeds each" if _same_seed_count(panel) else f"{fewest} seeds or more")
     else:
-        said.append(
-            f"{'one seed each' if _alike(panel) else 'one seed of some'}: another seed could change this"
-        )
+        seeds = "one seed each" if _same_seed_count(panel) else "one seed of some"
+        said.append(f"{seeds}: another seed could change this")
     compared = sum(panel.between(length, best_at(panel, length), curve.label) is not None
                    for length in lengths for curve in panel.curves)  # fmt: skip
     if compared >= FEW:
@@ -114,7 +113,7 @@ def _limits(panel: Panel) -> list[str]:
     return said
 
 
-def _alike(panel: Panel) -> bool:
+def _same_seed_count(panel: Panel) -> bool:
     return len({curve.seeds for curve in panel.curves}) == 1
 
 

@@ -90,21 +90,14 @@ def _value(curve: Curve, panel: Panel, index: int) -> dict[str, Any]:
 
 def _difference(curve: Curve, panel: Panel, length: int) -> dict[str, Any]:
     one = panel.between(length, curve.label, panel.reference)
+    absent = {"mean": None, "low": None, "high": None, "failed": False, "value": number(None), "details": []}
     if one is None:
-        return {
-            "mean": None,
-            "low": None,
-            "high": None,
-            "failed": False,
-            "value": number(None),
-            "details": [],
-        }
+        return absent
     text = signed(one.value)
-    return {
+    return absent | {
         "mean": _finite(one.value),
         "low": _finite(one.low),
         "high": _finite(one.high),
-        "failed": False,
         "value": text,
         "spread": difference_text(one).removeprefix(text).strip(" ()") + (" tied" if one.sign == 0 else ""),
         "details": [("interval", panel.interval if one.sign is not None else f"none: {one.why}")],
