@@ -17,10 +17,9 @@ MAX_BITS = 256
 """What a recipe may be in size: its values, aliases counted at each use, how deep they are nested, and the
 size of a whole number, beyond which Python itself refuses to write it out."""
 
-# Below these keys text stands for a mapping with that name, so that an option can be set beside it.
+# Below these keys text stands for a mapping with that name, so that an option can be set beside it. A recipe
+# that chooses another encoding or task does not inherit the options of the base's.
 NAMED = (("model", "encoding"), ("task",))
-# A recipe that chooses another encoding must not inherit the options of the base's.
-REPLACED = (("model", "encoding"), ("task",))
 
 
 @dataclass
@@ -140,9 +139,9 @@ def _merge(
     for key, value in above.items():
         here = (*path, key)
         old = result.get(key)
-        if isinstance(old, dict) and value is None and here not in REPLACED:
+        if isinstance(old, dict) and value is None and here not in NAMED:
             continue  # `model:` with nothing under it changes nothing
-        if isinstance(old, dict) and isinstance(value, dict) and here not in REPLACED:
+        if isinstance(old, dict) and isinstance(value, dict) and here not in NAMED:
             result[key] = _merge(old, value, here, replaced)
         else:
             replaced.append(here)

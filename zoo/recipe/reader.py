@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import InputError, Problem
-from zoo.recipe.after_training import keep_trained_options
+from zoo.recipe.after_training import ENCODING, keep_trained_options
 from zoo.recipe.error_messages import LONGEST_WORD
 from zoo.recipe.located_tree import (
     MAX_DEPTH,
@@ -27,7 +27,7 @@ from zoo.recipe.located_tree import (
 )
 from zoo.recipe.rules import FOR_TRAINING, RULES, Values, broken_rules
 from zoo.recipe.schema import LONGEST_NAME, Recipe
-from zoo.recipe.validation import ENCODING, validate_tree
+from zoo.recipe.validation import validate_tree
 from zoo.recipe.yaml_file import read_file, read_value
 
 LONGEST_SET = 500

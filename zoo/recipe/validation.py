@@ -11,14 +11,13 @@ from pydantic import ValidationError
 from zoo import registry
 from zoo.errors import InputError, Problem
 from zoo.field_types import Section
+from zoo.recipe.after_training import ENCODING
 from zoo.recipe.error_messages import explain_validation_error, nearest
 from zoo.recipe.located_tree import KeyPath, LocatedTree, is_from_command_line
 from zoo.recipe.options import OWNED, Faults, check_encoding, check_trainer
 from zoo.recipe.rules import RULES, Rule, Values, broken_rules
 from zoo.recipe.schema import Recipe, TrainerConfig, section_class
 from zoo.recipe.sections import LENGTH_FACTORS, usual_task
-
-ENCODING = ("model", "encoding")
 
 
 def validate_tree(tree: LocatedTree, problems: list[Problem], rules: Sequence[Rule] = RULES) -> Recipe:

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe, read_recipe, resolve
 from zoo.registry import tasks
+from zoo.tasks.built_recipe import BuiltRecipe
 
 if TYPE_CHECKING:
     from zoo.encodings.stack import EncodingStack
     from zoo.models.transformer import Transformer
     from zoo.tasks.task import Task
-
-
-@dataclass(frozen=True)
-class BuiltRecipe:
-    """A recipe whose encoding is built already; a task takes it instead of a recipe."""
-
-    recipe: Recipe
-    encoding: EncodingStack
 
 
 def build_task(recipe: Recipe | BuiltRecipe, vocab_size: int) -> Task:

@@ -10,7 +10,7 @@ from zoo.data.masking import NOT_SCORED
 from zoo.registry import register
 from zoo.tasks.language_modelling import token_losses
 from zoo.tasks.metrics import ExactMean
-from zoo.tasks.task import Task, by_place
+from zoo.tasks.task import Task, split_by_length
 
 
 @register.task("answering")
@@ -58,7 +58,7 @@ class Answering(Task):
         judged = judge(*self._answers(batch))
         if "distance" in batch:
             within = batch["distance"] < self.recipe.data.sequence_length
-            judged |= by_place("accuracy", judged["accuracy"], within)
+            judged |= split_by_length("accuracy", judged["accuracy"], within)
         return judged
 
     def _answers(self, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:

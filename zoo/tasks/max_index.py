@@ -9,7 +9,7 @@ from torch import Tensor
 
 from zoo.registry import register
 from zoo.tasks.metrics import ExactMean
-from zoo.tasks.task import Task, by_place
+from zoo.tasks.task import Task, split_by_length
 
 
 @register.task("max_index")
@@ -54,7 +54,11 @@ class MaxIndex(Task):
         index, value = judge(self.model(batch["tokens"]), batch)
         within = batch["answer"] < self.recipe.data.sequence_length
         judged = {"accuracy": index, "value_accuracy": value}
-        return judged | by_place("accuracy", index, within) | by_place("value_accuracy", value, within)
+        return (
+            judged
+            | split_by_length("accuracy", index, within)
+            | split_by_length("value_accuracy", value, within)
+        )
 
 
 TIE = 1e-3

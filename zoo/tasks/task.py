@@ -16,7 +16,7 @@ from zoo.models.transformer import Decoder, Encoder, Transformer
 from zoo.optimizers import build_optimizer
 from zoo.recipe import resolve, schema
 from zoo.schedules import schedule_of
-from zoo.tasks import BuiltRecipe
+from zoo.tasks.built_recipe import BuiltRecipe
 
 
 def build_model(
@@ -116,7 +116,7 @@ class Task(pl.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 
-def by_place(measure: str, values: Tensor, within: Tensor) -> dict[str, Tensor]:
+def split_by_length(measure: str, values: Tensor, within: Tensor) -> dict[str, Tensor]:
     """A measure [B] apart for the examples where `within` [B] holds and for all others; NaN elsewhere."""
     return {
         f"{measure}_within": values.masked_fill(~within, math.nan),
