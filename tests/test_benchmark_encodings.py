@@ -76,7 +76,7 @@ def test_the_table_is_sorted_and_says_what_failed(script):
 
 
 @pytest.mark.parametrize("wrong", [["--encodings", "rop"], ["--rounds", "0"], ["--device", "tpu"]])
-def test_wrong_arguments_are_told(script, wrong, capsys):
+def test_wrong_arguments_are_reported(script, wrong, capsys):
     with pytest.raises(SystemExit) as caught:
         script.main(wrong)
     assert caught.value.code == 2

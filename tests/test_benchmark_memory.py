@@ -30,7 +30,7 @@ def measured(script, out, *arguments):
     }
 
 
-def test_each_pair_has_its_row_and_what_cannot_be_is_told(script, tmp_path, capsys):
+def test_each_pair_has_its_row_and_what_cannot_be_is_reported(script, tmp_path, capsys):
     out = tmp_path / "deep" / "memory"
     rows = measured(script, out, "--encodings", "dape,learned", "--lengths", "8,16")
     assert rows["dape", 16]["label"] == "dape(alibi)"
@@ -69,7 +69,7 @@ def test_what_takes_too_long_or_fails_has_a_note(tmp_path):
 
 
 @pytest.mark.parametrize("wrong", [["--encodings", "rop"], ["--lengths", "8,x"], ["--lengths", "0"]])
-def test_wrong_arguments_are_told(script, wrong, capsys):
+def test_wrong_arguments_are_reported(script, wrong, capsys):
     with pytest.raises(SystemExit) as caught:
         script.main(wrong)
     assert caught.value.code == 2

@@ -65,7 +65,7 @@ def test_show_schema_is_json(capsys):
     assert "model" in json.loads(capsys.readouterr().out)["properties"]
 
 
-@pytest.mark.parametrize("arguments, said", [
+@pytest.mark.parametrize("arguments, text_of_error", [
     (["show", "recipes/wrong.yaml"], "recipes/wrong.yaml:3: model.encoding: no encoding 'alibbi'"),
     (["show", "recipes/smal.yaml"], "did you mean recipes/small.yaml?"),
     (["show"], "show what?"),
@@ -84,10 +84,10 @@ def test_show_schema_is_json(capsys):
     (["list", "recipes", "smal"], "did you mean 'small'?"),
     (["list", "runs"], "no runs here"),
 ])  # fmt: skip
-def test_wrong_input_is_one_message_and_exit_2(workplace, verbs, capsys, arguments, said):
+def test_wrong_input_is_one_message_and_exit_2(workplace, verbs, capsys, arguments, text_of_error):
     assert cli.main(arguments) == 2
     printed = capsys.readouterr()
-    assert said in printed.err and "Traceback" not in printed.err
+    assert text_of_error in printed.err and "Traceback" not in printed.err
     assert printed.out == "" and not verbs.calls
 
 
@@ -121,7 +121,7 @@ def test_fit_takes_its_recipe_with_and_without_the_flag(workplace, verbs, words,
     assert recipe.name == "small" and named["resume"] == resume
 
 
-@pytest.mark.parametrize("arguments, said", [
+@pytest.mark.parametrize("arguments, text_of_error", [
     (["evaluate", "runs/rop_wikitext2", "run_x"], [
         "runs/rop_wikitext2: no such run folder or checkpoint; did you mean runs/rope_wikitext2?",
         "run_x: no such run folder or checkpoint",
@@ -138,13 +138,13 @@ def test_fit_takes_its_recipe_with_and_without_the_flag(workplace, verbs, words,
         "runs/zzz: no such run folder",
     ]),
 ], ids=["evaluate", "without runs", "compare", "diff"])  # fmt: skip
-def test_the_nearest_run_is_suggested(workplace, capsys, arguments, said):
+def test_the_nearest_run_is_suggested(workplace, capsys, arguments, text_of_error):
     for folder in ("runs/rope_wikitext2", "runs/alibi_wikitext2", "elsewhere/bret"):
         (workplace / folder).mkdir(parents=True)
         (workplace / folder / "recipe.yaml").write_text(RECIPE)
     (workplace / "runs/rop_wikitext").mkdir()  # nearer, and no run
     assert cli.main(arguments) == 2
-    assert capsys.readouterr().err.splitlines() == said
+    assert capsys.readouterr().err.splitlines() == text_of_error
 
 
 def test_zoo_alone_is_its_help(capsys):
@@ -217,7 +217,7 @@ def test_other_shells_have_every_verb_and_option(capsys, shell):
     assert "*.yaml" in script
 
 
-def test_a_terminal_is_told_what_it_waits_for_and_a_log_is_not(monkeypatch, capsys):
+def test_a_terminal_shows_what_it_waits_for_and_a_log_is_not(monkeypatch, capsys):
     with waiting("loading torch"):
         pass
     assert capsys.readouterr() == ("", "")
@@ -234,7 +234,7 @@ def test_a_terminal_is_told_what_it_waits_for_and_a_log_is_not(monkeypatch, caps
     ["fit", "recipes/small.yaml"], ["evaluate", "run"], ["list", "encodings"], ["check", "none"],
     ["compare", "run"], ["sweep", "recipes/small.yaml", "--encodings", "rope"],
 ], ids=lambda arguments: arguments[0])  # fmt: skip
-def test_a_terminal_is_told_before_anything_heavy_is_imported(workplace, arguments):
+def test_a_terminal_shows_before_anything_heavy_is_imported(workplace, arguments):
     """Whatever a verb then does: here the first heavy import ends it."""
     (workplace / "run").mkdir()
     code = (
@@ -293,7 +293,7 @@ def test_sigterm_is_ctrl_c_and_handlers_are_given_back(workplace, verbs, capsys,
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
-def test_what_an_interruption_says_is_told_instead(workplace, verbs, capsys):
+def test_the_text_of_an_interruption_is_reported_instead(workplace, verbs, capsys):
     def interrupted(*given, **named):
         raise KeyboardInterrupt("stopped at step 7")
 
@@ -302,7 +302,7 @@ def test_what_an_interruption_says_is_told_instead(workplace, verbs, capsys):
     assert capsys.readouterr().err == "stopped at step 7\n"
 
 
-def test_problems_of_a_run_get_the_place_of_their_key(workplace, verbs, capsys):
+def test_problems_of_a_run_get_the_location_of_their_key(workplace, verbs, capsys):
     def refuses(*given, **named):
         raise InputError([
             Problem("too steep", key="model.encoding.slopes"),

@@ -88,17 +88,19 @@ def test_a_full_disk_is_known_by_whatever_error_tells_it(tmp_path, kind, number,
     assert is_disk_full(caught.value) is full and isinstance(caught.value, DiskFull) is full
     assert os.listdir(tmp_path) == []
     if full:
-        said = full_disk_message(caught.value, tmp_path / "elsewhere")
-        assert said.startswith(f"{tmp_path}: {os.strerror(caught.value.errno).lower()} (")
-        assert said.endswith(" free): file of 1.2 MB could not be written")
+        message = full_disk_message(caught.value, tmp_path / "elsewhere")
+        assert message.startswith(f"{tmp_path}: {os.strerror(caught.value.errno).lower()} (")
+        assert message.endswith(" free): file of 1.2 MB could not be written")
         again = pickle.loads(pickle.dumps(caught.value))
-        assert full_disk_message(again, tmp_path).endswith(said.partition(" free): ")[2])
+        assert full_disk_message(again, tmp_path).endswith(message.partition(" free): ")[2])
 
 
-def test_a_full_disk_of_which_no_path_is_told(tmp_path):
-    said = full_disk_message(OSError(28, "No space left on device"), tmp_path / "not" / "there")
+def test_a_full_disk_without_a_path(tmp_path):
+    message = full_disk_message(OSError(28, "No space left on device"), tmp_path / "not" / "there")
     assert full_disk_message(OSError(28, "No space left on device")) == "no space left on device"
-    assert said.startswith(f"{tmp_path}/not/there: no space left on device (") and said.endswith(" free)")
+    assert message.startswith(f"{tmp_path}/not/there: no space left on device (") and message.endswith(
+        " free)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -179,7 +181,7 @@ def calls_in(source):
     return list(writing_calls(ast.parse(source)))
 
 
-def test_all_that_is_written_is_written_whole():
+def test_all_that_is_written_is_written_completely():
     root = Path(__file__).parent.parent
     found = []
     for file in sorted([*root.glob("zoo/**/*.py"), *root.glob("scripts/*.py")]):

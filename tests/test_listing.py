@@ -107,7 +107,7 @@ def zoo_parameter(width):
     return torch.nn.Parameter(torch.ones(width))
 
 
-def test_what_is_for_evaluation_alone_says_so(forgetful_registry, listed):
+def test_what_is_for_evaluation_alone_is_reported(forgetful_registry, listed):
     @zoo.register("instead")
     class Instead(zoo.Encoding):
         """Takes a place."""

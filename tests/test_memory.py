@@ -128,17 +128,17 @@ def test_a_bound_says_how_large_it_is(monkeypatch, arguments, bound):
     monkeypatch.setattr(memory, "free_memory", lambda device: 100 * MIB)
     before = resource.getrlimit(resource.RLIMIT_DATA)
     arguments = {name: value * MIB if name == "most" else value for name, value in arguments.items()}
-    with allocations_bounded(**arguments) as told:
-        assert told == bound * MIB
-    with allocations_bounded(most=30 * MIB), allocations_bounded() as told:
-        assert told <= 30 * MIB  # within a bound there is no more than that leaves
+    with allocations_bounded(**arguments) as message:
+        assert message == bound * MIB
+    with allocations_bounded(most=30 * MIB), allocations_bounded() as message:
+        assert message <= 30 * MIB  # within a bound there is no more than that leaves
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
 
 
-def test_where_no_bound_is_kept_none_is_told(monkeypatch):
+def test_where_no_bound_is_kept_none_is_reported(monkeypatch):
     monkeypatch.setattr(memory.sys, "platform", "darwin")
-    with allocations_bounded() as told:
-        assert told is None
+    with allocations_bounded() as message:
+        assert message is None
 
 
 @linux

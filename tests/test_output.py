@@ -57,7 +57,7 @@ def test_every_verb_runs_where_only_ascii_is_shown(here, mapping):
     made = {**mapping("max_index"), "name": "tiny"}
     (here / "récipe.yaml").write_text(yaml.safe_dump(made))
 
-    def said(*arguments, code=0):
+    def expected(*arguments, code=0):
         done = run_zoo(*arguments, cwd=here, **ASCII)
         assert done.returncode == code, done.stderr.decode()
         assert b"Traceback" not in done.stderr
@@ -65,18 +65,18 @@ def test_every_verb_runs_where_only_ascii_is_shown(here, mapping):
 
     for seed in (0, 1):
         out = ["--out", f"runs/é{seed}"]
-        assert "trained" in said("fit", "--recipe", "récipe.yaml", "--set", f"seed={seed}", *out)
-    assert "name: tiny" in said("show", "récipe.yaml")
-    assert "accuracy" in said("evaluate", "runs/é0", "--lengths", "8,16")
-    assert "(low-high): 95 % interval" in said("compare", "runs/é0", "runs/é1")
-    assert "seed" in said("compare", "--diff", "runs/é0", "runs/é1")
-    assert "runs/" in said("list", "runs")
-    assert "t5" in said("list", "encodings")
-    assert "laws" in said("check", "none")
-    assert said("sweep", "récipe.yaml", "--encodings", "rope,none", "--print-commands")
-    assert said("sweep", "récipe.yaml", "--encodings", "rope", "--set", "trainer.max_steps=2")
-    assert "did you mean" in said("fit", "--recipe", "réctpe.yaml", code=2)
-    assert "no such run" in said("evaluate", "runs/é9", code=2)
+        assert "trained" in expected("fit", "--recipe", "récipe.yaml", "--set", f"seed={seed}", *out)
+    assert "name: tiny" in expected("show", "récipe.yaml")
+    assert "accuracy" in expected("evaluate", "runs/é0", "--lengths", "8,16")
+    assert "(low-high): 95 % interval" in expected("compare", "runs/é0", "runs/é1")
+    assert "seed" in expected("compare", "--diff", "runs/é0", "runs/é1")
+    assert "runs/" in expected("list", "runs")
+    assert "t5" in expected("list", "encodings")
+    assert "laws" in expected("check", "none")
+    assert expected("sweep", "récipe.yaml", "--encodings", "rope,none", "--print-commands")
+    assert expected("sweep", "récipe.yaml", "--encodings", "rope", "--set", "trainer.max_steps=2")
+    assert "did you mean" in expected("fit", "--recipe", "réctpe.yaml", code=2)
+    assert "no such run" in expected("evaluate", "runs/é9", code=2)
 
 
 @pytest.mark.parametrize("arguments", [

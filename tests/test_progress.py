@@ -14,7 +14,7 @@ from zoo import progress
 from zoo.progress import duration, progress_bar
 
 
-def test_no_terminal_and_soon_done_is_silent(capsys):
+def test_no_terminal_and_soon_done_prints_nothing(capsys):
     with progress_bar(3, "about", "step") as bar:
         for _ in range(3):
             bar.update()

@@ -156,9 +156,9 @@ def shell(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
             )
             for command in commands
         ]  # fmt: skip
-        told = [one.communicate(timeout=240)[0] for one in started]
-        assert [one.returncode for one in started] == [0] * len(started), told
-        return "".join(told)
+        message = [one.communicate(timeout=240)[0] for one in started]
+        assert [one.returncode for one in started] == [0] * len(started), message
+        return "".join(message)
 
     return shell
 
@@ -195,8 +195,8 @@ def test_the_job_shown_runs(shell, home: Path, tmp_path: Path):
     variables = {f"SLURM_{key}": value for key, value in slurm.items()}
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     for verb in ("training", "continuing"):  # a job that is run again goes on
-        told = shell(f"sh {job}", **variables, **place)
-        assert told.count("done: ") == told.count(f"{verb} alibi_wikitext2") == 1, told
+        message = shell(f"sh {job}", **variables, **place)
+        assert message.count("done: ") == message.count(f"{verb} alibi_wikitext2") == 1, message
 
 
 def test_the_tests_shown_are_there():

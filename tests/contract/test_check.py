@@ -155,10 +155,10 @@ def test_the_plugin_of_the_readme_is_right(here, capsys, every):
     lines = printed.splitlines()
     assert lines[0] == "root: Scores fall with the square root of distance."
     assert lines[-1].startswith("root keeps all ") and "do not apply" in lines[-1]
-    said = (
+    message = (
         "not tried, because they are slow: torch.compile needs no graph break; two processes train one model"
     )
-    assert (said in printed, "zoo check my_encoding.py --all" in " ".join(printed.split())) == (
+    assert (message in printed, "zoo check my_encoding.py --all" in " ".join(printed.split())) == (
         not every,
     ) * 2
     for law in (law for law in LAWS if every or not law.slow):
@@ -173,7 +173,7 @@ def test_the_rotary_plugin_of_the_readme_is_right(here, quick, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("wrong", "law", "said"), [
+@pytest.mark.parametrize(("wrong", "law", "message"), [
     ((".to(x.dtype)", ""), "precision", "gave queries of float32 for bfloat16: cast them back"),
     (("pos.float()", "pos.to(x.dtype)"), "positions are exact in bf16 at 100,000", "angles in float32"),
     ((" if pos.dim() == 1 else angles[:, None]", ""), "shapes with padding", "positions are [B,T]"),
@@ -181,13 +181,13 @@ def test_the_rotary_plugin_of_the_readme_is_right(here, quick, capsys):
     (('self.register_buffer("rates", rates, persistent=False)', "self.rates = rates"),
      "its state dict is complete", "neither parameter nor buffer"),
 ])  # fmt: skip
-def test_what_the_readme_asks_of_a_rotary_one_is_asked_by_a_law(here, quick, capsys, wrong, law, said):
+def test_what_the_readme_asks_of_a_rotary_one_is_asked_by_a_law(here, quick, capsys, wrong, law, message):
     text = (here / "my_rotary.py").read_text()
     assert text.count(wrong[0]) == 1
     (here / "my_rotary.py").write_text(text.replace(*wrong))
     assert cli.main(["check", "my_rotary.py"]) == 1
     printed = " ".join(capsys.readouterr().out.split())
-    assert f"NOT HELD: {law}. " in printed and said in printed
+    assert f"NOT HELD: {law}. " in printed and message in printed
 
 
 def test_a_fault_is_named_with_its_hook_and_line(here, quick, capsys):
@@ -247,7 +247,7 @@ def test_one_of_the_zoo_and_its_options(here, quick, capsys):
     assert capsys.readouterr().out.splitlines()[-1].startswith("alibi+shaw keeps all ")
 
 
-@pytest.mark.parametrize("arguments, said", [
+@pytest.mark.parametrize("arguments, message", [
     (["alibbi"], "did you mean 'alibi'?"),
     (["my_encodin.py"], "my_encodin.py: no such file; did you mean my_encoding.py?"),
     (["nosuch/plugin.py"], "nosuch/plugin.py: no such file"),
@@ -264,7 +264,7 @@ def test_one_of_the_zoo_and_its_options(here, quick, capsys):
     (["[rope, rope]"], "cannot be combined"),
     (["[rope, alibi]", "--set", "base=3"], "of one encoding, not of a list"),
 ])  # fmt: skip
-def test_wrong_input_is_exit_2(here, quick, capsys, arguments, said):
+def test_wrong_input_is_exit_2(here, quick, capsys, arguments, message):
     (here / "folder.py").mkdir()
     (here / "empty.py").write_text("import zoo\n")
     (here / "broken.py").write_text(
@@ -276,7 +276,7 @@ def test_wrong_input_is_exit_2(here, quick, capsys, arguments, said):
     )
     assert cli.main(["check", *arguments]) == 2
     printed = capsys.readouterr()
-    assert said in printed.err and "Traceback" not in printed.err
+    assert message in printed.err and "Traceback" not in printed.err
     assert printed.out == ""
 
 
@@ -285,7 +285,7 @@ def test_wrong_input_is_exit_2(here, quick, capsys, arguments, said):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["misspelled", "wrong_shape", "leaks_in_score", "no_head_axis"])
-def test_the_first_screen_says_what_to_mend(here, quick, capsys, name):
+def test_the_first_screen_shows_what_to_fix(here, quick, capsys, name):
     assert cli.main(["check", str(FAULTY / f"{name}.py")]) == 1
     printed = capsys.readouterr()
     assert len((printed.out + printed.err).splitlines()) <= 25
@@ -358,7 +358,7 @@ def test_what_is_nearly_a_fact_or_hook_is_reported(here, quick, capsys, line, me
     assert printed.err.splitlines()[-1].startswith("own breaks 1 of ")  # after a slow machine's progress bar
 
 
-def test_what_says_that_it_is_none_need_not_change_anything(here, quick, capsys):
+def test_what_declares_that_it_is_none_need_not_change_anything(here, quick, capsys):
     (here / "plugin.py").write_text(PLUGIN + "    reads_positions = False\n")
     assert cli.main(["check", "plugin.py"]) == 0
     assert re.search(
@@ -398,7 +398,7 @@ def test_what_a_plugin_prints_is_kept_back_and_shown_on_demand(here, quick, caps
     assert printed.err == ""
 
 
-def test_logs_of_torch_are_silent_while_laws_are_tried():
+def test_logs_of_torch_are_hidden_while_laws_are_tried():
     record = logging.LogRecord("torch._dynamo", logging.ERROR, "", 1, "failed", (), None)
     handlers = logging.getLogger("torch").handlers
     assert handlers and all(handler.filter(record) for handler in handlers)

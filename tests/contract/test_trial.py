@@ -49,7 +49,7 @@ def tried(mapping, forgetful_registry):
     return tried
 
 
-@pytest.mark.parametrize(("name", "line", "said"), [
+@pytest.mark.parametrize(("name", "line", "expected"), [
     ("misspelled", 13, "'biass' is not used by the model; did you mean the hook 'bias'?"),
     ("wrong_shape", 21, "bias_table of 'wrong_shape' gave [3, 9, 9] where [4, 9, 9] is needed"),
     ("too_wide", 14, "embed of 'too_wide' gave [3, 9, 32] where [3, 9, 16] is needed"),
@@ -60,12 +60,12 @@ def tried(mapping, forgetful_registry):
     ("idle_parameter", 10, "idle has no gradient"),
     ("without_effect", 7, "bias changes nothing"),
 ])  # fmt: skip
-def test_a_fault_is_reported_with_plugin_hook_file_and_line(tried, name, line, said):
+def test_a_fault_is_reported_with_plugin_hook_file_and_line(tried, name, line, expected):
     with pytest.raises(InputError) as caught:
         tried(FAULTY / f"{name}.py", name, num_heads=4)
     (problem,) = caught.value.problems
     assert (problem.key, problem.where) == ("model.encoding", f"{FAULTY / name}.py:{line}")
-    assert said in problem.message and f"encoding {name!r}" in problem.message
+    assert expected in problem.message and f"encoding {name!r}" in problem.message
 
 
 def test_an_exception_of_the_plugin_is_reported_with_its_line(tried, tmp_path):

@@ -147,7 +147,7 @@ def test_a_list_decodes_with_a_cache(names, model_of, tokens):
     torch.testing.assert_close(torch.cat(steps, 1), model(row), rtol=0, atol=1e-5)
 
 
-def test_each_encoding_of_a_list_stands_where_it_says(model_of, tokens, agree):
+def test_each_encoding_of_a_list_has_its_place(model_of, tokens, agree):
     """Positions drawn for one are not those of the other."""
     moved = {"name": "shape", "of": "sinusoidal", "evaluation_offset": 50}
     alone, row = model_of(["sinusoidal", "alibi"]), tokens(2, 12)

@@ -176,9 +176,9 @@ def test_a_package_is_listed_trained_with_and_asked_for_by_its_checkpoint(
 
 @pytest.mark.slow
 def test_an_installed_encoding_is_checked_like_any_other(their_package, zoo_with):
-    (said,) = zoo_with([their_package], ["check", "theirs"])
-    assert said.code == 0, said.out + said.err
-    assert "every parameter has a gradient" in said.out and "NOT HELD" not in said.out
+    (printed,) = zoo_with([their_package], ["check", "theirs"])
+    assert printed.code == 0, printed.out + printed.err
+    assert "every parameter has a gradient" in printed.out and "NOT HELD" not in printed.out
 
 
 BROKEN = {

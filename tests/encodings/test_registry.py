@@ -32,7 +32,7 @@ def plugin(tmp_path, forgetful_registry):
     return plugin
 
 
-def said(description):
+def expected(description):
     """All that a description says, but for how the class is imported."""
     fields = dataclasses.asdict(description)
     del fields["module"], fields["package"]
@@ -43,14 +43,16 @@ def said(description):
 
 
 @pytest.mark.parametrize("name", encodings.names())
-def test_what_is_read_is_what_the_class_says(name):
-    assert said(encodings.describe(name)) == said(encodings.describe_class(name, encodings.load(name)))
+def test_what_is_read_is_what_the_class_declares(name):
+    assert expected(encodings.describe(name)) == expected(
+        encodings.describe_class(name, encodings.load(name))
+    )
 
 
 def test_also_of_plugins(plugins):
     for file in PLUGINS:
         (one,) = encodings.read(file)
-        assert said(encodings.describe(one.name)) == said(
+        assert expected(encodings.describe(one.name)) == expected(
             encodings.describe_class(one.name, encodings.load(one.name))
         )
 
@@ -87,7 +89,7 @@ class EveryKind(Encoding):
 
 def test_options_of_every_kind(plugin):
     (read,) = registry.read_plugin(plugin(EVERY_KIND))
-    assert said(read) == said(encodings.describe_class("every_kind", encodings.load("every_kind")))
+    assert expected(read) == expected(encodings.describe_class("every_kind", encodings.load("every_kind")))
     options = {option.name: option for option in read.options}
     assert options["of"].annotation is registry.WRAPPED
     assert options["of"].default is options["needed"].default is registry.REQUIRED
@@ -106,11 +108,11 @@ def test_options_of_every_kind(plugin):
         "class Own(ALiBi):\n    family = 'own'\n@R\nclass Mine(Own)",
     ],
 )
-def test_a_class_derived_from_one_of_the_zoo_inherits_what_it_says(head, plugin):
+def test_a_class_derived_from_one_of_the_zoo_inherits_its_declarations(head, plugin):
     head = head.replace("@R", "@zoo.register('mine')")
     (read,) = registry.read_plugin(plugin(f"{head}:\n    '''Mine.'''\n    extrapolates = 'no'\n"))
     alibi = encodings.describe("alibi")
-    assert said(read) == said(encodings.describe_class("mine", encodings.load("mine")))
+    assert expected(read) == expected(encodings.describe_class("mine", encodings.load("mine")))
     assert read.options == alibi.options
     assert (read.relative, read.distance_only, read.paper) == (True, True, alibi.paper)
     assert read.extrapolates == "no"
@@ -128,7 +130,7 @@ def test_a_class_derived_from_one_of_the_zoo_inherits_what_it_says(head, plugin)
 def test_facts_may_be_assigned_in_any_form(facts, plugin):
     source = f"@zoo.register('mine')\nclass Mine(zoo.Encoding):\n    '''Mine.'''\n    {facts}\n"
     (read,) = registry.read_plugin(plugin(source))
-    assert said(read) == said(encodings.describe_class("mine", encodings.load("mine")))
+    assert expected(read) == expected(encodings.describe_class("mine", encodings.load("mine")))
     assert (read.family, read.relative) == ("bias", True)
 
 

@@ -66,7 +66,7 @@ def test_a_run_that_is_interrupted_in_a_validation_within_a_step_finishes_it(her
     assert rows_of(whole) == rows_of(here / "cut")
 
 
-def test_a_place_within_a_step_is_refused(here, recipe):
+def test_a_point_within_a_step_is_refused(here, recipe):
     folder = fit(recipe("text", *PARTS, "trainer.max_steps=3"))
     content = torch.load(folder / LAST, weights_only=True)
     content["loops"]["fit_loop"]["state_dict"]["combined_loader"][0]["batches"] += 2
@@ -77,7 +77,7 @@ def test_a_place_within_a_step_is_refused(here, recipe):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("before, after", [(1, 4), (2, 4), (4, 1)])
-def test_another_number_of_parts_begins_with_a_whole_step(here, recipe, before, after):
+def test_another_number_of_parts_begins_with_a_full_step(here, recipe, before, after):
     """The batches that the checkpoint has counted were of another size."""
     sets = ["trainer.max_steps=7", "optimizer.schedule=constant", "trainer.log_every_n_steps=1"]
     whole = fit(recipe("text", *sets), out=here / "whole")

@@ -119,8 +119,8 @@ def test_a_checkpoint_between_two_rows_of_the_log(two, here):
     assert whole.returncode == 0, whole.stderr
     stopped = two("interrupt", *sets, more=("--out", "cut"))
     assert stopped.returncode == 130
-    told = [line for line in stopped.stderr.splitlines() if line]
-    assert len(told) == 2 and told[1].startswith("interrupted at step 5; saved; "), stopped.stderr
+    message = [line for line in stopped.stderr.splitlines() if line]
+    assert len(message) == 2 and message[1].startswith("interrupted at step 5; saved; "), stopped.stderr
     resumed = two("nothing", *sets, more=("--out", "cut", "--resume"))
     assert resumed.returncode == 0 and resumed.stderr == whole.stderr == "", resumed.stderr
     assert rows("cut") == rows("whole") and len(rows("whole")) == 2

@@ -112,7 +112,7 @@ def test_while_the_processes_of_an_evaluation_meet(zoo, here, recipe):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_whoever_waits_for_another_process_hears_a_signal(zoo, here, recipe, number, monkeypatch):
+def test_whoever_waits_for_another_process_handles_a_signal(zoo, here, recipe, number, monkeypatch):
     fit(recipe("text"), here / "run")
     # A second process that never comes.
     monkeypatch.setenv("WORLD_SIZE", "2")

@@ -107,20 +107,20 @@ def test_wherever_a_run_meets_the_end_of_its_disk_it_can_go_on(disk, zoo, here):
         if not pages:
             disk.fill()
         folder = disk.folder / "run"
-        code, said = fit(zoo, folder)
+        code, expected = fit(zoo, folder)
         if code == 0:
             break
-        assert code == 1 and len(said) == 1 and "o space left on device" in said[0], said
-        assert "Traceback" not in said[0] and not drafts(disk.folder)
-        unwritten.update(re.findall(r"([\w.]+)(?: of [\d.]+ \w+)? could not be written", said[0]))
-        command = said[0].rpartition(": ")[2]
+        assert code == 1 and len(expected) == 1 and "o space left on device" in expected[0], expected
+        assert "Traceback" not in expected[0] and not drafts(disk.folder)
+        unwritten.update(re.findall(r"([\w.]+)(?: of [\d.]+ \w+)? could not be written", expected[0]))
+        command = expected[0].rpartition(": ")[2]
         if not folder.exists():
-            assert "make room and start it again" in said[0]
+            assert "make room and start it again" in expected[0]
             continue
         disk.resize(BIG)
-        done = re.search(r"last good checkpoint is of step (\d+)", said[0])
+        done = re.search(r"last good checkpoint is of step (\d+)", expected[0])
         if done is None:
-            assert "The run is trained and saved" in said[0]
+            assert "The run is trained and saved" in expected[0]
         else:
             assert weights(folder)["global_step"] == int(done[1])
             resumed += 1
@@ -160,18 +160,18 @@ def test_a_full_disk_is_no_traceback_of_tensorboards_thread(disk, zoo, monkeypat
             "--set", "trainer.max_steps=60", "--set", "checkpoint.every_n_steps=100"]  # fmt: skip
     with monkeypatch.context() as patch:
         full_at(patch, disk, 3)
-        code, said = fit(zoo, disk.folder / "run", *more, "--set", "trainer.limit_val_batches=0")
-    assert code == 1 and len(said) == 1 and "no space left on device" in said[0]
+        code, expected = fit(zoo, disk.folder / "run", *more, "--set", "trainer.limit_val_batches=0")
+    assert code == 1 and len(expected) == 1 and "no space left on device" in expected[0]
 
 
-def test_the_log_of_a_sweep_that_does_not_fit_is_told(disk, zoo):
+def test_the_log_of_a_sweep_that_does_not_fit_is_reported(disk, zoo):
     disk.fill()
-    code, said = zoo("sweep", "tiny.yaml", "--encodings", "alibi,none", "--out", disk.folder / "runs")
-    assert code == 1 and len(said) == 2 and said[0].startswith("sweep of tiny")
-    assert said[1].endswith("tiny_s0.log could not be written; make room and try again")
+    code, expected = zoo("sweep", "tiny.yaml", "--encodings", "alibi,none", "--out", disk.folder / "runs")
+    assert code == 1 and len(expected) == 2 and expected[0].startswith("sweep of tiny")
+    assert expected[1].endswith("tiny_s0.log could not be written; make room and try again")
 
 
-def test_a_real_process_says_one_line(disk, zoo_command):
+def test_a_real_process_prints_one_line(disk, zoo_command):
     disk.resize(PAGE * 30)
     done = zoo_command("fit", "--recipe", "max_index.yaml", "--set", LOGGING, "--out", disk.folder / "run")
     assert done.returncode == 1 and "Traceback" not in done.stderr
@@ -217,16 +217,20 @@ def test_results_that_do_not_fit_leave_the_earlier_ones(disk, zoo, pages):
     disk.fill()
     with (disk.folder / "filler").open("r+b") as file:
         file.truncate((disk.folder / "filler").stat().st_size - pages * PAGE)
-    code, said = zoo("evaluate", run, "--lengths", "8,16,24")
+    code, expected = zoo("evaluate", run, "--lengths", "8,16,24")
     if code:  # the rows may fit where the pictures do not
-        assert code == 1 and len(said) == 1 and "could not be written; make room and try again" in said[0], (
-            said
-        )
+        assert (
+            code == 1
+            and len(expected) == 1
+            and "could not be written; make room and try again" in expected[0]
+        ), expected
     rows = json.loads((run / "evaluation" / "lengths.json").read_text())
     assert len(rows) >= len(json.loads(measured["lengths.json"]))
-    code, said = zoo("compare", run, "--out", out)
-    assert code == 1 and len(said) == 1 and "no space left on device" in said[0], said
-    assert said[0].endswith(" could not be written; make room and try again") and "/." not in said[0], said
+    code, expected = zoo("compare", run, "--out", out)
+    assert code == 1 and len(expected) == 1 and "no space left on device" in expected[0], expected
+    assert (
+        expected[0].endswith(" could not be written; make room and try again") and "/." not in expected[0]
+    ), expected
     assert content(out) == compared and not drafts(disk.folder)
     (disk.folder / "filler").unlink()
     assert zoo("evaluate", run, "--lengths", "8,16,24")[0] == 0

@@ -46,7 +46,7 @@ def tried(numbers):
     return accepted
 
 
-@pytest.mark.parametrize("changes, said", [
+@pytest.mark.parametrize("changes, message", [
     ({"encoding": "shaw", "kernel": "sdpa"}, "model.kernel: kernel 'sdpa' does not return attention weights"),
     ({"encoding": {"name": "cope", "max_positions": 2**62}}, "numbers so large"),
     ({"encoding": {"name": "path", "rank": 2**45}}, "numbers so large"),
@@ -57,11 +57,11 @@ def tried(numbers):
     ({"encoding": "alibi", "d_model": 2**62}, "model.d_model: must be at most"),
     ({"encoding": "alibi", "d_model": 1e300}, "model.d_model: must be at most"),
 ])  # fmt: skip
-def test_what_the_fuzzing_found_is_told(recipe, changes, said):
+def test_what_the_fuzzing_found_is_reported(recipe, changes, message):
     mapping = recipe().as_dict()
     mapping["model"] |= {"kind": "decoder", "d_model": 32, "num_heads": 4, **changes}
     mapping["data"]["sequence_length"] = 16
-    with pytest.raises(InputError, match=said), at_most(MOST_SECONDS):
+    with pytest.raises(InputError, match=message), at_most(MOST_SECONDS):
         build_encoding(resolve(mapping))
 
 

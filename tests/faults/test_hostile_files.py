@@ -128,7 +128,7 @@ def memory_mb():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 
 
-def told(call, *names):
+def reported(call, *names):
     """What an InputError of a call says: soon, without much memory, in few words, and with these names."""
     before = memory_mb()
     with soon(), pytest.raises(InputError) as caught:
@@ -160,7 +160,7 @@ def test_the_run_itself_is_fine(run, recipe):
 
 
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_a_bomb_in_place_of_a_recipe(run, recipe, bomb):
+def test_a_bomb_instead_of_a_recipe(run, recipe, bomb):
     Path("bomb.yaml").write_text(BOMBS[bomb])
     Path("child.yaml").write_text("base: bomb.yaml\n")
     for call in (
@@ -171,24 +171,24 @@ def test_a_bomb_in_place_of_a_recipe(run, recipe, bomb):
         # No command line is longer.
         verb("show", run / "recipe.yaml", "--set", f"model.encoding={BOMBS[bomb][:100_000]}"),
     ):
-        told(call)
+        reported(call)
     Path("recipes").mkdir()
     Path("bomb.yaml").rename("recipes/bomb.yaml")
     with soon():
         assert cli.main(["list", "recipes"]) == 0  # it is listed as broken, beside the others
     (run / "recipe.yaml").write_text(BOMBS[bomb])
-    told(lambda: read_runs([run]), "runs/a/recipe.yaml")
-    told(lambda: sweep_state(run, recipe), "runs/a/recipe.yaml")
+    reported(lambda: read_runs([run]), "runs/a/recipe.yaml")
+    reported(lambda: sweep_state(run, recipe), "runs/a/recipe.yaml")
     assert not Path("ran").exists()
 
 
 @pytest.mark.parametrize("content", NOT_JSON)
-def test_nonsense_in_place_of_what_a_run_keeps(run, recipe, content, capsys):
+def test_nonsense_instead_of_the_files_of_a_run(run, recipe, content, capsys):
     for name, readers in READERS.items():
         good = (run / name).read_bytes() if (run / name).exists() else None
         (run / name).write_bytes(NOT_JSON[content])
         for reader in readers:
-            told(lambda reader=reader: reader(run, recipe), f"runs/a/{name}")
+            reported(lambda reader=reader: reader(run, recipe), f"runs/a/{name}")
         with soon():
             assert cli.main(["list", "runs"]) == 0
         shown = capsys.readouterr().out
@@ -196,17 +196,17 @@ def test_nonsense_in_place_of_what_a_run_keeps(run, recipe, content, capsys):
         (run / name).unlink() if good is None else (run / name).write_bytes(good)
 
 
-@pytest.mark.parametrize("poison, said", [
+@pytest.mark.parametrize("poison, expected", [
     ('"\\u001b[2J"', "U+001B"), ('"\\ud800"', "U+D800"), ('{"\\u0085": 1}', "U+0085"), ("9" * 20,
     "20 digits"),
     ("[" * 40 + "]" * 40, "nested too deeply"),
 ])  # fmt: skip
-def test_one_value_that_is_poison(run, recipe, poison, said):
+def test_one_value_that_is_poison(run, recipe, poison, expected):
     for name in ("card.json", MEASURED):
         good = (run / name).read_text()
         (run / name).write_text(good.replace('"alibi"', poison, 1))
-        told(lambda: read_runs([run]), f"runs/a/{name}", said)
-        told(lambda: sweep_state(run, recipe), f"runs/a/{name}", said)
+        reported(lambda: read_runs([run]), f"runs/a/{name}", expected)
+        reported(lambda: sweep_state(run, recipe), f"runs/a/{name}", expected)
         (run / name).write_text(good)
 
 
@@ -233,17 +233,17 @@ def test_another_kind_of_file_is_not_waited_for(run, recipe, kind):
                 targets = {"nothing": "nowhere", "itself": file.name, "device": "/dev/zero"}
                 file.symlink_to(targets[kind.split()[-1]])
         for reader in readers if not (kind == "link to itself" and name == "metrics.csv") else []:
-            told(lambda reader=reader: reader(run, recipe), "runs/a")
+            reported(lambda reader=reader: reader(run, recipe), "runs/a")
         file.rmdir() if kind == "folder" else file.unlink()
         if good is not None:
             file.write_bytes(good)
 
 
-def test_all_that_is_wrong_with_a_run_is_told_at_once(run):
+def test_all_that_is_wrong_with_a_run_is_reported_at_once(run):
     (run / "recipe.yaml").write_text("a: &a [*a]\n")
     (run / "card.json").write_text('{"steps": [')
     (run / MEASURED).write_text('[{"length": 1e999}]')
-    text = told(
+    text = reported(
         lambda: read_runs([run]), "recipe.yaml:1: ", "card.json:1: ", f"{MEASURED}: not a measurement"
     )
     assert len(text.splitlines()) == 3
@@ -255,7 +255,7 @@ def test_a_resolved_recipe_from_elsewhere_is_plain_data_within_bounds(recipe):
     deep = "x"
     for _ in range(10_000):
         deep = [deep]
-    for value, said in (
+    for value, expected in (
         (endless, "nested too deeply"), (deep, "nested too deeply"), (list(range(30_000)), "too many values"),
         ({3: 1}, "a key must be text"), (object(), "plain data"), (Path("x"), "plain data"), ("\x1b",
         "U+001B"),
@@ -263,7 +263,7 @@ def test_a_resolved_recipe_from_elsewhere_is_plain_data_within_bounds(recipe):
     ):  # fmt: skip
         mapping = recipe.as_dict()
         mapping["model"]["encoding"] = value
-        told(lambda mapping=mapping: resolve(mapping), said)
+        reported(lambda mapping=mapping: resolve(mapping), expected)
     assert plain_data_faults(recipe.as_dict()) == []
 
 

@@ -65,7 +65,7 @@ def ended_well(forks, pids, log):
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_a_run_killed_again_and_again_is_the_whole_run(forks, here, command, name):
+def test_a_run_killed_again_and_again_is_the_full_run(forks, here, command, name):
     kind, world_size, sets, moments = CHAINS[name]
     print(f"seed {SEED}: {moments}")
     whole = forks.start(command(kind, "whole", *sets), here, here / "whole.log", world_size)

@@ -18,7 +18,7 @@ def run(here, recipe):
     return fit(recipe())
 
 
-def told(act):
+def reported(act):
     with pytest.raises(InputError) as caught:
         act()
     return str(caught.value)
@@ -34,7 +34,7 @@ def test_the_best_checkpoint_of_a_run_that_lost_the_last_one_is_not_written_over
     best, before = run / "checkpoints/best.ckpt", (run / "checkpoints/best.ckpt").read_bytes()
     (run / "card.json").rename(run / "card")
     for resume in (True, "auto"):
-        text = told(lambda resume=resume: fit(recipe(), resume=resume))
+        text = reported(lambda resume=resume: fit(recipe(), resume=resume))
         assert "last.ckpt: missing, and best.ckpt beside it is of step " in text
         assert "copy best.ckpt to last.ckpt and continue from there" in text
     (run / "card").rename(run / "card.json")
@@ -50,12 +50,12 @@ def test_the_best_checkpoint_of_a_run_that_lost_the_last_one_is_not_written_over
             # What the run was begun with counts.
             assert resume_point(run, recipe("max_index", "checkpoint.every_n_steps=1")) == (None, None)
         else:
-            assert "is of step 5" in told(lambda: resume_point(run, recipe()))
+            assert "is of step 5" in reported(lambda: resume_point(run, recipe()))
     best.write_bytes(before)
 
 
 @pytest.mark.slow
-def test_what_was_copied_as_told_is_continued(run, recipe):
+def test_what_was_copied_as_advised_is_continued(run, recipe):
     checkpoints = run / "checkpoints"
     (checkpoints / "best.ckpt").replace(checkpoints / "last.ckpt")
     assert fit(recipe(), resume=True) == run
@@ -68,35 +68,37 @@ def test_a_recipe_that_is_gone_is_written_anew_where_the_checkpoint_holds_the_sa
     text = (run / "recipe.yaml").read_text()
     (run / "recipe.yaml").unlink()
     out = run if out else None
-    other = told(lambda: fit(recipe("max_index", "seed=3"), out=out, resume=True))
+    other = reported(lambda: fit(recipe("max_index", "seed=3"), out=out, resume=True))
     assert "seed: 0 in this checkpoint, and 3 in the recipe given" in other
     assert not (run / "recipe.yaml").exists()
     assert fit(recipe(), out=out, resume="auto") == run
     assert (run / "recipe.yaml").read_text() == text
 
 
-def test_a_recipe_that_is_gone_with_the_checkpoint_is_told(run, recipe):
+def test_a_recipe_that_is_gone_with_the_checkpoint_is_reported(run, recipe):
     (run / "recipe.yaml").unlink()
     (run / "checkpoints/last.ckpt").unlink()
     for resume in (True, "auto"):
         for out in (run, None):
-            text = told(lambda out=out, resume=resume: fit(recipe(), out=out, resume=resume))
+            text = reported(lambda out=out, resume=resume: fit(recipe(), out=out, resume=resume))
             assert text.endswith(
                 "recipe.yaml: missing from this run: put it back, or start anew in another folder"
             )
     assert [path.name for path in run.parent.iterdir()] == ["tiny"]
 
 
-def test_a_damaged_recipe_says_what_to_do(run, recipe):
+def test_a_damaged_recipe_has_a_remedy(run, recipe):
     (run / "recipe.yaml").write_text("a: [")
-    text = told(lambda: fit(recipe(), resume=True, out=run))
+    text = reported(lambda: fit(recipe(), resume=True, out=run))
     assert "put the run's own recipe.yaml back; checkpoints/last.ckpt holds it too" in text
     # As it says.
     (run / "recipe.yaml").unlink()
     assert fit(recipe(), resume=True, out=run) == run
     (run / "checkpoints/last.ckpt").unlink()
     (run / "recipe.yaml").write_text("a: [")
-    assert told(lambda: fit(recipe(), resume=True, out=run)).endswith("put the run's own recipe.yaml back")
+    assert reported(lambda: fit(recipe(), resume=True, out=run)).endswith(
+        "put the run's own recipe.yaml back"
+    )
 
 
 @pytest.mark.parametrize("what", ["folder", "pipe", "link"])
@@ -104,40 +106,44 @@ def test_a_checkpoint_that_is_no_file_is_not_called_missing(run, recipe, what):
     last = run / "checkpoints/last.ckpt"
     last.unlink()
     {"folder": last.mkdir, "pipe": lambda: os.mkfifo(last), "link": lambda: last.symlink_to("gone")}[what]()
-    said = {"folder": "it is a folder", "pipe": "it is a pipe or a device", "link": "cannot be read: No such"}
-    assert said[what] in told(lambda: fit(recipe(), resume=True))
+    message = {
+        "folder": "it is a folder",
+        "pipe": "it is a pipe or a device",
+        "link": "cannot be read: No such",
+    }
+    assert message[what] in reported(lambda: fit(recipe(), resume=True))
     assert os.path.lexists(last)
 
 
 @pytest.mark.slow
-def test_a_checkpoint_of_another_run_is_told_so_once(here, run, recipe):
+def test_a_checkpoint_of_another_run_is_reported_once(here, run, recipe):
     sets = ["seed=7", "model.d_model=32", "optimizer.lr=0.5", "name=other"]
     other = fit(recipe("max_index", *sets), out=here / "other")
     (other / "checkpoints/last.ckpt").replace(run / "checkpoints/last.ckpt")
-    text = told(lambda: fit(recipe(), resume=True))
+    text = reported(lambda: fit(recipe(), resume=True))
     assert len(text.splitlines()) == 5 and "seed: 7 in this checkpoint, and 0 in recipe.yaml\n" in text
     assert text.count("another run") == 1 and text.endswith("or continue the other run")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("content", ["{", "[]", '{"seed": 1e400}'])
-def test_of_a_damaged_card_one_remedy_is_told(run, recipe, content):
+def test_of_a_damaged_card_one_remedy_is_reported(run, recipe, content):
     (run / "card.json").write_text(content)
-    text = told(lambda: fit(recipe(), resume=True))
+    text = reported(lambda: fit(recipe(), resume=True))
     assert text.endswith("remove card.json: it is written anew from the checkpoint")
     assert "restore" not in text and "move the run away" not in text
 
 
-def test_a_damaged_log_is_told_as_what_it_is(run, recipe):
+def test_a_damaged_log_is_reported_as_what_it_is(run, recipe):
     (run / "metrics.csv").write_bytes(bytes(range(128, 256)))
     before = (run / "metrics.csv").read_bytes()
-    text = told(lambda: fit(recipe(), resume=True))
+    text = reported(lambda: fit(recipe(), resume=True))
     assert text == f"{run}/metrics.csv: cannot be read (it does not begin with step); move it away"
     assert (run / "metrics.csv").read_bytes() == before
 
 
 @pytest.mark.slow
-def test_a_log_that_is_gone_is_told_in_a_line(run, recipe, capsys):
+def test_a_log_that_is_gone_is_reported_in_a_line(run, recipe, capsys):
     rows = (run / "metrics.csv").read_text().splitlines()
     fit(recipe(), resume=True)
     assert "no rows" not in capsys.readouterr().err

@@ -62,14 +62,14 @@ def after_step(monkeypatch):
 
 
 @pytest.mark.parametrize("value", ["nan", "inf"])
-def test_the_step_is_told_though_it_is_not_logged(here, recipe, loss_becomes, value):
+def test_the_step_is_reported_though_it_is_not_logged(here, recipe, loss_becomes, value):
     loss_becomes(4, lambda loss: loss * float(value))
     recipe = recipe("max_index", *EVERY_TWO)
     with pytest.raises(RunError) as caught:
         fit(recipe)
-    told = str(caught.value)
-    assert f"the loss is {value} at step 5 (learning rate 0.00" in told and "gradient norm nan" in told
-    assert "last checkpoint is of step 4" in told and "init_from=runs/tiny" in told
+    message = str(caught.value)
+    assert f"the loss is {value} at step 5 (learning rate 0.00" in message and "gradient norm nan" in message
+    assert "last checkpoint is of step 4" in message and "init_from=runs/tiny" in message
     folder = here / "runs" / "tiny"
     assert saved(folder)["global_step"] == 4
     for name in ("last", "best"):
@@ -81,14 +81,14 @@ def test_the_step_is_told_though_it_is_not_logged(here, recipe, loss_becomes, va
     must_be_sound(saved(folder))
 
 
-def test_what_came_before_the_first_checkpoint_says_so(here, recipe, loss_becomes):
+def test_what_came_before_the_first_checkpoint_is_reported(here, recipe, loss_becomes):
     loss_becomes(0, lambda loss: loss * float("nan"))
     with pytest.raises(RunError, match=r"at step 1 .*No checkpoint was written.*lower optimizer\.lr"):
         fit(recipe("max_index", *EVERY_TWO))
     assert not [*(here / "runs").glob("*/checkpoints/*")]
 
 
-def test_the_message_tells_the_first_step_where_values_are_read_rarely(
+def test_the_message_names_the_first_step_where_values_are_read_rarely(
     here, recipe, loss_becomes, monkeypatch
 ):
     """As on a GPU, which only logs and checkpoints wait for."""
@@ -134,7 +134,7 @@ def test_what_is_not_finite_is_never_saved(here, recipe, after_step, monkeypatch
     must_be_sound(content)
 
 
-def test_a_validation_that_is_not_finite_is_told_and_is_not_the_best(here, recipe, monkeypatch, capsys):
+def test_a_validation_that_is_not_finite_is_reported_and_is_not_the_best(here, recipe, monkeypatch, capsys):
     kind = registry.tasks.load("max_index")
     real = kind.validation_step
 
@@ -187,7 +187,7 @@ def test_weights_are_bitwise_those_of_lightnings_clipping(here, recipe, monkeypa
 
 
 @pytest.mark.slow
-def test_the_norm_is_that_of_the_whole_batch_before_clipping(here, recipe):
+def test_the_norm_is_that_of_the_full_batch_before_clipping(here, recipe):
     sets = ["trainer.log_every_n_steps=1", "trainer.gradient_clip_val=0.01"]
     once, parts = recipe("text", *sets), recipe("text", *sets, "trainer.accumulate_grad_batches=4")
     source = open_data(once)

@@ -131,8 +131,8 @@ def test_a_plugin_is_an_ordinary_python_file(recipe_file, plugin, capsys, name):
     text = Path(recipe_file).read_text().replace(str(plugin.file), json.dumps(name))
     Path("odd.yaml").write_text(text)
     assert cli.main(["show", "odd.yaml"]) == 2
-    told = capsys.readouterr().err
-    assert told.startswith("odd.yaml:") and "plugins" in told and "Traceback" not in told
+    reported = capsys.readouterr().err
+    assert reported.startswith("odd.yaml:") and "plugins" in reported and "Traceback" not in reported
     assert not plugin.has_run()
 
 
@@ -144,18 +144,20 @@ def test_a_plugin_is_an_ordinary_python_file(recipe_file, plugin, capsys, name):
 def test_an_encoding_has_a_name_that_can_stand_anywhere(recipe_file, plugin, capsys, name):
     plugin.file.write_text(PLUGIN.replace('"noted"', repr(name), 1))
     assert cli.main(["show", recipe_file]) == 2
-    told = capsys.readouterr().err
-    assert "no name for an encoding" in told and "\x1b" not in told and len(told.splitlines()) == 1
+    reported = capsys.readouterr().err
+    assert (
+        "no name for an encoding" in reported and "\x1b" not in reported and len(reported.splitlines()) == 1
+    )
     with pytest.raises(InputError, match="no name for an encoding"):
         zoo.register(name)(type("Odd", (zoo.Encoding,), {}))
 
 
-def test_a_plugin_without_end_is_told(recipe_file, plugin, capsys):
+def test_a_plugin_without_end_is_reported(recipe_file, plugin, capsys):
     for text in ("x = " + "(" * 100_000, "x = " + "-" * 100_000 + "1", "x" * (2 << 20), "\0", '"' * 7):
         plugin.file.write_text(PLUGIN + text)
         assert cli.main(["show", recipe_file]) == 2
-        told = capsys.readouterr().err
-        assert "noted.py" in told and len(told) < 1000
+        reported = capsys.readouterr().err
+        assert "noted.py" in reported and len(reported) < 1000
 
 
 def tree(folder, without):
@@ -185,7 +187,7 @@ def test_a_run_writes_into_its_folder_and_its_cache(here, mapping, monkeypatch, 
     assert tree(here, [here / "deep" / "run", here / "cache"]) == before
 
 
-@pytest.mark.parametrize("setting, said", [
+@pytest.mark.parametrize("setting, message", [
     ("trainer.default_root_dir=elsewhere", "--out DIR"),
     ("trainer.logger=true", "logging"),
     ("trainer.callbacks=[]", "checkpoint"),
@@ -204,10 +206,10 @@ def test_a_run_writes_into_its_folder_and_its_cache(here, mapping, monkeypatch, 
     ('name="a\\0"', "control character"),
     (f"name={'x' * 201}", "at most 200"),
 ])  # fmt: skip
-def test_nothing_in_a_recipe_says_where_a_run_is_written(here, mapping, capsys, setting, said):
+def test_nothing_in_a_recipe_says_where_a_run_is_written(here, mapping, capsys, setting, message):
     Path("tiny.yaml").write_text(yaml.safe_dump(mapping("max_index")))
     assert cli.main(["fit", "--recipe", "tiny.yaml", "--set", setting]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert os.listdir() == ["tiny.yaml"]
 
 

@@ -76,14 +76,14 @@ def test_tables_are_counted_where_a_kernel_writes_them(recipe, encoding, tables)
     assert need(recipe("text", *sets)).tables == tables * 4 * 2 * 16 * 16
 
 
-def test_what_cannot_fit_is_told_before_the_first_step(here, recipe, free):
+def test_what_cannot_fit_is_reported_before_the_first_step(here, recipe, free):
     free(20 * MIB)
     with pytest.raises(RunError) as caught:
         fit(recipe("text", *LARGE))
-    told = str(caught.value)
-    assert told.startswith("out of memory before the first step, of 20 MiB that this process may take: ")
-    assert "a batch is 8 x 256 tokens; the logits over" in told
-    assert "set trainer.accumulate_grad_batches=2 (the result stays the same)" in told
+    reported = str(caught.value)
+    assert reported.startswith("out of memory before the first step, of 20 MiB that this process may take: ")
+    assert "a batch is 8 x 256 tokens; the logits over" in reported
+    assert "set trainer.accumulate_grad_batches=2 (the result stays the same)" in reported
     # Of a run that came to nothing nothing stays.
     assert not (here / "runs" / "tiny_text").exists()
     # What it asks for helps.
@@ -91,7 +91,7 @@ def test_what_cannot_fit_is_told_before_the_first_step(here, recipe, free):
 
 
 @linux
-def test_what_is_told_to_be_there_is_what_is_allowed(recipe, monkeypatch):
+def test_what_is_reported_to_be_there_is_what_is_allowed(recipe, monkeypatch):
     """While others take and give back memory no two measurements are alike."""
     left = iter(range(400 * MIB, 0, -100 * MIB))
     for module in (memory, memory_guard):
@@ -135,10 +135,10 @@ def test_a_step_that_outgrows_what_is_free_is_an_error_and_not_a_killed_process(
     free(180 * MIB)
     with pytest.raises(RunError) as caught:
         fit(recipe("text", "checkpoint.every_n_steps=2"))
-    told = str(caught.value)
-    assert told.startswith("out of memory after step 2, of 180 MiB that this process may take")
-    assert "The last checkpoint is of step 2; continue: " in told
-    assert told.endswith("--resume --set trainer.accumulate_grad_batches=2")
+    reported = str(caught.value)
+    assert reported.startswith("out of memory after step 2, of 180 MiB that this process may take")
+    assert "The last checkpoint is of step 2; continue: " in reported
+    assert reported.endswith("--resume --set trainer.accumulate_grad_batches=2")
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
     # As it says.
     monkeypatch.setattr(Task, "training_step", real)
@@ -159,9 +159,9 @@ def test_so_is_a_validation(here, recipe, monkeypatch):
 
 
 @linux
-@pytest.mark.parametrize("how, said", [("killed", "a data worker has died .*lower data.workers"),
+@pytest.mark.parametrize("how, message", [("killed", "a data worker has died .*lower data.workers"),
                                        ("short", "^out of memory in the first step")])  # fmt: skip
-def test_a_data_worker_that_dies_is_told(here, recipe, monkeypatch, how, said):
+def test_a_data_worker_that_dies_is_reported(here, recipe, monkeypatch, how, message):
     real = MaxIndex.batch
 
     def batch(self, indices):
@@ -172,11 +172,13 @@ def test_a_data_worker_that_dies_is_told(here, recipe, monkeypatch, how, said):
         return real(self, indices)
 
     monkeypatch.setattr(MaxIndex, "batch", batch)
-    with pytest.raises(RunError, match=said):
+    with pytest.raises(RunError, match=message):
         fit(recipe("max_index", "data.workers=1"))
 
 
-def test_a_mistake_in_a_plugin_keeps_its_traceback_and_says_how_to_go_on(here, recipe, monkeypatch):
+def test_a_mistake_in_a_plugin_keeps_its_traceback_and_has_the_command_that_continues(
+    here, recipe, monkeypatch
+):
     real = Task.training_step
 
     def mistaken(self, batch, index):
@@ -251,19 +253,19 @@ def test_what_not_even_one_sequence_fits_into_is_helped_by_a_shorter_one(recipe,
         return own.accumulate, own.describe("here")
 
     # A sequence has logits of 5 MiB, and their gradient as much; in the tables of CoPE 128 MiB.
-    accumulate, told = advice(100 * MIB)
-    assert accumulate == 8 and "first: set trainer.accumulate_grad_batches=8 " in told
-    accumulate, told = advice(100 * MIB, "model.encoding=cope")
-    assert accumulate is None and "accumulate" not in told
-    assert "What helps most first: lower data.sequence_length: not even one sequence of it fits" in told
-    accumulate, told = advice(5 * MIB)
-    assert accumulate is None and "data.batch_size" not in told
-    assert "first: lower data.sequence_length" in told
+    accumulate, reported = advice(100 * MIB)
+    assert accumulate == 8 and "first: set trainer.accumulate_grad_batches=8 " in reported
+    accumulate, reported = advice(100 * MIB, "model.encoding=cope")
+    assert accumulate is None and "accumulate" not in reported
+    assert "What helps most first: lower data.sequence_length: not even one sequence of it fits" in reported
+    accumulate, reported = advice(5 * MIB)
+    assert accumulate is None and "data.batch_size" not in reported
+    assert "first: lower data.sequence_length" in reported
     # Where nobody knows what is free, smaller parts may help.
     assert advice(None)[0] == 2
 
 
-def test_tables_that_cannot_fit_are_told_before_the_first_step(here, recipe, free):
+def test_tables_that_cannot_fit_are_reported_before_the_first_step(here, recipe, free):
     free(200 * MIB)
     sets = [
         "data.sequence_length=4096",

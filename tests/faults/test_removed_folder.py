@@ -47,7 +47,7 @@ def assert_told(code, lines, when):
 
 @pytest.mark.parametrize("sets", [LOG, CHECKPOINT], ids=["log", "checkpoint"])
 @pytest.mark.parametrize("step", [0, 3])
-def test_a_removed_folder_is_told_once_and_stays_away(here, train, monkeypatch, sets, step):
+def test_a_removed_folder_is_reported_once_and_stays_away(here, train, monkeypatch, sets, step):
     at_step(monkeypatch, step, lambda: shutil.rmtree(here / "runs" / "max_index"))
     assert_told(*train(*sets), f"after step {step + 1}")
     assert [*(here / "runs").iterdir()] == []

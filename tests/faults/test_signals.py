@@ -27,7 +27,7 @@ TWO = ["trainer.devices=2", "trainer.strategy=ddp"]
 
 
 @pytest.mark.parametrize(
-    "number, where, sets, said",
+    "number, where, sets, message",
     [
         (signal.SIGTERM, "data", [], "interrupted before training began; nothing was written"),
         (signal.SIGINT, "data", [], "interrupted before training began; nothing was written"),
@@ -37,13 +37,13 @@ TWO = ["trainer.devices=2", "trainer.strategy=ddp"]
          "interrupted while it was evaluated; saved; continue: "),
     ],
 )  # fmt: skip
-def test_outside_of_a_step(forks, here, mapping, number, where, sets, said):
+def test_outside_of_a_step(forks, here, mapping, number, where, sets, message):
     pids = forks.start(endless(mapping, here, *sets), here, here / "log", halt=(where, 0, 2.0))
     assert wait_for(Path(f"{here / 'log'}.0.halted").exists)
     os.kill(pids[0], number)
     assert forks.wait(pids) == [130]
     text = texts(here / "log")
-    assert last_line(text).startswith(said) and "Traceback" not in text
+    assert last_line(text).startswith(message) and "Traceback" not in text
     assert (here / "run").exists() == (where != "data")
 
 
@@ -78,8 +78,8 @@ def test_a_second_signal_ends_it_at_once(forks, here, mapping, world_size):
     assert forks.wait(pids) == [130] * world_size
     text = texts(here / "log")
     assert "Traceback" not in text
-    said = r"interrupted at step (\d+); (?:saved|the last checkpoint is of step (\d+)); continue: "
-    step, saved = re.match(said, last_line((here / "log.0").read_text())).groups()
+    message = r"interrupted at step (\d+); (?:saved|the last checkpoint is of step (\d+)); continue: "
+    step, saved = re.match(message, last_line((here / "log.0").read_text())).groups()
     if world_size == 1:
         assert (step, saved) == ("5", "4")
     # Of two, the first hears nothing while it waits for the other's gradients, and may stop in a later step,

@@ -55,9 +55,11 @@ def test_a_failing_scontrol_is_reported(forks, here, mapping, cluster):
     assert wait_for(is_training(here)), texts(here / "log")
     os.kill(pids[0], signal.SIGUSR1)
     assert forks.wait(pids) == [130]
-    saved, said = texts(here / "log").strip().splitlines()[-2:]
+    saved, message = texts(here / "log").strip().splitlines()[-2:]
     assert saved.startswith("interrupted at step ") and "; saved; continue: python -m zoo fit " in saved
-    assert said == "job 4711 could not be requeued (Access denied); continue by hand, with the command above"
+    assert (
+        message == "job 4711 could not be requeued (Access denied); continue by hand, with the command above"
+    )
 
 
 def test_sigterm_saves_and_requeues_nothing(forks, here, mapping, cluster):

@@ -80,11 +80,11 @@ def test_of_1000_mutated_caches_none_is_opened(tmp_path, corpus, monkeypatch):
             os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
         with pytest.raises(InputError) as caught:
             open_cache(corpus, 300, tmp_path)
-        said = str(caught.value)
-        assert said.startswith(f"{folder}: the token cache is damaged: "), (file, mutation)
+        message = str(caught.value)
+        assert message.startswith(f"{folder}: the token cache is damaged: "), (file, mutation)
         # Where the sum of meta.json is damaged, it is meta.json that is not as it says.
         name = "meta.json" if file.name.startswith("meta.json") else file.relative_to(folder).as_posix()
-        assert f"{name} has " in said and said.count("\n") == 0
+        assert f"{name} has " in message and message.count("\n") == 0
         assert file.read_bytes() == mutated
         file.write_bytes(raw)
     assert open_cache(corpus, 300, tmp_path).folder == folder
@@ -140,10 +140,10 @@ def test_two_runs_that_begin_at_once_build_one_cache(start, here):
     slow = here / "slow.py"
     slow.write_text(LEARNS.format(seconds=2))
     both = [start(slow, *arguments("cache", name)) for name in ("one", "two")]
-    told = [process.communicate(timeout=240) for process in both]
-    assert [process.returncode for process in both] == [0, 0], told
-    assert sum(out.count("learning") for out, _ in told) == 1
-    assert sum("waiting for another process that tokenises sample" in error for _, error in told) <= 1
+    reported = [process.communicate(timeout=240) for process in both]
+    assert [process.returncode for process in both] == [0, 0], reported
+    assert sum(out.count("learning") for out, _ in reported) == 1
+    assert sum("waiting for another process that tokenises sample" in error for _, error in reported) <= 1
     cards = [yaml.safe_load((here / name / "card.json").read_text()) for name in ("one", "two")]
     assert cards[0]["fingerprint"] == cards[1]["fingerprint"]
     assert len([path for path in (here / "cache").iterdir() if path.is_dir()]) == 2  # and surveys/
@@ -168,16 +168,16 @@ def test_a_builder_that_is_killed_leaves_the_next_one_free(start, here):
     assert len([path for path in (here / "cache").iterdir() if path.is_dir()]) == 2
 
 
-def test_a_damaged_cache_is_told_by_the_command(here, mapping, corpus, capsys):
+def test_a_damaged_cache_is_reported_by_the_command(here, mapping, corpus, capsys):
     (here / "text.yaml").write_text(yaml.safe_dump(mapping("text")))
     folder = open_cache(corpus, 300, Path("cache")).folder
     tokens = next((folder / "train").glob("*.arrow"))
     raw = tokens.read_bytes()
     tokens.write_bytes(raw[:2000] + bytes([raw[2000] ^ 4]) + raw[2001:])
     assert cli.main(arguments("cache", "run")) == 2 and not Path("run").exists()
-    said = capsys.readouterr().err
+    message = capsys.readouterr().err
     assert re.fullmatch(
-        r"cache/\w+: the token cache is damaged: train/data-\S+ has another content .*\n", said
+        r"cache/\w+: the token cache is damaged: train/data-\S+ has another content .*\n", message
     )
 
 
@@ -227,6 +227,6 @@ def test_readers_at_once_compare_a_file_once(tmp_path, corpus, monkeypatch):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", reader, str(folder)]
     three = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    told = [process.communicate(timeout=60)[0].split() for process in three]
+    reported = [process.communicate(timeout=60)[0].split() for process in three]
     assert [process.returncode for process in three] == [0, 0, 0]
-    assert sorted(map(len, told)) == [0, 0, 10], told
+    assert sorted(map(len, reported)) == [0, 0, 10], reported

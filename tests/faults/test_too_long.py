@@ -69,17 +69,17 @@ def test_a_trained_length_beyond_the_end_is_refused_at_once(here, recipe, ending
 
 
 @pytest.mark.parametrize(
-    "encoding, said",
+    "encoding, message",
     [
         ("{name: learned, table_length: 7}", "table_length 7 is shorter than the trained length 8"),
         ("{name: randomized, of: rope, max_position: 7}", "max_position"),
         ("{name: shape, of: {name: learned, table_length: 20}, max_offset: 14}", "table_length: 21"),
     ],
 )
-def test_an_end_below_the_trained_length_is_refused_by_the_encoding(here, recipe, encoding, said):
+def test_an_end_below_the_trained_length_is_refused_by_the_encoding(here, recipe, encoding, message):
     with pytest.raises(InputError) as caught:
         fit(recipe("max_index", f"model.encoding={encoding}"))
-    assert "model.encoding" in str(caught.value) and said in str(caught.value)
+    assert "model.encoding" in str(caught.value) and message in str(caught.value)
     assert not (here / "runs").exists()
 
 
@@ -89,11 +89,11 @@ def said_at_the_start(capsys, folder):
     return [line for line in lines[1:] if line.startswith("will not be measured")], lines
 
 
-def test_lengths_beyond_the_end_are_told_before_training(here, recipe, capsys):
+def test_lengths_beyond_the_end_are_reported_before_training(here, recipe, capsys):
     folder = fit(recipe("max_index", "model.encoding=learned", "evaluate.lengths=[8, 16, 12]"))
-    said, lines = said_at_the_start(capsys, folder)
+    message, lines = said_at_the_start(capsys, folder)
     assert (
-        said
+        message
         == [lines[1]]
         == ["will not be measured at the end: length 12, 16 (the encoding ends at 8 tokens)"]
     )
@@ -108,16 +108,18 @@ def test_an_end_that_training_alone_has_is_none(here, recipe, capsys):
     assert said_at_the_start(capsys, here)[0] == []
 
 
-def test_lengths_that_the_text_cannot_fill_are_told_before_training(here, recipe, capsys):
+def test_lengths_that_the_text_cannot_fill_are_reported_before_training(here, recipe, capsys):
     sets = [
         "evaluate.lengths=[16, 5000]",
         "evaluate.max_tokens=5000",
         "evaluate.protocols=[nonoverlapping, sliding]",
     ]
     fit(recipe("text", *sets))
-    said, _ = said_at_the_start(capsys, here)
-    assert len(said) == 1
-    assert said[0].startswith("will not be measured at the end: length 5000 (the validation text has only ")
+    message, _ = said_at_the_start(capsys, here)
+    assert len(message) == 1
+    assert message[0].startswith(
+        "will not be measured at the end: length 5000 (the validation text has only "
+    )
 
 
 def test_training_goes_on_as_if_nobody_had_asked(here, recipe):

@@ -169,11 +169,11 @@ def two_nodes(here, zoo_command):
             for rank in range(nodes)
         ]  # fmt: skip
         try:
-            said = [agent.communicate(timeout=200) for agent in agents]
+            message = [agent.communicate(timeout=200) for agent in agents]
         finally:
             for agent in agents:
                 agent.kill()
-        return [(agent.returncode, *texts) for agent, texts in zip(agents, said, strict=True)]
+        return [(agent.returncode, *texts) for agent, texts in zip(agents, message, strict=True)]
 
     return two_nodes
 
@@ -209,11 +209,11 @@ def test_two_nodes_are_two_processes(trained, two_nodes, zoo_command, here, reco
 
 
 @pytest.mark.slow
-def test_other_nodes_than_the_recipe_has_are_told(two_nodes, here):
+def test_other_nodes_than_the_recipe_has_are_reported(two_nodes, here):
     agents = two_nodes("fit", "--recipe", "text.yaml", "--set", "trainer.devices=2")
-    told = [text for _, _, text in agents]
+    reported = [text for _, _, text in agents]
     assert all(code != 0 for code, *_ in agents) and not (here / "runs").exists()
     for part in ("trainer.devices: 2, but torchrun has started 1 process on each machine",
                  "trainer.num_nodes: 1, but torchrun has started processes on 2 machines"):  # fmt: skip
-        assert told[0].count(part) == 1 and part not in told[1]
-    assert "in zoo" not in told[0] + told[1]  # torchrun has a traceback of its own
+        assert reported[0].count(part) == 1 and part not in reported[1]
+    assert "in zoo" not in reported[0] + reported[1]  # torchrun has a traceback of its own

@@ -137,7 +137,7 @@ def test_everybody_gets_what_each_gave(run, devices):
 
 @pytest.mark.launch
 @pytest.mark.parametrize(
-    "what, code, said",
+    "what, code, message",
     [
         ("input", 2, "process 1: this text is not there\n"),
         pytest.param("input everywhere", 2, "a wrong name\n", marks=pytest.mark.slow),
@@ -146,8 +146,8 @@ def test_everybody_gets_what_each_gave(run, devices):
         pytest.param("killed", 1, f"{team.LOST}\n", marks=pytest.mark.slow),
     ],
 )
-def test_what_ends_one_ends_all_and_is_reported_once(run, what, code, said):
-    assert run(what) == (code, "", said)
+def test_what_ends_one_ends_all_and_is_reported_once(run, what, code, message):
+    assert run(what) == (code, "", message)
 
 
 @pytest.mark.slow

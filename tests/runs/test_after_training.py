@@ -38,7 +38,7 @@ def test_a_scaling_is_laid_over_a_trained_rope(rope):
 @pytest.mark.parametrize(
     "asked", ["{name: rope, scaling: linear, factor: 2}", "rope", "{name: rope, base: 500}"], ids=str
 )
-def test_what_is_not_said_stays_as_trained(rope, asked):
+def test_what_is_not_set_stays_as_trained(rope, asked):
     now = encoding_of(rope, f"model.encoding={asked}")
     assert now.layout == "interleaved" and now.frequency.shape == (2,)
     assert now.frequency[1].item() == pytest.approx(500**-0.5 / (2 if "linear" in asked else 1))
@@ -95,7 +95,7 @@ def test_a_wrong_option_is_reported_as_in_a_recipe(rope):
 
 
 @pytest.mark.slow
-def test_an_encoding_that_says_nothing_cannot_be_changed(here, recipe):
+def test_an_encoding_that_declares_nothing_cannot_be_changed(here, recipe):
     folder = fit(recipe("max_index", "model.encoding=t5"))
     with pytest.raises(InputError, match=r"model\.encoding\.num_buckets: the run was trained with 32"):
         load_task(folder, ["model.encoding.num_buckets=16"])

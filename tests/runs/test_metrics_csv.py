@@ -21,7 +21,7 @@ def write(folder, rows, keep_to_step=0):
     return (folder / "metrics.csv").read_bytes()
 
 
-def test_a_file_cut_at_any_byte_has_its_whole_lines(tmp_path):
+def test_a_file_cut_at_any_byte_has_its_complete_lines(tmp_path):
     raw = write(tmp_path / "whole", LOGGED)
     columns, rows = read_metrics(tmp_path / "whole/metrics.csv")
     assert columns == list(LOGGED[0])
@@ -35,7 +35,7 @@ def test_a_file_cut_at_any_byte_has_its_whole_lines(tmp_path):
         assert (training_speed(file) is None) == (not whole)
 
 
-def test_a_run_that_goes_on_from_a_cut_file_has_the_whole_one(tmp_path):
+def test_a_run_that_goes_on_from_a_cut_file_has_all_lines(tmp_path):
     raw = write(tmp_path / "whole", LOGGED)
     folder = tmp_path / "cut"
     folder.mkdir()
@@ -51,7 +51,7 @@ def test_no_file_is_no_row(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "raw, said",
+    "raw, message",
     [
         (b"step,a\r\n1,2\r\n3\r\n5,6\r\n", "line 3 has 1 values for 2 columns"),
         (b"step,a\r\nx,2\r\n", "line 2 has no step"),
@@ -64,11 +64,11 @@ def test_no_file_is_no_row(tmp_path):
         (b"a,b\r\n", "it does not begin with step"),
     ],
 )
-def test_what_no_run_has_written_is_reported(tmp_path, raw, said):
+def test_what_no_run_has_written_is_reported(tmp_path, raw, message):
     (tmp_path / "metrics.csv").write_bytes(raw)
     with pytest.raises(InputError) as caught:
         CsvLog(tmp_path, keep_to_step=4)
-    assert str(caught.value).startswith(f"{tmp_path}/metrics.csv: cannot be read (") and said in str(
+    assert str(caught.value).startswith(f"{tmp_path}/metrics.csv: cannot be read (") and message in str(
         caught.value
     )
     assert str(caught.value).endswith("; move it away")

@@ -42,9 +42,9 @@ class WrongLoss(Nonoverlapping):
 def test_laws_are_tried_on_a_file(source, broken, here, forgetful_registry, capsys):
     (here / "mine.py").write_text(source)
     assert cli.main(["check", "mine.py"]) == (1 if broken else 0)
-    said = capsys.readouterr()
+    printed = capsys.readouterr()
     if broken:
-        assert broken in said.err
-        assert any(line.startswith(broken) and "NOT HELD" in line for line in said.out.splitlines())
+        assert broken in printed.err
+        assert any(line.startswith(broken) and "NOT HELD" in line for line in printed.out.splitlines())
     else:
-        assert "NOT HELD" not in said.out and "keeps all" in said.out
+        assert "NOT HELD" not in printed.out and "keeps all" in printed.out

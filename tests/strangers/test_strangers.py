@@ -103,7 +103,7 @@ def assert_equal(one, other):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_its_options_are_checked_with_their_place(kind, stranger, here):
+def test_its_options_are_checked_with_their_location(kind, stranger, here):
     key = KINDS[kind][2]
     file = stranger(kind)
     for setting in (f"{key}=wide", f"{key}s=3"):

@@ -68,7 +68,7 @@ def test_a_recipe_with_an_encoding_gives_the_runs_of_one_without(tiny):
     assert [run.recipe for run in bare] == [run.recipe for run in other]
 
 
-def test_the_same_encoding_said_twice_is_one(tiny):
+def test_the_same_encoding_given_twice_is_one(tiny):
     runs = runs_of(tiny, "rope,{name: rope},alibi,rope", (0, 0))
     assert [run.name for run in runs] == ["rope_tiny_s0", "alibi_tiny_s0"]
 

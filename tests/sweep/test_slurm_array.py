@@ -58,8 +58,8 @@ def test_an_array_of_runs_and_a_comparison_after_it(stub, tiny, cluster, capsys,
     monkeypatch.setattr("zoo.sweep.slurm._sbatch", lambda script, *more: f"{script.stem}{''.join(more)}")
     arguments = ["sweep", "tiny.yaml", "--encodings", "alibi,rope", "--seeds", "0,1", "--jobs", "2", OPTIONS]
     assert cli.main(arguments) == 0
-    said = capsys.readouterr().out
-    assert "job runs " in said and "job comparison--dependency=afterany:runs " in said
+    message = capsys.readouterr().out
+    assert "job runs " in message and "job comparison--dependency=afterany:runs " in message
     folder = Path("runs/tiny_sweep")
     script = (folder / "runs.sh").read_text()
     for line in ("--array=1-4%2", "--ntasks-per-node=1", "--partition=gpu", "--time=1:00:00", "--requeue"):
@@ -76,7 +76,7 @@ def test_an_array_of_runs_and_a_comparison_after_it(stub, tiny, cluster, capsys,
 def test_a_missing_sbatch_is_reported_with_the_script(tiny, monkeypatch, capsys):
     monkeypatch.setenv("PATH", "")
     assert cli.main(["sweep", "tiny.yaml", "--encodings", "alibi", "--slurm"]) == 1
-    assert "sbatch" in (said := capsys.readouterr().err) and "runs/tiny_sweep/runs.sh" in said
+    assert "sbatch" in (message := capsys.readouterr().err) and "runs/tiny_sweep/runs.sh" in message
 
 
 @pytest.mark.slow

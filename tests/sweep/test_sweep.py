@@ -52,9 +52,11 @@ def test_every_run_is_run_once_and_then_compared(go, compared, stub, capsys):
     assert go((0, 1)) == [(name, 0) for name in EVERY]
     assert compared == [(EVERY, "runs/tiny_comparison")]
     assert at_once(stub()) == 1
-    said = capsys.readouterr().err
+    message = capsys.readouterr().err
     assert (
-        "4 runs (0 finished, 4 to do)" in said and "[2/4] rope_tiny_s0: finished" in said and "left" in said
+        "4 runs (0 finished, 4 to do)" in message
+        and "[2/4] rope_tiny_s0: finished" in message
+        and "left" in message
     )
     assert go((0, 1)) == [] and compared[1:] == compared[:1]
     assert "all 4 runs of tiny are finished already" in capsys.readouterr().err

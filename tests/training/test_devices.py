@@ -85,7 +85,7 @@ def test_what_all_processes_find_is_reported_once(zoo_command, here):
 
 
 @pytest.mark.parametrize("rank, error", [("0", InputError), ("1", SystemExit)])
-def test_the_first_process_tells(recipe, launch, here, monkeypatch, rank, error):
+def test_the_first_process_reports(recipe, launch, here, monkeypatch, rank, error):
     monkeypatch.setattr("zoo.training.fit.exit_when_parent_dies", lambda: None)
     launch({**TORCHRUN, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "RANK": rank, "LOCAL_RANK": rank})
     with pytest.raises(error) as caught:
@@ -148,7 +148,7 @@ def launch(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "variables, right, said",
+    "variables, right, message",
     [
         ({**TORCHRUN, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}, ["trainer.devices=2"],
          "trainer.devices: 1, but torchrun has started 2 processes on each machine"),
@@ -158,10 +158,10 @@ def launch(monkeypatch):
         ({**SRUN, "SLURM_NNODES": "2"}, ["trainer.num_nodes=2"], "trainer.num_nodes: 1, but slurm has"),
     ],
 )  # fmt: skip
-def test_other_processes_than_the_recipe_has_are_wrong_input(recipe, launch, variables, right, said):
+def test_other_processes_than_the_recipe_has_are_wrong_input(recipe, launch, variables, right, message):
     launch(variables)
     validate_world_size(recipe("text", *right))
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         validate_world_size(recipe("text"))
     # All find it, and one reports it.
     launch({"RANK": "1", "SLURM_PROCID": "1"})

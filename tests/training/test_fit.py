@@ -87,7 +87,7 @@ def test_a_run_never_overwrites_another(here, recipe):
 
 
 @pytest.mark.slow
-def test_the_checkpoint_interval_may_be_the_whole_run(here, recipe):
+def test_the_checkpoint_interval_may_be_the_full_run(here, recipe):
     for every, accumulate in ((6, 1), (1000, 1), (1000, 2)):
         folder = fit(recipe("max_index", f"checkpoint.every_n_steps={every}",
                             f"trainer.accumulate_grad_batches={accumulate}"))  # fmt: skip
@@ -111,8 +111,8 @@ def test_the_console_is_quiet_and_its_last_word_works(zoo_command):
     assert lines[-2].startswith("perplexity: ")
     for place in ("at 16 (trained)", "at 32 (2x)", "at 64 (4x)"):
         assert place in lines[-2]
-    said, command = lines[-1].split(": ", 1)
-    assert said == "look further"
+    message, command = lines[-1].split(": ", 1)
+    assert message == "look further"
     program, *launcher, verb, run, flag, lengths = shlex.split(command)
     assert (program, launcher, verb) == ("python", ["-m", "zoo"], "evaluate")
     # Of the lengths in the command those that this small text can fill.
@@ -122,20 +122,20 @@ def test_the_console_is_quiet_and_its_last_word_works(zoo_command):
     assert "128 (8x)" in further.stdout
 
 
-def test_accuracy_is_told_at_multiples_of_the_length(here, recipe, capsys):
+def test_accuracy_is_reported_at_multiples_of_the_length(here, recipe, capsys):
     fit(recipe())
     line = capsys.readouterr().out.splitlines()[-2]
     assert line.startswith("accuracy: ") and "at 8 (trained)" in line and "at 32 (4x)" in line
 
 
-def test_a_length_that_the_encoding_cannot_take_is_told(here, recipe, capsys):
+def test_a_length_that_the_encoding_cannot_take_is_reported(here, recipe, capsys):
     folder = fit(recipe("max_index", "model.encoding=learned"))
     trained, *longer = json.loads((folder / "evaluation" / "lengths.json").read_text())
     assert "accuracy" in trained
     assert [row["note"] for row in longer] == ["the encoding ends at 8 tokens"] * 2
-    told = capsys.readouterr().out
-    assert "not at 16, 32: the encoding ends at 8 tokens" in told
-    assert "look further" not in told  # there is nowhere to look
+    reported = capsys.readouterr().out
+    assert "not at 16, 32: the encoding ends at 8 tokens" in reported
+    assert "look further" not in reported  # there is nowhere to look
 
 
 def test_a_log_has_lines_with_the_loss(here, recipe, capsys, monkeypatch):
@@ -169,19 +169,19 @@ def test_a_quiet_run_can_be_asked_for(here, recipe):
     fit(recipe("max_index", "trainer.enable_progress_bar=false"))
 
 
-@pytest.mark.parametrize("sets, said", [
+@pytest.mark.parametrize("sets, message", [
     (["logging=[csv, wandb]"], "logging: wandb is not installed"),
     (["trainer.accelerator=gpu", "trainer.devices=1"], "trainer: "),
     (["trainer.strategy=nosuch"], "trainer.strategy: "),
     (["data.batch_size=100000000"], "data.batch_size: the training data holds"),
     (["model.encoding={name: learned, table_length: 2}"], "shorter than the trained length"),
 ])  # fmt: skip
-def test_wrong_input_is_told_before_a_folder_is_made(here, recipe, monkeypatch, sets, said):
+def test_wrong_input_is_reported_before_a_folder_is_made(here, recipe, monkeypatch, sets, message):
     monkeypatch.setattr("importlib.util.find_spec", _without("wandb"))
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(InputError) as caught:
         fit(recipe("max_index", *sets))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert not [*here.glob("runs/*")]
 
 
@@ -192,7 +192,7 @@ def _without(package):
     return lambda name, *more: None if name == package else real(name, *more)
 
 
-def test_a_missing_logger_is_told_before_the_data_is_read(here, recipe, monkeypatch):
+def test_a_missing_logger_is_reported_before_the_data_is_read(here, recipe, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", _without("wandb"))
     monkeypatch.setattr("zoo.training.fit.open_data", lambda recipe: pytest.fail("the data was read"))
     with pytest.raises(InputError, match="wandb"):
@@ -214,7 +214,7 @@ def test_a_row_has_the_learning_rate_of_its_step(here, recipe, every):
 @pytest.mark.parametrize("encoding", [
     "{name: rope, partial: 2.0}", "{name: t5, num_buckets: 0}", "[alibi, {name: rope, partial: 2.0}]",
 ])  # fmt: skip
-def test_an_option_that_the_encoding_refuses_is_told_before_the_data_is_read(
+def test_an_option_that_the_encoding_refuses_is_reported_before_the_data_is_read(
     here, recipe, monkeypatch, encoding
 ):
     monkeypatch.setattr("zoo.training.fit.open_data", lambda recipe: pytest.fail("the data was read"))
@@ -226,18 +226,18 @@ def test_an_option_that_the_encoding_refuses_is_told_before_the_data_is_read(
 def test_a_run_that_time_ended_is_not_done(here, recipe, capsys):
     folder = fit(recipe("max_index", "trainer.max_steps=100000", "trainer.max_time=00:00:00:01"))
     assert json.loads((folder / "card.json").read_text())["finished"] is False
-    *_, said, summary, _ = capsys.readouterr().out.splitlines()
-    assert re.match(r"stopped at step \d+ of 100000; continue with --resume and a longer", said)
+    *_, message, summary, _ = capsys.readouterr().out.splitlines()
+    assert re.match(r"stopped at step \d+ of 100000; continue with --resume and a longer", message)
     assert summary.startswith("accuracy: ")
 
 
-def test_an_out_that_cannot_be_is_told_before_the_data_is_read(here, recipe, monkeypatch):
+def test_an_out_that_cannot_be_is_reported_before_the_data_is_read(here, recipe, monkeypatch):
     monkeypatch.setattr("zoo.training.fit.open_data", lambda recipe: pytest.fail("the data was read"))
     (here / "file").write_text("")
     (here / "full").mkdir()
     (here / "full" / "thesis.txt").write_text("all of it")
-    for out, said in (("file", "is a file"), ("file/run", "is a file"), ("full", "not empty")):
-        with pytest.raises(InputError, match=said):
+    for out, message in (("file", "is a file"), ("file/run", "is a file"), ("full", "not empty")):
+        with pytest.raises(InputError, match=message):
             fit(recipe(), out=here / out)
     assert (here / "full" / "thesis.txt").read_text() == "all of it"
 
@@ -300,7 +300,7 @@ def test_a_run_that_fails_is_exit_1(zoo_command):
     assert "Traceback" not in done.stderr
 
 
-def test_running_out_of_memory_says_what_helps(here, recipe, monkeypatch):
+def test_running_out_of_memory_names_a_remedy(here, recipe, monkeypatch):
     def greedy(*given):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
@@ -331,14 +331,14 @@ class Mine(zoo.Encoding):
 
 
 @pytest.mark.slow
-def test_the_card_tells_an_edited_plugin(here, recipe, forgetful_registry):
-    plugin, told = here / "own.py", []
+def test_the_card_records_an_edited_plugin(here, recipe, forgetful_registry):
+    plugin, reported = here / "own.py", []
     for more in ("", "# edited\n"):
         plugin.write_text(PLUGIN.format(name="own") + more)
         folder = fit(recipe("max_index", f"plugins=[{plugin}]", "model.encoding=own"))
-        told.append(json.loads((folder / "card.json").read_text())["fingerprint"]["plugins"])
-        assert told[-1] == {"own.py": hashlib.sha256(plugin.read_bytes()).hexdigest()}
-    assert told[0] != told[1]
+        reported.append(json.loads((folder / "card.json").read_text())["fingerprint"]["plugins"])
+        assert reported[-1] == {"own.py": hashlib.sha256(plugin.read_bytes()).hexdigest()}
+    assert reported[0] != reported[1]
 
 
 @pytest.mark.slow

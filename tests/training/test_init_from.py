@@ -86,7 +86,7 @@ def test_another_encoding_keeps_its_own_start(here, recipe):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         ("model.d_model=32", "model.d_model is 16 there and 32 here"),
         ("model.num_layers=2", "model.blocks.1.attention_norm.weight only here"),
@@ -97,14 +97,14 @@ def test_another_encoding_keeps_its_own_start(here, recipe):
         ("model.activation=swiglu", "model.activation is gelu there and swiglu here"),
     ],
 )
-def test_another_model_is_wrong_input(here, recipe, monkeypatch, change, told):
+def test_another_model_is_wrong_input(here, recipe, monkeypatch, change, reported):
     fit(recipe("max_index", "name=first"))
     monkeypatch.setattr(training, "open_data", lambda recipe: pytest.fail("the data was read"))
     with pytest.raises(InputError) as caught:
         fit(recipe("max_index", "name=second", "init_from=runs/first", change))
     (problem,) = caught.value.problems
     assert problem.key == "init_from" and problem.message.startswith("runs/first holds another model: ")
-    assert told in problem.message
+    assert reported in problem.message
     assert not (here / "runs" / "second").exists()
 
 

@@ -48,7 +48,7 @@ def test_of_what_cannot_be_raised_only_a_dead_worker_is_hidden(shown):
 
 
 @pytest.mark.slow
-def test_a_killed_worker_is_told_in_one_line(zoo_command, here):
+def test_a_killed_worker_is_reported_in_one_line(zoo_command, here):
     (here / "dying.py").write_text(DYING)
     sets = ["data.workers=2", "trainer.max_steps=400"]
     arguments = ["fit", "--recipe", "max_index.yaml", *[part for text in sets for part in ("--set", text)]]

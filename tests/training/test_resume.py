@@ -188,7 +188,7 @@ def test_a_run_whose_rate_has_fallen_is_not_made_longer(here, recipe, sets):
     assert json.loads((here / "6" / "card.json").read_text())["init_from"]["steps"] == 6
 
 
-def test_an_unfinished_run_whose_rate_falls_is_told_how_to_finish(here, recipe, cut):
+def test_an_unfinished_run_whose_rate_falls_is_reported_how_to_finish(here, recipe, cut):
     cut(recipe(), 5)
     with pytest.raises(InputError, match=r"done 4 of 6 steps") as caught:
         fit(recipe("max_index", "trainer.max_steps=12"), resume=True)
@@ -226,8 +226,8 @@ def test_a_resumed_run_keeps_its_recipe(here, recipe):
     for key, (old, new) in KEPT.items():
         with pytest.raises(InputError) as caught:
             fit(recipe("max_index", f"{key}={new}"), resume=True)
-        told = f"runs/tiny/recipe.yaml: {key}: the run has {old!r}, the recipe now {new!r}; "
-        assert str(caught.value).startswith(told)
+        reported = f"runs/tiny/recipe.yaml: {key}: the run has {old!r}, the recipe now {new!r}; "
+        assert str(caught.value).startswith(reported)
     with pytest.raises(InputError) as caught:
         fit(recipe("max_index", *(f"{key}={new}" for key, (_, new) in KEPT.items())), resume=True)
     assert {problem.key for problem in caught.value.problems} == KEPT.keys()
@@ -445,10 +445,10 @@ def test_an_interrupted_run_goes_on_as_if_never_stopped(
         f"trainer.accumulate_grad_batches={accumulate}",
     )  # fmt: skip
     whole = fit(recipe, out=here / "whole")
-    said = interrupt(recipe, at, number, out=here / "cut")
-    assert said.startswith(f"interrupted at step {at + 1}; saved; continue: python -m zoo fit ")
+    expected = interrupt(recipe, at, number, out=here / "cut")
+    assert expected.startswith(f"interrupted at step {at + 1}; saved; continue: python -m zoo fit ")
     assert weights(here / "cut")["global_step"] == at + 1
-    assert cli.main(shlex.split(said.partition("continue: ")[2])[3:]) == 0
+    assert cli.main(shlex.split(expected.partition("continue: ")[2])[3:]) == 0
     assert_same(weights(whole), weights(here / "cut"))
     assert_same(*(torch.load(here / run / "checkpoints/best.ckpt", weights_only=True)
                   for run in ("whole", "cut")))  # fmt: skip
@@ -456,14 +456,14 @@ def test_an_interrupted_run_goes_on_as_if_never_stopped(
 
 
 def test_interrupted_in_the_last_step_it_is_saved_and_not_evaluated(here, recipe, interrupt):
-    said = interrupt(recipe(), 5, out=here / "cut")
-    assert said.startswith("interrupted at step 6; saved")
+    expected = interrupt(recipe(), 5, out=here / "cut")
+    assert expected.startswith("interrupted at step 6; saved")
     assert not (here / "cut" / "evaluation").exists()
 
 
 def test_a_second_signal_stops_at_once(here, recipe, interrupt, capfd):
-    said = interrupt(recipe(), 5, times=2, out=here / "late")
-    assert said.startswith("interrupted at step 5; the last checkpoint is of step 4; continue: ")
+    expected = interrupt(recipe(), 5, times=2, out=here / "late")
+    assert expected.startswith("interrupted at step 5; the last checkpoint is of step 4; continue: ")
     assert "nothing was saved" in interrupt(recipe(), 0, times=2, out=here / "early")
     assert not (here / "early").exists()
     assert "Detected" not in "".join(capfd.readouterr())

@@ -61,7 +61,7 @@ def test_a_signal_while_it_ends_loses_no_message(
 
 
 @pytest.mark.parametrize(
-    "owner, name, said",
+    "owner, name, message",
     [
         (training, "open_data", "interrupted before training began; nothing was written"),
         (training, "make_trainer", "interrupted before training began; nothing was written"),
@@ -69,12 +69,12 @@ def test_a_signal_while_it_ends_loses_no_message(
         (gc, "collect", "interrupted while it was evaluated; saved; continue: python -m zoo fit "),
     ],
 )
-def test_where_an_interrupted_run_stands(here, recipe, monkeypatch, owner, name, said):
+def test_where_an_interrupted_run_stands(here, recipe, monkeypatch, owner, name, message):
     signalled_in(monkeypatch, owner, name)
     with pytest.raises(KeyboardInterrupt) as caught:
         fit(recipe())
-    assert str(caught.value).startswith(said)
-    assert bool([*here.glob("runs/*")]) is not said.endswith("nothing was written")
+    assert str(caught.value).startswith(message)
+    assert bool([*here.glob("runs/*")]) is not message.endswith("nothing was written")
 
 
 def test_a_second_ctrl_c_ends_what_hangs_at_its_end(monkeypatch):
@@ -114,14 +114,14 @@ def child(code):
 
 
 @pytest.mark.parametrize(
-    "codes, reports, code, said",
+    "codes, reports, code, message",
     [
         ([130], True, 130, "interrupted; continue"),
         ([130, -9], True, 1, "process 2 of this run was killed by SIGKILL; continue"),
         ([1], False, 1, ""),
     ],
 )
-def test_what_is_reported_of_a_child_that_is_gone(monkeypatch, tmp_path, codes, reports, code, said):
+def test_what_is_reported_of_a_child_that_is_gone(monkeypatch, tmp_path, codes, reports, code, message):
     left = []
     monkeypatch.setattr(children.os, "_exit", left.append)
     with (tmp_path / "said").open("w") as file:
@@ -130,4 +130,4 @@ def test_what_is_reported_of_a_child_that_is_gone(monkeypatch, tmp_path, codes, 
         gone.processes = [child(code) for code in codes]
         Supervisor(gone, lambda how: f"{how or 'interrupted'}; continue" if reports else None)._end(False)
     assert left == [code]
-    assert (tmp_path / "said").read_text().strip() == said
+    assert (tmp_path / "said").read_text().strip() == message

@@ -123,7 +123,7 @@ def test_no_validation_sequence_is_lost_where_processes_have_unequal_numbers(zoo
     assert not (here / "three").exists()
 
 
-def test_only_the_process_that_writes_copies_a_whole_tensor_to_the_cpu(monkeypatch):
+def test_only_the_process_that_writes_copies_a_full_tensor_to_the_cpu(monkeypatch):
     copied, real = [], torch.Tensor.cpu
     monkeypatch.setattr(torch.Tensor, "cpu", lambda tensor: copied.append(tensor.shape) or real(tensor))
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
@@ -135,7 +135,7 @@ def test_only_the_process_that_writes_copies_a_whole_tensor_to_the_cpu(monkeypat
         dist.destroy_process_group()
 
 
-def test_a_parameter_without_a_dimension_is_told(model_of):
+def test_a_parameter_without_a_dimension_is_reported(model_of):
     model = model_of("none")
     validate_shardable(model)
     model.blocks[0].gain = torch.nn.Parameter(torch.tensor(1.0))
@@ -144,7 +144,7 @@ def test_a_parameter_without_a_dimension_is_told(model_of):
 
 
 @pytest.mark.parametrize(
-    "sets, said",
+    "sets, message",
     [
         (["trainer.strategy=fdsp"], "trainer.strategy: .*did you mean 'fsdp'"),
         (["trainer.strategy=deepspeed"], "trainer.strategy: must be one of auto, ddp"),
@@ -154,7 +154,7 @@ def test_a_parameter_without_a_dimension_is_told(model_of):
         ),
     ],
 )
-def test_what_cannot_be_is_wrong_input(recipe, sets, said):
-    with pytest.raises(InputError, match=said):
+def test_what_cannot_be_is_wrong_input(recipe, sets, message):
+    with pytest.raises(InputError, match=message):
         recipe("text", *sets)
     assert recipe("text", "trainer.strategy=fsdp", "trainer.precision=32").trainer.strategy == "fsdp"

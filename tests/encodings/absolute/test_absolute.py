@@ -38,7 +38,7 @@ def test_token_vectors_are_scaled(given, factor, size_of):
     torch.testing.assert_close(encoding.embed(x, pos)[0], x[0] * factor + rows(encoding, pos))
 
 
-def test_sinusoidal_takes_places_between_places(size_of):
+def test_sinusoidal_takes_positions_between_integers(size_of):
     encoding = Sinusoidal(size_of())
     between = rows(encoding, torch.tensor([2.5]))[0]
     assert between[0].item() == pytest.approx(math.sin(2.5), abs=1e-6)

@@ -60,7 +60,7 @@ def test_leaky_relu_as_inside_dape(size_of, agree):
     assert (actual - formula(encoding, pos.tolist(), pos.tolist())).abs().max() > 1e-4
 
 
-def test_each_sequence_of_a_batch_has_its_own_places(size_of, agree):
+def test_each_sequence_of_a_batch_has_its_own_positions(size_of, agree):
     encoding = FIRE(size_of(), threshold=4.0)
     # Left padding of three tokens, and a sequence that begins far off.
     pos = torch.tensor([[0, 0, 0, 0, 1, 2, 3, 4], [90, 91, 92, 93, 94, 95, 96, 97]])

@@ -115,7 +115,7 @@ def test_centred_it_does_not_know_where_a_sequence_begins(model_of, tokens):
     assert (model(row) - model_of("sinusoidal")(row)).abs().max() > 1e-2
 
 
-def test_centred_it_needs_the_whole_sequence(model_of, tokens):
+def test_centred_it_needs_the_full_sequence(model_of, tokens):
     model = model_of(cape(centred=True))
     with pytest.raises(ValueError, match="run it without a cache"):
         model(tokens(1, 4), cache=Cache(model.num_layers))

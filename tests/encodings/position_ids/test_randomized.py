@@ -94,7 +94,7 @@ def test_one_draw_serves_the_batch(size_of):
     assert all(torch.equal(same, other) for other in others)
 
 
-def test_a_shorter_sequence_of_a_batch_draws_from_the_whole_range(size_of):
+def test_a_shorter_sequence_of_a_batch_draws_from_the_full_range(size_of):
     """Not the lowest few of the longest one's positions, as cutting that draw off would give."""
     encoding = build_encoding(randomized(max_position=100), size_of()).train()
     ids = torch.stack((torch.arange(50), torch.arange(50).clamp(max=1), (torch.arange(50) - 48).clamp(min=0)))

@@ -109,7 +109,7 @@ def test_products_know_the_distance_alone(layout, shift, rope):
     assert (scores[0] - q @ k.transpose(-1, -2)).abs().max() > 1
 
 
-def test_a_rotation_keeps_lengths_and_the_first_place(rope):
+def test_a_rotation_keeps_lengths_and_position_0(rope):
     q, k = heads()
     turned = turn(rope(), q, k)[0]
     torch.testing.assert_close(turned.norm(dim=-1), q.norm(dim=-1))

@@ -58,7 +58,7 @@ def old_torch(raw):
     return file.getvalue()
 
 
-@pytest.mark.parametrize("broken, said", [
+@pytest.mark.parametrize("broken, expected", [
     (lambda raw: b"", "damaged: "),
     (lambda raw: raw[: len(raw) // 2], "damaged: the directory of its records is missing or broken"),
     (lambda raw: raw[:-1], "damaged: the directory of its records is missing or broken"),
@@ -77,13 +77,13 @@ def old_torch(raw):
      "hyper_parameters: "),
     (lambda raw: checkpoint_mutations.file_of([1, 2]), "not a checkpoint of the zoo: content: "),
 ])  # fmt: skip
-def test_what_is_wrong_with_a_file_is_told(last, broken, said):
+def test_what_is_wrong_with_a_file_is_reported(last, broken, expected):
     last.write_bytes(broken(last.read_bytes()))
     for act in (lambda: zoo.load(last), lambda: evaluate([last]), lambda: resume(last.parent.parent)):
-        refused(act, str(last), said)
+        refused(act, str(last), expected)
 
 
-def test_what_can_be_done_is_told(last):
+def test_what_can_be_done_is_reported(last):
     last.write_bytes(last.read_bytes()[:100])
     refused(lambda: zoo.load(last), "No other checkpoint lies beside it")
     (last.parent / "best.ckpt").write_bytes(b"")
@@ -105,7 +105,7 @@ def test_one_bit_in_any_record_is_seen_and_torch_does_not_see_it(last):
 
 
 @pytest.mark.parametrize("what", ["folder", "pipe", "device"])
-def test_what_is_no_file_is_told_and_not_waited_for(here, what):
+def test_what_is_no_file_is_reported_and_not_waited_for(here, what):
     path = here / "thing.ckpt"
     if what == "folder":
         path.mkdir()
@@ -129,7 +129,7 @@ def pickled_as(raw, pickled):
     return checkpoint_mutations.archive_of([(name, pickled), *others])
 
 
-@pytest.mark.parametrize("pickled, said", [
+@pytest.mark.parametrize("pickled, expected", [
     (b"\x80\x02" + b"]" * 100_000 + b"a" * 99_999 + b".", "more than 50 deep"),
     (b"\x80\x02" + b"(l" * 200_000 + b"t.", "not read, "),
     (b"\x80\x02Nr\xff\xff\xff\xff.", "not a checkpoint of the zoo"),  # an index of the memo: 64 GiB
@@ -138,9 +138,9 @@ def pickled_as(raw, pickled):
     (b"\x80\x05\x96\x04\x00\x00\x00\x00\x00\x00\x00abcd.", "not read, "),
     (b"", "torch cannot load it"),
 ])  # fmt: skip
-def test_a_pickle_that_would_take_all_memory_is_told(last, pickled, said):
+def test_a_pickle_that_would_take_all_memory_is_reported(last, pickled, expected):
     last.write_bytes(pickled_as(last.read_bytes(), pickled))
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=expected):
         read_checkpoint(last)
 
 
@@ -151,7 +151,7 @@ def test_a_storage_longer_than_its_record_is_never_read(last):
         refused(lambda: read_checkpoint(last.parent / "longer.ckpt"), "damaged: torch cannot load it")
 
 
-def test_a_recipe_of_a_larger_model_is_told_before_it_is_built(last):
+def test_a_recipe_of_a_larger_model_is_reported_before_it_is_built(last):
     def enlarge(**values):
         return lambda content: content["hyper_parameters"]["recipe"]["model"].update(values)
 
@@ -160,7 +160,7 @@ def test_a_recipe_of_a_larger_model_is_told_before_it_is_built(last):
         content["hyper_parameters"]["recipe"]["data"]["sequence_length"] = 2**26  # a table of 4 GiB
 
     whole = last.read_bytes()
-    for how, said in (
+    for how, expected in (
         (lengthen, "large"),  # told by the encoding, or by who builds it
         (enlarge(d_ff=2**50), "model.d_ff"),
         (enlarge(num_layers=10**7), "model.num_layers"),
@@ -168,13 +168,13 @@ def test_a_recipe_of_a_larger_model_is_told_before_it_is_built(last):
     ):
         last.write_bytes(whole)
         change(last, how)
-        refused(lambda: load_task(last), str(last), said)
+        refused(lambda: load_task(last), str(last), expected)
     last.write_bytes(whole)
     change(last, lambda content: content["hyper_parameters"].update(vocab_size=2**40))
     refused(lambda: load_task(last), "size mismatch for model.tokens.weight")
 
 
-def test_weights_that_are_no_numbers_are_told(last):
+def test_weights_that_are_no_numbers_are_reported(last):
     def spoil(value):
         return lambda content: content["state_dict"]["model.final_norm.weight"].fill_(value)
 
@@ -194,12 +194,12 @@ def test_weights_that_are_no_numbers_are_told(last):
     refused(lambda: zoo.load(last), "model.final_norm.weight holds int64 and not float32")
 
 
-def test_the_command_line_tells_it(run, last, capsys):
+def test_the_command_line_reports_it(run, last, capsys):
     last.write_bytes(last.read_bytes()[:5000])
     for command in (
         ["evaluate", str(run)],
         ["fit", "--recipe", str(run / "recipe.yaml"), "--out", str(run), "--resume"],
     ):
         assert cli.main(command) == 2
-        told = capsys.readouterr().err
-        assert told.startswith(f"{last}: damaged: ") and len(told.splitlines()) == 1
+        reported = capsys.readouterr().err
+        assert reported.startswith(f"{last}: damaged: ") and len(reported.splitlines()) == 1

@@ -12,7 +12,7 @@ from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.training.fit import fit
 
 
-@pytest.mark.parametrize("spoil, said", [
+@pytest.mark.parametrize("spoil, message", [
     (lambda c: c["optimizer_states"].clear(), "optimizer_states is not a list of 1"),
     (lambda c: c["optimizer_states"][0]["state"][0]["exp_avg"].fill_(float("nan")), "0.exp_avg holds NaN"),
     (lambda c: c["optimizer_states"][0]["param_groups"][0].update(betas=(0.5, 0.5)), "betas"),
@@ -27,15 +27,15 @@ from zoo.training.fit import fit
     (lambda c: c["hyper_parameters"]["recipe"].update(seed=7), "seed: 7 in this checkpoint, and 0 in recipe"),
     (lambda c: c.update({"pytorch-lightning_version": "one"}), "no pytorch-lightning_version"),
 ])  # fmt: skip
-def test_what_cannot_be_restored_is_told_before_it_is_tried(run, last, spoil, said):
+def test_what_cannot_be_restored_is_reported_before_it_is_tried(run, last, spoil, message):
     change(last, spoil)
     before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
-    refused(lambda: resume(run), str(last), said)
+    refused(lambda: resume(run), str(last), message)
     # Nothing is lost by the attempt.
     assert {file: file.read_bytes() for file in run.rglob("*") if file.is_file()} == before
 
 
-def test_what_lightning_stumbles_over_is_told_with_its_version(run, last, monkeypatch):
+def test_what_lightning_stumbles_over_is_reported_with_its_version(run, last, monkeypatch):
     from zoo.training import trainer
     from zoo.training.checkpoints import resume_checks
 
@@ -57,16 +57,16 @@ def test_a_newer_lightning_is_taken_where_its_checkpoint_fits(run, last):
     assert read_checkpoint(resume(run) / "checkpoints" / "last.ckpt")["global_step"] == 4
 
 
-@pytest.mark.parametrize("spoil, said", [
+@pytest.mark.parametrize("spoil, message", [
     (lambda card: "{", "cannot be read"),
     (lambda card: "[]", "not the card of a run"),
     (lambda card: json.dumps(card | {"seed": 3}), "not the card of this run: seed differ"),
     (lambda card: json.dumps(card | {"fingerprint": {"corpus": "x"}}), "fingerprint.corpus, fingerprint.tok"),
 ])  # fmt: skip
-def test_a_card_of_another_run_is_told(run, spoil, said):
+def test_a_card_of_another_run_is_reported(run, spoil, message):
     card = run / "card.json"
     card.write_text(spoil(json.loads(card.read_text())))
-    refused(lambda: resume(run), str(card), said, "remove card.json: it is written anew")
+    refused(lambda: resume(run), str(card), message, "remove card.json: it is written anew")
 
 
 @pytest.mark.slow
@@ -86,7 +86,7 @@ def test_a_card_that_lags_behind_is_none_of_another_run(run):
 
 
 @pytest.mark.slow
-def test_a_text_that_has_changed_is_told(text_run):
+def test_a_text_that_has_changed_is_reported(text_run):
     folder, mapping, text = text_run
     longer = resolve(mapping, LONGER)
     original = (text / "3.txt").read_text()
@@ -95,17 +95,17 @@ def test_a_text_that_has_changed_is_told(text_run):
     for changed in (original[:-1] + "z", "q! " * 900):
         (text / "3.txt").write_text(changed)
         for act in (lambda: fit(longer, out=folder, resume=True), lambda: evaluate([folder])):
-            told = refused(
+            reported = refused(
                 act, "the text of 'text' has changed (", " then, ", "Put the old text back", "data.root="
             )
-            assert tokenizer not in told, "a fingerprint is shown in short"
+            assert tokenizer not in reported, "a fingerprint is shown in short"
     assert (folder / "evaluation" / "lengths.json").read_bytes() == results
     (text / "3.txt").write_text(original)
     fit(longer, out=folder, resume=True)
 
 
 @pytest.mark.slow
-def test_a_tokenizer_that_has_changed_is_told(text_run):
+def test_a_tokenizer_that_has_changed_is_reported(text_run):
     folder, mapping, text = text_run
     for file in text.iterdir():
         file.write_text(file.read_text().upper())

@@ -62,7 +62,7 @@ def told_well(error, path):
     assert "Traceback" not in text and len(text) < 20_000 and len(text.splitlines()) < 60, text[:2000]
 
 
-def test_a_broken_checkpoint_is_told_or_is_what_it_was(run, capsys, tmp_path):
+def test_a_broken_checkpoint_is_reported_or_is_what_it_was(run, capsys, tmp_path):
     raw = (run / "checkpoints" / "last.ckpt").read_bytes()
     whole = read_checkpoint(run / "checkpoints" / "last.ckpt")
     path = tmp_path / "broken.ckpt"
@@ -78,7 +78,7 @@ def test_a_broken_checkpoint_is_told_or_is_what_it_was(run, capsys, tmp_path):
                 logits = task.model(tokens)
         except InputError as error:
             told_well(error, path)
-            outcomes[kind, "told"] += 1
+            outcomes[kind, "reported"] += 1
             continue
         except BaseException as error:
             failures.append(f"{where}: {type(error).__name__}: {error}")
@@ -93,7 +93,9 @@ def test_a_broken_checkpoint_is_told_or_is_what_it_was(run, capsys, tmp_path):
         print(f"\nseed {SEED}: {dict(sorted(outcomes.items()))}; peak memory grew by {grown:.0f} MiB")
     assert not failures, "\n".join(failures[:30])
     assert grown * 2**20 < MOST_MEMORY
-    assert outcomes["bytes", "told"] > 400 and outcomes["content", "loaded"] > 50, "the mutations do nothing"
+    assert outcomes["bytes", "reported"] > 400 and outcomes["content", "loaded"] > 50, (
+        "the mutations do nothing"
+    )
 
 
 def test_a_run_goes_on_from_a_broken_checkpoint_or_says_why_not(run, recipe, capsys, tmp_path, monkeypatch):
@@ -122,7 +124,7 @@ def test_a_run_goes_on_from_a_broken_checkpoint_or_says_why_not(run, recipe, cap
             end = resumed(broken)
         except (InputError, RunError) as error:
             told_well(error, folder)
-            outcomes[kind, "told"] += 1
+            outcomes[kind, "reported"] += 1
             continue
         except BaseException as error:
             failures.append(f"{where}: {type(error).__name__}: {error}")
@@ -135,14 +137,14 @@ def test_a_run_goes_on_from_a_broken_checkpoint_or_says_why_not(run, recipe, cap
     with capsys.disabled():
         print(f"\nseed {SEED}: {dict(sorted(outcomes.items()))}")
     assert not failures, "\n".join(failures[:30])
-    assert outcomes["content", "told"] and outcomes["bytes", "told"]
+    assert outcomes["content", "reported"] and outcomes["bytes", "reported"]
 
 
 @pytest.mark.parametrize("change, verb", [
     (checkpoint_mutations.cut_short, "evaluate"), (checkpoint_mutations.deep_value, "evaluate"),
     (checkpoint_mutations.larger_storage, "fit"), (checkpoint_mutations.missing_key, "fit"),
 ])  # fmt: skip
-def test_the_command_line_says_it_in_one_message(run, zoo_command, change, verb):
+def test_the_command_line_reports_it_in_one_message(run, zoo_command, change, verb):
     file = run / "checkpoints" / "last.ckpt"
     drawn = random.Random(SEED)
     if change in checkpoint_mutations.OF_CONTENT:
