@@ -214,8 +214,11 @@ def protocols_fit_task(recipe: Values) -> Iterator[Fault]:
 
 
 def no_protocol(name: str, task: str) -> str | None:
-    """What is wrong with asking for a protocol of this name; None where the task knows it."""
-    about = registry.tasks.describe(task)
+    """What is wrong with asking for a protocol of this name; None where the task knows it, or is a plugin's
+    that was not read."""
+    about = registry.tasks.all().get(task)
+    if about is None:
+        return None
     needs = "text" if about.takes == "text" else "examples"
     others = [one for one in registry.protocols.all().values() if not one.builtin]
     known = [*about.protocols, *(one.name for one in others if one.needs == needs)]

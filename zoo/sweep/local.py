@@ -15,7 +15,7 @@ from typing import IO
 
 from tqdm import tqdm
 
-from zoo.files import raise_disk_full
+from zoo.files import is_disk_full, raise_disk_full
 from zoo.launch.children import describe_exit
 from zoo.launch.parent import PARENT
 from zoo.progress import duration, progress_bar
@@ -89,6 +89,8 @@ class LocalSweep:
                 log.write(f"$ {run.command_line()}\n".encode(errors="surrogateescape"))
                 log.flush()
         except OSError as error:
+            if is_disk_full(error):
+                raise  # no other run has room either
             self._failed(run, str(error))
             return
         environment = self.free.popleft()
