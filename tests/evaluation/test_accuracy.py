@@ -239,7 +239,7 @@ def test_passkeys_are_told_apart_by_whether_the_key_is_within_the_trained_length
         "vocab_size": 400, "sequence_length": 120,
     }  # fmt: skip
     task, source = with_model(Blind(119), data, "decoder", "evaluate.batch_tokens=2000")
-    sentence = torch.tensor(source.examples("test", 300, 1).task.before)
+    sentence = torch.tensor(source.examples("test", 300, 1).questions.before)
     (row,) = measure("accuracy", task, source, [300])
     assert row["accuracy_within"] == 1.0 and row["accuracy_beyond"] == 0.0
     assert row["examples_within"] + row["examples_beyond"] == SAMPLES and row["examples_within"] > 10

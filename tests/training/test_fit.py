@@ -39,6 +39,7 @@ def test_a_run_folder_holds_the_run(here, recipe, capsys, kind):
     assert {path.name for path in (folder / "checkpoints").iterdir()} == {"last.ckpt", "best.ckpt"}
     assert {path.name for path in (folder / "evaluation").glob("[!.]*")} == {
         "measurements",
+        "index.html",
         *(f"lengths.{ending}" for ending in ("json", "csv", "md", "png", "svg")),
     }
     assert [*folder.glob("tensorboard/events*")]
