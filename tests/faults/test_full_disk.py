@@ -100,7 +100,7 @@ def drafts(folder):
 def test_wherever_a_run_meets_the_end_of_its_disk_it_can_go_on(disk, zoo, here):
     assert fit(zoo, here / "whole")[0] == 0
     whole, unwritten, resumed = weights(here / "whole"), set(), 0
-    for pages in [*range(5), *range(6, 24, 4), *range(25, 70, 3)]:
+    for pages in [*range(5), *range(6, 24, 4), *range(25, 70, 3), *range(70, 130, 5)]:
         disk.resize(BIG)
         disk.empty()
         disk.resize(PAGE * max(1, pages))
