@@ -43,6 +43,12 @@ def blocks(language: str) -> list[str]:
     return [block for fence, block in zip(parts[1::4], parts[2::4], strict=True) if fence == language]
 
 
+def block_with(command: str) -> str:
+    """The one block of shell lines that holds a command."""
+    (block,) = (one for one in blocks("sh") if re.search(rf"^{command} ", one, re.MULTILINE))
+    return block
+
+
 def commands() -> list[str]:
     return [line for block in blocks("bash") for line in block.splitlines() if line.strip()]
 
@@ -171,7 +177,7 @@ def small_line(line: str) -> str:
 
 @pytest.mark.slow
 def test_the_launchers_shown_run(shell, home: Path):
-    alone, *nodes = (small_line(line) for line in blocks("sh")[0].splitlines())
+    alone, *nodes = (small_line(line) for line in block_with("torchrun").splitlines())
     assert shell(alone).count("done: ") == 1
     assert [f"--node_rank {rank} " in node for rank, node in enumerate(nodes)] == [True, True]
     port = f"--master_port {free_port()} -m zoo"
@@ -182,7 +188,7 @@ def test_the_launchers_shown_run(shell, home: Path):
 
 @pytest.mark.slow
 def test_the_job_shown_runs(shell, home: Path, tmp_path: Path):
-    lines = blocks("sh")[1].splitlines()
+    lines = block_with("srun").splitlines()
     # Without it, processes that wait on a GPU for one that has failed wait for ever.
     assert lines[2].startswith("srun --kill-on-bad-exit=1 python -m zoo fit ")
     assert "--ntasks-per-node=2" in lines[1] and "--signal=SIGUSR1@" in lines[1] and "--requeue" in lines[1]

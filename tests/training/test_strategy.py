@@ -24,7 +24,7 @@ ROUNDING = 1e-4
 # The command line; every process tells what it holds of parameters and moments when training ends.
 PROGRAM = """
 import sys
-from zoo import cli
+from zoo.__main__ import run
 from zoo.tasks.task import Task
 
 def held(tensors):
@@ -38,7 +38,7 @@ def on_train_end(self):
         print(held(weights), held(moments), sum(one.numel() for one in weights), file=file)
 
 Task.on_train_end = on_train_end
-sys.exit(cli.main())
+sys.exit(run())
 """
 
 
