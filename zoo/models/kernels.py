@@ -8,6 +8,7 @@ V width of values. An encoding may change D, so it need not equal V.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any
@@ -18,6 +19,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
+from zoo.models import biased_attention
 from zoo.models.scores import Scores
 
 BLOCK_ELEMENTS = 2**22
@@ -106,18 +108,30 @@ def _sdpa(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: Scores, scale:
     # cuDNN, first choice on Hopper, has defects with a mask (pytorch#196678, #191612).
     no_cudnn = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
     with sdpa_kernel(no_cudnn) if q_BHTD.is_cuda else nullcontext():
-        return _fused(scores.scaled_queries(q_BHTD), k_BHSD, v_BHSV, attn_mask=mask, scale=scale)
+        q_BHTD = scores.scaled_queries(q_BHTD)
+        if not biased_attention.applies(q_BHTD, mask):
+            return _fused(q_BHTD, k_BHSD, v_BHSV, attn_mask=mask, scale=scale)
+        first = scores.span.first if scores.span.causal else None
+        return _fused(
+            q_BHTD, k_BHSD, v_BHSV, biased_attention.attend, bias_bhTS=mask, scale=scale, first=first
+        )
 
 
-def _fused(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, **options: Any) -> Tensor:
-    """SDPA, also for values of another width than the keys: no fused CPU kernel supports that, and the
+def _fused(
+    q_BHTD: Tensor,
+    k_BHSD: Tensor,
+    v_BHSV: Tensor,
+    kernel: Callable[..., Tensor] = F.scaled_dot_product_attention,
+    **options: Any,
+) -> Tensor:
+    """A fused kernel, also for values of another width than the keys: none on a CPU supports that, and the
     unfused one writes the table of scores. Padding with zeros changes no product."""
     width = v_BHSV.shape[-1]
     if width == k_BHSD.shape[-1] or q_BHTD.is_cuda:
-        return F.scaled_dot_product_attention(q_BHTD, k_BHSD, v_BHSV, **options)
+        return kernel(q_BHTD, k_BHSD, v_BHSV, **options)
     widest = max(width, k_BHSD.shape[-1])
     q_BHTD, k_BHSD, v_BHSV = (F.pad(x, (0, widest - x.shape[-1])) for x in (q_BHTD, k_BHSD, v_BHSV))
-    return F.scaled_dot_product_attention(q_BHTD, k_BHSD, v_BHSV, **options)[..., :width]
+    return kernel(q_BHTD, k_BHSD, v_BHSV, **options)[..., :width]
 
 
 def _reference(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: Scores, scale: float) -> Tensor:
