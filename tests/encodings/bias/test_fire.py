@@ -157,3 +157,21 @@ def test_an_encoder_is_refused(recipe):
 def test_options_that_cannot_be(option, message, model_of):
     with pytest.raises(InputError, match=f"encoding 'fire': {message}"):
         model_of({"name": "fire", **option})
+
+
+@pytest.mark.parametrize("batch", [False, True])
+@pytest.mark.parametrize("first", [0, 13])
+def test_training_in_blocks_of_queries_changes_no_bias_and_no_gradient(first, batch, size_of, monkeypatch):
+    encoding, pos = FIRE(size_of(), threshold=5.0).double(), torch.arange(50)
+    if batch:
+        pos = torch.stack([pos, 2 * pos])
+    span = Span(pos[..., first:], pos, first)
+    cotangent = torch.randn(HEADS, 50 - first, 50, dtype=torch.float64) * span.allowed()
+
+    def bias_and_gradients():
+        seen = encoding.bias_table(span, HEADS) * span.allowed()
+        return seen, *torch.autograd.grad((seen * cotangent).sum(), list(encoding.parameters()))
+
+    expected = bias_and_gradients()
+    monkeypatch.setattr("zoo.encodings.bias.fire.BLOCK_ELEMENTS", 0)
+    torch.testing.assert_close(bias_and_gradients(), expected, rtol=1e-4, atol=1e-4)

@@ -5,12 +5,16 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from zoo.encodings.base import Encoding, Size, Span, per_query_and_key
 from zoo.registry import register
 
 EPSILON = 1e-6
 """Added to the divisor, which is zero where training has brought c or L to zero."""
+
+BLOCK_ELEMENTS = 2**20
+"""Of the hidden units of a block of queries, so that they stay in the processor's cache."""
 
 
 @register("fire")
@@ -32,8 +36,8 @@ class FIRE(Encoding):
     L is learned as a multiple of `threshold`: a run that goes on from the weights of one trained at another
     length keeps its L only where it gives that run's number. The last layer has no offset, which softmax
     would not see. Weights start as torch draws them. For decoders only: an encoder's query has no such
-    farthest distance, and the paper defines none. Memory: `width` numbers for each query and key. Checked
-    against a loop over the paper's formula.
+    farthest distance, and the paper defines none. The hidden units of all pairs are not kept for the
+    backward pass but computed again. Checked against a loop over the paper's formula.
     """
 
     paper = "Li et al. 2024 (arXiv:2310.04418)"
@@ -70,6 +74,17 @@ class FIRE(Encoding):
         self.out = nn.Linear(width, size.num_heads, bias=False)
 
     def bias_table(self, span: Span, num_heads: int) -> Tensor:
+        block = max(16, BLOCK_ELEMENTS // (span.num_keys * self.hidden.out_features))
+        if block >= span.num_queries or not torch.is_grad_enabled() or torch.compiler.is_compiling():
+            return self._table(span)
+        tables = []
+        for start in range(0, span.num_queries, block):
+            rows = span.queries(start, min(start + block, span.num_queries))
+            table = checkpoint(self._table, rows, use_reentrant=False, preserve_rng_state=False)
+            tables.append(F.pad(table, (0, span.num_keys - rows.num_keys)))
+        return torch.cat(tables, -2)
+
+    def _table(self, span: Span) -> Tensor:
         q, k = per_query_and_key(span.q_pos, span.k_pos)
         with torch.autocast(q.device.type, enabled=False):
             x = self.share(q.float(), k.float())
