@@ -36,7 +36,7 @@ from zoo.files import atomic_write
 from zoo.memory import freed_memory_kept, peak_memory_mb, restart_peak_memory
 from zoo.models.transformer import Decoder, Encoder
 from zoo.progress import progress_bar
-from zoo.recipe.options import encoding_label
+from zoo.recipe.encoding import encoding_label
 from zoo.recipe.schema import ModelConfig
 
 OUT = Path(__file__).parent / "results" / "costs"

@@ -38,7 +38,7 @@ from zoo.memory import (
 from zoo.models import kernels
 from zoo.models.transformer import Decoder, Encoder
 from zoo.progress import progress_bar
-from zoo.recipe.options import encoding_label
+from zoo.recipe.encoding import encoding_label
 from zoo.recipe.schema import ModelConfig
 
 OUT = Path(__file__).parent / "results" / "memory"

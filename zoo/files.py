@@ -205,6 +205,8 @@ def read_bytes(file: Path, limit: int) -> bytes:
             raw = opened.read(limit + 1)
     except IsADirectoryError as error:
         raise InputError(Problem("cannot be read: it is a folder", where=where)) from error
+    except InputError:
+        raise
     except (OSError, ValueError) as error:  # ValueError: no name that a file can have
         cause = getattr(error, "strerror", None) or error
         raise InputError(Problem(f"cannot be read: {cause}", where=where)) from error

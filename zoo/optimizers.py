@@ -11,8 +11,7 @@ from torch.nn import Parameter
 
 from zoo import registry
 from zoo.field_types import Number
-from zoo.recipe.section_bases import OptimizerConfig
-from zoo.recipe.sections import construct
+from zoo.recipe.sections import OptimizerConfig, construct
 from zoo.registry import register
 
 

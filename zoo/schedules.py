@@ -10,8 +10,7 @@ from pydantic import Field
 
 from zoo import registry
 from zoo.field_types import Fraction, Number
-from zoo.recipe.section_bases import OptimizerConfig
-from zoo.recipe.sections import construct
+from zoo.recipe.sections import OptimizerConfig, construct
 from zoo.registry import register
 
 

@@ -13,7 +13,7 @@ from zoo.contract import LAWS
 from zoo.contract.small_model import kinds_of
 from zoo.contract.variants import given, needs, variants
 from zoo.errors import InputError
-from zoo.recipe.options import check_encoding
+from zoo.recipe.encoding import check_encoding
 
 PLUGINS = sorted((Path(__file__).parents[1] / "encodings" / "plugins").glob("*.py"))
 

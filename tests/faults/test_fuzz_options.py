@@ -53,9 +53,9 @@ def tried(numbers):
     ({"encoding": {"name": "fox", "gate_bias": 1e300}}, "numbers so large"),
     ({"encoding": {"name": "xpos", "scale_base": 1e-300}}, "data.sequence_length: 16 tokens.* ends at 0"),
     ({"encoding": {"name": "dpb", "depth": 2**30}}, "depth must be at most 100"),
-    ({"encoding": "alibi", "num_layers": 10**9}, "model.num_layers: must be at most 1000"),
-    ({"encoding": "alibi", "d_model": 2**62}, "model.d_model: must be at most"),
-    ({"encoding": "alibi", "d_model": 1e300}, "model.d_model: must be at most"),
+    ({"encoding": "alibi", "num_layers": 10**9}, "model.num_layers: must be less than or equal to 1000"),
+    ({"encoding": "alibi", "d_model": 2**62}, "model.d_model: must be less than"),
+    ({"encoding": "alibi", "d_model": 1e300}, "model.d_model: must be less than"),
 ])  # fmt: skip
 def test_what_the_fuzzing_found_is_reported(recipe, changes, message):
     mapping = recipe().as_dict()

@@ -151,10 +151,10 @@ def test_a_window_changes_no_weight(model_of):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("0", "model.window: must be above 0, got 0"),
-        ("-4", "model.window: must be above 0, got -4"),
-        ("[]", "model.window: must hold at least one window, got an empty list"),
-        ("[8, 0]", "model.window.1: must be above 0, got 0"),
+        ("0", "model.window: must be greater than 0, got 0"),
+        ("-4", "model.window: must be greater than 0, got -4"),
+        ("[]", "model.window: Tuple should have at least 1 item"),
+        ("[8, 0]", "model.window.1: must be greater than 0, got 0"),
         ("[8, wide]", "model.window.1: must be a whole number, got the text 'wide'"),
         ("1.5", "model.window: must be a whole number or a list, got 1.5"),
         ("[8, null, 8]", "model.window: a pattern of 3 in 1 layers: the last are never met"),

@@ -57,7 +57,7 @@ def test_every_key_has_a_description():
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_every_recipe_and_base_fits(validator, path):
-    validator.validate(read_file(path).values)
+    validator.validate(read_file(path).plain())
 
 
 def test_resolved_recipes_fit(validator, good):

@@ -5,8 +5,7 @@ import inspect
 import pytest
 
 from zoo.recipe import resolve
-from zoo.recipe.options import OWNED, trainer_options
-from zoo.recipe.schema import TrainerConfig
+from zoo.recipe.trainer import OWNED, TrainerConfig, trainer_options
 
 
 def test_the_signature_read_is_the_signature_run():

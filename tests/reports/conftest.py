@@ -16,7 +16,7 @@ from zoo.evaluation.interval import interval_of_ratio
 from zoo.evaluation.measurement import flat_rows
 from zoo.evaluation.store import MEASUREMENTS, read_measurements
 from zoo.recipe import resolve
-from zoo.recipe.options import encoding_label
+from zoo.recipe.encoding import encoding_label
 
 RECIPE = {
     "model": {"kind": "decoder", "encoding": "alibi", "d_model": 16, "num_layers": 1, "num_heads": 2},

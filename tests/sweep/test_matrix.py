@@ -8,7 +8,7 @@ import pytest
 from zoo import registry
 from zoo.errors import InputError
 from zoo.recipe import read_recipe, to_yaml_line
-from zoo.recipe.options import check_encoding
+from zoo.recipe.encoding import check_encoding
 from zoo.recipe.yaml_file import read_value
 from zoo.sweep.matrix import matrix, read_encodings, slugs
 
@@ -110,7 +110,7 @@ def test_one_problem_is_reported_once_however_many_runs_have_it(tiny):
         "--encodings alibbi: model.encoding: no encoding 'alibbi'; did you mean 'alibi'?",
         "--encodings {name: rope, partial: x}: model.encoding.partial: must be",
         "--encodings fox: model.encoding: encoding 'fox' is not for an encoder",
-        "--set data.batch_size=0: data.batch_size: must be above 0, got 0",
+        "--set data.batch_size=0: data.batch_size: must be greater than 0, got 0",
         "--set trainer.x=1: trainer.x: unknown key",
     ):
         assert part in text

@@ -16,8 +16,7 @@ from zoo import cli
 from zoo.errors import InputError
 from zoo.recipe import read_recipe
 from zoo.recipe.diff import may_change_on_resume
-from zoo.recipe.options import OWNED, trainer_options
-from zoo.recipe.schema import TrainerConfig
+from zoo.recipe.trainer import OWNED, TrainerConfig, trainer_options
 from zoo.runs import checkpoint_file
 from zoo.runs.folder import existing_run, write_recipe
 from zoo.runs.lock import lock_run, unlock

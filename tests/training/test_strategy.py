@@ -147,7 +147,7 @@ def test_a_parameter_without_a_dimension_is_reported(model_of):
     "sets, message",
     [
         (["trainer.strategy=fdsp"], "trainer.strategy: .*did you mean 'fsdp'"),
-        (["trainer.strategy=deepspeed"], "trainer.strategy: must be one of auto, ddp"),
+        (["trainer.strategy=deepspeed"], "trainer.strategy: must be 'auto', 'ddp'"),
         (
             ["trainer.strategy=fsdp", "trainer.precision=64"],
             "trainer.precision: 64-true does not go with fsdp",

@@ -19,8 +19,8 @@ from zoo.contract.variants import Variants, given, needs, variants
 from zoo.errors import InputError, Problem, RunError
 from zoo.output import table
 from zoo.progress import progress_bar
+from zoo.recipe.encoding import check_encoding, encoding_label
 from zoo.recipe.located_tree import dotted
-from zoo.recipe.options import check_encoding, encoding_label
 from zoo.recipe.yaml_file import read_value
 
 WIDTH = 110

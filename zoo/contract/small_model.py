@@ -16,7 +16,7 @@ from zoo import registry
 from zoo.encodings.base import Encoding, Size
 from zoo.encodings.stack import EncodingStack
 from zoo.models.transformer import Decoder, Encoder, Transformer
-from zoo.recipe.options import encodings_in
+from zoo.recipe.encoding import encodings_in
 from zoo.recipe.schema import ModelConfig
 
 Kind = Literal["decoder", "encoder"]

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from zoo.data.dataset import Dataset
     from zoo.data.source import DataSource
     from zoo.recipe.schema import Recipe
-    from zoo.recipe.section_bases import DataConfig
+    from zoo.recipe.sections import DataConfig
 
 __all__ = ["build_dataset", "open_data"]
 

@@ -30,7 +30,7 @@ from zoo.memory import (
 )
 from zoo.progress import duration, progress_bar
 from zoo.recipe import Recipe
-from zoo.recipe.after_training import changed_label
+from zoo.recipe.encoding import changed_label
 from zoo.tasks.task import Task
 
 SECONDS_AT_RISK = 30.0

@@ -9,7 +9,8 @@ from typing import Any
 
 from zoo import registry
 from zoo.field_types import Differs, Section
-from zoo.recipe.schema import Recipe, TrainerConfig
+from zoo.recipe.schema import Recipe
+from zoo.recipe.trainer import TrainerConfig
 
 ENCODING = "model.encoding"
 MAX_STEPS = "trainer.max_steps"

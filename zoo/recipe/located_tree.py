@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from zoo.errors import Problem, shorten
+from zoo.errors import InputError, Problem, shorten
 from zoo.files import control_character
 
 KeyPath = tuple[str | int, ...]
@@ -17,30 +18,42 @@ MAX_BITS = 256
 """What a recipe may be in size: its values, aliases counted at each use, how deep they are nested, and the
 size of a whole number, beyond which Python itself refuses to write it out."""
 
-# Below these keys text stands for a mapping with that name, so that an option can be set beside it. A recipe
-# that chooses another encoding or task does not inherit the options of the base's.
 NAMED = (("model", "encoding"), ("task",))
+"""Below these keys text stands for a mapping with that name, so that an option can be set beside it. A recipe
+that chooses another encoding or task does not inherit the options of the base's."""
 
 
 @dataclass
-class LocatedTree:
-    """Plain values, and for each key path the location (`recipes/x.yaml:8`) it came from.
+class Located:
+    """A scalar, or a mapping or list of `Located`; and the location of its key (`recipes/x.yaml:8`)."""
 
-    `problems` are those of the reading itself, such as a duplicate key; `unread` holds the paths
-    whose value could not be read and is null instead.
-    """
+    value: Any
+    where: str | None = None
 
-    values: dict[str, Any] = field(default_factory=dict)
-    locations: dict[KeyPath, str] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
-    unread: set[KeyPath] = field(default_factory=set)
+    def plain(self) -> Any:
+        """The values without their locations."""
+        match self.value:
+            case dict():
+                return {key: inner.plain() for key, inner in self.value.items()}
+            case list():
+                return [inner.plain() for inner in self.value]
+        return self.value
 
-    def where(self, path: KeyPath) -> str | None:
-        """The location of a key, or of its nearest parent that has one."""
-        for end in range(len(path), -1, -1):
-            if path[:end] in self.locations:
-                return self.locations[path[:end]]
-        return None
+    def find(self, path: KeyPath) -> Iterator[Located]:
+        """What stands at each key of a path, from this one down, until the path or the tree ends."""
+        node = self
+        yield node
+        for part in path:
+            within = isinstance(node.value, list) and isinstance(part, int) and part < len(node.value)
+            if not within and not (isinstance(node.value, dict) and part in node.value):
+                return
+            node = node.value[part]
+            yield node
+
+    def location(self, path: KeyPath) -> str | None:
+        """The location of a key, or of its nearest parent that is there."""
+        *_, nearest = self.find(path)
+        return nearest.where
 
     def problem(self, path: KeyPath, message: str, involved: Iterable[KeyPath] = ()) -> Problem:
         """A problem with the value at a key path.
@@ -48,112 +61,79 @@ class LocatedTree:
         Its location is that of the key; but if only another key that is involved was set on the command line,
         it is that setting: the file was right without it.
         """
-        where = self.where(path)
+        where = self.location(path)
         if not is_from_command_line(where):
-            settings = (self.locations.get(key) or self._location_of_short(key) for key in involved)
-            where = next(filter(is_from_command_line, settings), where)
+            where = next(filter(is_from_command_line, map(self.location, involved)), where)
         return Problem(message, key=dotted(path) or None, where=where)
 
-    def _location_of_short(self, path: KeyPath) -> str | None:
-        """The location of text that stands for a mapping with that name, by the path of the name."""
-        return self.locations.get(path[:-1]) if path[-1:] == ("name",) and path[:-1] in NAMED else None
-
-    def path(self, key: str) -> KeyPath:
-        """The key path that dotted text means here: a digit is an index where there is a list."""
-        path: KeyPath = ()
-        for part in key.split("."):
-            path = (*path, int(part) if part.isdigit() and isinstance(self.get(path), list) else part)
-        return path
-
-    def get(self, path: KeyPath, default: Any = None) -> Any:
-        """The value at a key path, or the default where the path ends early."""
-        value: Any = self.values
-        for part in path:
-            within = isinstance(value, list) and isinstance(part, int) and part < len(value)
-            if not within and not (isinstance(value, dict) and part in value):
-                return default
-            value = value[part]
-        return value
-
-    def put(self, path: KeyPath, value: Any, where: str) -> None:
+    def put(self, path: KeyPath, new: Located) -> None:
         """Set one key, making the mappings above it; they have the same location.
 
         Raises:
-            ValueError: something above the key is neither a mapping nor a list that long.
+            InputError: something above the key is neither a mapping nor a list that long.
         """
-        owner: Any = self.values
-        here: KeyPath = ()
+        node = self
         for depth, part in enumerate(path):
-            if isinstance(owner, list):
-                part = _index(part, owner, here)
-            elif not isinstance(owner, dict):
-                raise ValueError(f"{dotted(here)} is {describe_value(owner)}, with no keys below it")
-            here = (*here, part)
-            if depth == len(path) - 1:
-                owner[part] = value
-                break
-            below = owner[part] if isinstance(owner, list) else owner.get(part)
-            if below is None:
-                below = {}
-                self.forget([here])
-                self.locations[here] = where
-            elif isinstance(below, str) and any(path[: len(root)] == root for root in NAMED):
-                below = {"name": below}
-            owner[part] = owner = below
-        self.forget([here])
-        self._note(here, value, where)
+            above = path[:depth]
+            if node.value is None:
+                node.value, node.where = {}, new.where
+            elif isinstance(node.value, str) and any(above[: len(root)] == root for root in NAMED):
+                node.value = {"name": Located(node.value, node.where)}
+            if isinstance(node.value, list):
+                text = str(part)
+                if not text.isdecimal() or int(text) >= len(node.value):
+                    message = f"{dotted(above)} is a list of {len(node.value)}; {text!r} is no index into it"
+                    raise InputError(Problem(message, key=dotted(path), where=new.where))
+                part = int(text)
+            elif not isinstance(node.value, dict):
+                message = f"{dotted(above)} is {describe_value(node.value)}, with no keys below it"
+                raise InputError(Problem(message, key=dotted(path), where=new.where))
+            elif part not in node.value:
+                node.value[part] = Located(None, new.where)
+            node = node.value[part]
+        node.value, node.where = new.value, new.where
 
-    def _note(self, path: KeyPath, value: Any, where: str) -> None:
-        self.locations[path] = where
-        if isinstance(value, dict | list):
-            for part, inner in value.items() if isinstance(value, dict) else enumerate(value):
-                self._note((*path, part), inner, where)
-
-    def forget(self, paths: Iterable[KeyPath]) -> None:
-        """Drop what is known of everything at and below some keys: its location, and that it was not read."""
-        gone = set(paths)
-
-        def stays(key: KeyPath) -> bool:
-            return not any(key[:end] in gone for end in range(len(key) + 1))
-
-        self.locations = {key: where for key, where in self.locations.items() if stays(key)}
-        self.unread = set(filter(stays, self.unread))
-
-    def merged_over(self, base: LocatedTree) -> LocatedTree:
+    def merged_over(self, base: Located, path: KeyPath = ()) -> Located:
         """This tree laid over another: mappings merge key by key, everything else replaces."""
-        merged = LocatedTree(
-            locations=dict(base.locations), problems=[*base.problems, *self.problems], unread=set(base.unread)
-        )
-        replaced: list[KeyPath] = []
-        merged.values = _merge(base.values, self.values, (), replaced)
-        merged.forget(replaced)
-        merged.locations.update(self.locations)
-        merged.unread |= self.unread
-        return merged
+        if not isinstance(base.value, dict) or path in NAMED:
+            return self
+        if self.value is None:
+            return base  # `model:` with nothing under it changes nothing
+        if not isinstance(self.value, dict):
+            return self
+        merged = dict(base.value)
+        for key, above in self.value.items():
+            merged[key] = above.merged_over(merged[key], (*path, key)) if key in merged else above
+        return Located(merged, self.where)
 
 
-def _merge(
-    below: dict[str, Any], above: dict[str, Any], path: KeyPath, replaced: list[KeyPath]
-) -> dict[str, Any]:
-    result = dict(below)
-    for key, value in above.items():
-        here = (*path, key)
-        old = result.get(key)
-        if isinstance(old, dict) and value is None and here not in NAMED:
-            continue  # `model:` with nothing under it changes nothing
-        if isinstance(old, dict) and isinstance(value, dict) and here not in NAMED:
-            result[key] = _merge(old, value, here, replaced)
-        else:
-            replaced.append(here)
-            result[key] = value
-    return result
+def located(values: Any, where: str | None = None) -> Located:
+    """Plain data of any origin as a tree whose values all have one location.
 
+    Raises:
+        InputError: it is no plain data (mappings with keys of text, lists, text, numbers), or has no end.
+    """
+    counter = itertools.count()
 
-def _index(part: str | int, owner: list[Any], here: KeyPath) -> int:
-    text = str(part)
-    if not text.isdigit() or int(text) >= len(owner):
-        raise ValueError(f"{dotted(here)} is a list of {len(owner)}; {text!r} is no index into it (from 0)")
-    return int(text)
+    def build(value: Any, path: KeyPath) -> Located:
+        # Twice: what a file holds may have been set below what it holds.
+        if len(path) >= 2 * MAX_DEPTH:
+            raise InputError(Problem("nested too deeply: this is no recipe", where=where))
+        if next(counter) > MAX_VALUES:
+            raise InputError(Problem("too many values: this is no recipe", where=where))
+        fault = scalar_fault(value)
+        if isinstance(value, dict):
+            faults = (key_fault(key) for key in value)
+            fault = next(filter(None, faults), None)
+        if fault is not None:
+            raise InputError(Problem(fault, key=dotted(path) or None, where=where))
+        if isinstance(value, dict):
+            return Located({key: build(inner, (*path, key)) for key, inner in value.items()}, where)
+        if isinstance(value, list | tuple):
+            return Located([build(inner, (*path, index)) for index, inner in enumerate(value)], where)
+        return Located(value, where)
+
+    return build(values, ())
 
 
 def scalar_fault(value: object) -> str | None:
@@ -163,37 +143,13 @@ def scalar_fault(value: object) -> str | None:
         return None if character is None else f"holds a control character ({character})"
     if isinstance(value, int) and value.bit_length() > MAX_BITS:
         return f"a whole number of {value.bit_length()} bits; no key takes one so large"
-    return None
+    if value is None or isinstance(value, int | float | dict | list | tuple):
+        return None
+    return f"must be plain data, got a {type(value).__name__}"
 
 
-def plain_data_faults(values: object) -> list[tuple[KeyPath, str]]:
-    """What values hold that plain data of a recipe cannot, by key path; of those without end, that alone."""
-    faults: list[tuple[KeyPath, str]] = []
-    level: list[tuple[KeyPath, Any]] = [((), values)]
-    count = 0
-    # Twice: what a file holds may have been set below what it holds.
-    for _ in range(2 * MAX_DEPTH):
-        below: list[tuple[KeyPath, Any]] = []
-        for path, value in level:
-            if isinstance(value, dict):
-                below += [((*path, key), inner) for key, inner in value.items()]
-                faults += [(path, _fault_of_key(key)) for key in value if _fault_of_key(key)]
-            elif isinstance(value, list | tuple):
-                below += [((*path, index), inner) for index, inner in enumerate(value)]
-            elif value is not None and not isinstance(value, str | int | float):
-                faults.append((path, f"must be plain data, got a {type(value).__name__}"))
-            elif scalar_fault(value) is not None:
-                faults.append((path, scalar_fault(value)))
-        if not below:
-            return faults
-        count += len(below)
-        if count > MAX_VALUES:
-            return [((), "too many values: this is no recipe")]
-        level = below
-    return [((), "nested too deeply: this is no recipe")]
-
-
-def _fault_of_key(key: object) -> str | None:
+def key_fault(key: object) -> str | None:
+    """Why something can be no key of a mapping; None where it can."""
     return scalar_fault(key) if isinstance(key, str) else f"a key must be text, got {describe_value(key)}"
 
 

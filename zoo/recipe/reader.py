@@ -1,9 +1,7 @@
-"""From a file, or a mapping, and `--set` to a recipe; all problems are reported at once."""
+"""From a file, or a mapping, and `--set` to a recipe: parse, lay over the base, set, validate."""
 
 from __future__ import annotations
 
-import copy
-import difflib
 import os
 import re
 import unicodedata
@@ -12,20 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import InputError, Problem
-from zoo.recipe.after_training import ENCODING, keep_trained_options
-from zoo.recipe.error_messages import LONGEST_WORD
+from zoo.recipe.encoding import ENCODING, keep_trained_options
+from zoo.recipe.error_messages import nearest
 from zoo.recipe.located_tree import (
     MAX_DEPTH,
     KeyPath,
-    LocatedTree,
+    Located,
     describe_value,
     dotted,
     is_from_command_line,
-    plain_data_faults,
+    located,
     scalar_fault,
     shorten,
 )
-from zoo.recipe.rules import FOR_TRAINING, RULES, Values, broken_rules
+from zoo.recipe.rules import FOR_TRAINING, RULES, broken_rules
 from zoo.recipe.schema import LONGEST_NAME, Recipe
 from zoo.recipe.validation import validate_tree
 from zoo.recipe.yaml_file import read_file, read_value
@@ -43,10 +41,10 @@ def read_recipe(path: str | Path, sets: Sequence[str] = ()) -> Recipe:
             relative to the working directory.
 
     Raises:
-        InputError: every problem with the file, its base, its plugins and the sets.
+        InputError: what cannot be read of the sets, the file, its base and its plugins, one after the other;
+            if all can be read, every problem with what they say.
     """
-    tree, problems = _read_tree(Path(path), sets)
-    return validate_tree(tree, problems, (*RULES, *FOR_TRAINING))
+    return validate_tree(_read_tree(Path(path), sets), (*RULES, *FOR_TRAINING))
 
 
 def locate(path: str | Path, sets: Sequence[str], key: str) -> str | None:
@@ -61,16 +59,24 @@ def locate(path: str | Path, sets: Sequence[str], key: str) -> str | None:
     Returns: None where the file cannot be read (any more).
     """
     try:
-        tree, _ = _read_tree(Path(path), sets)
+        tree = _read_tree(Path(path), sets)
     except InputError:
         return None
-    owner = tree.path(key)
-    below = {
-        where
-        for path, where in tree.locations.items()
-        if path[: len(owner)] == owner and is_from_command_line(where)
-    }
-    return below.pop() if len(below) == 1 else tree.where(owner)
+    parts = tuple(int(part) if part.isdecimal() else part for part in key.split("."))
+    nodes = [*tree.find(parts)]
+    found = len(nodes) > len(parts)
+    changed = set(filter(is_from_command_line, _locations(nodes[-1]))) if found else set()
+    return changed.pop() if len(changed) == 1 else nodes[-1].where
+
+
+def _locations(node: Located) -> list[str | None]:
+    """The locations of all that is at and below a node."""
+    below = node.value.values() if isinstance(node.value, dict) else _items(node)
+    return [node.where, *(where for inner in below for where in _locations(inner))]
+
+
+def _items(node: Located) -> list[Located]:
+    return node.value if isinstance(node.value, list) else []
 
 
 def resolve(mapping: Mapping[str, Any], sets: Sequence[str] = (), trained: bool = False) -> Recipe:
@@ -83,54 +89,52 @@ def resolve(mapping: Mapping[str, Any], sets: Sequence[str] = (), trained: bool 
     Raises:
         InputError: every problem with it.
     """
-    beyond = plain_data_faults(dict(mapping))
-    if beyond:
-        raise InputError([Problem(fault, key=dotted(path) or None) for path, fault in beyond])
-    tree = LocatedTree(values=copy.deepcopy(dict(mapping)))
-    problems: list[Problem] = []
-    if "base" in tree.values:
-        problems.append(Problem("only a recipe file can have a base", key="base"))
-        del tree.values["base"]
-    before = copy.deepcopy(tree.get(ENCODING))
-    for where, keys, value in _parse_sets(sets, problems):
-        _set_key(tree, keys, value, where, problems)
+    tree = located(dict(mapping))
+    if "base" in tree.value:
+        raise InputError(Problem("only a recipe file can have a base", key="base"))
+    before = _encoding_of(tree).plain()
+    for where, keys, value in _parse_sets(sets):
+        tree.put(keys, located(value, where))
     _resolve_plugin_paths(tree, Path())
-    if trained and tree.get(ENCODING) is not None:
-        tree.values["model"]["encoding"] = keep_trained_options(before, tree.get(ENCODING))
-    return validate_tree(tree, problems)
+    after = _encoding_of(tree)
+    if trained and after.value is not None:
+        after.value = located(keep_trained_options(before, after.plain()), after.where).value
+    return validate_tree(tree)
+
+
+def _encoding_of(tree: Located) -> Located:
+    nodes = [*tree.find(ENCODING)]
+    return nodes[-1] if len(nodes) > len(ENCODING) else Located(None)
 
 
 def validate_trainable(recipe: Recipe) -> None:
     """Raises InputError for a recipe that is for evaluating a trained model only."""
-    broken = broken_rules(Values(recipe.as_dict(), ()), FOR_TRAINING)
+    broken = broken_rules(recipe.as_dict(), (), FOR_TRAINING)
     if broken:
-        raise InputError([Problem(rule.message, key=dotted(path)) for path, rule in broken.items()])
+        raise InputError([Problem(message, key=dotted(path)) for path, (message, _) in broken.items()])
 
 
-def _read_tree(path: Path, sets: Sequence[str]) -> tuple[LocatedTree, list[Problem]]:
-    problems: list[Problem] = []
-    _validate_exists(path)
-    parsed = list(_parse_sets(sets, problems))
+def _read_tree(path: Path, sets: Sequence[str]) -> Located:
+    parsed = _parse_sets(sets)
+    if not os.path.exists(path):
+        hint = _near_file(path) or "; `zoo list recipes` has those there are"
+        raise InputError(Problem(f"no such recipe file{hint}", where=os.path.normpath(path)))
     tree = read_file(path)
     _resolve_plugin_paths(tree, path.parent)
-    here = path.parent
+    folder = path.parent
     for where, keys, value in parsed:
         if keys == ("base",):
-            tree.values["base"], tree.locations[keys], here = value, where, Path()
-    if tree.values.get("base") is not None:
-        base = _read_base(tree, here, problems)
-        if base is not None:
-            tree = tree.merged_over(base)
-    tree.values.pop("base", None)
-    if "name" not in tree.values:
-        tree.values["name"] = name_of_file(path)
+            tree.value["base"], folder = located(value, where), Path()
+    base = tree.value.pop("base", None)
+    if base is not None and base.value is not None:
+        tree = tree.merged_over(_read_base(base, folder))
+    tree.value.setdefault("name", Located(name_of_file(path), tree.where))
     for where, keys, value in parsed:
-        if keys == ("base",):
-            continue
-        _set_key(tree, keys, value, where, problems)
+        if keys != ("base",):
+            tree.put(keys, located(value, where))
         if keys[0] == "plugins":
             _resolve_plugin_paths(tree, Path())
-    return tree, [*tree.problems, *problems]
+    return tree
 
 
 def name_of_file(path: Path) -> str:
@@ -142,94 +146,54 @@ def name_of_file(path: Path) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", plain)[:LONGEST_NAME].strip("-._") or "recipe"
 
 
-def _read_base(tree: LocatedTree, folder: Path, problems: list[Problem]) -> LocatedTree | None:
-    name = tree.values["base"]
-    if not isinstance(name, str):
-        problems.append(tree.problem(("base",), f"must be the path of a file, got {describe_value(name)}"))
-        return None
-    path = Path(os.path.normpath(folder / name))
-    if not _is_file(path):
-        problems.append(tree.problem(("base",), f"no file {_shown(path)}{_near_file(path)}"))
-        return None
-    try:
-        base = read_file(path)
-    except InputError as error:
-        problems += error.problems
-        return None
-    if "base" in base.values:
-        problems.append(base.problem(("base",), "a base has no base of its own: one level is all there is"))
-        del base.values["base"]
-    base.values.pop("name", None)  # each recipe has its own
-    _resolve_plugin_paths(base, path.parent)
-    return base
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):  # a name that no file can have, or no permission to look
-        return False
-
-
-def _validate_exists(path: Path) -> None:
-    if _is_file(path):
-        return
-    what = "no such recipe file"
-    if os.path.isdir(path):
-        what = "is a folder, not a recipe file"
-    elif os.path.exists(path):
-        what = "is no ordinary file but a pipe or a device: write the recipe to a file"
-        raise InputError(Problem(what, where=_shown(path)))
-    elif os.path.islink(path):
-        what = f"no such recipe file: it is a link to {os.readlink(path)}, which is not there"
-    hint = _near_file(path) or "; `zoo list recipes` has those there are"
-    raise InputError(Problem(what + hint, where=_shown(path)))
+def _read_base(base: Located, folder: Path) -> Located:
+    """The tree of a base, whose path is relative to a folder."""
+    if not isinstance(base.value, str):
+        message = f"must be the path of a file, got {describe_value(base.plain())}"
+        raise InputError(Problem(message, key="base", where=base.where))
+    path = Path(os.path.normpath(folder / base.value))
+    if not os.path.isfile(path):
+        raise InputError(Problem(f"no file {path}{_near_file(path)}", key="base", where=base.where))
+    tree = read_file(path)
+    if "base" in tree.value:
+        message = "a base has no base of its own: one level is all there is"
+        raise InputError(tree.problem(("base",), message))
+    tree.value.pop("name", None)  # each recipe has its own
+    _resolve_plugin_paths(tree, path.parent)
+    return tree
 
 
 def _near_file(path: Path) -> str:
     """A hint at the recipe file that was meant: beside the path, or in recipes/."""
-    known: dict[str, Path] = {}
-    for folder in (Path("recipes"), Path("recipes/base"), path if os.path.isdir(path) else path.parent):
-        if os.path.isdir(folder):
-            known.update({file.stem: file for file in sorted(folder.glob("*.yaml")) if _is_file(file)})
-    near = difflib.get_close_matches(path.stem, known, n=1) if len(path.stem) <= LONGEST_WORD else []
-    return f"; did you mean {_shown(known[near[0]])}?" if near else ""
+    folders = (Path("recipes"), Path("recipes/base"), path.parent)
+    known = {file.stem: file for folder in folders if os.path.isdir(folder) for file in folder.glob("*.yaml")}
+    near = nearest(path.stem, known)
+    return f"; did you mean {os.path.normpath(known[near])}?" if near else ""
 
 
-def _shown(path: Path) -> str:
-    return os.path.normpath(path)
-
-
-def _parse_sets(sets: Sequence[str], problems: list[Problem]) -> list[tuple[str, KeyPath, Any]]:
+def _parse_sets(sets: Sequence[str]) -> list[tuple[str, KeyPath, Any]]:
+    """Location, key path and value of each `key=value`. Raises InputError for all that are none."""
     parsed: list[tuple[str, KeyPath, Any]] = []
+    problems: list[Problem] = []
     for text in sets:
         where = f"--set {shorten(text, LONGEST_SET)}"
         key, equals, value = text.partition("=")
         keys = tuple(key.strip().split("."))
         if not equals or not all(keys) or len(keys) > MAX_DEPTH or any(map(scalar_fault, keys)):
-            problems.append(
-                Problem("not of the form key=value, for example trainer.max_steps=100", where=where)
-            )
+            message = "not of the form key=value, for example trainer.max_steps=100"
+            problems.append(Problem(message, where=where))
             continue
         try:
             parsed.append((where, keys, read_value(value, where)))
         except InputError as error:
             problems += [Problem(p.message, key=dotted(keys), where=where) for p in error.problems]
+    if problems:
+        raise InputError(problems)
     return parsed
 
 
-def _set_key(tree: LocatedTree, keys: KeyPath, value: Any, where: str, problems: list[Problem]) -> None:
-    try:
-        tree.put(keys, value, where)
-    except ValueError as error:
-        problems.append(Problem(str(error), key=dotted(keys), where=where))
-
-
-def _resolve_plugin_paths(tree: LocatedTree, folder: Path) -> None:
+def _resolve_plugin_paths(tree: Located, folder: Path) -> None:
     """Make the plugins' paths absolute: what they are relative to is known only here."""
-    plugins = tree.values.get("plugins")
-    if isinstance(plugins, list):
-        tree.values["plugins"] = [
-            os.path.abspath(folder / plugin) if isinstance(plugin, str) and plugin else plugin
-            for plugin in plugins
-        ]
+    for plugin in _items(tree.value.get("plugins", Located(None))):
+        if isinstance(plugin.value, str) and plugin.value:
+            plugin.value = os.path.abspath(folder / plugin.value)

@@ -1,122 +1,117 @@
 """What must hold between the keys of a recipe.
 
-A rule asks for the values it needs and yields the faults it finds. Where a value is missing or wrong already,
+A rule says which keys it reads, and gets their values, defaults included. Where one of them is wrong already,
 the rule is left out: every problem of a recipe is reported once, and all together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-from pydantic_core import PydanticUndefined
 
 from zoo import registry
 from zoo.errors import InputError
 from zoo.field_types import float_to_int
+from zoo.recipe.encoding import ENCODING, encodings_in
 from zoo.recipe.error_messages import nearest
 from zoo.recipe.located_tree import KeyPath, dotted
-from zoo.recipe.options import encodings_in
-from zoo.recipe.schema import PRECISION_ALIASES, Recipe, section_class
+from zoo.recipe.schema import section_class
+from zoo.recipe.sections import construct
+from zoo.recipe.trainer import PRECISION_ALIASES
 
 FSDP_PRECISIONS = ("32-true", "bf16-mixed", "bf16-true", "16-true")
-Fault = tuple[str | KeyPath, str]
-Rule = Callable[["Values"], Iterator[Fault]]
+
+Fault = str | dict[KeyPath, str] | None
+"""What is wrong with the first of a rule's keys, or with others by their path; None where nothing is."""
 
 
 @dataclass(frozen=True)
-class Broken:
-    """A broken rule: the message, and every key that the rule looked at."""
-
-    message: str
-    involved: tuple[KeyPath, ...]
+class Rule:
+    keys: tuple[KeyPath, ...]
+    check: Callable[..., Fault]
 
 
-class _Unknown(Exception):
-    """A rule asked for a value that is missing or wrong."""
+RULES: list[Rule] = []
+FOR_TRAINING: list[Rule] = []
+"""What must hold besides where the recipe is to be trained, and need not for a model that was."""
 
 
-class Values:
-    """The values of a recipe that are known to be right, by dotted key, defaults included."""
+def rule(*keys: str, of: list[Rule] = RULES) -> Callable[[Callable[..., Fault]], Callable[..., Fault]]:
+    """Decorator of a rule that gets the values of these keys, in their order."""
 
-    def __init__(self, values: dict[str, Any], wrong: Iterable[KeyPath]):
-        self.values = values
-        self.wrong = set(wrong)
-        self.asked: list[KeyPath] = []
+    def add(check: Callable[..., Fault]) -> Callable[..., Fault]:
+        of.append(Rule(tuple(tuple(key.split(".")) for key in keys), check))
+        return check
 
-    def __getitem__(self, key: str) -> Any:
-        path = tuple(key.split("."))
-        self.asked.append(path)
-        if any(path[: len(bad)] == bad or bad[: len(path)] == path for bad in self.wrong):
-            raise _Unknown
-        section, *rest = path
-        value = self.values.get(section)
-        if not rest:
-            return Recipe.model_fields[section].get_default() if value is None else value
-        inside = value if isinstance(value, dict) else {}
-        if rest[0] in inside:
-            return float_to_int(inside[rest[0]])
-        owner = section_class(section, inside)
-        default = (
-            owner.model_fields[rest[0]].get_default() if owner and rest[0] in owner.model_fields else None
-        )
-        if default is PydanticUndefined or owner is None:
-            raise _Unknown
-        return default
+    return add
 
 
-def broken_rules(values: Values, rules: Iterable[Rule] | None = None) -> dict[KeyPath, Broken]:
-    """The rules (by default `RULES`) that are broken, by the key path that is to blame."""
-    broken: dict[KeyPath, Broken] = {}
-    for rule in RULES if rules is None else rules:
-        values.asked.clear()
-        try:
-            for key, message in rule(values):
-                path = tuple(key.split(".")) if isinstance(key, str) else key
-                broken.setdefault(path, Broken(message, tuple(values.asked)))
-        except _Unknown:
+def broken_rules(
+    values: dict[str, Any], wrong: Collection[KeyPath], rules: Iterable[Rule]
+) -> dict[KeyPath, tuple[str, tuple[KeyPath, ...]]]:
+    """The message of each broken rule, and the keys that it read, by the key path that is to blame.
+
+    Args:
+        values: of a recipe.
+        wrong: the key paths whose values are not known to be right.
+    """
+    broken: dict[KeyPath, tuple[str, tuple[KeyPath, ...]]] = {}
+    for one in rules:
+        if any(key[: len(bad)] == bad or bad[: len(key)] == key for key in one.keys for bad in wrong):
             continue
+        fault = one.check(*(_value(values, key) for key in one.keys))
+        faults = fault if isinstance(fault, dict) else {one.keys[0]: fault} if fault else {}
+        for path, message in faults.items():
+            broken.setdefault(path, (message, one.keys))
     return broken
 
 
-def heads_divide_width(recipe: Values) -> Iterator[Fault]:
-    heads, width = recipe["model.num_heads"], recipe["model.d_model"]
-    if width % heads:
-        yield "model.num_heads", f"{heads} heads do not divide d_model {width}"
+def _value(values: dict[str, Any], key: KeyPath) -> Any:
+    section, *inner = key
+    value = values.get(section)
+    if not inner or (inner == ["name"] and isinstance(value, str)):
+        return value
+    if isinstance(value, dict) and inner[0] in value:
+        return float_to_int(value[inner[0]])
+    return section_class(section, value or {}).model_fields[inner[0]].get_default()
 
 
-def groups_divide_heads(recipe: Values) -> Iterator[Fault]:
-    groups, heads = recipe["model.num_kv_heads"], recipe["model.num_heads"]
+@rule("model.num_heads", "model.d_model")
+def heads_divide_width(heads: int, width: int) -> Fault:
+    return f"{heads} heads do not divide d_model {width}" if width % heads else None
+
+
+@rule("model.num_kv_heads", "model.num_heads")
+def groups_divide_heads(groups: int | None, heads: int) -> Fault:
     if groups and heads % groups:
-        yield "model.num_kv_heads", f"{groups} key and value heads do not divide {heads} heads"
+        return f"{groups} key and value heads do not divide {heads} heads"
+    return None
 
 
-def every_window_has_a_layer(recipe: Values) -> Iterator[Fault]:
-    windows, layers = recipe["model.window"], recipe["model.num_layers"]
+@rule("model.window", "model.num_layers")
+def every_window_has_a_layer(windows: Any, layers: int) -> Fault:
     if isinstance(windows, list | tuple) and len(windows) > layers:
-        yield "model.window", f"a pattern of {len(windows)} in {layers} layers: the last are never met"
+        return f"a pattern of {len(windows)} in {layers} layers: the last are never met"
+    return None
 
 
-def batch_divides_evenly(recipe: Values) -> Iterator[Fault]:
-    devices = number_of_devices(recipe["trainer.devices"])
-    if devices is None:
-        return  # checked when the run starts
-    nodes, accumulate = recipe["trainer.num_nodes"], recipe["trainer.accumulate_grad_batches"]
-    fault = batch_fault(recipe["data.batch_size"], devices, nodes, accumulate)
-    if fault:
-        yield "data.batch_size", fault
+@rule("data.batch_size", "trainer.devices", "trainer.num_nodes", "trainer.accumulate_grad_batches")
+def batch_divides_evenly(batch: int, devices: Any, nodes: int, accumulate: int) -> Fault:
+    number = number_of_devices(devices)
+    # Those that are not known yet are checked when the run starts.
+    return None if number is None else batch_fault(batch, number, nodes, accumulate)
 
 
 def number_of_devices(devices: Any) -> int | None:
     """How many devices of each machine a `trainer.devices` means; None for auto and -1, which mean all."""
+    if isinstance(devices, str) and "," in devices:
+        devices = [part for part in devices.split(",") if part.strip()]
     if isinstance(devices, list | tuple):
         return len(devices) or None
-    if isinstance(devices, str) and "," in devices:
-        return len([part for part in devices.split(",") if part.strip()]) or None
-    if isinstance(devices, str) and devices.strip().isdecimal():
-        devices = int(devices)
-    return devices if isinstance(devices, int) and devices > 0 else None
+    if isinstance(devices, str):
+        devices = int(devices) if devices.strip().isdecimal() else -1
+    return devices if devices > 0 else None
 
 
 def batch_fault(batch: int, devices: int, nodes: int, accumulate: int) -> str | None:
@@ -130,30 +125,28 @@ def batch_fault(batch: int, devices: int, nodes: int, accumulate: int) -> str | 
     )
 
 
-def an_epoch_ends_with_a_step(recipe: Values) -> Iterator[Fault]:
-    accumulate, limit = recipe["trainer.accumulate_grad_batches"], recipe["trainer.limit_train_batches"]
-    # As it was given: 1 is one batch, and 1.0 all of them.
-    given = recipe.values["trainer"].get("limit_train_batches")
-    all_of_them = isinstance(given, float) and given == 1
-    if accumulate > 1 and limit is not None and not all_of_them and limit % accumulate:
-        yield (
-            "trainer.limit_train_batches",
-            f"{limit} may end an epoch amid a step: take a multiple of accumulate_grad_batches {accumulate}",
-        )
+@rule("trainer")
+def an_epoch_ends_with_a_step(trainer: dict[str, Any]) -> Fault:
+    accumulate, limit = trainer.get("accumulate_grad_batches", 1), trainer.get("limit_train_batches")
+    # 1 is one batch, and 1.0 all of them.
+    all_of_them = limit is None or (isinstance(limit, float) and limit == 1)
+    if accumulate == 1 or all_of_them or limit % accumulate == 0:
+        return None
+    message = f"{limit} may end an epoch amid a step: take a multiple of accumulate_grad_batches {accumulate}"
+    return {("trainer", "limit_train_batches"): message}
 
 
-def precision_can_be_sharded(recipe: Values) -> Iterator[Fault]:
-    precision = recipe["trainer.precision"]
+@rule("trainer.precision", "trainer.strategy")
+def precision_can_be_sharded(precision: Any, strategy: str) -> Fault:
     precision = PRECISION_ALIASES.get(precision, precision)
-    if recipe["trainer.strategy"] == "fsdp" and precision not in FSDP_PRECISIONS:
-        yield "trainer.precision", f"{precision} does not go with fsdp; it takes {', '.join(FSDP_PRECISIONS)}"
+    if strategy == "fsdp" and precision not in FSDP_PRECISIONS:
+        return f"{precision} does not go with fsdp; it takes {', '.join(FSDP_PRECISIONS)}"
+    return None
 
 
-def precision_runs_on_device(recipe: Values) -> Iterator[Fault]:
-    precision, accelerator = recipe["trainer.precision"], recipe["trainer.accelerator"]
-    fault = cpu_precision_fault(precision) if accelerator == "cpu" else None
-    if fault:
-        yield "trainer.precision", fault
+@rule("trainer.precision", "trainer.accelerator", of=FOR_TRAINING)
+def precision_runs_on_device(precision: Any, accelerator: str) -> Fault:
+    return cpu_precision_fault(precision) if accelerator == "cpu" else None
 
 
 def cpu_precision_fault(precision: Any) -> str | None:
@@ -164,53 +157,56 @@ def cpu_precision_fault(precision: Any) -> str | None:
     return "16-mixed needs a GPU: on a CPU it would be computed in bf16-mixed; choose bf16-mixed or 32-true"
 
 
-def devices_are_some(recipe: Values) -> Iterator[Fault]:
-    devices = recipe["trainer.devices"]
+@rule("trainer.devices")
+def devices_are_some(devices: Any) -> Fault:
     if devices == 0 or devices == [] or (isinstance(devices, int) and devices < -1):
-        yield "trainer.devices", "must be a number above 0, a list of indices, -1 for all, or auto"
+        return "must be a number above 0, a list of indices, -1 for all, or auto"
+    return None
 
 
-def encoding_fits_kind(recipe: Values) -> Iterator[Fault]:
-    kind = recipe["model.kind"]
-    for path, name in encodings_in(recipe["model.encoding"], ("model", "encoding")):
-        about = registry.encodings.describe(name)
-        if not (about.decoder if kind == "decoder" else about.encoder):
-            other = "encoder" if kind == "decoder" else "decoder"
-            yield path, f"encoding {name!r} is not for {_a(kind)}, only for {_a(other)}"
+@rule("model.encoding", "model.kind")
+def encoding_fits_kind(encoding: Any, kind: str) -> Fault:
+    return {
+        path: f"encoding {name!r} is not for {_a(kind)}"
+        for path, name in encodings_in(encoding, ENCODING)
+        if not getattr(registry.encodings.describe(name), kind)
+    }
 
 
-def encoding_can_be_trained(recipe: Values) -> Iterator[Fault]:
-    for path, name in encodings_in(recipe["model.encoding"], ("model", "encoding")):
-        trained = registry.encodings.describe(name).replaces
-        if trained:
-            yield (
-                path,
-                f"{name} is for evaluation: train with {' or '.join(trained)}, then "
-                f"`zoo evaluate RUN --set {dotted(path)}={name}`",
-            )
+@rule("model.encoding", of=FOR_TRAINING)
+def encoding_can_be_trained(encoding: Any) -> Fault:
+    return {
+        path: f"{name} is for evaluation: train with {' or '.join(trained)}, then "
+        f"`zoo evaluate RUN --set {dotted(path)}={name}`"
+        for path, name in encodings_in(encoding, ENCODING)
+        if (trained := registry.encodings.describe(name).replaces)
+    }
 
 
-def task_fits_data(recipe: Values) -> Iterator[Fault]:
-    task, data = recipe["task.name"], recipe["data.name"]
+@rule("task.name", "data.name")
+def task_fits_data(task: str, data: str) -> Fault:
     takes = registry.tasks.describe(task).takes
-    if takes != registry.datasets.describe(data).gives:
-        fitting = [name for name, dataset in registry.datasets.all().items() if dataset.gives == takes]
-        yield "task", f"task {task!r} cannot be learned from {data!r}; it needs {' or '.join(fitting)}"
+    if takes == registry.datasets.describe(data).gives:
+        return None
+    fitting = [name for name, dataset in registry.datasets.all().items() if dataset.gives == takes]
+    return {("task",): f"task {task!r} cannot be learned from {data!r}; it needs {' or '.join(fitting)}"}
 
 
-def task_fits_kind(recipe: Values) -> Iterator[Fault]:
-    task, kind = recipe["task.name"], recipe["model.kind"]
+@rule("task.name", "model.kind")
+def task_fits_kind(task: str, kind: str) -> Fault:
     kinds = registry.tasks.describe(task).kinds
-    if kind not in kinds:
-        yield "task", f"task {task!r} is not for {_a(kind)}, only for {' or '.join(map(_a, kinds))}"
+    if kind in kinds:
+        return None
+    return {("task",): f"task {task!r} is not for {_a(kind)}, only for {' or '.join(map(_a, kinds))}"}
 
 
-def protocols_fit_task(recipe: Values) -> Iterator[Fault]:
-    task = recipe["task.name"]
-    for index, protocol in enumerate(recipe["evaluate.protocols"] or ()):
-        fault = no_protocol(protocol, task)
-        if fault:
-            yield ("evaluate", "protocols", index), fault
+@rule("evaluate.protocols", "task.name")
+def protocols_fit_task(protocols: Sequence[str] | None, task: str) -> Fault:
+    faults = {
+        ("evaluate", "protocols", index): no_protocol(protocol, task)
+        for index, protocol in enumerate(protocols or ())
+    }
+    return {path: fault for path, fault in faults.items() if fault}
 
 
 def no_protocol(name: str, task: str) -> str | None:
@@ -231,12 +227,11 @@ def no_protocol(name: str, task: str) -> str | None:
     return f"no protocol {name!r} for task {task!r}; {hint}"
 
 
-def stride_leaves_no_gap(recipe: Values) -> Iterator[Fault]:
-    if "sliding" not in (recipe["evaluate.protocols"] or ()):
-        return
-    fault = stride_gap(recipe["evaluate.stride"], recipe["evaluate.lengths"] or ())
-    if fault:
-        yield "evaluate.stride", fault
+@rule("evaluate.stride", "evaluate.protocols", "evaluate.lengths")
+def stride_leaves_no_gap(
+    stride: float, protocols: Sequence[str] | None, lengths: Sequence[int] | None
+) -> Fault:
+    return stride_gap(stride, lengths or ()) if "sliding" in (protocols or ()) else None
 
 
 def stride_gap(stride: int | float, lengths: Sequence[int]) -> str | None:
@@ -251,49 +246,39 @@ def stride_gap(stride: int | float, lengths: Sequence[int]) -> str | None:
     )
 
 
-def longest_length_is_scored(recipe: Values) -> Iterator[Fault]:
-    if registry.datasets.describe(recipe["data.name"]).gives != "text":
-        return
-    longest, tokens = max(recipe["evaluate.lengths"] or [0]), recipe["evaluate.max_tokens"]
-    if tokens < longest:
-        yield "evaluate.max_tokens", f"{tokens} tokens are less than one sequence of length {longest}"
+@rule("evaluate.max_tokens", "evaluate.lengths", "data.name", "data.sequence_length")
+def longest_length_is_scored(tokens: int, lengths: Sequence[int] | None, data: str, _: int) -> Fault:
+    longest = max(lengths or [0])
+    if registry.datasets.describe(data).gives == "text" and tokens < longest:
+        return f"{tokens} tokens are less than one sequence of length {longest}"
+    return None
 
 
-def examples_fit_lengths(recipe: Values) -> Iterator[Fault]:
-    name = recipe["data.name"]
-    about = registry.datasets.describe(name)
+@rule("data", "evaluate.lengths")
+def examples_fit_lengths(data: dict[str, Any], evaluated: Sequence[int] | None) -> Fault:
+    about = registry.datasets.describe(data["name"])
     if about.imports_torch or not about.builtin:
-        return  # reading a recipe runs nobody's code; `fit` checks it
+        return None  # reading a recipe runs nobody's code; `fit` checks it
+    config = section_class("data", data).model_validate(data)
     try:
-        dataset = registry.datasets.load(name)(**{o.name: recipe[f"data.{o.name}"] for o in about.options})
+        least = construct(registry.datasets, data["name"], config).shortest
     except InputError as error:
-        yield from ((problem.key or "data", problem.message) for problem in error.problems)
-        return
-    least = dataset.shortest
-    lengths = {"data.sequence_length": recipe["data.sequence_length"]}
-    for index, length in enumerate(recipe["evaluate.lengths"] or ()):
-        lengths["evaluate", "lengths", index] = length
-    for key, length in lengths.items():
-        if length < least:
-            few = "1 token is" if length == 1 else f"{length} tokens are"
-            yield key, f"{few} too few for {name}, which needs at least {least}"
+        return {tuple((one.key or "data").split(".")): one.message for one in error.problems}
+    lengths = {("data", "sequence_length"): config.sequence_length}
+    lengths |= {("evaluate", "lengths", index): length for index, length in enumerate(evaluated or ())}
+    return {
+        key: f"{length} is too short for {data['name']}, which needs at least {least} tokens"
+        for key, length in lengths.items()
+        if length < least
+    }
 
 
-def kernel_runs_on_device(recipe: Values) -> Iterator[Fault]:
-    if recipe["model.kernel"] == "flex" and recipe["trainer.accelerator"] == "cpu":
-        yield "model.kernel", "the flex kernel does not train on a CPU; choose auto, sdpa or reference"
+@rule("model.kernel", "trainer.accelerator")
+def kernel_runs_on_device(kernel: str, accelerator: str) -> Fault:
+    if kernel == "flex" and accelerator == "cpu":
+        return "the flex kernel does not train on a CPU; choose auto, sdpa or reference"
+    return None
 
 
 def _a(kind: str) -> str:
     return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
-
-
-RULES: tuple[Rule, ...] = (
-    heads_divide_width, groups_divide_heads, every_window_has_a_layer, batch_divides_evenly,
-    an_epoch_ends_with_a_step, precision_can_be_sharded, devices_are_some, encoding_fits_kind,
-    task_fits_data, task_fits_kind, protocols_fit_task, longest_length_is_scored, stride_leaves_no_gap,
-    examples_fit_lengths, kernel_runs_on_device,
-)  # fmt: skip
-
-FOR_TRAINING: tuple[Rule, ...] = (encoding_can_be_trained, precision_runs_on_device)
-"""What must hold besides where the recipe is to be trained, and need not for a model that was."""

@@ -1,48 +1,29 @@
 """The recipe: everything that decides a run, as frozen models.
 
 A recipe is made by `zoo.recipe.read_recipe` (a file) or `zoo.recipe.resolve` (a mapping). They also check
-the encoding's own options and Lightning's flags (`options.py`), and what must hold between keys (`rules.py`).
+the encoding's own options (`encoding.py`), and what must hold between keys (`rules.py`).
 The docstring under each field is its description in the JSON Schema that editors read.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from zoo.field_types import Count, Differs, Exact, Flag, Int, Number, Positive, Section, Seed, Text
-from zoo.recipe.section_bases import BASES, CountOrFraction, EvaluateConfig
-from zoo.recipe.sections import by_name, named_section_class
+from zoo.field_types import Differs, Flag, Number, Positive, Section, Seed, Text
+from zoo.recipe.sections import BASES, EvaluateConfig, by_name, named_section_class
+from zoo.recipe.trainer import TrainerSection, trainer_class
 
 # Far above every published model; beyond them the building itself would not come to an end.
 MOST_LAYERS, WIDEST = 1000, 1 << 20
 
-WindowPattern = Positive | None | tuple[Positive | None, ...]
+WindowPattern = Positive | None | Annotated[tuple[Positive | None, ...], Field(min_length=1)]
 
 
 def _named(value: object) -> object:
     """`task: max_index` is short for `task: {name: max_index}`."""
     return {"name": value} if isinstance(value, str) else value
-
-
-PRECISION_ALIASES = {
-    64: "64-true", 32: "32-true", 16: "16-mixed",
-    "64": "64-true", "32": "32-true", "16": "16-mixed", "bf16": "bf16-mixed",
-}  # fmt: skip
-
-
-def _precision(value: object) -> object:
-    # One spelling each, so that two recipes that mean the same also compare equal.
-    return PRECISION_ALIASES.get(value, value) if isinstance(value, int | str) else value
-
-
-def _some_windows(value: object) -> object:
-    # A union that refuses an empty list would report its other members.
-    if isinstance(value, list | tuple) and not value:
-        raise PydanticCustomError("no_windows", "must hold at least one window, got an empty list")
-    return value
 
 
 def _shortest_pattern(value: WindowPattern) -> WindowPattern:
@@ -81,7 +62,7 @@ class ModelConfig(Section):
     """Probability with which the outputs of embedding, attention and feed-forward are dropped in training."""
     tie_embeddings: Flag = True
     """Whether the output layer shares the weights of the token embedding."""
-    window: Annotated[WindowPattern, BeforeValidator(_some_windows), AfterValidator(_shortest_pattern)] = None
+    window: Annotated[WindowPattern, AfterValidator(_shortest_pattern)] = None
     """Sliding attention window, in tokens: a query sees so many on each side it looks to, itself included.
     null: no window. A list, no longer than the layers, is a pattern: layer l has window[l % length]."""
     qk_norm: Flag = False
@@ -97,73 +78,6 @@ class ModelConfig(Section):
     def window_of(self, layer: int) -> int | None:
         """The window of a layer, counted from 0; None where it sees all."""
         return self.window[layer % len(self.window)] if isinstance(self.window, tuple) else self.window
-
-
-class TrainerConfig(Section):
-    """Lightning's Trainer: these, and any other keyword of `lightning.pytorch.Trainer`."""
-
-    model_config = ConfigDict(extra="allow")
-
-    max_steps: Annotated[Positive, Differs("length")]
-    """Optimizer steps of the run."""
-    accelerator: Annotated[
-        Literal["auto", "cpu", "gpu", "cuda", "mps", "tpu", "hpu"], Differs("rounding", after_training=True)
-    ] = "auto"
-    """Kind of device."""
-    devices: Annotated[Int | list[Count] | Text, Differs("rounding")] = 1
-    """Number of devices per node, a list of their indices, -1 for all, or auto."""
-    num_nodes: Annotated[Positive, Differs("rounding")] = 1
-    """Number of machines."""
-    strategy: Annotated[
-        Literal["auto", "ddp", "ddp_find_unused_parameters_true", "fsdp"], Differs("rounding")
-    ] = "auto"
-    """How several devices share the work: ddp, each with the whole model, or fsdp, each with its share of the
-    weights, gradients and moments. auto: ddp on several devices."""
-    precision: Annotated[
-        Literal[
-            "32-true", "64-true", "16-mixed", "bf16-mixed", "16-true", "bf16-true",
-            "transformer-engine", "transformer-engine-float16",
-        ],
-        BeforeValidator(_precision),
-    ] = "32-true"  # fmt: skip
-    """Number format of weights and arithmetic."""
-    gradient_clip_val: Annotated[Number, Field(ge=0)] | None = 1.0
-    """Largest norm of the gradient. null: no clipping."""
-    accumulate_grad_batches: Annotated[Positive, Differs("rounding")] = 1
-    """Batches whose gradients are summed for one optimizer step; batch_size is shared out over them."""
-    val_check_interval: Annotated[CountOrFraction | None, Differs("saved")] = None
-    """Training batches between two validations, or a fraction of an epoch. null: as often as checkpoints."""
-    limit_val_batches: Annotated[
-        Annotated[Exact, Field(ge=0)] | Annotated[Number, Field(ge=0, le=1)] | None, Differs("best")
-    ] = None
-    """Validation batches (of batch_size) per validation, or a fraction of all. null: all."""
-    log_every_n_steps: Annotated[Positive, Differs("nothing")] = 50
-    """Optimizer steps between two lines of the log."""
-
-    LIGHTNING_FLAGS: ClassVar[dict[str, Differs]] = {
-        # Used once it is trained, on its last checkpoint.
-        "limit_test_batches": Differs("nothing"),
-        "limit_predict_batches": Differs("nothing"),
-        "enable_progress_bar": Differs("nothing"),
-        "enable_model_summary": Differs("nothing"),
-        "enable_autolog_hparams": Differs("nothing"),
-        "profiler": Differs("nothing"),
-        # Raises where a gradient is not finite; every gradient is computed as without it.
-        "detect_anomaly": Differs("nothing"),
-        # How validation keeps tensors. Every training step is seeded anew, whatever ran before it.
-        "inference_mode": Differs("nothing"),
-        "num_sanity_val_steps": Differs("nothing"),
-        # Where a run stops for now: it is then unfinished, and goes on as if it had not stopped.
-        "max_time": Differs("nothing"),
-        "check_val_every_n_epoch": Differs("saved"),
-        "deterministic": Differs("rounding"),
-        "benchmark": Differs("rounding"),
-    }
-    """The other keywords of Lightning's Trainer that may differ; any that is not here decides the weights."""
-
-    def flags(self) -> dict[str, Any]:
-        """The keywords for `lightning.pytorch.Trainer`, as plain values."""
-        return self.model_dump(mode="json")
 
 
 class CheckpointConfig(Section):
@@ -202,7 +116,7 @@ class Recipe(Section):
     """What it is trained on."""
     optimizer: by_name("optimizer")
     """The optimizer and its schedule."""
-    trainer: TrainerConfig
+    trainer: TrainerSection
     """Lightning's Trainer."""
     checkpoint: CheckpointConfig = CheckpointConfig()
     """When checkpoints are written."""
@@ -223,6 +137,8 @@ class Recipe(Section):
 def section_class(section: str, value: Any) -> type[Section] | None:
     """The model of a section of the recipe that has this value; None where it names what is not registered,
     and for a key that is no section."""
+    if section == "trainer":
+        return trainer_class(value)
     if section in BASES:
         return named_section_class(section, value)
     annotation = Recipe.model_fields[section].annotation

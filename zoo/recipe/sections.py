@@ -1,7 +1,6 @@
-"""The sections of a recipe whose keys depend on what is named in them: data, task, optimizer with schedule.
+"""The sections of a recipe whose keys depend on what is named in them: data, task, optimizer, evaluate.
 
-Each has a base (`section_bases.py`) with the keys that all have. The typed keywords of the named class add
-their own.
+Each has a base with the keys that all have. The typed keywords of the named class add their own.
 """
 
 from __future__ import annotations
@@ -16,79 +15,136 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from zoo import registry
 from zoo.errors import InputError, Problem
-from zoo.field_types import Section, strict_type
-from zoo.recipe.section_bases import BASES
+from zoo.field_types import Count, Differs, Exact, Number, Positive, Section, Text, strict_type
 from zoo.registry import Description, Registry
 
-LENGTH_FACTORS = (1, 2, 4)
-"""The lengths of evaluation by default, as multiples of the trained length."""
+CountOrFraction = Annotated[Exact, Field(gt=0)] | Annotated[Number, Field(gt=0, le=1)]
+
+
+class DataConfig(Section):
+    """What every dataset has."""
+
+    name: Text
+    """The dataset."""
+    sequence_length: Positive
+    """Training length, in tokens."""
+    batch_size: Positive
+    """Sequences per optimizer step over all devices; devices and accumulation divide it."""
+    workers: Annotated[Count, Differs("nothing", after_training=True, speed=True)] = 0
+    """Loader processes per device."""
+
+
+class TaskConfig(Section):
+    """What every task has."""
+
+    name: Text
+    """The task."""
+
+
+class OptimizerConfig(Section):
+    """What every optimizer has, and its schedule."""
+
+    name: Text = "adamw"
+    """The optimizer."""
+    lr: Annotated[Number, Field(gt=0)]
+    """Highest learning rate, reached at the end of the warm-up."""
+    warmup_steps: Count = 100
+    """Optimizer steps in which the learning rate rises linearly from zero."""
+    schedule: Text = "cosine"
+    """How the learning rate changes after the warm-up."""
+
+
+class EvaluateConfig(Section):
+    """How the trained model is evaluated."""
+
+    lengths: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = None
+    """Lengths in tokens. null: 1, 2 and 4 times data.sequence_length. Protocol fixed_targets scores the
+    documents that hold the longest of them."""
+    protocols: Annotated[tuple[Text, ...], Field(min_length=1)] | None = None
+    """Evaluation protocols. null: the first that the task knows."""
+    max_tokens: Positive = 262144
+    """Tokens of text scored at each length; no length may be longer."""
+    samples: Positive = 1024
+    """Generated sequences scored at each length."""
+    batch_tokens: Positive = 16384
+    """Tokens in one evaluation batch."""
+    max_seconds: Annotated[Number, Field(gt=0)] | None = None
+    """Seconds that a length may take; then it is stopped and left out with a note. null: as long as it
+    needs."""
+    stride: CountOrFraction = 0.5
+    """Protocol sliding: tokens between the beginnings of two windows, or a fraction of the window."""
+    targets: Positive = 200
+    """Protocol fixed_targets: tokens scored at the end of each document; at most the shortest length."""
+    bins_per_octave: Positive = 2
+    """Protocol per_position: bins of positions to every doubling of the context."""
+
+
+BASES: dict[str, type[Section]] = {
+    "data": DataConfig,
+    "task": TaskConfig,
+    "optimizer": OptimizerConfig,
+    "evaluate": EvaluateConfig,
+}
+
+
+NAMES: dict[str, dict[str, Registry]] = {
+    "data": {"name": registry.datasets},
+    "task": {"name": registry.tasks},
+    "optimizer": {"name": registry.optimizers, "schedule": registry.schedules},
+    "evaluate": {},
+}
+"""The keys of each section that hold a name, and what they name."""
 
 
 def by_name(section: str) -> Any:
     """The field type of a section of `BASES`: its base with the keys of what is named in it."""
-    base = BASES[section]
 
     def choose(value: Any) -> Section:
+        base = BASES[section]
         if isinstance(value, base):
             return value
         if not isinstance(value, dict):
             base.model_validate(value)  # raises that it is no mapping
         problems = [
-            InitErrorDetails(type=_error(text), loc=(key,), input=value)
-            for key, text in _wrong_names(section, value)
+            InitErrorDetails(type=error, loc=(key,), input=value)
+            for key, error in _wrong_names(section, value)
         ]
         if problems:
             raise ValidationError.from_exception_data(section, problems)
         return named_section_class(section, value).model_validate(value)
 
-    return Annotated[base, PlainValidator(choose), PlainSerializer(_dump)]
+    return Annotated[BASES[section], PlainValidator(choose), dump_by_class]
 
 
-def _error(text: str) -> PydanticCustomError | str:
-    return PydanticCustomError("unknown_name", "{text}", {"text": text}) if text else "missing"
+dump_by_class = PlainSerializer(lambda section: section.model_dump(mode="json"))
+"""Gives all keys of a section, where the annotation has the base alone."""
 
 
-def _dump(section: Section) -> dict[str, Any]:
-    return section.model_dump(mode="json")
+def _name_in(section: str, key: str, value: dict[str, Any]) -> Any:
+    return value.get(key, BASES[section].model_fields[key].get_default())
 
 
-def _registries(section: str) -> tuple[tuple[str, Registry], ...]:
-    """The keys of a section that hold a name, and what they name."""
-    return {
-        "data": (("name", registry.datasets),),
-        "task": (("name", registry.tasks),),
-        "optimizer": (("name", registry.optimizers), ("schedule", registry.schedules)),
-    }.get(section, ())
-
-
-@functools.lru_cache(maxsize=64)
-def _evaluate_class(base: type[Section], protocols: tuple[Description, ...]) -> type[Section]:
-    """`base` with the options of protocols from outside the zoo."""
-    fields = {name: field for one in protocols for name, field in _option_fields(base, one).items()}
-    return create_model(base.__name__, __base__=base, __doc__=base.__doc__, __module__=__name__, **fields)
-
-
-def _wrong_names(section: str, value: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The keys whose names are not known, with what is wrong; an empty text where one is missing."""
-    for key, kind in _registries(section):
-        name = value.get(key, BASES[section].model_fields[key].get_default())
+def _wrong_names(section: str, value: dict[str, Any]) -> Iterator[tuple[str, PydanticCustomError | str]]:
+    """The keys whose names are missing or not known, with the error."""
+    for key, kind in NAMES[section].items():
+        name = _name_in(section, key, value)
         if not isinstance(name, str):
-            missing = key not in value
-            yield key, "" if missing else f"must be the name of {kind.article} {kind.kind}"
+            error = PydanticCustomError("name", f"must be the name of {kind.article} {kind.kind}")
+            yield key, error if key in value else "missing"
         elif name not in kind.all():
-            yield key, kind.unknown(name)
+            yield key, PydanticCustomError("name", "{text}", {"text": kind.unknown(name)})
 
 
 def named_section_class(section: str, value: Any) -> type[Section] | None:
     """The model of a section of `BASES` that has this value; None where it names what is not registered."""
-    base, registries = BASES[section], _registries(section)
-    if not registries:
-        foreign = tuple(one for one in registry.protocols.all().values() if one.options)
-        return _evaluate_class(base, foreign) if foreign else base
+    base = BASES[section]
+    if section == "evaluate":
+        # The options of protocols from outside the zoo: those of its own are in the base.
+        return _with_options(base, *(one for one in registry.protocols.all().values() if one.options))
     if not isinstance(value, dict) or any(_wrong_names(section, value)):
         return None
-    names = [(kind, value.get(key, base.model_fields[key].get_default())) for key, kind in registries]
-    return config_class(base, *(kind.describe(name) for kind, name in names))
+    named = [kind.describe(_name_in(section, key, value)) for key, kind in NAMES[section].items()]
+    return config_class(base, *named)
 
 
 @functools.lru_cache(maxsize=512)
@@ -100,28 +156,33 @@ def config_class(base: type[Section], *named: Description) -> type[Section]:
     """
     name = base.model_fields["name"]
     field = Field(... if name.is_required() else name.default, description=name.description)
-    fields: dict[str, Any] = {"name": (Literal[named[0].name], field)}
-    for description in named:
-        fields |= _option_fields(base, description)
     return create_model(
-        f"{named[0].class_name}Config", __base__=base, __doc__=named[0].summary, __module__=__name__, **fields
+        f"{named[0].class_name}Config",
+        __base__=_with_options(base, *named),
+        __doc__=named[0].summary,
+        __module__=__name__,
+        name=(Literal[named[0].name], field),
     )
 
 
-def _option_fields(base: type[Section], description: Description) -> dict[str, Any]:
-    """The options of a class as fields, those apart that the base has already."""
-    help_of = option_help(description.docstring)
-    fields = {}
-    for option in description.options:
-        if option.name in base.model_fields:
-            continue
-        if option.default is registry.UNREAD:
-            message = f"{option.name}: write its default out; the file is read before it is run"
-            raise InputError(Problem(message, where=description.where))
-        default = ... if option.default is registry.REQUIRED else option.default
-        field = Field(default, description=help_of.get(option.name))
-        fields[option.name] = (strict_type(option.annotation), field)
-    return fields
+@functools.lru_cache(maxsize=512)
+def _with_options(base: type[Section], *named: Description) -> type[Section]:
+    """`base` with the options of classes as fields, those apart that the base has already."""
+    fields: dict[str, Any] = {}
+    for description in named:
+        help_of = option_help(description.docstring)
+        for option in description.options:
+            if option.name in base.model_fields:
+                continue
+            if option.default is registry.UNREAD:
+                message = f"{option.name}: write its default out; the file is read before it is run"
+                raise InputError(Problem(message, where=description.where))
+            default = ... if option.default is registry.REQUIRED else option.default
+            field = Field(default, description=help_of.get(option.name))
+            fields[option.name] = (strict_type(option.annotation), field)
+    if not fields:
+        return base
+    return create_model(base.__name__, __base__=base, __doc__=base.__doc__, __module__=__name__, **fields)
 
 
 def option_help(docstring: str) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,76 +9,48 @@ from pydantic import ValidationError
 
 from zoo import registry
 from zoo.errors import InputError, Problem
-from zoo.field_types import Section
-from zoo.recipe.after_training import ENCODING
+from zoo.recipe.encoding import ENCODING, Faults, check_encoding
 from zoo.recipe.error_messages import explain_validation_error, nearest
-from zoo.recipe.located_tree import KeyPath, LocatedTree, is_from_command_line
-from zoo.recipe.options import OWNED, Faults, check_encoding, check_trainer
-from zoo.recipe.rules import RULES, Rule, Values, broken_rules
-from zoo.recipe.schema import Recipe, TrainerConfig, section_class
-from zoo.recipe.sections import LENGTH_FACTORS, usual_task
+from zoo.recipe.located_tree import KeyPath, Located, is_from_command_line
+from zoo.recipe.rules import RULES, Rule, broken_rules
+from zoo.recipe.schema import Recipe, section_class
+from zoo.recipe.sections import usual_task
+from zoo.recipe.trainer import OWNED
+
+LENGTH_FACTORS = (1, 2, 4)
+"""The lengths of evaluation by default, as multiples of the trained length."""
 
 
-def validate_tree(tree: LocatedTree, problems: list[Problem], rules: Sequence[Rule] = RULES) -> Recipe:
-    """The recipe of a tree; every problem, and those found before, if there are any."""
-    plugin_problems = _read_plugins(tree)
-    problems = [*problems, *plugin_problems]
-    values = tree.values
-    short_task = isinstance(values.get("task"), str)
-    guessed = _fill_in(tree)
-    faults: Faults = {}
+def validate_tree(tree: Located, rules: Sequence[Rule] = RULES) -> Recipe:
+    """The recipe of a tree.
 
-    encoding = tree.get(ENCODING, default=...)
-    if encoding is not ...:
-        values["model"]["encoding"], found = check_encoding(encoding, ENCODING)
-        # Where a plugin cannot be read nobody knows which encodings there are.
-        faults.update({} if plugin_problems else found)
-    faults.update(_take_nearest_dataset(values.get("data")))
-    trainer = values.get("trainer")
-    if isinstance(trainer, dict):
-        flags, found = check_trainer(trainer, ("trainer",))
-        own = {key: value for key, value in trainer.items() if key in TrainerConfig.model_fields}
-        values["trainer"] = {**own, **flags}
-        faults.update(found)
-
+    Raises:
+        InputError: every problem of its plugins, which decide what names there are; else every other problem.
+    """
+    _read_plugins(tree)
+    values = tree.plain()
+    unsure = _fill_in(values)
+    faults = _check_names(values)
     recipe = None
-    unsure = [*guessed, *tree.unread, *([ENCODING] if plugin_problems else [])]
     try:
         recipe = Recipe.model_validate(values)
     except ValidationError as error:
         explained = explain_validation_error(error, values, _valid_keys(values))
         # Of a section without a right name nothing else has been looked at.
         unsure += [path[:1] for path in explained if path[1:] in (("name",), ("schedule",))]
-        faults.update(explained)
-    broken = broken_rules(Values(values, [*faults, *unsure]), rules)
-    if short_task and ("task", "name") in faults:
-        faults[("task",)] = faults.pop(("task", "name"))
+        faults |= explained
+    broken = broken_rules(values, [*faults, *unsure], rules)
 
-    # A value that could not be read has its problem; that it is null is none.
-    problems += [tree.problem(path, message) for path, message in faults.items() if path not in tree.unread]
-    problems += [
-        tree.problem(path, rule.message, rule.involved) for path, rule in broken.items() if path not in faults
-    ]
+    problems = [tree.problem(path, message) for path, message in faults.items()]
+    problems += [tree.problem(path, *rule) for path, rule in broken.items() if path not in faults]
     if problems or recipe is None:
         raise InputError(sorted(problems, key=_order))
     return recipe
 
 
-def _take_nearest_dataset(data: Any) -> Faults:
-    """Report a misspelt dataset, and go on with the nearest: it decides what the other keys mean."""
-    name = data.get("name") if isinstance(data, dict) else None
-    known = registry.datasets.names()
-    near = nearest(name, known) if isinstance(name, str) and name not in known else None
-    if near is None:
-        return {}
-    data["name"] = near
-    return {("data", "name"): registry.datasets.unknown(name)}
-
-
-def _read_plugins(tree: LocatedTree) -> list[Problem]:
+def _read_plugins(tree: Located) -> None:
     problems = []
-    plugins = tree.values.get("plugins")
-    for index, plugin in enumerate(plugins if isinstance(plugins, list) else ()):
+    for index, plugin in enumerate(_as(list, tree.plain().get("plugins"))):
         if not isinstance(plugin, str):
             continue  # the schema reports it
         try:
@@ -88,63 +59,63 @@ def _read_plugins(tree: LocatedTree) -> list[Problem]:
             for problem in error.problems:
                 message = ": ".join(part for part in (problem.where, problem.message) if part)
                 problems.append(tree.problem(("plugins", index), message))
-    return problems
+    if problems:
+        raise InputError(problems)
 
 
-def _fill_in(tree: LocatedTree) -> list[KeyPath]:
+def _fill_in(values: dict[str, Any]) -> list[KeyPath]:
     """Make explicit what follows from other keys; the key paths where that could only be guessed."""
-    values = tree.values
-    guessed: list[KeyPath] = []
-
-    def section(name: str) -> dict[str, Any]:
-        found = values.get(name)
-        return found if isinstance(found, dict) else {}
-
-    for name, value in list(values.items()):
-        # `checkpoint:` with nothing under it changes nothing.
-        if value is None and name in Recipe.model_fields:
-            del values[name]
-    if isinstance(values.get("task"), str):
-        values["task"] = {"name": values["task"]}
-    if "task" not in values:
-        usual = usual_task(section("data").get("name"), section("model").get("kind"))
-        # Where data or kind are wrong there is a problem already; any task will do to find the others.
-        values["task"] = {"name": usual or next(iter(registry.tasks.all()))}
-        guessed += [] if usual else [("task",)]
-    evaluate = values.setdefault("evaluate", {})
-    if not isinstance(evaluate, dict):
-        return guessed
-    length, task = section("data").get("sequence_length"), section("task").get("name")
-    if (
-        evaluate.get("lengths") is None
-        and isinstance(length, int)
-        and not isinstance(length, bool)
-        and length > 0
-    ):
-        evaluate["lengths"] = [factor * length for factor in LENGTH_FACTORS]
-        where = tree.where(("data", "sequence_length"))
-        if where is not None:
-            tree.locations["evaluate", "lengths"] = where
-    known = registry.tasks.all().get(task) if isinstance(task, str) else None
-    if evaluate.get("protocols") is None and known is not None and known.protocols:
-        evaluate["protocols"] = [known.protocols[0]]
+    for name in Recipe.model_fields:
+        if values.get(name, ...) is None:
+            del values[name]  # `checkpoint:` with nothing under it changes nothing
+    data, model = _as(dict, values.get("data")), _as(dict, values.get("model"))
+    usual = usual_task(data.get("name"), model.get("kind"))
+    # Where data or kind are wrong there is a problem already; any task will do to find the others.
+    guessed = [] if usual or "task" in values else [("task",)]
+    values.setdefault("task", {"name": usual or registry.tasks.names()[0]})
+    evaluate, length = values.setdefault("evaluate", {}), data.get("sequence_length")
+    if isinstance(evaluate, dict):
+        if evaluate.get("lengths") is None and isinstance(length, int) and length > 0:
+            evaluate["lengths"] = [factor * length for factor in LENGTH_FACTORS]
+        task = values["task"]
+        known = registry.tasks.all().get(str(task.get("name") if isinstance(task, dict) else task))
+        if evaluate.get("protocols") is None and known is not None and known.protocols:
+            evaluate["protocols"] = [known.protocols[0]]
     return guessed
+
+
+def _check_names(values: dict[str, Any]) -> Faults:
+    """Resolve the encoding, and report a misspelt dataset; that goes on as the nearest, which decides what
+    the other keys mean."""
+    faults: Faults = {}
+    model, data = _as(dict, values.get("model")), _as(dict, values.get("data"))
+    if "encoding" in model:
+        model["encoding"], faults = check_encoding(model["encoding"], ENCODING)
+    name, known = data.get("name"), registry.datasets.names()
+    near = nearest(name, known) if isinstance(name, str) and name not in known else None
+    if near is not None:
+        data["name"] = near
+        faults["data", "name"] = registry.datasets.unknown(name)
+    return faults
+
+
+def _as(kind: type, value: Any) -> Any:
+    """The value if it is of a kind, else an empty one of that."""
+    return value if isinstance(value, kind) else kind()
 
 
 def _valid_keys(values: dict[str, Any]) -> dict[KeyPath, list[str]]:
     keys: dict[KeyPath, list[str]] = {(): [*Recipe.model_fields, "base"]}
     for name in Recipe.model_fields:
-        value = values.get(name)
-        owner: type[Section] | None = section_class(name, value)
+        owner = section_class(name, values.get(name))
         if owner is not None:
             keys[(name,)] = [key for key in owner.model_fields if key not in OWNED]
     return keys
 
 
-def _order(problem: Problem) -> tuple[Any, ...]:
+def _order(problem: Problem) -> tuple[bool, str, int, str]:
     """By file and line; what was set on the command line comes last."""
     where = problem.where or ""
-    match = re.fullmatch(r"(.*):(\d+)", where)
-    if match and not is_from_command_line(where):
-        return 0, match[1], int(match[2]), problem.key or ""
-    return (1 if is_from_command_line(where) else 0), where, 0, problem.key or ""
+    file, _, line = where.rpartition(":")
+    number = int(line) if line.isdecimal() else 0
+    return is_from_command_line(where), file if number else where, number, problem.key or ""

@@ -1,33 +1,32 @@
-"""Reading YAML into a tree, and writing a recipe as YAML that is read back to the same.
+"""Reading YAML with the location of every key, and writing a recipe as YAML that is read back to the same.
 
 PyYAML alone reads `6e-4` as text and `on` as true, lets a duplicated key win in silence, and forgets where a
-value stood. Here scalars are those of YAML 1.2, duplicates are problems, and every key path has a location.
+value stood. Here scalars are those of YAML 1.2, duplicates are problems, and every key has a location.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from zoo.errors import InputError, Problem
+from zoo.errors import InputError, Problem, shorten
 from zoo.files import read_text
 from zoo.recipe.located_tree import (
     MAX_DEPTH,
     MAX_VALUES,
     KeyPath,
-    LocatedTree,
+    Located,
     describe_value,
     dotted,
     scalar_fault,
-    shorten,
 )
-from zoo.recipe.yaml_errors import explain_yaml_error
 
 if TYPE_CHECKING:
     from zoo.recipe.schema import Recipe
@@ -35,32 +34,23 @@ if TYPE_CHECKING:
 MAX_BYTES = 256 << 10
 
 
-def read_file(path: str | Path) -> LocatedTree:
-    """The tree of a YAML file, with the problems of its keys and scalars.
+def read_file(path: str | Path) -> Located:
+    """The tree of a YAML file.
 
     Raises:
-        InputError: the file cannot be read as one mapping.
+        InputError: the file cannot be read as one mapping; with every key and scalar that is no YAML of ours.
     """
     shown = os.path.normpath(path)
-    text = read_text(Path(shown), MAX_BYTES)
-    tree = LocatedTree(locations={(): f"{shown}:1"})
-    values = _Builder(tree, lambda line: f"{shown}:{line}").parse(text)
-    if not isinstance(values, dict):
-        message = f"a recipe is a mapping of keys, this is {describe_value(values)}"
-        if values is None:
-            message = "the file is empty; a recipe is a mapping of keys"
-        raise InputError(tree.problems or Problem(message, where=f"{shown}:1"))
-    tree.values = values
+    tree = _Reader(lambda line: f"{shown}:{line}").read(read_text(Path(shown), MAX_BYTES))
+    if not isinstance(tree.value, dict):
+        what = "the file is empty" if tree.value is None else f"this is {describe_value(tree.plain())}"
+        raise InputError(Problem(f"{what}; a recipe is a mapping of keys", where=f"{shown}:1"))
     return tree
 
 
 def read_value(text: str, where: str) -> Any:
     """The value that a piece of YAML means, read by the rules of a recipe; nothing is null."""
-    tree = LocatedTree()
-    value = _Builder(tree, lambda line: where).parse(text)
-    if tree.problems:
-        raise InputError(tree.problems)
-    return value
+    return _Reader(lambda line: where).read(text).plain()
 
 
 class _Loader(yaml.SafeLoader):
@@ -72,15 +62,19 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: Any, index: Any) -> yaml.Node:
         self.nodes += 1
-        if self.nodes > MAX_VALUES or self.depth >= MAX_DEPTH:
-            mark = self.peek_event().start_mark
-            what = "nested too deeply" if self.depth >= MAX_DEPTH else "too many values"
-            raise yaml.MarkedYAMLError(problem=f"{what}: this is no recipe", problem_mark=mark)
+        if self.nodes > MAX_VALUES:
+            raise _too_large("too many values", self.peek_event())
+        if self.depth >= MAX_DEPTH:
+            raise _too_large("nested too deeply", self.peek_event())
         self.depth += 1
         try:
             return super().compose_node(parent, index)
         finally:
             self.depth -= 1
+
+
+def _too_large(what: str, at: yaml.Event | yaml.Node) -> yaml.MarkedYAMLError:
+    return yaml.MarkedYAMLError(problem=f"{what}: this is no recipe", problem_mark=at.start_mark)
 
 
 _INT = r"[-+]?[0-9][0-9_]*|0o[0-7]+|0x[0-9a-fA-F]+"
@@ -100,111 +94,114 @@ for _tag, _pattern, _first in (
 RESOLVERS: dict[str, list] = _Loader.yaml_implicit_resolvers
 
 
-class _Builder:
-    """Turns nodes into plain values, notes each key's location, and collects problems in the tree."""
+def _int(text: str) -> int:
+    plain = text.replace("_", "")
+    return int(plain, 0) if plain[:2] in ("0o", "0x") else int(plain)
 
-    def __init__(self, tree: LocatedTree, location: Any):
-        self.tree = tree
+
+_SCALARS: dict[str, Callable[[str], Any]] = {
+    "null": lambda text: None,
+    "bool": lambda text: {"true": True, "false": False}[text.lower()],
+    "int": _int,
+    "float": lambda text: float(text.replace("_", "").replace(".inf", "inf").replace(".nan", "nan")),
+    "str": str,
+}
+
+_PLAIN_WORDS = (
+    ("found character '\\t'", "a tab: indent and separate with spaces"),
+    ("found character", "a value cannot begin with a special character: put it in quotes"),
+    ("expected the node content", "a value cannot begin with a special character: put it in quotes"),
+    ("found undefined alias", "a value that begins with * must stand in quotes"),
+    ("mapping values are not allowed", "a colon where none can be: a value with ': ' in it needs quotes, "
+     "keys the same indentation, a colon above a space after it"),
+    ("could not find expected ':'", "no `key: value`; a space must stand after the colon"),
+    ("expected ',' or", "a list or mapping lacks a comma or its closing bracket"),
+    ("found unexpected end of stream", "a quote is not closed"),
+    ("expected <block end>", "the indentation fits no line above, or text follows a value that has ended"),
+    ("but found another document", "a second document begins (---): a recipe is one"),
+)  # fmt: skip
+"""Parts of PyYAML's messages, which are about its tokens, and what a user has to change."""
+
+
+class _Reader:
+    """Turns YAML into a tree, and collects the problems of its keys and scalars.
+
+    Args:
+        location: of a line, counted from 1.
+    """
+
+    def __init__(self, location: Callable[[int], str]):
         self.location = location
-        self.built = 0
+        self.problems: list[Problem] = []
+        self.built = itertools.count()
 
-    def parse(self, text: str) -> Any:
-        """The value of a text; InputError where it is no YAML at all, and nothing after it can be known."""
+    def read(self, text: str) -> Located:
         try:
             loader = _Loader(text)
             try:
                 node = loader.get_single_node()
             finally:
                 loader.dispose()
-            return None if node is None else self.build(node, ())
+            tree = Located(None, self.location(1)) if node is None else self.build(node, ())
         except yaml.MarkedYAMLError as error:
-            fault, line = explain_yaml_error(error, text)
-            problem = Problem(f"not YAML: {fault}", where=self.location(line))
-            raise InputError([*self.tree.problems, problem]) from error
+            # An open bracket or quote shows where the next thing begins; what is at fault is where it began.
+            problem = error.problem or error.context or ""
+            opened = problem.startswith(("expected ',' or", "found unexpected end", "could not find"))
+            mark = (error.context_mark if opened else None) or error.problem_mark or error.context_mark
+            words = (plain for part, plain in _PLAIN_WORDS if part in problem)
+            self.note(next(words, shorten(problem, 200)), mark, prefix="not YAML: ")
+            raise InputError(self.problems) from error
         except (yaml.YAMLError, ValueError, OverflowError) as error:
             # Of numbers in a directive or an escape PyYAML takes any, and fails on some.
             line = text[: getattr(error, "position", 0)].count("\n") + 1
-            reason = getattr(error, "reason", None) or str(error)
-            raise InputError(
-                Problem(f"not YAML: {shorten(reason, 200)}", where=self.location(line))
-            ) from error
+            reason = shorten(getattr(error, "reason", None) or str(error), 200)
+            raise InputError(Problem(f"not YAML: {reason}", where=self.location(line))) from error
+        if self.problems:
+            raise InputError(self.problems)
+        return tree
 
-    def build(self, node: yaml.Node, path: KeyPath) -> Any:
+    def note(self, message: str, mark: yaml.Mark | None, path: KeyPath = (), prefix: str = "") -> None:
+        where = self.location(mark.line + 1 if mark else 1)
+        self.problems.append(Problem(prefix + message, key=dotted(path) or None, where=where))
+
+    def build(self, node: yaml.Node, path: KeyPath) -> Located:
         # An alias is built again at each use: counting here is what stops a bomb of aliases.
-        self.built += 1
-        if self.built > MAX_VALUES or len(path) > MAX_DEPTH:
-            raise yaml.MarkedYAMLError(
-                problem="aliases that grow too large: this is no recipe", problem_mark=node.start_mark
-            )
-        self.tree.locations.setdefault(path, self.location(node.start_mark.line + 1))
-        if isinstance(node, yaml.ScalarNode):
-            return self.scalar(node, path)
-        if node.tag != f"{_TAG}{'map' if isinstance(node, yaml.MappingNode) else 'seq'}":
-            return self.unreadable(node, path, _meaningless(node.tag))
-        if isinstance(node, yaml.MappingNode):
-            return self.mapping(node, path)
-        return [self.build(item, (*path, index)) for index, item in enumerate(node.value)]
+        if next(self.built) > MAX_VALUES or len(path) > MAX_DEPTH:
+            raise _too_large("aliases that grow too large", node)
+        tag = node.tag.removeprefix(_TAG)
+        if isinstance(node, yaml.MappingNode) and tag == "map":
+            value: Any = self.mapping(node, path)
+        elif isinstance(node, yaml.SequenceNode) and tag == "seq":
+            value = [self.build(item, (*path, index)) for index, item in enumerate(node.value)]
+        elif isinstance(node, yaml.ScalarNode) and tag in _SCALARS:
+            value = self.scalar(node, tag, path)
+        else:
+            value = self.note(f"the tag {shorten(node.tag)} means nothing in a recipe", node.start_mark, path)
+        return Located(value, self.location(node.start_mark.line + 1))
 
-    def mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
+    def mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Located]:
         lines: dict[str, int] = {}
-        result: dict[str, Any] = {}
-        for key, value in self.pairs(node, path):
-            line = key.start_mark.line + 1
-            here = (*path, key.value)
-            if key.value in lines:
+        result: dict[str, Located] = {}
+        for key, value in node.value:
+            fault = scalar_fault(key.value) if isinstance(key, yaml.ScalarNode) else "a key must be text"
+            if fault is not None:
+                self.note(fault, key.start_mark, path)
+            elif key.value in lines:
                 message = f"duplicate key: here and on line {lines[key.value]}"
-                self.tree.problems.append(Problem(message, key=dotted(here), where=self.location(line)))
-                continue
-            lines[key.value] = line
-            self.tree.locations[here] = self.location(line)
-            result[key.value] = self.build(value, here)
+                self.note(message, key.start_mark, (*path, key.value))
+            else:
+                lines[key.value] = key.start_mark.line + 1
+                result[key.value] = self.build(value, (*path, key.value))
+                result[key.value].where = self.location(lines[key.value])
         return result
 
-    def pairs(self, node: yaml.MappingNode, path: KeyPath) -> Iterator[tuple[yaml.ScalarNode, yaml.Node]]:
-        for key, value in node.value:
-            fault = "a key must be text"
-            if isinstance(key, yaml.ScalarNode):
-                fault = scalar_fault(key.value)
-            if fault is None:
-                yield key, value
-            else:
-                where = self.location(key.start_mark.line + 1)
-                self.tree.problems.append(Problem(fault, key=dotted(path) or None, where=where))
-
-    def scalar(self, node: yaml.ScalarNode, path: KeyPath) -> Any:
-        text = node.value
+    def scalar(self, node: yaml.ScalarNode, tag: str, path: KeyPath) -> Any:
         try:
-            match node.tag.removeprefix(_TAG):
-                case "null":
-                    return None
-                case "bool":
-                    return {"true": True, "false": False}[text.lower()]
-                case "int":
-                    plain = text.replace("_", "")
-                    value = int(plain, 0) if plain[:2] in ("0o", "0x") else int(plain)
-                    return self.checked(node, path, value)
-                case "float":
-                    return float(text.replace("_", "").replace(".inf", "inf").replace(".nan", "nan"))
-                case "str":
-                    return self.checked(node, path, text)
-            message = _meaningless(node.tag)
+            value = _SCALARS[tag](node.value)
+            fault = scalar_fault(value)
         except (ValueError, KeyError):
-            message = f"{shorten(text)!r} cannot be read as {node.tag.rpartition(':')[2]}"
-        return self.unreadable(node, path, message)
-
-    def checked(self, node: yaml.Node, path: KeyPath, value: Any) -> Any:
-        fault = scalar_fault(value)
-        return value if fault is None else self.unreadable(node, path, fault)
-
-    def unreadable(self, node: yaml.Node, path: KeyPath, message: str) -> None:
-        """Note a value that could not be read; it is null instead."""
-        where = self.location(node.start_mark.line + 1)
-        self.tree.problems.append(Problem(message, key=dotted(path) or None, where=where))
-        self.tree.unread.add(path)
-
-
-def _meaningless(tag: str) -> str:
-    return f"the tag {shorten(tag)} means nothing in a recipe"
+            fault = f"{shorten(node.value)!r} cannot be read as {tag}"
+        return value if fault is None else self.note(fault, node.start_mark, path)
 
 
 def dump(recipe: Recipe) -> str:

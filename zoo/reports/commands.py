@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from zoo.recipe.section_bases import EvaluateConfig
+from zoo.recipe.sections import EvaluateConfig
 
 ENCODING = "model.encoding"
 

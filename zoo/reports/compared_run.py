@@ -14,9 +14,9 @@ from zoo.errors import InputError, Problem
 from zoo.evaluation.measurement import Measurement, flat_rows
 from zoo.evaluation.store import read_measurements
 from zoo.recipe import resolve
-from zoo.recipe.options import check_encoding
+from zoo.recipe.encoding import check_encoding
 from zoo.recipe.schema import section_class
-from zoo.recipe.section_bases import DataConfig
+from zoo.recipe.sections import DataConfig
 from zoo.reports.commands import command
 from zoo.runs.card import read_card
 from zoo.runs.folder import CARD, METRICS, RECIPE, nearest_run_hint, stored_recipe

@@ -17,7 +17,7 @@ from zoo.errors import InputError, Problem
 from zoo.files import atomic_write, read_json
 from zoo.recipe import Recipe
 from zoo.recipe.diff import diff, recorded_on_resume
-from zoo.recipe.options import encoding_label
+from zoo.recipe.encoding import encoding_label
 from zoo.runs.code_source import code_sources, recorded_sources
 from zoo.runs.folder import CARD
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo import registry
-from zoo.recipe.options import encodings_in
+from zoo.recipe.encoding import encodings_in
 
 Source = dict[str, Any]
 """{"name", "sha256" of its file, and "file" or "package" with "version"}, all text; and the "kind" where it is

@@ -153,15 +153,11 @@ def validate_recipe_present(folder: Path) -> None:
 def stored_recipe(folder: Path) -> dict[str, Any]:
     """The resolved recipe in a run folder, as plain data. Raises InputError where it cannot be read."""
     try:
-        tree = read_file(folder / RECIPE)
-        problems = tree.problems
+        return read_file(folder / RECIPE).plain()
     except InputError as error:
-        problems = error.problems
-    if problems:
         advice = f"put the run's own {RECIPE} back{_recipe_is_in(folder)}"
-        *others, final = problems
-        raise InputError([*others, Problem(f"{final.message}; {advice}", final.key, final.where)])
-    return tree.values
+        *others, final = error.problems
+        raise InputError([*others, Problem(f"{final.message}; {advice}", final.key, final.where)]) from error
 
 
 def _recipe_is_in(folder: Path) -> str:

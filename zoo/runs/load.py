@@ -13,7 +13,7 @@ import torch
 from zoo.errors import InputError, Problem
 from zoo.launch.ranks import is_first_process
 from zoo.recipe import Recipe, resolve
-from zoo.recipe.after_training import encoding_changes, may_change
+from zoo.recipe.encoding import encoding_changes, may_change
 from zoo.recipe.diff import ENCODING, diff, differs, is_among, may_change_after_training
 from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.runs.code_source import (

@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping
 
 from zoo.launch.children import cpu_cores
-from zoo.recipe.schema import TrainerConfig
+from zoo.recipe.trainer import TrainerConfig
 
 VISIBLE, THREADS = "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"
 

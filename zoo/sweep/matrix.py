@@ -13,7 +13,7 @@ from typing import Any
 from zoo import registry
 from zoo.errors import InputError, Problem, shorten
 from zoo.recipe import Recipe, read_recipe, to_yaml_line
-from zoo.recipe.options import encoding_label
+from zoo.recipe.encoding import encoding_label
 from zoo.recipe.yaml_file import read_value
 from zoo.sweep.runs import Run
 from zoo.tasks import build_encoding

@@ -13,7 +13,7 @@ from zoo.evaluation.measure import measure
 from zoo.evaluation.measurement import Measurement, flat_rows
 from zoo.files import full_disk_message, is_disk_full
 from zoo.recipe import Recipe
-from zoo.recipe.options import encoding_label
+from zoo.recipe.encoding import encoding_label
 from zoo.reports.console import terminal
 from zoo.reports.run_report import results_text, store_results, summary_line
 from zoo.runs.folder import LAST, RECIPE, RUNS

@@ -18,7 +18,7 @@ from zoo.launch.ranks import is_first_process
 from zoo.launch.reporting import quiet_exit, report_once
 from zoo.memory import freed_memory_kept
 from zoo.recipe import Recipe, validate_trainable
-from zoo.recipe.options import encodings_in
+from zoo.recipe.encoding import encodings_in
 from zoo.runs.folder import Claim, new_run, remove_leftovers, validate_free, write_recipe
 from zoo.runs.folder_identity import FolderIdentity
 from zoo.runs.init_from import init_weights, read_init_from, validate_same_tokenizer

@@ -159,7 +159,7 @@ def test_each_layer_is_checked_for_two_that_rotate(model_of):
         ("[rope, {name: rope, bas: 1}]", r"encoding\.pattern\.1\.bas: unknown key; did you mean 'base'"),
         ("[{name: randomized, of: rpe}]", r"encoding\.pattern\.0\.of: no encoding 'rpe'"),
         ("[[rope, alibi], none]", r"encoding\.pattern\.0: a list within a list"),
-        ("rope", r"encoding\.pattern: encoding 'interleave' takes a list of encodings here, not one"),
+        ("rope", r"encoding\.pattern: must be a list of encodings, not one"),
         ("[]", r"encoding\.pattern: an empty list"),
     ],
 )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from zoo import registry
 from zoo.evaluation.protocols.protocol import Protocol
-from zoo.recipe.section_bases import EvaluateConfig
-from zoo.recipe.sections import construct
+from zoo.recipe.sections import EvaluateConfig, construct
 
 __all__ = ["Protocol", "build_protocol"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from zoo.evaluation.protocols.text import WholeText, Windows
-from zoo.recipe.section_bases import EvaluateConfig
+from zoo.recipe.sections import EvaluateConfig
 from zoo.registry import register
 
 

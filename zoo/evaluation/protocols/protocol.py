@@ -12,7 +12,7 @@ import torch
 from zoo.data.source import DataSource
 from zoo.evaluation.measurement import Targets
 from zoo.memory import is_out_of_memory
-from zoo.recipe.section_bases import EvaluateConfig
+from zoo.recipe.sections import EvaluateConfig
 from zoo.tasks.task import Task
 
 if TYPE_CHECKING:

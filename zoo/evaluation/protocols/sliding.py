@@ -10,7 +10,7 @@ import numpy as np
 from zoo.errors import InputError, Problem
 from zoo.evaluation.protocols.text import WholeText, Windows
 from zoo.recipe.rules import stride_gap
-from zoo.recipe.section_bases import EvaluateConfig
+from zoo.recipe.sections import EvaluateConfig
 from zoo.registry import register
 
 

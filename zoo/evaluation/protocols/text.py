@@ -31,7 +31,7 @@ from zoo.evaluation.protocols.protocol import (
     obstacle,
     split_among,
 )
-from zoo.recipe.section_bases import EvaluateConfig
+from zoo.recipe.sections import EvaluateConfig
 from zoo.tasks.language_modelling import token_losses
 from zoo.tasks.metrics import perplexity
 from zoo.tasks.task import Task

@@ -18,7 +18,7 @@ from zoo.errors import InputError, Problem, shorten
 from zoo.optimizers import example_state
 from zoo.recipe import Recipe
 from zoo.recipe.diff import refused_on_resume
-from zoo.recipe.section_bases import OptimizerConfig
+from zoo.recipe.sections import OptimizerConfig
 from zoo.runs.card import changed_data, read_card
 from zoo.runs.checkpoint_file import alternatives
 from zoo.runs.folder import CARD, RECIPE

@@ -1,21 +1,139 @@
-"""What of an encoding may be changed on a trained model, and what such a change is called.
+"""An encoding as a recipe has it: its options, its name in a word, and what of it a trained model may change.
 
-An encoding declares it: which of its options change no parameter (`after_training`), and which encodings it
-may replace (`replaces`). All of it is read from the source, before torch is imported.
+An encoding declares which of its options change no parameter (`after_training`), and which encodings it may
+replace (`replaces`). All of it is read from the source, before torch is imported.
 """
 
 from __future__ import annotations
 
+import functools
 import json
+import typing
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from types import NoneType, UnionType
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from zoo import registry
 from zoo.errors import InputError
-from zoo.recipe.located_tree import KeyPath, dotted
-from zoo.recipe.options import encoding_label, encodings_in
+from zoo.field_types import strict_type
+from zoo.recipe.error_messages import MANY, explain_validation_error, unknown_key
+from zoo.recipe.located_tree import KeyPath, describe_value, dotted
 
 ENCODING = ("model", "encoding")
+Faults = dict[KeyPath, str]
+
+
+def check_encoding(spec: Any, path: KeyPath) -> tuple[Any, Faults]:
+    """An encoding with every option given, and what is wrong with it by key path.
+
+    `spec` is a name, a mapping of a name and its options, or a list of such. The result is a mapping, or a
+    list of mappings, of plain values.
+    """
+    faults: Faults = {}
+    return _resolve(spec, path, faults), faults
+
+
+def _resolve(spec: Any, path: KeyPath, faults: Faults) -> Any:
+    if len(faults) > MANY:
+        return None
+    if isinstance(spec, list | tuple):
+        if not spec:
+            faults[path] = "an empty list; for no encoding at all write none"
+        for index, part in enumerate(spec):
+            if isinstance(part, list | tuple):
+                faults[(*path, index)] = "a list within a list; here goes one encoding"
+        return [_resolve(part, (*path, index), faults) for index, part in enumerate(spec)]
+    given = spec if isinstance(spec, dict) else {"name": spec}
+    name_path = (*path, "name") if isinstance(spec, dict) else path
+    name = given.get("name")
+    if not isinstance(name, str):
+        faults[name_path] = f"must be the name of an encoding, got {describe_value(name)}"
+        return None
+    try:
+        options = {option.name: option for option in registry.encodings.describe(name).options}
+    except InputError as error:
+        faults[name_path] = "; ".join(problem.message for problem in error.problems)
+        return None
+    for key in given.keys() - options.keys() - {"name"}:
+        hinted = options if len(faults) <= MANY else ()
+        faults[(*path, key)] = unknown_key((key,), hinted) if options else "unknown key; it has no options"
+    resolved = {"name": name}
+    for key, option in options.items():
+        here = (*path, key)
+        if key in given:
+            resolved[key] = _option(option, given[key], here, faults)
+        elif option.default is registry.REQUIRED:
+            faults[here] = f"missing; encoding {name!r} needs it"
+        elif registry.holds_wrapped(option.annotation) and option.default is not None:
+            resolved[key] = _resolve(option.default, here, faults)
+        elif _is_plain(option.default):
+            # What a recipe file gives back is a list: a resolved recipe must read as itself.
+            resolved[key] = json.loads(json.dumps(option.default))
+    return resolved
+
+
+def _is_plain(default: Any) -> bool:
+    try:
+        json.dumps(default)
+    except TypeError:
+        return False
+    return True
+
+
+def _option(option: registry.Option, value: Any, path: KeyPath, faults: Faults) -> Any:
+    annotation = option.annotation
+    if registry.holds_wrapped(annotation):
+        members = typing.get_args(annotation) if _is_union(annotation) else (annotation,)
+        if value is None and NoneType in members:
+            return None
+        if isinstance(value, list) and not registry.holds_several(annotation):
+            faults[path] = "must be one encoding, not a list"
+        elif not isinstance(value, list) and registry.WRAPPED not in members:
+            faults[path] = "must be a list of encodings, not one"
+        return _resolve(value, path, faults)
+    adapter = _adapter(strict_type(annotation))
+    try:
+        return adapter.dump_python(adapter.validate_python(value), mode="json")
+    except ValidationError as error:
+        for below, message in explain_validation_error(error, value, {}).items():
+            faults[(*path, *below)] = message
+        return None
+
+
+def _is_union(annotation: Any) -> bool:
+    return typing.get_origin(annotation) in (typing.Union, UnionType)
+
+
+@functools.lru_cache(maxsize=256)
+def _adapter(annotation: Any) -> TypeAdapter:
+    return TypeAdapter(annotation)
+
+
+def encodings_in(spec: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    """Every encoding in a resolved one, the wrapped ones included: its key path and its name."""
+    if isinstance(spec, list | tuple):
+        for index, part in enumerate(spec):
+            yield from encodings_in(part, (*path, index))
+    elif isinstance(spec, dict) and "name" in spec:
+        yield path, spec["name"]
+        for option in registry.encodings.describe(spec["name"]).options:
+            if registry.holds_wrapped(option.annotation):
+                yield from encodings_in(spec.get(option.name), (*path, option.name))
+
+
+def encoding_label(spec: Any) -> str:
+    """A resolved encoding in a word: its name, with what it wraps or is combined with."""
+    if isinstance(spec, list | tuple):
+        return "+".join(map(encoding_label, spec))
+    inside = [
+        encoding_label(spec[option.name])
+        for option in registry.encodings.describe(spec["name"]).options
+        if registry.holds_wrapped(option.annotation) and spec.get(option.name) is not None
+    ]
+    return f"{spec['name']}({', '.join(inside)})" if inside else spec["name"]
 
 
 @dataclass

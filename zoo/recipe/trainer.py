@@ -1,0 +1,175 @@
+"""The section `trainer` of a recipe: Lightning's Trainer.
+
+Lightning's own keywords are checked against the signature of its Trainer, read from its source.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import typing
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    SerializerFunctionWrapHandler,
+    create_model,
+    model_serializer,
+)
+from pydantic_core import PydanticCustomError
+
+from zoo.errors import InputError
+from zoo.field_types import Count, Differs, Exact, Int, Number, Positive, Section, Text, strict_type
+from zoo.recipe.sections import CountOrFraction, dump_by_class
+from zoo.signatures import Option, read_signature
+
+PRECISION_ALIASES = {
+    64: "64-true", 32: "32-true", 16: "16-mixed",
+    "64": "64-true", "32": "32-true", "16": "16-mixed", "bf16": "bf16-mixed",
+}  # fmt: skip
+
+
+def _precision(value: object) -> object:
+    # One spelling each, so that two recipes that mean the same also compare equal.
+    return PRECISION_ALIASES.get(value, value) if isinstance(value, int | str) else value
+
+
+class TrainerConfig(Section):
+    """Lightning's Trainer: these, and any other keyword of `lightning.pytorch.Trainer`."""
+
+    max_steps: Annotated[Positive, Differs("length")]
+    """Optimizer steps of the run."""
+    accelerator: Annotated[
+        Literal["auto", "cpu", "gpu", "cuda", "mps", "tpu", "hpu"], Differs("rounding", after_training=True)
+    ] = "auto"
+    """Kind of device."""
+    devices: Annotated[Int | list[Count] | Text, Differs("rounding")] = 1
+    """Number of devices per node, a list of their indices, -1 for all, or auto."""
+    num_nodes: Annotated[Positive, Differs("rounding")] = 1
+    """Number of machines."""
+    strategy: Annotated[
+        Literal["auto", "ddp", "ddp_find_unused_parameters_true", "fsdp"], Differs("rounding")
+    ] = "auto"
+    """How several devices share the work: ddp, each with the whole model, or fsdp, each with its share of the
+    weights, gradients and moments. auto: ddp on several devices."""
+    precision: Annotated[
+        Literal[
+            "32-true", "64-true", "16-mixed", "bf16-mixed", "16-true", "bf16-true",
+            "transformer-engine", "transformer-engine-float16",
+        ],
+        BeforeValidator(_precision),
+    ] = "32-true"  # fmt: skip
+    """Number format of weights and arithmetic."""
+    gradient_clip_val: Annotated[Number, Field(ge=0)] | None = 1.0
+    """Largest norm of the gradient. null: no clipping."""
+    accumulate_grad_batches: Annotated[Positive, Differs("rounding")] = 1
+    """Batches whose gradients are summed for one optimizer step; batch_size is shared out over them."""
+    val_check_interval: Annotated[CountOrFraction | None, Differs("saved")] = None
+    """Training batches between two validations, or a fraction of an epoch. null: as often as checkpoints."""
+    limit_val_batches: Annotated[
+        Annotated[Exact, Field(ge=0)] | Annotated[Number, Field(ge=0, le=1)] | None, Differs("best")
+    ] = None
+    """Validation batches (of batch_size) per validation, or a fraction of all. null: all."""
+    log_every_n_steps: Annotated[Positive, Differs("nothing")] = 50
+    """Optimizer steps between two lines of the log."""
+
+    LIGHTNING_FLAGS: ClassVar[dict[str, Differs]] = {
+        # Used once it is trained, on its last checkpoint.
+        "limit_test_batches": Differs("nothing"),
+        "limit_predict_batches": Differs("nothing"),
+        "enable_progress_bar": Differs("nothing"),
+        "enable_model_summary": Differs("nothing"),
+        "enable_autolog_hparams": Differs("nothing"),
+        "profiler": Differs("nothing"),
+        # Raises where a gradient is not finite; every gradient is computed as without it.
+        "detect_anomaly": Differs("nothing"),
+        # How validation keeps tensors. Every training step is seeded anew, whatever ran before it.
+        "inference_mode": Differs("nothing"),
+        "num_sanity_val_steps": Differs("nothing"),
+        # Where a run stops for now: it is then unfinished, and goes on as if it had not stopped.
+        "max_time": Differs("nothing"),
+        "check_val_every_n_epoch": Differs("saved"),
+        "deterministic": Differs("rounding"),
+        "benchmark": Differs("rounding"),
+    }
+    """The other keywords of Lightning's Trainer that may differ; any that is not here decides the weights."""
+
+    def flags(self) -> dict[str, Any]:
+        """The keywords for `lightning.pytorch.Trainer`, as plain values."""
+        return self.model_dump(mode="json")
+
+    @model_serializer(mode="wrap")
+    def _dump(self, all_fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without those of Lightning's own keywords that are not given."""
+        given = TrainerConfig.model_fields.keys() | self.model_fields_set
+        return {key: value for key, value in all_fields(self).items() if key in given}
+
+
+OWNED = {
+    "logger": "the loggers are named under `logging`",
+    "callbacks": "the zoo brings its own callbacks; checkpoints are set under `checkpoint`",
+    "plugins": "encodings of your own go under the top-level `plugins`; Lightning's plugins are the zoo's",
+    "default_root_dir": "the run folder is chosen by `fit --out DIR`",
+    "max_epochs": "the length of a run is counted in steps; set `trainer.max_steps`",
+    "use_distributed_sampler": "the zoo itself shares the data out over the devices",
+    "reload_dataloaders_every_n_epochs": "resuming at the next batch needs loaders that stay the same",
+    "enable_checkpointing": "a run always keeps checkpoints; set `checkpoint.every_n_steps`",
+    "fast_dev_run": "it makes no run folder; set `trainer.max_steps` to a few steps",
+    "barebones": "it makes no run folder; set `trainer.enable_progress_bar: false` for a quiet run",
+    "model_registry": "it uploads checkpoints; a run writes into its folder and nowhere else",
+    "overfit_batches": "it replaces the order of the data; set `trainer.limit_train_batches`",
+}
+
+# Types that Lightning takes and that cannot be written in a recipe.
+_UNWRITABLE = ("Accelerator", "Strategy", "Profiler", "Logger", "Callback", "timedelta")
+
+
+def trainer_class(section: Any) -> type[TrainerConfig]:
+    """The model of a section `trainer`; Lightning's source is read only for keywords of Lightning."""
+    own = TrainerConfig.model_fields.keys()
+    return lightning_class() if isinstance(section, dict) and section.keys() - own else TrainerConfig
+
+
+TrainerSection = Annotated[
+    TrainerConfig,
+    PlainValidator(
+        lambda value: trainer_class(value).model_validate(value), json_schema_input_type=TrainerConfig
+    ),
+    dump_by_class,
+]
+
+
+@functools.lru_cache(maxsize=1)
+def lightning_class() -> type[TrainerConfig]:
+    """TrainerConfig with every keyword of Lightning's Trainer; those in `OWNED` are refused."""
+    fields: dict[str, Any] = {}
+    for key, option in trainer_options().items():
+        if key in OWNED:
+            fields[key] = (Annotated[Any, BeforeValidator(functools.partial(_refuse, OWNED[key]))], None)
+        elif key not in TrainerConfig.model_fields:
+            fields[key] = (strict_type(option.annotation), None)
+    return create_model("TrainerConfig", __base__=TrainerConfig, __module__=__name__, **fields)
+
+
+def _refuse(reason: str, value: object) -> None:
+    raise PydanticCustomError("owned", "{text}", {"text": f"not the recipe's to set: {reason}"})
+
+
+@functools.lru_cache(maxsize=1)
+def trainer_options() -> dict[str, Option]:
+    """The keywords of `lightning.pytorch.Trainer`, by name; Lightning is not imported.
+
+    Raises:
+        InputError: Lightning is not installed.
+    """
+    spec = importlib.util.find_spec("lightning")
+    if spec is None or not spec.submodule_search_locations:
+        raise InputError("the package `lightning` is not installed: pip install lightning")
+    source = Path(spec.submodule_search_locations[0]) / "pytorch" / "trainer" / "trainer.py"
+    names = {name: typing.Never for name in _UNWRITABLE}
+    names |= {"Iterable": list, "_LITERAL_WARN": Literal["warn"], "_PATH": str}
+    options = read_signature(source.read_text(encoding="utf-8"), "Trainer", names)
+    return {option.name: option for option in options or ()}
