@@ -30,12 +30,12 @@ import torch
 import torch.nn.functional as F
 
 from zoo import registry
+from zoo.console import progress_bar
 from zoo.encodings.base import Size
 from zoo.encodings.parameters import HEADS, LAYERS, LENGTH, WIDTH, representative
 from zoo.files import atomic_write
 from zoo.memory import freed_memory_kept, peak_memory_mb, restart_peak_memory
 from zoo.models.transformer import Decoder, Encoder
-from zoo.progress import progress_bar
 from zoo.recipe.encoding import encoding_label
 from zoo.recipe.schema import ModelConfig
 

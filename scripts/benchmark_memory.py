@@ -25,6 +25,7 @@ from typing import Any
 import torch
 
 from zoo import registry
+from zoo.console import progress_bar
 from zoo.encodings.base import Size
 from zoo.encodings.parameters import representative
 from zoo.files import atomic_write
@@ -37,7 +38,6 @@ from zoo.memory import (
 )
 from zoo.models import kernels
 from zoo.models.transformer import Decoder, Encoder
-from zoo.progress import progress_bar
 from zoo.recipe.encoding import encoding_label
 from zoo.recipe.schema import ModelConfig
 

@@ -10,8 +10,8 @@ import termios
 
 import pytest
 
-from zoo import progress
-from zoo.progress import duration, progress_bar
+from zoo import console
+from zoo.console import duration, progress_bar
 
 
 def test_no_terminal_and_soon_done_prints_nothing(capsys):
@@ -22,7 +22,7 @@ def test_no_terminal_and_soon_done_prints_nothing(capsys):
 
 
 def test_no_terminal_gives_whole_lines(capsys, monkeypatch):
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(console, "SECONDS_BETWEEN_LINES", 0.0)
     with progress_bar(2, "about", "step") as bar:
         bar.update()
         bar.update()
@@ -53,7 +53,7 @@ def test_a_bar_shows_however_wide_the_terminal_says_it_is(monkeypatch, columns):
             drawn += os.read(leader, 4096).decode()
     os.close(leader)
     assert "about" in drawn and "2/2" in drawn
-    assert max(map(len, drawn.replace("\r", "\n").splitlines())) <= (columns or progress.COLUMNS)
+    assert max(map(len, drawn.replace("\r", "\n").splitlines())) <= (columns or console.COLUMNS)
 
 
 def test_durations_are_short():

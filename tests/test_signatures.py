@@ -12,7 +12,7 @@ class One:
     def __init__(self, size, width: int, scale: float = 1.0, *, kind: Literal["a", "b"] = "a",
                  forward: "int | None" = None, wild: Unheard[int] = (1, 2), need: str,
                  many: typing.List[float] | None = None, other: Wrapped = None, made: int = compute(),
-                 either: Optional[Union[int, str]] = -1, pair: tuple[int, ...] = (), **rest):
+                 either: Optional["Union[int, str]"] = -1, pair: tuple[int, ...] = (), **rest):
         pass
 
 class Two:

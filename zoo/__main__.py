@@ -4,8 +4,8 @@ import atexit
 import os
 import sys
 
+from zoo.console import show_all
 from zoo.launch.signals import exit_on_signals, exit_with_code_on_signals
-from zoo.output import show_all
 
 
 def run() -> int:

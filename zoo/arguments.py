@@ -1,4 +1,4 @@
-"""What the command line takes: verbs, their options, and the help on them."""
+"""What the command line takes: verbs, their options, the help on them, and how a shell completes them."""
 
 from __future__ import annotations
 
@@ -10,21 +10,15 @@ LISTS = ("encodings", "datasets", "tasks", "protocols", "optimizers", "schedules
 SHELLS = ("bash", "zsh", "fish")
 
 
+def _whole_numbers(text: str, least: int = 0) -> list[int]:
+    numbers = [int(part) for part in text.split(",") if part.isdecimal()]
+    if len(numbers) != text.count(",") + 1 or min(numbers) < least:
+        raise argparse.ArgumentTypeError(f"whole numbers from {least} on, as in 1,2,3; got {text!r}")
+    return numbers
+
+
 def _lengths(text: str) -> list[int]:
-    try:
-        lengths = [int(part) for part in text.split(",")]
-    except ValueError:
-        lengths = []
-    if not lengths or min(lengths) < 1:
-        raise argparse.ArgumentTypeError(f"lengths are whole numbers above 0, as in 64,128,256; got {text!r}")
-    return lengths
-
-
-def _seeds(text: str) -> list[int]:
-    seeds = [int(part) for part in text.split(",") if part.isdecimal()]
-    if len(seeds) != text.count(",") + 1:
-        raise argparse.ArgumentTypeError(f"seeds are whole numbers, as in 0,1,2; got {text!r}")
-    return seeds
+    return _whole_numbers(text, least=1)
 
 
 def _count(text: str) -> int:
@@ -49,8 +43,8 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
         epilog="`zoo VERB --help` has the options and examples. `python -m zoo` is the same command.",
         allow_abbrev=False,
     )
-    parser.set_defaults(verb=lambda options: parser.print_help())
-    parser.add_argument("--version", action=_Version, help="print the version of the zoo, and leave")
+    parser.set_defaults(verb=lambda options: _print_version() if options.version else parser.print_help())
+    parser.add_argument("--version", action="store_true", help="print the version of the zoo, and leave")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB")
 
     fit = _verb(
@@ -95,10 +89,7 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
     )
     evaluate.add_argument("paths", type=Path, nargs="+", metavar="PATH", help="run folders or checkpoints")
     evaluate.add_argument(
-        "--lengths",
-        type=_lengths,
-        metavar="N,N",
-        help="lengths in tokens (default: the recipe's)",
+        "--lengths", type=_lengths, metavar="N,N", help="lengths in tokens (default: the recipe's)"
     )
     evaluate.add_argument(
         "--protocol", type=_words, metavar="NAME,NAME", help="protocols (default: the recipe's)"
@@ -128,9 +119,7 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
         "--lengths", type=_lengths, metavar="N,N", help="lengths in tokens (default: all that were measured)"
     )
     compare.add_argument(
-        "--reference",
-        metavar="NAME",
-        help="the encoding that differences are shown to (default: the best at the trained length)",
+        "--reference", metavar="NAME", help="show differences to this encoding (default: the best as trained)"
     )
     compare.add_argument("--out", type=Path, metavar="DIR", help="where it is written (default: comparison/)")
     compare.add_argument(
@@ -160,16 +149,16 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
         "--encodings",
         required=True,
         metavar="A,B",
-        help="encodings as a recipe has them: the items of a YAML list",
+        help="as a recipe has them, separated by commas",
     )
-    sweep.add_argument("--seeds", type=_seeds, default=[0], metavar="N,N", help="seeds (default: 0)")
+    sweep.add_argument("--seeds", type=_whole_numbers, default=[0], metavar="N,N", help="seeds (default: 0)")
     _add_set(sweep, "change a key of the recipe, for all runs")
     sweep.add_argument(
         "--out",
         type=Path,
         default=Path("runs"),
         metavar="DIR",
-        help="the folder of the run folders (default: runs)",
+        help="folder of the run folders (default: runs)",
     )
     sweep.add_argument(
         "--jobs",
@@ -192,7 +181,7 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
     how.add_argument(
         "--print-commands",
         action="store_true",
-        help="print the command of each run that is not finished, one a line, and run nothing",
+        help="print the commands of unfinished runs, and run nothing",
     )
 
     lists = _verb(
@@ -239,19 +228,14 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
         zoo check '[alibi, {name: shaw, values: false}]'
         """,
     )
-    check.add_argument(
-        "what",
-        metavar="NAME|FILE|ENCODING",
-        help="an encoding's name, a Python file that registers some, or one as a recipe has it",
-    )
+    named = "an encoding's name, a Python file that registers some, or one as a recipe has it"
+    check.add_argument("what", metavar="NAME|FILE|ENCODING", help=named)
     _add_set(check, "give an option; only the encoding with the options given is tried then")
     check.add_argument(
         "--all", action="store_true", help="the slow laws too: torch.compile, and training in two processes"
     )
     check.add_argument(
-        "--verbose",
-        action="store_true",
-        help="the table and every fault of a broken one too, and what the encoding printed",
+        "--verbose", action="store_true", help="every law and fault too, and what the encoding printed"
     )
 
     completion = _verb(
@@ -269,20 +253,10 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
     return parser
 
 
-class _Version(argparse.Action):
-    """Looked up only when it is asked for."""
+def _print_version() -> None:
+    from importlib.metadata import version  # slow, and seldom needed
 
-    def __init__(self, option_strings, dest, help=None):
-        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=help)
-
-    def __call__(self, parser, namespace, values, option_string=None) -> None:
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            print(f"{parser.prog} {version('positional-encoding-zoo')}")
-        except PackageNotFoundError:
-            parser.exit(1, "the zoo is not installed: no version is known\n")
-        parser.exit()
+    print(f"zoo {version('positional-encoding-zoo')}")
 
 
 def _verb(verbs, name: str, run, summary: str, examples: str) -> argparse.ArgumentParser:
@@ -303,3 +277,21 @@ def _add_set(verb: argparse.ArgumentParser, about: str) -> None:
     verb.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help=f"{about}; may be given several times"
     )
+
+
+def completion(parser: argparse.ArgumentParser, shell: str) -> str:
+    """The script by which bash, zsh or fish completes verbs, options, recipe files and folders."""
+    import shtab
+
+    # A checkpoint is a file, and a run a folder.
+    by_metavar = {"RECIPE": shtab.glob("*.yaml", "*.yml"), "RUN": shtab.DIRECTORY, "DIR": shtab.DIRECTORY}
+    by_metavar |= {("A", "B"): shtab.DIRECTORY, "PATH": shtab.FILE, "NAME|FILE|ENCODING": shtab.FILE}
+    choices = {"|".join(LISTS): LISTS, "auto": ("auto",)}
+    (verbs,) = (one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
+    for verb in verbs.choices.values():
+        for action in verb._actions:
+            if action.metavar in choices:
+                action.choices = choices[action.metavar]
+            elif action.metavar in by_metavar:
+                action.complete = by_metavar[action.metavar]
+    return shtab.complete(parser, shell)

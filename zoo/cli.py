@@ -15,12 +15,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zoo.arguments import LISTS, make_parser
+from zoo.arguments import LISTS, completion, make_parser
+from zoo.console import waiting
 from zoo.errors import InputError, Problem, RunError
 from zoo.launch.ranks import is_distributed, is_first_process
 from zoo.launch.reporting import report_once
 from zoo.launch.signals import INTERRUPTED, may_set_handlers, raise_on_signals
-from zoo.output import waiting
 
 if TYPE_CHECKING:
     from zoo.recipe import Recipe
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     An exception that nobody foresaw keeps its traceback.
     """
-    options = _parser().parse_args(arguments)
+    options = make_parser(VERBS).parse_args(arguments)
     with _signal_handlers_restored():
         return _run(options)
 
@@ -124,20 +124,15 @@ def _fit(options: argparse.Namespace) -> None:
 
 
 def _set_recipe(options: argparse.Namespace) -> None:
-    """`fit FILE` and `fit --recipe FILE` are the same; of `--resume FILE` the value is the file.
-
-    Raises InputError for none, and for two.
-    """
-    resume = options.resume
+    """`fit FILE` and `fit --recipe FILE` are the same; of `--resume FILE` the value is the file."""
     given = [path for path in (options.file, options.recipe) if path is not None]
-    if resume not in (True, False, "auto"):
+    if options.resume not in (True, False, "auto"):
         if given:
-            raise InputError(f"--resume {resume}: --resume takes nothing, or `auto`")
-        given, options.resume = [Path(resume)], True
-    if not given:
-        raise InputError("fit which recipe? zoo fit RECIPE (`zoo list recipes` has those there are)")
-    if len(given) > 1:
-        raise InputError(f"fit takes one recipe, and there are two: {given[0]} and --recipe {given[1]}")
+            raise InputError(f"--resume {options.resume}: --resume takes nothing, or `auto`")
+        given, options.resume = [Path(options.resume)], True
+    if len(given) != 1:
+        two = f"; there are two: {given[0]} and --recipe {given[1]}" if given else ""
+        raise InputError(f"fit which recipe? zoo fit RECIPE (`zoo list recipes` has those there are){two}")
     options.recipe = given[0]
 
 
@@ -226,30 +221,14 @@ def _compare(options: argparse.Namespace) -> None:
 
 
 def _list(options: argparse.Namespace) -> None:
+    what, pattern = options.what, options.pattern
+    if what not in LISTS and pattern is None:
+        what, pattern = "encodings", what
     with waiting("reading"):
-        listed = _listed(options.what, options.pattern)
+        from zoo.listing import listing
+
+        listed = listing(what, pattern)
     print(listed)
-
-
-def _listed(what: str, pattern: str | None) -> str:
-    from zoo.listing import listing
-
-    if what in LISTS:
-        return listing(what, pattern)
-    if pattern is not None:
-        _wrong_list(what)
-    try:
-        return listing("encodings", what)
-    except InputError as error:
-        raise InputError(f"{error} (lists: {', '.join(LISTS)})") from error
-
-
-def _wrong_list(what: str) -> None:
-    from difflib import get_close_matches
-
-    near = get_close_matches(what, LISTS, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(LISTS)}"
-    raise InputError(f"no list {what!r}; {hint}")
 
 
 def _show(options: argparse.Namespace) -> None:
@@ -279,16 +258,10 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _completion(options: argparse.Namespace) -> None:
-    from zoo.completion import completion
-
-    print(completion(_parser(), options.shell))
+    print(completion(make_parser(VERBS), options.shell))
 
 
 VERBS = {
     "fit": _fit, "evaluate": _evaluate, "compare": _compare, "sweep": _sweep,
     "list": _list, "show": _show, "check": _check, "completion": _completion,
 }  # fmt: skip
-
-
-def _parser() -> argparse.ArgumentParser:
-    return make_parser(VERBS)

@@ -153,19 +153,17 @@ def read_attributes(node: ast.ClassDef, names: Mapping[str, object], file: Path)
 def _assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
     """The names that a statement assigns, and what: `a = 1`, `a: int = 1`, `a = b = 1`, `a, b = 1, 2`."""
     if isinstance(statement, ast.AnnAssign) and statement.value is not None:
-        yield from _paired(statement.target, statement.value)
+        targets, value = [statement.target], statement.value
     elif isinstance(statement, ast.Assign):
-        for target in statement.targets:
-            yield from _paired(target, statement.value)
-
-
-def _paired(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
-    if isinstance(target, ast.Name):
-        yield target.id, value
-    elif isinstance(target, ast.Tuple | ast.List):
-        side_by_side = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
-        for index, part in enumerate(target.elts):
-            yield from _paired(part, value.elts[index] if side_by_side else value)
+        targets, value = statement.targets, statement.value
+    else:
+        return
+    for target in targets:
+        if isinstance(target, ast.Name):
+            yield target.id, value
+        elif isinstance(target, ast.Tuple):
+            values = value.elts if isinstance(value, ast.Tuple) else [value] * len(target.elts)
+            yield from ((ast.unparse(one), own) for one, own in zip(target.elts, values, strict=False))
 
 
 def describe_class(kind: str, name: str, cls: type, facts: Mapping[str, Any]) -> Description:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -9,6 +10,8 @@ MOST_SHOWN = 100
 """Problems that one error lists; of more it gives the number."""
 LONGEST_KEY, LONGEST_WHERE, LONGEST_MESSAGE = 200, 1000, 4000
 """Characters that are shown of each part of a problem."""
+LONGEST_WORD = 200
+"""Characters of a word for which the nearest valid one is looked for: longer ones take seconds."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,15 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def nearest(word: str, valid: Iterable[str]) -> str | None:
+    """The valid name most like a word, or None when none is near."""
+    if len(word) > LONGEST_WORD:
+        return None
+    by_lower = {name.lower(): name for name in valid}
+    near = difflib.get_close_matches(word.lower(), by_lower, n=1)
+    return by_lower[near[0]] if near else None
 
 
 def shorten(text: str, limit: int = 60) -> str:

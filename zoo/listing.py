@@ -5,18 +5,17 @@ Nothing heavy is imported for them, but for torch where the parameters of encodi
 
 from __future__ import annotations
 
-import difflib
 import functools
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from zoo import registry
-from zoo.errors import InputError, shorten
+from zoo.console import table
+from zoo.errors import InputError, nearest, shorten
 from zoo.files import read_text
-from zoo.output import table
 from zoo.recipe.encoding import encoding_label
 from zoo.recipe.reader import read_recipe
 from zoo.recipe.yaml_file import MAX_BYTES, read_file
@@ -32,9 +31,16 @@ def listing(what: str, pattern: str | None = None) -> str:
     """The table of one kind of thing, as text; only what matches the pattern (`*`, `?`) where there is one.
 
     Raises:
-        InputError: nothing matches.
+        InputError: no such kind, or nothing matches.
     """
+    if what not in LISTS:
+        raise InputError(f"no list {what!r}{_hint(what, LISTS)}")
     return LISTS[what](pattern)
+
+
+def _hint(word: str, valid: Iterable[str]) -> str:
+    near = nearest(word, valid)
+    return f"; did you mean {near!r}?" if near else f"; lists are: {', '.join(LISTS)}"
 
 
 def _matching(names: Iterable[str], pattern: str | None, what: str) -> list[str]:
@@ -43,9 +49,7 @@ def _matching(names: Iterable[str], pattern: str | None, what: str) -> list[str]
         return names
     found = [name for name in names if fnmatchcase(name, pattern)]
     if not found:
-        near = difflib.get_close_matches(pattern, [*names, *LISTS], n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise InputError(f"no {what} matches {pattern!r}{hint}")
+        raise InputError(f"no {what} matches {pattern!r}{_hint(pattern, [*names, *LISTS])}")
     return found
 
 
@@ -99,14 +103,13 @@ def _count(one: registry.Description) -> tuple[str, str]:
     """The number of parameters that an encoding learns; or a dash, and why they cannot be counted."""
     from zoo.encodings.parameters import learned_parameters
 
+    note = f"cannot be used: {one.name}"
     try:
         registry.encodings.load(one.name)
-    except InputError as error:
-        return "-", f"cannot be used: {one.name}: {error}"
-    try:
+        note = "not counted"
         return str(learned_parameters(one.name)), ""
     except InputError as error:
-        return "-", f"not counted: {error}"
+        return "-", f"{note}: {error}"
 
 
 def _size() -> str:
@@ -185,39 +188,48 @@ def _first_comment(file: Path) -> str:
     return _first_comment(file.parent / base) if base else ""
 
 
-def _datasets(pattern: str | None) -> str:
-    found = _described(registry.datasets, pattern)
-    rows = [(one.name, one.gives, str(one.source), _origin(one), one.summary) for one in found]
-    return table(("name", "gives", "where from", "from", "what it is"), rows)
+def _kind(what: str, pattern: str | None) -> str:
+    kind, columns = _COLUMNS[what]
+    rows = [
+        (one.name, *(_cell(one, column) for column in columns.values()), _origin(one), one.summary)
+        for one in _described(kind, pattern)
+    ]
+    return table(("name", *columns, "from", "what it is"), rows)
 
 
-def _tasks(pattern: str | None) -> str:
-    rows = []
-    for task in _described(registry.tasks, pattern):
-        data = ", ".join(one for one, about in registry.datasets.all().items() if about.gives == task.takes)
-        kinds, protocols = ", ".join(task.kinds), ", ".join(task.protocols)
-        rows.append((task.name, kinds, data, protocols, _origin(task), task.summary))
-    return table(("name", "for", "data", "protocols", "from", "what it is"), rows)
+def _cell(one: registry.Description, column: str | Callable[[registry.Description], str]) -> str:
+    value = getattr(one, column) if isinstance(column, str) else column(one)
+    return ", ".join(value) if isinstance(value, tuple) else str(value)
 
 
-def _protocols(pattern: str | None) -> str:
-    rows = []
-    for one in _described(registry.protocols, pattern):
-        better = "higher" if one.higher_is_better else "lower"
-        rows.append((one.name, one.needs, one.axis, one.unit, better, _origin(one), one.summary))
-    return table(("name", "needs", "axis", "intervals over", "better", "from", "what it is"), rows)
+def _data_of(task: registry.Description) -> str:
+    return ", ".join(name for name, about in registry.datasets.all().items() if about.gives == task.takes)
 
 
-def _options_of(kind: registry.Registry, pattern: str | None) -> str:
-    rows = []
-    for one in _described(kind, pattern):
-        options = [_with_default(option) for option in one.options if option.name != "lr"]
-        rows.append((one.name, ", ".join(options) or "-", _origin(one), one.summary))
-    return table(("name", "options", "from", "what it is"), rows)
+def _options_of(one: registry.Description) -> str:
+    options = (
+        option.name + ("" if option.default is registry.REQUIRED else f"={value_text(option.default)}")
+        for option in one.options
+        if option.name != "lr"
+    )
+    return ", ".join(options) or "-"
 
 
-def _with_default(option: registry.Option) -> str:
-    return option.name + ("" if option.default is registry.REQUIRED else f"={value_text(option.default)}")
+def _better(protocol: registry.Description) -> str:
+    return "higher" if protocol.higher_is_better else "lower"
+
+
+_COLUMNS: dict[str, tuple[registry.Registry, dict[str, Any]]] = {
+    "datasets": (registry.datasets, {"gives": "gives", "where from": "source"}),
+    "tasks": (registry.tasks, {"for": "kinds", "data": _data_of, "protocols": "protocols"}),
+    "protocols": (
+        registry.protocols,
+        {"needs": "needs", "axis": "axis", "intervals over": "unit", "better": _better},
+    ),
+    "optimizers": (registry.optimizers, {"options": _options_of}),
+    "schedules": (registry.schedules, {"options": _options_of}),
+}
+"""The columns of a kind: a fact of its classes, or what a function gives."""
 
 
 def _described(kind: registry.Registry, pattern: str | None) -> list[registry.Description]:
@@ -248,21 +260,13 @@ def _run(card_file: Path) -> Row:
 
 
 def _card_text(value: Any) -> str:
-    match value:
-        case None:
-            return "-"
-        case bool():
-            return "yes" if value else "no"
-    return shorten(str(value))
+    words = {None: "-", True: "yes", False: "no"}
+    return words[value] if value is None or isinstance(value, bool) else shorten(str(value))
 
 
 LISTS = {
     "encodings": _encodings,
-    "datasets": _datasets,
-    "tasks": _tasks,
-    "protocols": _protocols,
-    "optimizers": functools.partial(_options_of, registry.optimizers),
-    "schedules": functools.partial(_options_of, registry.schedules),
+    **{what: functools.partial(_kind, what) for what in _COLUMNS},
     "recipes": _recipes,
     "runs": _runs,
 }

@@ -12,7 +12,6 @@ running program, where a class is decorated in a notebook or a script.
 from __future__ import annotations
 
 import ast
-import difflib
 import importlib
 import re
 from collections.abc import Callable, Mapping
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.description import Description, describe_class, read_classes, read_descriptions
-from zoo.errors import InputError, Problem
+from zoo.errors import InputError, Problem, nearest, shorten
 from zoo.plugins import import_file_of, read_entry_points
 from zoo.signatures import REQUIRED, UNREAD, WRAPPED, Option, holds_several, holds_wrapped
 
@@ -35,7 +34,6 @@ __all__ = [
 ROOT = Path(__file__).resolve().parent
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """A valid name: it stands in commands, files, tables and pages."""
-LONGEST_SHOWN = 100
 
 
 class Registry:
@@ -109,17 +107,13 @@ class Registry:
         """The message for a name that is not registered."""
         if name in self.broken:
             return f"{self.kind} {name!r} cannot be used: {self.broken[name]}"
-        name = name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_SHOWN]}..."
-        lower = {known.lower(): known for known in self.names()}
-        near = difflib.get_close_matches(name.lower(), lower, n=1)
-        hint = (
-            f"did you mean {lower[near[0]]!r}?"
-            if near
-            else (f"there are: {', '.join(self.names())} (one of your own: `plugins: [my_{self.kind}.py]`)")
-        )
+        near = nearest(name, self.names())
+        hint = f"did you mean {near!r}?"
+        if near is None:
+            hint = f"there are: {', '.join(self.names())} (one of your own: `plugins: [my_{self.kind}.py]`)"
         # What a file that cannot be read would have registered is not known: it may be what is asked for.
         also = "".join(f"; cannot be used: {why}" for why in self.broken.values())
-        return f"no {self.kind} {name!r}; {hint}{also}"
+        return f"no {self.kind} {shorten(name, 100)!r}; {hint}{also}"
 
     def load(self, name: str) -> type:
         """The class itself; imports the file that holds it.
@@ -135,7 +129,6 @@ class Registry:
         return self.classes[name]
 
     def describe_class(self, name: str, cls: type) -> Description:
-        """The description of a class that exists, from the class."""
         return describe_class(self.kind, name, cls, self.facts)
 
     def read(self, file: Path, module: str | None = None, package: str | None = None) -> list[Description]:

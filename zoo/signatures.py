@@ -7,6 +7,7 @@ lightning) that the classes stand on. Their source has all that is needed: names
 from __future__ import annotations
 
 import ast
+import copy
 import functools
 import inspect
 import json
@@ -21,49 +22,16 @@ import pydantic
 from zoo import field_types
 
 
-class _Required:
+class REQUIRED:
     """The default of an option that has none."""
 
-    _one: typing.ClassVar[_Required | None] = None
 
-    def __new__(cls) -> _Required:
-        cls._one = cls._one or super().__new__(cls)
-        return cls._one
-
-    def __repr__(self) -> str:
-        return "REQUIRED"
-
-
-REQUIRED = _Required()
-
-
-class _Unread:
+class UNREAD:
     """The default of an option whose value is known only when the code runs."""
 
-    def __repr__(self) -> str:
-        return "UNREAD"
 
-
-UNREAD = _Unread()
-
-_TYPES: dict[str, object] = {
-    "int": int,
-    "float": float,
-    "bool": bool,
-    "str": str,
-    "list": list,
-    "tuple": tuple,
-    "dict": dict,
-    "None": None,
-    "Annotated": typing.Annotated,
-    "Any": typing.Any,
-    "Literal": typing.Literal,
-    "Optional": typing.Optional,
-    "Union": typing.Union,
-    "List": list,
-    "Dict": dict,
-    "Tuple": tuple,
-}
+class WRAPPED:
+    """The annotation of an option that holds another encoding. In source it is written `Encoding`."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +45,6 @@ class Option:
     name: str
     annotation: object
     default: object = REQUIRED
-
-
-class WRAPPED:
-    """The annotation of an option that holds another encoding. In source it is written `Encoding`."""
 
 
 def holds_wrapped(annotation: object) -> bool:
@@ -104,25 +68,20 @@ def annotation_text(annotation: object) -> str:
         str: "text",
         type(None): "null",
         None: "null",
+        dict: "mapping",
+        WRAPPED: "encoding",
+        typing.Any: "any",
     }
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if annotation in words:
         return words[annotation]
-    if annotation is WRAPPED:
-        return "encoding"
-    if annotation is typing.Any:
-        return "any"
-    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Literal:
         return " | ".join(map(value_text, arguments))
     if origin in (list, tuple):
         return f"list of {', '.join(annotation_text(part) for part in arguments if part is not ...)}"
     if arguments and origin is not dict:
         return " | ".join(map(annotation_text, arguments))
-    return (
-        "mapping"
-        if origin is dict or annotation is dict
-        else getattr(annotation, "__name__", str(annotation))
-    )
+    return getattr(annotation, "__name__", str(annotation))
 
 
 def value_text(value: typing.Any) -> str:
@@ -169,19 +128,17 @@ def options_of(
 
     `names` adds to the names that an annotation may use. None when the class itself has no `__init__`.
     """
-    init = _method(class_node, "__init__")
+    found = (one for one in class_node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__")
+    init = next(found, None)
     if init is None:
         return None
-    known = {**_known_types(), **(names or {})}
-    arguments = init.args
-    positional = [*arguments.posonlyargs, *arguments.args]
-    with_default = positional[len(positional) - len(arguments.defaults) :] if arguments.defaults else []
-    pairs = [*zip(with_default, arguments.defaults, strict=True)]
+    known = {**_NAMES, **(names or {})}
+    arguments, defaults = init.args, init.args.defaults
+    pairs = [*zip(arguments.args[len(arguments.args) - len(defaults) :], defaults, strict=True)]
     pairs += zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
     return tuple(
         Option(argument.arg, _annotation(argument.annotation, known), _default(default))
         for argument, default in pairs
-        if argument not in arguments.posonlyargs
     )
 
 
@@ -195,19 +152,6 @@ def read_signature(
     return None
 
 
-@functools.lru_cache(maxsize=1)
-def _known_types() -> dict[str, object]:
-    """The names that an annotation may use: Python's types, and those of `zoo.field_types`."""
-    return {**_TYPES, **{name: getattr(field_types, name) for name in field_types.OPTION_TYPES}}
-
-
-def _method(class_node: ast.ClassDef, name: str) -> ast.FunctionDef | None:
-    for node in class_node.body:
-        if isinstance(node, ast.FunctionDef) and node.name == name:
-            return node
-    return None
-
-
 def _default(node: ast.expr | None) -> object:
     if node is None:
         return REQUIRED
@@ -217,56 +161,52 @@ def _default(node: ast.expr | None) -> object:
         return UNREAD
 
 
+_NAMES: dict[str, object] = {
+    **{one.__name__: one for one in (int, float, bool, str, list, tuple, dict)},
+    **{name: getattr(typing, name) for name in ("Annotated", "Any", "Literal", "Optional", "Union")},
+    **{"List": list, "Dict": dict, "Tuple": tuple, "Field": pydantic.Field},
+    **{name: getattr(field_types, name) for name in field_types.OPTION_TYPES},
+}
+"""What an annotation may use."""
+_PARTS = (ast.Name, ast.Constant, ast.Subscript, ast.Tuple, ast.BinOp, ast.BitOr, ast.UnaryOp,
+          ast.USub, ast.Call, ast.keyword, ast.Load)  # fmt: skip
+
+
+class _Plain(ast.NodeTransformer):
+    """Types by their names alone: `typing.Literal` is `Literal`, and a text is the annotation in it."""
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        return ast.Name(node.attr, ast.Load())
+
+    def visit_Constant(self, node: ast.Constant) -> ast.AST:
+        is_text = isinstance(node.value, str)
+        return self.visit(ast.parse(node.value, mode="eval").body) if is_text else node
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        node.value = self.visit(node.value)
+        if ast.unparse(node.value) != "Literal":
+            node.slice = self.visit(node.slice)
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        return node
+
+
 def _annotation(node: ast.expr | None, known: Mapping[str, object]) -> object:
+    """The typing object that an annotation means; `typing.Any` where it cannot be understood.
+
+    It is evaluated where it is made of types alone: of the names in `known`, with no call but of `Field`.
+    """
     if node is None:
         return typing.Any
     try:
-        return _evaluate(node, known)
-    except (LookupError, TypeError, ValueError, SyntaxError):
-        return typing.Any
-
-
-def _evaluate(node: ast.expr, known: Mapping[str, object]) -> object:
-    """The typing object that an annotation means. Only names in `known` are looked up; nothing is called."""
-    match node:
-        case ast.Constant(value=None):
-            return None
-        case ast.Constant(value=str(text)):  # a forward reference
-            return _evaluate(ast.parse(text, mode="eval").body, known)
-        case ast.Name(id=name):
-            return known[name]
-        case ast.Attribute(attr=name):  # typing.Literal
-            return known[name]
-        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-            return _union([_evaluate(left, known), _evaluate(right, known)])
-        case ast.Subscript(value=head, slice=inside):
-            generic = _evaluate(head, known)
-            parts = inside.elts if isinstance(inside, ast.Tuple) else [inside]
-            if generic is typing.Annotated:
-                return typing.Annotated[_evaluate(parts[0], known), *map(_field, parts[1:])]
-            if generic is typing.Literal:
-                return typing.Literal[tuple(ast.literal_eval(part) for part in parts)]
-            arguments = [... if _is_ellipsis(part) else _evaluate(part, known) for part in parts]
-            if generic in (typing.Union, typing.Optional):
-                return _union(arguments if generic is typing.Union else [*arguments, None])
-            return generic[tuple(arguments)]
-    raise ValueError(f"not an annotation that can be read: {ast.unparse(node)}")
-
-
-def _field(node: ast.expr) -> object:
-    """The `Field(gt=0, ...)` of an `Annotated`: pydantic's, with literal keywords."""
-    match node:
-        case ast.Call(func=ast.Name(id="Field"), args=[], keywords=keywords):
-            return pydantic.Field(**{keyword.arg: ast.literal_eval(keyword.value) for keyword in keywords})
-    raise ValueError(f"not a field that can be read: {ast.unparse(node)}")
-
-
-def _union(members: list[object]) -> object:
-    # Any takes everything already: a union with it would only lose that.
-    if any(member is typing.Any for member in members):
-        return typing.Any
-    return functools.reduce(operator.or_, (type(None) if member is None else member for member in members))
-
-
-def _is_ellipsis(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is ...
+        tree = ast.fix_missing_locations(ast.Expression(_Plain().visit(copy.deepcopy(node))))
+        parts = [*ast.walk(tree.body)]
+        calls = [part.func for part in parts if isinstance(part, ast.Call)]
+        if all(isinstance(part, _PARTS) for part in parts) and all(
+            isinstance(called, ast.Name) and called.id == "Field" for called in calls
+        ):
+            return eval(compile(tree, "<annotation>", "eval"), {"__builtins__": {}}, dict(known))
+    except Exception:
+        pass
+    return typing.Any

@@ -122,7 +122,6 @@ def test_a_class_derived_from_one_of_the_zoo_inherits_its_declarations(head, plu
     "facts",
     [
         "family, relative = 'bias', True",
-        "(family, [relative]) = 'bias', [True]",
         "relative = distance_only = True\n    family: str = 'bias'",
         "other, family = object(), 'bias'\n    relative = True",
     ],

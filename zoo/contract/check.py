@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from zoo import registry
+from zoo.console import progress_bar, table
 from zoo.contract import LAWS
 from zoo.contract.check_others import check_others
 from zoo.contract.output import captured
 from zoo.contract.suite import Verdict, examine
 from zoo.contract.variants import Variants, given, needs, variants
 from zoo.errors import InputError, Problem, RunError
-from zoo.output import table
-from zoo.progress import progress_bar
 from zoo.recipe.encoding import check_encoding, encoding_label
 from zoo.recipe.located_tree import dotted
 from zoo.recipe.yaml_file import read_value

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from zoo import registry
+from zoo.console import table
 from zoo.errors import InputError, Problem, RunError
-from zoo.output import table
 from zoo.recipe.yaml_file import read_value
 
 

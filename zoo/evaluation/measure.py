@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
+from zoo.console import duration, progress_bar
 from zoo.data.source import DataSource
 from zoo.errors import RunError
 from zoo.evaluation.measurement import Measurement, Row
@@ -28,7 +29,6 @@ from zoo.memory import (
     restart_peak_memory,
     shortage,
 )
-from zoo.progress import duration, progress_bar
 from zoo.recipe import Recipe
 from zoo.recipe.encoding import changed_label
 from zoo.tasks.task import Task

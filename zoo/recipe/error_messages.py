@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
-from zoo.errors import shorten
+from zoo.errors import nearest, shorten
 from zoo.recipe.located_tree import KeyPath, describe_value, dotted
 
 _EXPECTED = {
@@ -28,16 +27,6 @@ _EXPECTED = {
 
 MANY = 100
 """Wrong keys beyond this number get no hints: looking for them would take seconds."""
-LONGEST_WORD = 200
-
-
-def nearest(word: object, valid: Iterable[str]) -> str | None:
-    """The valid name most like a word, or None when none is near."""
-    if len(str(word)) > LONGEST_WORD:
-        return None
-    by_lower = {name.lower(): name for name in valid}
-    near = difflib.get_close_matches(str(word).lower(), by_lower, n=1)
-    return by_lower[near[0]] if near else None
 
 
 def explain_validation_error(
@@ -61,7 +50,7 @@ def explain_validation_error(
 def unknown_key(path: KeyPath, valid: Iterable[str], elsewhere: Iterable[KeyPath] = ()) -> str:
     """The message for a key that its mapping does not have; `elsewhere` are the keys that others have."""
     other = next((other for other in elsewhere if other[-1] == path[-1]), None)
-    near = dotted(other) if other else nearest(path[-1], valid)
+    near = dotted(other) if other else nearest(str(path[-1]), valid)
     return f"unknown key; did you mean {near!r}?" if near else f"unknown key; there are: {', '.join(valid)}"
 
 
@@ -100,5 +89,5 @@ def _message(path: KeyPath, details: list[dict[str, Any]], keys: Mapping[KeyPath
     message = f"must be {' or '.join(expected)}, got {describe_value(value)}"
     if [*expected] == ["a list"] and isinstance(value, str | int | float) and not isinstance(value, bool):
         return f"{message}; write [{shorten(str(value))}]"
-    near = nearest(value, re.findall("'([^']*)'", " ".join(literals)))
+    near = nearest(str(value), re.findall("'([^']*)'", " ".join(literals)))
     return f"{message}; did you mean {near!r}?" if near else message

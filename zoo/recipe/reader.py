@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from zoo.errors import InputError, Problem
+from zoo.errors import InputError, Problem, nearest, shorten
 from zoo.recipe.encoding import ENCODING, keep_trained_options
-from zoo.recipe.error_messages import nearest
 from zoo.recipe.located_tree import (
     MAX_DEPTH,
     KeyPath,
@@ -21,7 +20,6 @@ from zoo.recipe.located_tree import (
     is_from_command_line,
     located,
     scalar_fault,
-    shorten,
 )
 from zoo.recipe.rules import FOR_TRAINING, RULES, broken_rules
 from zoo.recipe.schema import LONGEST_NAME, Recipe

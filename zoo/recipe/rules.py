@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoo import registry
-from zoo.errors import InputError
+from zoo.errors import InputError, nearest
 from zoo.field_types import float_to_int
 from zoo.recipe.encoding import ENCODING, encodings_in
-from zoo.recipe.error_messages import nearest
 from zoo.recipe.located_tree import KeyPath, dotted
 from zoo.recipe.schema import section_class
 from zoo.recipe.sections import construct

@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from zoo import registry
-from zoo.errors import InputError, Problem
+from zoo.errors import InputError, Problem, nearest
 from zoo.recipe.encoding import ENCODING, Faults, check_encoding
-from zoo.recipe.error_messages import explain_validation_error, nearest
+from zoo.recipe.error_messages import explain_validation_error
 from zoo.recipe.located_tree import KeyPath, Located, is_from_command_line
 from zoo.recipe.rules import RULES, Rule, broken_rules
 from zoo.recipe.schema import Recipe, section_class

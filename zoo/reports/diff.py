@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from zoo.console import table
 from zoo.errors import InputError
-from zoo.output import table
 from zoo.recipe.diff import flatten, is_among
 from zoo.reports.caveats import caveats_of_runs
 from zoo.reports.commands import ENCODING

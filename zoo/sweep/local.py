@@ -15,10 +15,10 @@ from typing import IO
 
 from tqdm import tqdm
 
+from zoo.console import duration, progress_bar
 from zoo.files import is_disk_full, raise_disk_full
 from zoo.launch.children import describe_exit
 from zoo.launch.parent import PARENT
-from zoo.progress import duration, progress_bar
 from zoo.sweep.runs import Run
 
 LEAVE_SECONDS = 20.0

@@ -15,8 +15,8 @@ from lightning.pytorch.callbacks import Callback, ProgressBar
 from torch import Tensor
 from tqdm import tqdm
 
+from zoo.console import Due, duration, progress_bar
 from zoo.memory import peak_memory_mb
-from zoo.progress import Due, duration, progress_bar
 from zoo.seeds import seed_of
 
 

@@ -18,7 +18,7 @@ from zoo.data.text.corpus import SPLITS, Contents, Corpus, Digest, TextChanged
 from zoo.data.text.tokenizer import TextTokenizer, TextUnits, train_tokenizer
 from zoo.errors import InputError
 from zoo.files import raise_disk_full, atomic_write
-from zoo.progress import progress_bar
+from zoo.console import progress_bar
 
 FORMAT = 2
 META = "meta.json"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from zoo.output import show_all
+from zoo.console import show_all
 
 ROOT = Path(__file__).parents[1]
 

@@ -1,0 +1,135 @@
+"""What a terminal or a log shows: any character, tables, what is waited for, and progress.
+
+Imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+import codecs
+import os
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from zoo.errors import printable
+from zoo.launch.ranks import is_first_process
+
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+PLAIN = {
+    "±": "+/-", "–": "-", "×": "x", "…": "...", "“": '"', "”": '"', "▲": "^",
+    **{raised: f"^{number}" for number, raised in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
+}  # fmt: skip
+"""What tables and messages use beyond ASCII, in ASCII."""
+
+SECONDS_BETWEEN_LINES = 15.0
+COLUMNS = 100
+
+
+def show_all() -> None:
+    """From now on stdout and stderr write what their encoding lacks (ASCII under LANG=C, and lone surrogates
+    of file names under any) in ASCII, instead of raising UnicodeEncodeError."""
+    for stream in (sys.stdout, sys.stderr):
+        # There may be none (pythonw), or one that takes any text.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors=_HANDLER)
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    first = error.object[error.start]
+    plain = PLAIN.get(first) or first.encode("ascii", "backslashreplace").decode("ascii")
+    return plain, error.start + 1
+
+
+_HANDLER = "zoo.in_ascii"
+codecs.register_error(_HANDLER, _in_ascii)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Aligned columns; on a terminal no line is longer than the terminal is wide."""
+    rows = [header, *([printable(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
+    terminal = sys.stdout.isatty()
+    limit = shutil.get_terminal_size().columns if terminal else None
+    lines = []
+    for row in rows:
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        lines.append(line[: limit - 1] + "…" if limit and len(line) > limit else line)
+    if terminal and "NO_COLOR" not in os.environ:
+        lines[0] = f"\033[1m{lines[0]}\033[0m"
+    return "\n".join(lines)
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Shows on a terminal what the block waits for, until it ends; writes nothing to a log or a pipe."""
+    if not (is_first_process() and sys.stderr is not None and sys.stderr.isatty()):
+        yield
+        return
+    # Under TERM=dumb there is no erasing.
+    begin, end = ("", "\n") if os.environ.get("TERM") == "dumb" else ("\r\033[K", "")
+    print(f"{what} ...", end=end, file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        print(begin, end="", file=sys.stderr, flush=True)
+
+
+class Due:
+    """Whether a line of a training's log is due: every 15 seconds, the first after 15 seconds."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+        self.any = False
+
+    def now(self) -> bool:
+        if time.monotonic() - self._last < SECONDS_BETWEEN_LINES:
+            return False
+        self._last, self.any = time.monotonic(), True
+        return True
+
+
+class Lines:
+    """A file for a bar that writes each state of it as a line of a log."""
+
+    def write(self, text: str) -> None:
+        text = text.strip("\r\n ")
+        if text:
+            sys.stderr.write(text + "\n")
+
+    def flush(self) -> None:
+        sys.stderr.flush()
+
+
+def progress_bar(total: int | None, about: str, unit: str, **options: Any) -> tqdm:
+    """A bar on stderr; where that is no terminal, a line every 15 seconds. `options` are those of `tqdm`."""
+    from tqdm import tqdm
+
+    layout: dict[str, Any] = {"mininterval": 0.2, "ncols": COLUMNS}
+    if not sys.stderr.isatty():
+        pause = SECONDS_BETWEEN_LINES
+        layout |= {"file": Lines(), "mininterval": pause, "delay": pause}
+        options["leave"] = False
+    else:
+        # Some terminals (of containers, of pipes into a pager) report a width of 0: so would be the bar.
+        with suppress(OSError, ValueError):
+            if os.get_terminal_size(sys.stderr.fileno()).columns > 0:
+                layout |= {"dynamic_ncols": True, "ncols": None}
+    return tqdm(total=total, desc=about, unit=unit, miniters=1, **{**layout, **options})
+
+
+def duration(seconds: float) -> str:
+    """`40 s`, `12 min`, `3.5 h`.
+
+    >>> duration(39.6), duration(720), duration(12600), duration(0.31)
+    ('40 s', '12 min', '3.5 h', '0.3 s')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s" if seconds >= 1 else f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
