@@ -10,7 +10,7 @@ import pytest
 import torch
 import yaml
 
-from zoo import cli, progress
+from zoo import cli, console
 from zoo.encodings.stack import EncodingStack
 from zoo.errors import InputError, RunError
 from zoo.recipe import read_recipe
@@ -140,10 +140,10 @@ def test_a_length_that_the_encoding_cannot_take_is_reported(here, recipe, capsys
 
 
 def test_a_log_has_lines_with_the_loss(here, recipe, capsys, monkeypatch):
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 1e9)
+    monkeypatch.setattr(console, "SECONDS_BETWEEN_LINES", 1e9)
     fit(recipe())
     assert "step" not in capsys.readouterr().err  # over before the first line was due
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(console, "SECONDS_BETWEEN_LINES", 0.0)
     fit(recipe())
     lines = [line for line in capsys.readouterr().err.splitlines() if "step" in line]
     number = r"[\d,.]+"
