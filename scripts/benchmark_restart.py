@@ -42,8 +42,7 @@ def enlarge(cache: Path, tokens: int) -> None:
     import numpy as np
     import pyarrow as pa
 
-    from zoo.data.text.checksums import checksums
-    from zoo.data.text.tokenising import META, write_meta
+    from zoo.data.text.cache import META, write_meta
     from zoo.data.text.tokens import data_files
 
     (file,) = data_files(cache / "train")
@@ -62,10 +61,7 @@ def enlarge(cache: Path, tokens: int) -> None:
             column = pa.ListArray.from_arrays(starts, pa.array(flat)).cast(schema.field("tokens").type)
             writer.write_batch(pa.record_batch([column, sizes, sizes], schema=schema))
     os.replace(beside, file)
-    documents = batches * DOCUMENTS
-    total = documents * DOCUMENT
-    meta["splits"]["train"] = {"documents": documents, "tokens": total, "bytes": total, "words": total}
-    write_meta(cache, {**meta, "files": {k: v for k, v in checksums(cache).items() if k in meta["files"]}})
+    write_meta(cache, meta)
 
 
 def move_on(checkpoint: Path, by: int) -> None:

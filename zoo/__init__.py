@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zoo import encodings as encodings
-    from zoo.data.algorithmic.algorithmic import Algorithmic as Algorithmic
-    from zoo.data.dataset import Dataset as Dataset
+    from zoo.data import Dataset as Dataset
+    from zoo.data.algorithmic import Algorithmic as Algorithmic
     from zoo.data.text.datasets import TextDataset as TextDataset
     from zoo.encodings.base import Encoding as Encoding
     from zoo.encodings.base import Size as Size
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 # Imported when first asked for: `zoo --help` must not wait for torch, and nothing for what it does not need.
 _WHERE = {
-    "Algorithmic": ("zoo.data.algorithmic.algorithmic", "Algorithmic"),
-    "Dataset": ("zoo.data.dataset", "Dataset"),
+    "Algorithmic": ("zoo.data.algorithmic", "Algorithmic"),
+    "Dataset": ("zoo.data", "Dataset"),
     "Encoding": ("zoo.encodings.base", "Encoding"),
     "InputError": ("zoo.errors", "InputError"),
     "Protocol": ("zoo.evaluation.protocols.protocol", "Protocol"),

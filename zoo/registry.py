@@ -218,7 +218,7 @@ encodings = Registry(
 datasets = Registry(
     "dataset",
     "zoo.data",
-    "zoo.data.dataset:Dataset",
+    "zoo.data:Dataset",
     {"gives": "", "source": "generated", "imports_torch": True},
 )
 tasks = Registry(

@@ -6,7 +6,7 @@ import torch
 
 from zoo.data.blocks import Blocks
 from zoo.data.draws import Draws, below, unit
-from zoo.data.masking import NOT_SCORED, MaskedBlocks
+from zoo.data.blocks import NOT_SCORED, MaskedBlocks
 
 END, MASK, VOCABULARY = 0, 1, 50
 

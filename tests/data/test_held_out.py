@@ -10,7 +10,7 @@ import pytest
 from zoo import registry
 from zoo.data import open_data
 from zoo.data.algorithmic.answers import Answers
-from zoo.data.held_out import DIFFERENT, enough_to_hold_out, is_held_out
+from zoo.data.draws import DIFFERENT, enough_to_hold_out, is_held_out
 from zoo.data.max_index import MaxIndex
 from zoo.evaluation.preflight import validation_seen_in_training
 from zoo.recipe import read_recipe, resolve

@@ -16,7 +16,7 @@ import yaml
 
 from zoo import cli
 from zoo.data import build_dataset
-from zoo.data.text import checksums
+from zoo.data.text import cache as token_cache
 from zoo.data.text.cache import open_cache
 from zoo.errors import InputError
 
@@ -60,7 +60,7 @@ MUTATIONS = (flipped, flipped, overwritten, truncated, extended, zeroed, swapped
 
 @pytest.mark.slow
 def test_of_1000_mutated_caches_none_is_opened(tmp_path, corpus, monkeypatch):
-    monkeypatch.setattr(checksums, "SETTLED", 0)  # so that the note of what was compared is used
+    monkeypatch.setattr(token_cache, "SETTLED", 0)  # so that the note of what was compared is used
     folder = open_cache(corpus, 300, tmp_path).folder
     open_cache(corpus, 300, tmp_path)
     files = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -120,16 +120,16 @@ def start(here, mapping):
 LEARNS = """
 import sys, time
 from zoo import cli
-from zoo.data.text import tokenising
+from zoo.data.text import cache
 
-learn = tokenising.train_tokenizer
+learn = cache.train_tokenizer
 
 def watched(*given):
     print("learning", flush=True)
     time.sleep({seconds})
     return learn(*given)
 
-tokenising.train_tokenizer = watched
+cache.train_tokenizer = watched
 sys.exit(cli.main(sys.argv[1:]))
 """
 """A zoo that says when it learns a tokenizer, and takes its time."""
@@ -194,7 +194,7 @@ def test_a_shared_cache_that_is_read_only_is_read_at_every_start(tmp_path, corpu
         with pytest.raises(OSError, match="Read-only"):
             (mounted / "x").touch()
         folder.with_suffix(".verified.json").unlink(missing_ok=True)
-        monkeypatch.setattr(checksums, "SETTLED", 0)
+        monkeypatch.setattr(token_cache, "SETTLED", 0)
         for _ in range(2):
             assert np.array_equal(open_cache(corpus, 300, mounted).streams["train"][:], tokens)
         assert not folder.with_suffix(".verified.json").exists()
@@ -212,17 +212,18 @@ def test_a_shared_cache_that_is_read_only_is_read_at_every_start(tmp_path, corpu
 @pytest.mark.slow
 def test_readers_at_once_compare_a_file_once(tmp_path, corpus, monkeypatch):
     """Of the processes of a launch one reads, and the others find its note."""
-    monkeypatch.setattr(checksums, "SETTLED", 0)
+    monkeypatch.setattr(token_cache, "SETTLED", 0)
     folder = open_cache(corpus, 300, tmp_path).folder
     folder.with_suffix(".verified.json").unlink()
     reader = (
         "import sys, time; from pathlib import Path; from types import SimpleNamespace\n"
-        "from zoo.data.text import checksums; from zoo.data.text.cache import read\n"
-        "checksums.SETTLED, real = 0, checksums.crc32\n"
+        "from zoo.data.text import cache\n"
+        "cache.SETTLED, real = 0, cache.crc32\n"
         "def slow(path, *more):\n"
         "    time.sleep(0.05); print(path.name, flush=True); return real(path, *more)\n"
-        "checksums.crc32 = slow\n"
-        "read(Path(sys.argv[1]), 'sample')\n"
+        "cache.crc32 = slow\n"
+        "folder = Path(sys.argv[1])\n"
+        "cache.read(folder, 'sample', folder.with_suffix('.verified.json'))\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", reader, str(folder)]

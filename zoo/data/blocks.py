@@ -1,4 +1,4 @@
-"""Blocks of a token stream for next-token prediction."""
+"""Blocks of a token stream, for next-token prediction and for masked language modelling."""
 
 from __future__ import annotations
 
@@ -6,9 +6,30 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from torch.utils.data import Dataset
 
-from zoo.data.batched import Batched
+from zoo.data.draws import Draws, below, unit
+from zoo.data.text.tokenizer import SPECIAL
 from zoo.data.text.tokens import TokenStream
+
+NOT_SCORED = -100
+WORDS_PER_TOKEN = 4  # one Philox counter a token: is it chosen, what becomes of it, which random token
+
+
+class Batched(Dataset):
+    """A dataset whose examples are made in batches; a single one is the batch of its index."""
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def batch(self, indices: Sequence[int]) -> dict[str, torch.Tensor]:
+        """The examples of several indices, with a first axis."""
+        raise NotImplementedError
+
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return {name: values[0] for name, values in self.batch([index]).items()}
 
 
 class Blocks(Batched):
@@ -27,9 +48,66 @@ class Blocks(Batched):
         return max(0, len(self.stream) - 1) // self.length
 
     def batch(self, indices: Sequence[int]) -> dict[str, torch.Tensor]:
-        windows = np.empty((len(indices), self.length + 1), dtype=np.int64)
-        for row, index in enumerate(indices):
-            start = int(index) * self.length
-            windows[row] = self.stream[start : start + self.length + 1]
-        windows = torch.from_numpy(windows)
+        windows = torch.from_numpy(_windows(self.stream, indices, self.length, self.length + 1))
         return {"tokens": windows[:, :-1].contiguous(), "targets": windows[:, 1:].contiguous()}
+
+
+def _windows(stream: TokenStream, indices: Sequence[int], stride: int, length: int) -> np.ndarray:
+    """Windows of `length` tokens, int64 [B,length]; window i begins at `i * stride`."""
+    windows = np.empty((len(indices), length), dtype=np.int64)
+    for row, index in enumerate(indices):
+        start = int(index) * stride
+        windows[row] = stream[start : start + length]
+    return windows
+
+
+class MaskedBlocks(Batched):
+    """Windows of `length` tokens side by side, in which some are to be guessed.
+
+    Each token but the end token is chosen with probability `mask_fraction`; of the chosen 80 % become the
+    mask token, 10 % a random token, 10 % stay. `blocks[i]` is {"tokens": int64 [length], "targets": int64
+    [length]}, targets -100 where not chosen. Source: Devlin et al. 2019 (arXiv:1810.04805), section 3.1.
+
+    What is chosen depends on (seed, epoch) and the token's position in the stream alone: not on ranks or
+    workers, nor on `length`, so that the same targets are scored at every evaluation length. `set_epoch`
+    draws anew; epoch None, for validation, is a draw of its own that never changes.
+    """
+
+    def __init__(
+        self,
+        stream: TokenStream,
+        length: int,
+        *,
+        mask_fraction: float,
+        mask_token: int,
+        end_token: int,
+        vocab_size: int,
+        seed: int,
+        epoch: int | None = None,
+    ):
+        self.stream, self.length = stream, length
+        self.mask_fraction, self.mask_token = mask_fraction, mask_token
+        self.end_token, self.vocab_size = end_token, vocab_size
+        self.seed, self.epoch = seed, epoch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Draw other tokens from now on; no effect on a fixed draw."""
+        if self.epoch is not None:
+            self.epoch = epoch
+
+    def __len__(self) -> int:
+        return len(self.stream) // self.length
+
+    def batch(self, indices: Sequence[int]) -> dict[str, torch.Tensor]:
+        tokens = _windows(self.stream, indices, self.length, self.length)
+        draws = Draws("mask", self.seed, "fixed" if self.epoch is None else self.epoch)
+        count = self.length * WORDS_PER_TOKEN
+        words = np.stack([draws.words(count, start=int(index) * self.length) for index in indices])
+        words = words.reshape(*tokens.shape, WORDS_PER_TOKEN)
+        chosen = (unit(words[..., 0]) < self.mask_fraction) & (tokens != self.end_token)
+        fate = unit(words[..., 1])
+        random_token = len(SPECIAL) + below(words[..., 2], self.vocab_size - len(SPECIAL))
+        targets = np.where(chosen, tokens, NOT_SCORED)
+        tokens = np.where(chosen & (fate < 0.8), self.mask_token, tokens)
+        tokens = np.where(chosen & (fate >= 0.9), random_token, tokens)
+        return {"tokens": torch.from_numpy(tokens), "targets": torch.from_numpy(targets)}

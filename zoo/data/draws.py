@@ -4,16 +4,32 @@ Every draw is named by a key (seed, purpose, ...) and a row, and comes from nump
 generator. Only its raw 64-bit words are used: numpy promises that those never change, which it does not
 promise of `Generator.permutation` and the like. So a draw is the same on every machine, rank, worker and
 numpy.
+
+What is drawn is not stored, so a fixed hash of a prompt decides whether it is held out, for evaluation and
+validation: training redraws until a prompt is on its side, they until it is on theirs. The side depends on
+nothing else, so that runs of any seed, length or number of steps are judged on prompts that none of them was
+trained on.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 
 UNIT = 2.0**-53
+
+ONE_IN = 4
+"""One prompt in so many is held out. Fewer would repeat themselves in the evaluation of short prompts; more
+would be lost to training."""
+
+SAMPLED = 256
+"""Prompts that are drawn to see whether there are enough of them to hold some out."""
+
+DIFFERENT = 230
+"""How many of those must differ: nine in ten, which about 1200 equally likely prompts give. With fewer prompts
+than that training needs them all, and evaluation would ask the same few over and over."""
 
 
 class Draws:
@@ -92,3 +108,16 @@ class Chance:
         """`count` different ones."""
         left = list(choices)
         return [left.pop(self.below(len(left))) for _ in range(count)]
+
+
+def is_held_out(prompt: Sequence[int] | np.ndarray) -> bool:
+    """Whether a prompt, given by its tokens, is for evaluation and validation and not for training."""
+    # A cryptographic hash: checksums such as CRC are linear over GF(2), so that they would tell the two sides
+    # apart by the parity of bits of the prompt, which is what some tasks ask for.
+    tokens = np.asarray(prompt, dtype="<i8").tobytes()
+    return hashlib.blake2b(tokens, digest_size=1).digest()[0] < 256 // ONE_IN
+
+
+def enough_to_hold_out(prompts: Iterable[Hashable]) -> bool:
+    """Whether prompts are of so many kinds that some can be held out, judged by `SAMPLED` random ones."""
+    return len(set(prompts)) >= DIFFERENT

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -31,25 +31,22 @@ class EpochSampler:
         rank: int = 0,
         world_size: int = 1,
     ):
-        if batch_size % (world_size * accumulate):
-            raise InputError(
-                Problem(
-                    f"a batch of {batch_size} sequences cannot be shared by {world_size} devices "
-                    f"in {accumulate} parts: it must be a multiple of {world_size * accumulate}",
-                    key="data.batch_size",
-                )
+        parts = world_size * accumulate
+        if batch_size % parts:
+            message = (
+                f"a batch of {batch_size} sequences cannot be shared by {world_size} devices "
+                f"in {accumulate} parts: it must be a multiple of {parts}"
             )
+            raise InputError(Problem(message, key="data.batch_size"))
         if size < batch_size:
-            raise InputError(
-                Problem(
-                    f"the training data holds {size} sequences and one batch wants {batch_size}; "
-                    "take more text, a shorter sequence_length or a smaller batch",
-                    key="data.batch_size",
-                )
+            message = (
+                f"the training data holds {size} sequences and one batch wants {batch_size}; "
+                "take more text, a shorter sequence_length or a smaller batch"
             )
+            raise InputError(Problem(message, key="data.batch_size"))
         self.size, self.batch_size, self.seed = size, batch_size, seed
         self.accumulate, self.rank, self.world_size = accumulate, rank, world_size
-        self.share = batch_size // (world_size * accumulate)
+        self.share = batch_size // parts
 
     def __len__(self) -> int:
         return self.size // self.batch_size * self.accumulate
@@ -98,13 +95,9 @@ class Loader:
         # Workers copy the dataset when they start, so the epoch must be known to it before.
         if hasattr(self.dataset, "set_epoch"):
             self.dataset.set_epoch(epoch)
-        return DataLoader(
-            _WholeBatches(self.dataset),
-            # Without a batch size, what the sampler yields goes to the dataset as it is: a batch of indices.
-            batch_size=None,
-            sampler=_Plan(self._sampler, epoch, start),
-            num_workers=self._workers,
-        )
+        # Without a batch size, what the sampler yields goes to the dataset as it is: a batch of indices.
+        batches = self._sampler.batches(epoch, start)
+        return DataLoader(_ByBatch(self.dataset), None, sampler=batches, num_workers=self._workers)
 
 
 class ResumableLoader(Loader):
@@ -155,7 +148,7 @@ class ResumableLoader(Loader):
         self._handed_out = int(state["batches"]) * accumulate // int(state.get("accumulate", accumulate))
 
 
-class _WholeBatches(Dataset):
+class _ByBatch(Dataset):
     """Reads a batch of indices at once where the dataset can."""
 
     def __init__(self, dataset: Dataset):
@@ -165,19 +158,3 @@ class _WholeBatches(Dataset):
         if hasattr(self.dataset, "batch"):
             return self.dataset.batch(indices)
         return default_collate([self.dataset[int(index)] for index in indices])
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-
-class _Plan:
-    """A sampler's batches of an epoch from a given one on, as torch wants them."""
-
-    def __init__(self, sampler: EpochSampler | StridedSampler, epoch: int, start: int):
-        self._sampler, self._epoch, self._start = sampler, epoch, start
-
-    def __len__(self) -> int:
-        return len(self._sampler) - self._start
-
-    def __iter__(self) -> Iterator[Sequence[int]]:
-        return self._sampler.batches(self._epoch, self._start)

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from zoo.data.batched import Batched
-from zoo.data.dataset import Dataset
-from zoo.data.draws import Draws, below
-from zoo.data.held_out import is_held_out
+from zoo.data.blocks import Batched
+from zoo.data import Dataset
+from zoo.data.draws import Draws, below, is_held_out
 from zoo.data.source import GENERATED_SIZE, DataSource
 from zoo.field_types import Positive
 from zoo.recipe import Recipe
@@ -52,7 +51,7 @@ class MaxIndex(Batched):
     shorter one. Token 0 is never used: the vocabulary has `num_values + 1`.
 
     Sequences of "valid" and "test" are held out: training draws none of them, whatever its seed
-    (`zoo.data.held_out`), unless they are so short that there are too few.
+    (`zoo.data.draws`), unless they are so short that there are too few.
     """
 
     def __init__(self, length: int, num_values: int, seed: int, split: str, size: int):
@@ -76,9 +75,8 @@ class MaxIndex(Batched):
         them where there are too few to hold any out."""
         return float(self._held_out is None and self.length == length)
 
-    def _row(self, index: int) -> int:
+    def _row(self, row: int) -> int:
         """The row of an example: the first of its tries that begins on the split's own side."""
-        row = index
         if self._held_out is not None:
             while is_held_out(self._numbers(self._beginning, row)) != self._held_out:
                 row += 1 << 32

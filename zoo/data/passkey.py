@@ -9,22 +9,20 @@ import numpy as np
 import torch
 from pydantic import Field
 
-from zoo import registry
 from zoo.data.algorithmic.answers import Answers
 from zoo.data.algorithmic.questions import Questions
+from zoo.data.blocks import NOT_SCORED
 from zoo.data.draws import Chance
-from zoo.data.masking import NOT_SCORED
 from zoo.data.source import GENERATED_SIZE
-from zoo.data.text.corpus import Corpus
 from zoo.data.text.cache import TokenCache
-from zoo.data.text.datasets import TextDataset
-from zoo.data.text.source import TextSource
+from zoo.data.text.corpus import Corpus
+from zoo.data.text.datasets import TextDataset, TextSource
 from zoo.data.text.tokenizer import WHITESPACE, TextTokenizer
 from zoo.data.text.tokens import TokenStream
 from zoo.errors import InputError, Problem
-from zoo.recipe import Recipe
 from zoo.field_types import Folder, Positive, Seed, Vocabulary
-from zoo.registry import register
+from zoo.recipe import Recipe
+from zoo.registry import datasets, register
 
 SENTENCE = "\nThe pass key is ", ". Remember it.\n"
 QUESTION = "\nWhat is the pass key? The pass key is "
@@ -124,8 +122,8 @@ class PasskeyDataset(TextDataset):
         root: Folder = None,
         cache: Folder = None,
         vocab_size: Vocabulary = 8192,
-        documents: Positive = 400,
-        words: Positive = 3000,
+        documents: Annotated[Positive, Field(ge=3)] = 400,
+        words: Annotated[Positive, Field(ge=50)] = 3000,
         corpus_seed: Seed = 0,
     ):
         super().__init__(root=root, cache=cache, vocab_size=vocab_size)
@@ -135,7 +133,7 @@ class PasskeyDataset(TextDataset):
 
     def corpus(self) -> Corpus:
         options = self._options if self._corpus == "sample" else {}
-        text = registry.datasets.load(self._corpus)
+        text = datasets.load(self._corpus)
         return text(root=self.root, cache=self.cache, vocab_size=self.vocab_size, **options).corpus()
 
     def open(self, recipe: Recipe, write_cache: bool = True) -> PasskeySource:

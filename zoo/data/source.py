@@ -17,7 +17,7 @@ class DataSource:
     """The data of a run.
 
     A subclass gives `dataset` and `fingerprint`, by which the data and the tokenizer are recognised. For text
-    it also gives `tokenizer`, `mask_token` and `units`; they are None otherwise.
+    it also gives `tokenizer` and `units`; they are None otherwise.
 
     Args:
         kind: what its examples are, as `Dataset.gives` says it.
@@ -26,7 +26,6 @@ class DataSource:
 
     fingerprint: dict[str, str]
     tokenizer = None
-    mask_token: int | None = None
     units = None
 
     def __init__(self, recipe: Recipe, kind: str, vocab_size: int):
@@ -56,31 +55,23 @@ class DataSource:
     def valid_loader(self, rank: int = 0, world_size: int = 1) -> Loader:
         """One rank's part of the validation split: in order, unpadded, in micro-batches as in training.
 
-        `trainer.limit_val_batches` is taken off here, in whole batches: the same examples are left on any
-        number of ranks. Raises InputError where a rank would have none.
+        `trainer.limit_val_batches` (a number of batches, or a fraction) is taken off here, in whole batches:
+        the same examples are left on any number of ranks. Raises InputError where a rank would have none.
         """
-        data = self.recipe.data
-        share = max(1, data.batch_size // (world_size * self.accumulate))
-        dataset = self.dataset("valid")
-        size = _limited(len(dataset), self.recipe.trainer.limit_val_batches, data.batch_size)
+        data, dataset = self.recipe.data, self.dataset("valid")
+        size, limit = len(dataset), self.recipe.trainer.limit_val_batches
+        if limit is not None:
+            most = limit * data.batch_size if isinstance(limit, int) else max(1, round(limit * size))
+            size = min(size, most)
         if size < world_size:
-            raise InputError(
-                Problem(
-                    f"the validation data holds {size} sequence{'' if size == 1 else 's'}, too few for "
-                    f"{world_size} devices; take more text, a shorter sequence_length, fewer devices, or "
-                    "trainer.limit_val_batches=0",
-                    key="data.sequence_length",
-                )
+            message = (
+                f"the validation data holds {size} sequences, too few for {world_size} devices; take more "
+                "text, a shorter sequence_length, fewer devices, or trainer.limit_val_batches=0"
             )
+            raise InputError(Problem(message, key="data.sequence_length"))
+        share = max(1, data.batch_size // (world_size * self.accumulate))
         sampler = StridedSampler(size, share, rank=rank, world_size=world_size)
         return Loader(dataset, sampler, data.workers)
 
     def save_tokenizer(self, folder: Path) -> None:
         """Write `tokenizer.json` into a folder; nothing where there is no text."""
-
-
-def _limited(size: int, limit: int | float | None, batch_size: int) -> int:
-    """How many of so many examples are validated: a number of batches, a fraction, or all."""
-    if limit is None:
-        return size
-    return min(size, limit * batch_size if isinstance(limit, int) else max(1, round(limit * size)))

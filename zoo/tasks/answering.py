@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from zoo.data.masking import NOT_SCORED
+from zoo.data.blocks import NOT_SCORED
 from zoo.registry import register
 from zoo.tasks.language_modelling import token_losses
 from zoo.tasks.metrics import ExactMean

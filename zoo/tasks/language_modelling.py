@@ -7,7 +7,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
-from zoo.data.masking import NOT_SCORED
+from zoo.data.blocks import NOT_SCORED
 from zoo.registry import register
 from zoo.tasks.metrics import ExactMean
 from zoo.tasks.task import Task

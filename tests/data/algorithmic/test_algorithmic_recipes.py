@@ -16,7 +16,7 @@ from zoo.recipe.sections import usual_task
 from zoo.tasks import build
 
 TASKS = [name for name, about in registry.datasets.all().items() if not about.imports_torch and about.gives == "answers"]
-SHARED = {"__init__", "algorithmic", "answers", "questions", "source"}
+SHARED = {"__init__", "questions", "answers"}
 
 
 def recipe(name, *sets, length=48):
@@ -44,7 +44,7 @@ def test_every_file_has_its_keys_and_all_keys_their_file():
 def test_a_recipe_opens_its_task(name, tmp_path):
     source = open_data(recipe(name))
     assert source.kind == "answers" and usual_task(name, "decoder") == "answering"
-    assert source.tokenizer is source.units is source.mask_token is None
+    assert source.tokenizer is source.units is None
     assert source.fingerprint["corpus"].startswith(name) and source.fingerprint["tokenizer"] == ""
     for option in (o.name for o in registry.datasets.describe(name).options):
         assert f"{option} {getattr(source.recipe.data, option)}" in source.fingerprint["corpus"]

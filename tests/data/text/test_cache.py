@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from zoo import registry
-from zoo.data.text import checksums, plain_text, tokenising
+from zoo.data.text import cache as token_cache
+from zoo.data.text import plain_text, tokens
 from zoo.data.text.cache import open_cache, remembered
 from zoo.data.text.corpus import SPLITS, Corpus
 from zoo.data.text.tokens import TokenStream
@@ -36,7 +37,7 @@ def corpus(texts=TEXTS, identity="a"):
 
 @pytest.fixture
 def small_batches(monkeypatch):
-    monkeypatch.setattr(tokenising, "BATCH_BYTES", 300)
+    monkeypatch.setattr(tokens, "BATCH", 300)
 
 
 def fail(split):
@@ -62,7 +63,7 @@ def test_bytes_and_words_of_a_split_are_exact(tmp_path):
         previous = np.append(cache.tokenizer.end_token, tokens[:-1])[: len(tokens)]
         raw = "".join(documents).encode()
         words = sum(len(text.split()) + text.count("\n") for text in documents)
-        assert cache.units.bytes_of(tokens, previous).sum() == len(raw)
+        assert cache.units.bytes_of(tokens).sum() == len(raw)
         assert cache.units.words_of(tokens, previous).sum() == words
 
 
@@ -184,10 +185,7 @@ DAMAGES = {
         "arrow has .* bytes and not",
     ),
     "no state": (lambda folder: (folder / "valid/state.json").unlink(), "valid/state.json is missing"),
-    "no split": (
-        lambda folder: shutil.rmtree(folder / "test"),
-        "test/dataset_info.json is missing, test/state.json is missing",
-    ),
+    "no split": (lambda folder: shutil.rmtree(folder / "test"), "test/dataset_info.json is missing"),
 }
 
 
@@ -213,14 +211,14 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.fixture
 def read_files(monkeypatch):
     """The names of the files that are read for their checksum, with times that count at once."""
-    names, real = [], checksums.crc32
-    monkeypatch.setattr(checksums, "SETTLED", 0)
+    names, real = [], token_cache.crc32
+    monkeypatch.setattr(token_cache, "SETTLED", 0)
 
     def watched(path, *more):
         names.append(path.name)
         return real(path, *more)
 
-    monkeypatch.setattr(checksums, "crc32", watched)
+    monkeypatch.setattr(token_cache, "crc32", watched)
     return names
 
 
@@ -235,16 +233,19 @@ def test_a_file_is_compared_once_in_each_state(tmp_path, read_files):
     os.utime(arrow(folder), ns=(times.st_atime_ns, times.st_mtime_ns))
     with pytest.raises(InputError, match="another content"):
         open_cache(corpus(), 300, tmp_path)
-    assert read_files == [arrow(folder).name]
-    # Back as it was: whole, by another reading.
+    assert arrow(folder).name in read_files
+    # Back as it was: intact, by another reading.
     flip(arrow(folder), 1000)
+    read_files.clear()
     open_cache(corpus(), 300, tmp_path)
+    assert arrow(folder).name in read_files
+    read_files.clear()
     open_cache(corpus(), 300, tmp_path)
-    assert read_files == [arrow(folder).name] * 2
+    assert not read_files
 
 
 def test_files_just_written_are_not_known_by_their_times(tmp_path, read_files, monkeypatch):
-    monkeypatch.setattr(checksums, "SETTLED", 3600_000_000_000)
+    monkeypatch.setattr(token_cache, "SETTLED", 3600_000_000_000)
     folder = open_cache(corpus(), 300, tmp_path).folder
     read_files.clear()
     open_cache(corpus(), 300, tmp_path)
@@ -390,14 +391,14 @@ def test_a_cache_that_cannot_be_written_names_the_way_out(tmp_path):
 
 def build_slowly(root, barrier, results):
     """In another process: build, and tell whether it was this one that learned the tokenizer."""
-    learn = tokenising.train_tokenizer
+    learn = token_cache.train_tokenizer
     learned = []
 
     def watched(*arguments):
         learned.append(True)
         return learn(*arguments)
 
-    tokenising.train_tokenizer = watched
+    token_cache.train_tokenizer = watched
     barrier.wait()
     cache = open_cache(corpus(), 300, root)
     results.put((len(learned), cache.folder, cache.streams["train"][:].tolist()))

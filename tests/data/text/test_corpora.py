@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from zoo import registry
-from zoo.data.text import hub
+from zoo.data.text import wikitext
 from zoo.data.text.corpus import SPLITS, survey
 from zoo.data.text.wikitext import HUB_SPLITS, articles
 from zoo.errors import InputError
@@ -50,9 +50,9 @@ def wiki(tmp_path):
 
 @pytest.fixture
 def unfetched():
-    hub.fetch.cache_clear()
+    wikitext.fetch.cache_clear()
     yield
-    hub.fetch.cache_clear()
+    wikitext.fetch.cache_clear()
 
 
 @pytest.fixture
@@ -110,8 +110,8 @@ def stand_in(monkeypatch, tmp_path, unfetched):
             datasets.Dataset.from_dict({"text": rows}).to_parquet(folder / file)
             readme += [f"  - split: {HUB_SPLITS[split]}", f"    path: {file}"]
     (folder / "README.md").write_text("\n".join([*readme, "---", ""]))
-    monkeypatch.setattr(hub, "REPOSITORY", str(folder))
-    monkeypatch.setattr(hub, "why_unreachable", lambda: None)
+    monkeypatch.setattr(wikitext, "REPOSITORY", str(folder))
+    monkeypatch.setattr(wikitext, "why_unreachable", lambda: None)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
 
 
@@ -155,10 +155,10 @@ class TestWikiText:
     def test_a_host_that_never_answers_costs_little_patience(self, monkeypatch, unfetched):
         import huggingface_hub
 
-        monkeypatch.setattr(hub, "PATIENCE", 0.2)
+        monkeypatch.setattr(wikitext, "PATIENCE", 0.2)
         monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", lambda *a, **k: time.sleep(600))
         start = time.perf_counter()
-        assert "did not answer" in hub.why_unreachable()
+        assert "did not answer" in wikitext.why_unreachable()
         assert time.perf_counter() - start < 60
 
     def test_a_host_that_refuses_is_asked_once(self, refusing_host, monkeypatch, capsys):
@@ -166,15 +166,15 @@ class TestWikiText:
 
         waits = []
         monkeypatch.setattr(http.time, "sleep", waits.append)
-        with pytest.raises(hub.FetchFailed, match=r"^http://127\.0\.0\.1:\d+ "):
-            hub.fetch("wikitext-103-v1")
+        with pytest.raises(InputError, match=r"Not fetched from .*: http://127\.0\.0\.1:\d+ "):
+            wikitext.fetch("wikitext-103", (Path("none"),))
         of_the_corpus = [path for _, path in refusing_host if "wikitext" in path]
         assert len(of_the_corpus) == 1 and waits == []
         assert capsys.readouterr() == ("", "")
 
     def test_waiting_for_a_host_leaves_time_for_all_else_that_a_start_takes(self):
         """Fifteen seconds in all, of which imports and the model take up to ten."""
-        assert hub.PATIENCE <= 5
+        assert wikitext.PATIENCE <= 5
 
     def test_a_failed_download_is_reported_in_a_line(self, stand_in, monkeypatch, tmp_path):
         import datasets

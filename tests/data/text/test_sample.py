@@ -111,7 +111,7 @@ def test_a_fact_predicts_its_next_mention(corpus):
     assert again > 20
 
 
-@pytest.mark.parametrize("documents, words, key", [(2, 100, "data.documents"), (3, 49, "data.words")])
-def test_too_small_is_an_input_error(documents, words, key):
-    with pytest.raises(InputError, match=key):
-        open_sample(documents, words, 0)
+@pytest.mark.parametrize("key, value", [("documents", 2), ("words", 49)])
+def test_too_small_is_an_input_error(recipe, key, value):
+    with pytest.raises(InputError, match=rf"data\.{key}: must be .* {value}"):
+        recipe("text", f"data.{key}={value}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from zoo.data.algorithmic.algorithmic import Algorithmic
+from zoo.data.algorithmic import Algorithmic
 from zoo.data.draws import Chance
 from zoo.registry import register
 

@@ -1,4 +1,4 @@
-"""Prompts with answers, as batches."""
+"""Prompts with answers, as batches, drawn as they are asked for."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import numpy as np
 import torch
 
 from zoo.data.algorithmic.questions import PADDING, Questions
-from zoo.data.batched import Batched
-from zoo.data.draws import Chance, Draws
-from zoo.data.held_out import is_held_out
-from zoo.data.masking import NOT_SCORED
+from zoo.data.blocks import NOT_SCORED, Batched
+from zoo.data.draws import Chance, Draws, is_held_out
+from zoo.data.source import GENERATED_SIZE, DataSource
 from zoo.errors import InputError, Problem
+from zoo.recipe import Recipe
+from zoo.registry import datasets
 
 AHEAD = 64
 """Random words drawn at a time: an example needs few of them."""
@@ -27,7 +28,7 @@ class Answers(Batched):
     on the length too.
 
     The prompts of "valid" and "test" are held out: training draws none of them, whatever its seed
-    (`zoo.data.held_out`). Sizes of which there are too few prompts for that, as of a few bits, are trained on
+    (`zoo.data.draws`). Sizes of which there are too few prompts for that, as of a few bits, are trained on
     in full; "valid" leaves them out where larger ones fit, and `seen_in_training` is their share.
 
     Args:
@@ -62,8 +63,7 @@ class Answers(Batched):
         self.largest = questions.largest(length)
         if not self.largest:
             least = questions.tokens(questions.smallest)
-            few = "1 token is" if length == 1 else f"{length} tokens are"
-            raise InputError(Problem(f"{few} too few for {name}, which needs at least {least}"))
+            raise InputError(Problem(f"{length} tokens are too few for {name}, which needs at least {least}"))
         self.held_out = split != "train"
         smallest = questions.smallest
         if self.held_out and questions.held_out_from <= self.largest:
@@ -101,3 +101,25 @@ class Answers(Batched):
             tokens[row, : len(given)] = given
             targets[row, len(prompt) - 1 : len(given)][self.questions.asked] = answer[self.questions.asked]
         return {"tokens": torch.from_numpy(tokens), "targets": torch.from_numpy(targets)}
+
+
+class AlgorithmicSource(DataSource):
+    """The questions of a task, and their answers."""
+
+    def __init__(self, recipe: Recipe, kind: str, questions: Questions):
+        super().__init__(recipe, kind, questions.vocab_size)
+        self.questions = questions
+        names = [option.name for option in datasets.describe(recipe.data.name).options]
+        options = [f"{name} {getattr(recipe.data, name)}" for name in names]
+        corpus = ", ".join([recipe.data.name, *options, f"format {questions.format}"])
+        self.fingerprint = {"corpus": corpus, "tokenizer": ""}
+
+    def examples(self, split: str, length: int, size: int, sizes: str = "largest") -> Answers:
+        """`size` examples of the largest size that fits `length` tokens, or of "all" `sizes` that do. Only
+        those of "train" depend on the seed. Raises InputError for a length at which none fits."""
+        seed = self.recipe.seed if split == "train" else 0
+        name = self.recipe.data.name
+        return Answers(self.questions, name, length, size, seed=seed, split=split, sizes=sizes)
+
+    def dataset(self, split: str) -> Answers:
+        return self.examples(split, self.recipe.data.sequence_length, GENERATED_SIZE[split], "all")

@@ -7,8 +7,7 @@ from bisect import bisect_left, bisect_right
 from functools import cached_property
 from typing import ClassVar
 
-from zoo.data.draws import Chance, Draws
-from zoo.data.held_out import SAMPLED, enough_to_hold_out
+from zoo.data.draws import SAMPLED, Chance, Draws, enough_to_hold_out
 
 PADDING, BEGIN, ASK = range(3)
 """Tokens that every task has: what fills up a row, what begins a prompt, and what asks for the answer."""

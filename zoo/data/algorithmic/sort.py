@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zoo.data.algorithmic.algorithmic import Algorithmic
+from zoo.data.algorithmic import Algorithmic
 from zoo.data.draws import Chance
 from zoo.field_types import Several
 from zoo.registry import register

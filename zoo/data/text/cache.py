@@ -2,8 +2,8 @@
 
 A folder per (text, vocabulary size, versions), named by their hash, with tokenizer.json, a
 `datasets.Dataset` for each split (columns tokens, bytes, words; a row is a document) and meta.json, which has
-the checksum of every file. It is built beside its final path, flushed and renamed, so that a folder of that name
-is complete; a lock lets one process build while the others wait. A folder that is not as it was written is
+size and CRC-32 of every file. It is built beside its final path, flushed and renamed, so that a folder of that
+name is complete; a lock lets one process build while the others wait. A folder that is not as it was written is
 neither used nor removed: an error names it.
 """
 
@@ -13,23 +13,38 @@ import hashlib
 import json
 import shutil
 import sys
+import time
 import uuid
 import zlib
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import tokenizers
+from filelock import FileLock, Timeout
+from tqdm import tqdm
 
-from zoo.data.text.checksums import Damaged, compare, validate_sizes, unverified
-from zoo.data.text.corpus import SPLITS, Contents, Corpus, TextChanged, survey
-from zoo.data.text.tokenising import FORMAT, META, META_CRC, TOKENIZER, build, meta_crc, progress
-from zoo.data.text.tokenizer import TextTokenizer, TextUnits
-from zoo.data.text.tokens import TokenStream
+from zoo.data.text.corpus import SPLITS, Contents, Corpus, TextChanged, digested, survey
+from zoo.data.text.tokenizer import TextTokenizer, TextUnits, train_tokenizer
+from zoo.data.text.tokens import TokenStream, write_split
 from zoo.errors import InputError, Problem
-from zoo.files import full_disk_message, is_disk_full, fsync_folder, fsync_tree, atomic_write
+from zoo.files import atomic_write, fsync_folder, fsync_tree, full_disk_message, is_disk_full
+from zoo.console import progress_bar
+
+FORMAT = 2
+META = "meta.json"
+TOKENIZER = "tokenizer.json"
+# A write within one tick of the file system's clock leaves a file's times as they are: only what has been
+# left alone for a while can be known by them.
+SETTLED = 2_000_000_000  # nanoseconds
+
+Found = TypeVar("Found")
+
+
+class Damaged(Exception):
+    """A file is not what was written; says which, and in what."""
 
 
 @dataclass(frozen=True)
@@ -43,66 +58,44 @@ class TokenCache:
     streams: dict[str, TokenStream]
 
 
-def open_cache(corpus: Corpus, vocab_size: int, root: Path) -> TokenCache:
+def open_cache(corpus: Corpus, vocab_size: int, root: Path, own: Path | None = None) -> TokenCache:
     """The tokens of a corpus, from the cache below `root` or made and put there.
 
-    Raises InputError for a corpus that cannot be read, for a cache folder that cannot be written, and for one
-    that is damaged.
+    Args:
+        own: another cache, in which all is written; `root` is then only read. For a `root` that only a
+            checkpoint names: whoever made that does not decide where files come to be.
+
+    Raises:
+        InputError: the corpus cannot be read, the cache cannot be written, or it is damaged.
     """
-    with _report_unwritable(root):
-        note = _survey_of(corpus, root)
-        contents = remembered(corpus, note)
-        folder = root / key_of(corpus, contents, vocab_size)
-        if not folder.exists():
-            try:
-                build_alone(corpus, contents, vocab_size, folder)
-            except TextChanged:
-                note.unlink(missing_ok=True)  # or the next start would believe it again
-                raise
-        return read(folder, corpus.name)
-
-
-def open_unwritten(corpus: Corpus, vocab_size: int, root: Path, notes: Path) -> TokenCache | None:
-    """The tokens of a corpus from a cache that is read and never written; None where it does not have them.
-
-    For a cache that only a checkpoint names: whoever made that does not decide where files come to be. What
-    is noted about it goes to the cache `notes`. Raises InputError as `open_cache`.
-    """
-    with _report_unwritable(notes):
-        folder = root / key_of(corpus, remembered(corpus, _survey_of(corpus, notes)), vocab_size)
-        if not folder.is_dir():
-            return None
-        note = notes / "surveys" / f"{_hash([str(folder.resolve())])}.verified.json"
-        return read(folder, corpus.name, note)
-
-
-def _survey_of(corpus: Corpus, root: Path) -> Path:
-    return root / "surveys" / f"{_hash(corpus.identity)}.json"
-
-
-@contextmanager
-def _report_unwritable(root: Path) -> Iterator[None]:
-    """Makes a cache folder, and raises InputError where it cannot be written."""
+    written = own or root
+    note = written / "surveys" / f"{_hash(corpus.identity)}.json"
     try:
-        root.mkdir(parents=True, exist_ok=True)
-        yield
+        note.parent.mkdir(parents=True, exist_ok=True)
+        contents = remembered(corpus, note)
+        key = _hash(
+            [FORMAT, contents.fingerprint, corpus.newline_is_word, vocab_size, tokenizers.__version__]
+        )
+        if own and (folder := root / key).is_dir():
+            return read(folder, corpus.name, own / "surveys" / f"{_hash([str(folder.resolve())])}.verified.json")
+        folder = written / key
+        try:
+            _by_one_process(
+                folder,
+                f"tokenises {corpus.name}",
+                lambda: folder if folder.exists() else None,
+                lambda locked: _build(corpus, contents, vocab_size, folder, locked),
+            )
+        except TextChanged:
+            note.unlink(missing_ok=True)  # or the next start would believe it again
+            raise
+        return read(folder, corpus.name, folder.with_suffix(".verified.json"))
     except OSError as error:
         full = is_disk_full(error)
-        raise InputError(
-            Problem(
-                f"cannot keep tokens there: "
-                f"{full_disk_message(error, root) if full else error.strerror or error}; "
-                f"{'make room, or ' if full else ''}"
-                "name a folder that can be written with --set data.cache=FOLDER",
-                key="data.cache",
-                where=str(root),
-            )
-        ) from error
-
-
-def key_of(corpus: Corpus, contents: Contents, vocab_size: int) -> str:
-    """The name of the cache folder: a hash of all that decides what is in it."""
-    return _hash([FORMAT, contents.fingerprint, corpus.newline_is_word, vocab_size, tokenizers.__version__])
+        reason = full_disk_message(error, written) if full else error.strerror or error
+        remedy = "name a folder that can be written with --set data.cache=FOLDER"
+        message = f"cannot keep tokens there: {reason}; {'make room, or ' if full else ''}{remedy}"
+        raise InputError(Problem(message, key="data.cache", where=str(written))) from error
 
 
 def _hash(parts: list) -> str:
@@ -110,144 +103,188 @@ def _hash(parts: list) -> str:
 
 
 def remembered(corpus: Corpus, note: Path) -> Contents:
-    """The corpus's contents; not read again if it was surveyed before and its files are the same.
+    """The corpus's contents; not read again if it was surveyed before and its files are the same."""
 
-    A note that is not what was written is none: the corpus is read again.
-    """
-    contents = _noted(note)
-    if contents is not None:
-        return contents
-    note.parent.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as stack:
-        # One process of a launch reads, the others then find its note; each where files cannot be locked.
-        with suppress(NotImplementedError):
-            stack.enter_context(alone(note, f"reads {corpus.name}"))
-        contents = _noted(note)
-        if contents is None:
-            with progress(f"reading {corpus.name}", None) as advance:
-                contents = survey(corpus, advance)
-            note_of = {"fingerprint": contents.fingerprint, "bytes": contents.bytes, "crc32": _crc_of(contents)}
-            atomic_write(note, json.dumps(note_of) + "\n")
-    return contents
-
-
-def _noted(note: Path) -> Contents | None:
-    """What a note of an earlier survey says; None where there is none, or not what was written."""
-    try:
-        known = json.loads(note.read_text(encoding="utf-8"))
-        contents = Contents(
-            str(known["fingerprint"]), {split: int(known["bytes"][split]) for split in SPLITS}
-        )
-        return contents if known["crc32"] == _crc_of(contents) else None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+    def noted() -> Contents | None:
+        # What is not as it was written is none: the corpus is read again.
+        with suppress(OSError, Damaged):
+            return Contents(**read_sealed(note))
         return None
 
+    def read_corpus(locked: bool) -> Contents:
+        with _byte_bar(f"reading {corpus.name}") as bar:
+            contents = survey(corpus, bar.update)
+        write_sealed(note, asdict(contents))
+        return contents
 
-def _crc_of(contents: Contents) -> int:
-    return zlib.crc32(json.dumps([contents.fingerprint, *contents.bytes.items()]).encode())
-
-
-def build_alone(corpus: Corpus, contents: Contents, vocab_size: int, folder: Path) -> None:
-    """Build the folder unless another process has done so by the time the lock is ours."""
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(alone(folder, f"tokenises {corpus.name}"))
-        except NotImplementedError:
-            pass  # a file system without locks: then more than one may build, and the first to end is kept
-        else:
-            # What lies beside is left over from a process that was killed.
-            for stale in folder.parent.glob(f"{folder.name}.part-*"):
-                shutil.rmtree(stale)
-        if folder.exists():
-            return
-        part = folder.with_name(f"{folder.name}.part-{uuid.uuid4().hex[:8]}")
-        try:
-            build(corpus, contents, vocab_size, part)
-            fsync_tree(part)
-            try:
-                part.rename(folder)
-            except OSError:
-                if not folder.exists():  # another, without locks, was first
-                    raise
-            fsync_folder(folder.parent)
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
+    return _by_one_process(note, f"reads {corpus.name}", noted, read_corpus)
 
 
-@contextmanager
-def alone(folder: Path, doing: str) -> Iterator[None]:
-    """Hold the lock of a cache folder; say so if another process must be waited for.
+def _by_one_process(
+    path: Path, doing: str, find: Callable[[], Found | None], make: Callable[[bool], Found]
+) -> Found:
+    """What `find` gives, made first where that is None: by one process, while the others wait for its lock.
 
-    Raises NotImplementedError where files cannot be locked, and OSError where nothing can be written.
+    Where nothing can be locked (some network file systems, a cache that is read-only), each makes its own.
+    `make` gets whether there is a lock.
     """
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(folder.with_suffix(".lock"))
+    if (found := find()) is not None:
+        return found
+    # A soft lock, which is a file and nothing else, would outlive a kill.
+    lock = FileLock(path.with_suffix(".lock"), fallback_to_soft=False)
     try:
-        lock.acquire(timeout=1)
-    except Timeout:
-        print(f"waiting for another process that {doing}", file=sys.stderr)
-        lock.acquire()
-    try:
-        yield
+        with suppress(OSError):
+            try:
+                lock.acquire(timeout=1)
+            except Timeout:
+                print(f"waiting for another process that {doing}", file=sys.stderr)
+                lock.acquire()
+        found = find()
+        return make(lock.is_locked) if found is None else found
     finally:
         lock.release()
 
 
-def read(folder: Path, name: str, note: Path | None = None) -> TokenCache:
+def _build(corpus: Corpus, contents: Contents, vocab_size: int, folder: Path, locked: bool) -> Path:
+    """Learn the tokenizer on the training split and write all splits into a folder, which then gets its name.
+
+    Raises TextChanged for a corpus that is not `contents` any more.
+    """
+    import datasets
+
+    if locked:  # then what lies beside is left over from a process that was killed
+        for stale in folder.parent.glob(f"{folder.name}.part-*"):
+            shutil.rmtree(stale)
+    datasets.disable_progress_bars()  # ours show it already
+    part = folder.with_name(f"{folder.name}.part-{uuid.uuid4().hex[:8]}")
+    part.mkdir()
+    try:
+        with _byte_bar(f"learning {vocab_size} tokens from {corpus.name}", contents.bytes["train"]) as bar:
+            tokenizer = train_tokenizer(_counted(corpus.documents("train"), bar), vocab_size)
+        tokenizer.save(part / TOKENIZER)
+        units = TextUnits(tokenizer.token_bytes(), corpus.newline_is_word)
+        digest = hashlib.sha256()
+        with _byte_bar(f"tokenising {corpus.name}", sum(contents.bytes.values())) as bar:
+            for split in SPLITS:
+                documents = _counted(digested(digest, split, corpus.documents(split)), bar)
+                write_split(documents, tokenizer, units, part / split)
+        if digest.hexdigest() != contents.fingerprint:
+            raise TextChanged(f"the text of {corpus.name} changed while it was read; run again")
+        write_meta(
+            part,
+            {
+                "format": FORMAT,
+                "name": corpus.name,
+                "corpus": contents.fingerprint,
+                "tokenizer": tokenizer.fingerprint,
+                "tokenizers": tokenizers.__version__,
+                "vocab_size": tokenizer.vocab_size,
+                "newline_is_word": corpus.newline_is_word,
+            },
+        )
+        fsync_tree(part)
+        try:
+            part.rename(folder)
+        except OSError:
+            if not folder.exists():  # another, without locks, was first
+                raise
+        fsync_folder(folder.parent)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return folder
+
+
+def _byte_bar(about: str, total: int | None = None) -> tqdm:
+    return progress_bar(total, about, "B", unit_scale=True, unit_divisor=1024, leave=False)
+
+
+def _counted(documents: Iterable[str], bar: tqdm) -> Iterator[str]:
+    for document in documents:
+        yield document
+        bar.update(len(document.encode()))
+
+
+def write_meta(folder: Path, meta: dict[str, Any]) -> None:
+    """Write meta.json of a cache folder, with size and CRC-32 of all other files."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(META))
+    sums = {path.relative_to(folder).as_posix(): [path.stat().st_size, crc32(path)] for path in files}
+    write_sealed(folder / META, {**meta, "files": sums})
+
+
+def read(folder: Path, name: str, note: Path) -> TokenCache:
     """Open a cache folder, once it is known to be what was written. Raises InputError where it is not.
 
-    `note` is where its checked files are noted; beside it by default.
+    Args:
+        name: that of the corpus, for messages.
+        note: where the state of its files is kept once they were compared.
     """
     try:
-        meta = read_meta(folder)
-        validate_files(folder, meta["files"], name, note or folder.with_suffix(".verified.json"))
-        tokenizer = TextTokenizer.load(folder / TOKENIZER)
-        if tokenizer.fingerprint != meta["tokenizer"]:
-            raise Damaged(f"{TOKENIZER} is another")
-        streams = {split: TokenStream(folder / split) for split in SPLITS}
-        for split, stream in streams.items():
-            if len(stream) != meta["splits"][split]["tokens"]:
-                raise Damaged(f"{split} has {len(stream)} tokens and not {meta['splits'][split]['tokens']}")
-        units = TextUnits(tokenizer.token_bytes(), meta["newline_is_word"])
-        return TokenCache(folder, meta["corpus"], tokenizer, units, streams)
-    except PermissionError:
-        raise
-    except Damaged as error:
-        raise _damaged(folder, str(error)) from error
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise _damaged(folder, f"{Path(error.filename or folder).name} is missing") from error
-    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-        raise _damaged(folder, (str(error) or type(error).__name__).splitlines()[0]) from error
+        meta = read_sealed(folder / META)
+        _compare(folder, meta["files"], name, note)
+    except (Damaged, FileNotFoundError) as error:
+        lost = isinstance(error, OSError)
+        how = f"{Path(error.filename).relative_to(folder)} is missing" if lost else error
+        message = f"the token cache is damaged: {how}; remove this folder, and it is made again from the corpus"
+        raise InputError(Problem(message, where=str(folder))) from error
+    tokenizer = TextTokenizer.load(folder / TOKENIZER)
+    units = TextUnits(tokenizer.token_bytes(), meta["newline_is_word"])
+    streams = {split: TokenStream(folder / split) for split in SPLITS}
+    return TokenCache(folder, meta["corpus"], tokenizer, units, streams)
 
 
-def read_meta(folder: Path) -> dict[str, Any]:
-    """meta.json of a cache folder. Raises Damaged or OSError."""
-    raw = (folder / META).read_bytes()
-    if (folder / META_CRC).read_bytes() != meta_crc(raw):
-        raise Damaged(f"{META} has another content (checksum)")
+def _compare(folder: Path, recorded: dict[str, list[int]], name: str, note: Path) -> None:
+    """Raises Damaged or FileNotFoundError where a file is not what was written.
+
+    A corpus of 20 GB is not read at every start: files that were compared in their present state (size, times,
+    inode) are taken to be intact.
+    """
+    begun = time.time_ns()
+    states = {}
+    for file, (size, _) in recorded.items():
+        status = (folder / file).stat()
+        if status.st_size != size:
+            raise Damaged(f"{file} has {status.st_size} bytes and not {size}")
+        states[file] = [size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
+
+    def known() -> bool | None:
+        with suppress(OSError, ValueError, RecursionError):
+            return json.loads(note.read_text(encoding="utf-8")) == states or None
+        return None
+
+    def compare(locked: bool) -> bool:
+        with _byte_bar(f"checking the tokens of {name}", sum(size for size, _ in recorded.values())) as bar:
+            for file, (_, crc) in recorded.items():
+                if crc32(folder / file, bar.update) != crc:
+                    raise Damaged(f"{file} has another content (checksum)")
+        if all(begun - max(state[1:3]) > SETTLED for state in states.values()):
+            with suppress(OSError):  # a cache that is shared and read-only is read at every start
+                atomic_write(note, json.dumps(states, indent=1) + "\n")
+        return True
+
+    _by_one_process(note, f"checks the tokens of {name}", known, compare)
+
+
+def crc32(path: Path, on_bytes: Callable[[int], Any] = lambda count: None) -> int:
+    """CRC-32 of a file's content, which finds every flipped bit and is read several times as fast as a
+    cryptographic hash; `on_bytes` is called with the size of every piece."""
+    value = 0
+    with path.open("rb", buffering=0) as file:
+        while piece := file.read(4 << 20):
+            value = zlib.crc32(piece, value)
+            on_bytes(len(piece))
+    return value
+
+
+def write_sealed(path: Path, value: Any) -> None:
+    """Write JSON, and beside it its CRC-32."""
+    raw = (json.dumps(value, indent=1) + "\n").encode()
+    atomic_write(path, raw)
+    atomic_write(path.with_name(f"{path.name}.crc32"), f"{zlib.crc32(raw):08x}\n")
+
+
+def read_sealed(path: Path) -> Any:
+    """The JSON that `write_sealed` wrote. Raises Damaged or OSError."""
+    raw = path.read_bytes()
+    if path.with_name(f"{path.name}.crc32").read_bytes() != f"{zlib.crc32(raw):08x}\n".encode():
+        raise Damaged(f"{path.name} has another content (checksum)")
     return json.loads(raw)
-
-
-def validate_files(folder: Path, recorded: dict[str, list[int]], name: str, note: Path) -> None:
-    """Raises Damaged where a file is not what was written; one that was compared before is not read again."""
-    validate_sizes(folder, recorded)
-    if not unverified(folder, recorded, note):
-        return
-    with ExitStack() as stack:
-        # One process of a launch reads, the others then find its note. A cache that is shared and read-only
-        # has no lock, and each reads for itself.
-        with suppress(OSError, NotImplementedError):
-            stack.enter_context(alone(note, f"checks the tokens of {name}"))
-        names = unverified(folder, recorded, note)
-        with progress(f"checking the tokens of {name}", sum(names.values())) as advance:
-            compare(folder, recorded, names, note, advance)
-
-
-def _damaged(folder: Path, how: str) -> InputError:
-    return InputError(
-        Problem(
-            f"the token cache is damaged: {how}; remove this folder, and it is made again from the corpus",
-            where=str(folder),
-        )
-    )

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from zoo.errors import InputError, Problem
 
@@ -39,37 +40,28 @@ class TextChanged(InputError):
     """A corpus does not hold any more what it held a moment ago."""
 
 
-class Digest:
-    """Learns the contents of a corpus from its documents as they go by: all of train, of valid, of test."""
-
-    def __init__(self) -> None:
-        self._digest = hashlib.sha256()
-        self._sizes: dict[str, int] = {}
-
-    def of(self, split: str, documents: Iterable[str]) -> Iterator[str]:
-        """The documents of a split, as they were."""
-        self._sizes[split] = 0
-        self._digest.update(f"split {split}\n".encode())
-        for document in documents:
-            raw = document.encode()
-            # The length before the text keeps "ab" + "c" and "a" + "bc" apart.
-            self._digest.update(f"{len(raw)}\n".encode())
-            self._digest.update(raw)
-            self._sizes[split] += len(raw)
-            yield document
-
-    def contents(self) -> Contents:
-        """What went by."""
-        return Contents(self._digest.hexdigest(), dict(self._sizes))
-
-
-def survey(corpus: Corpus, on_bytes: Callable[[int], None] = lambda count: None) -> Contents:
+def survey(corpus: Corpus, on_bytes: Callable[[int], Any] = lambda count: None) -> Contents:
     """Read a corpus once, from end to end; `on_bytes` is called with the size of every document."""
-    digest = Digest()
+    digest, sizes = hashlib.sha256(), dict.fromkeys(SPLITS, 0)
     for split in SPLITS:
-        for document in digest.of(split, corpus.documents(split)):
-            on_bytes(len(document.encode()))
-    return digest.contents()
+        for document in digested(digest, split, corpus.documents(split)):
+            size = len(document.encode())
+            sizes[split] += size
+            on_bytes(size)
+    return Contents(digest.hexdigest(), sizes)
+
+
+def digested(digest: Any, split: str, documents: Iterable[str]) -> Iterator[str]:
+    """The documents of a split as they were, added to a digest of `hashlib` as they go by.
+
+    After train, valid and test it is the fingerprint of the corpus.
+    """
+    digest.update(f"split {split}\n".encode())
+    for document in documents:
+        raw = document.encode()
+        # The length before the text keeps "ab" + "c" and "a" + "bc" apart.
+        digest.update(f"{len(raw)}\n".encode() + raw)
+        yield document
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -81,18 +73,13 @@ def read_lines(path: Path) -> Iterator[str]:
     try:
         with open(path, "rb") as file:
             for raw in file:
-                try:
-                    line = raw.decode("utf-8")
-                except UnicodeDecodeError as error:
-                    raise InputError(
-                        Problem(
-                            f"byte {offset + error.start} (0x{raw[error.start]:02x}) is not UTF-8 text; "
-                            "save the file as UTF-8",
-                            where=str(path),
-                        )
-                    ) from None
+                line = raw.decode()
                 yield line.removeprefix("\ufeff") if offset == 0 else line
                 offset += len(raw)
+    except UnicodeDecodeError as error:
+        byte = f"byte {offset + error.start} (0x{error.object[error.start]:02x})"
+        message = f"{byte} is not UTF-8 text; save the file as UTF-8"
+        raise InputError(Problem(message, where=str(path))) from None
     except OSError as error:
         raise InputError(Problem(f"cannot be read: {error.strerror}", where=str(path))) from None
 

@@ -1,21 +1,26 @@
-"""Corpora by their names in a recipe, and where corpora and caches are by default."""
+"""Corpora by their names in a recipe, and their tokens as training examples."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import Annotated, ClassVar
 
-from zoo.data.dataset import Dataset
+from pydantic import Field
+
+from zoo.data.blocks import Blocks, MaskedBlocks
+from zoo.data import Dataset
+from zoo.data.source import DataSource
+from zoo.data.text.cache import TokenCache, open_cache
 from zoo.data.text.corpus import Corpus
+from zoo.data.text.plain_text import open_text
+from zoo.data.text.sample import open_sample
+from zoo.data.text.tokens import TokenStream
+from zoo.data.text.wikitext import open_wikitext
 from zoo.errors import InputError, Problem
 from zoo.field_types import Folder, Positive, Seed, Vocabulary
-from zoo.registry import register
-
-if TYPE_CHECKING:
-    from zoo.data.source import DataSource
-    from zoo.data.text.cache import TokenCache
-    from zoo.recipe import Recipe
+from zoo.recipe import Recipe
+from zoo.registry import register, tasks
 
 
 class TextDataset(Dataset):
@@ -42,16 +47,54 @@ class TextDataset(Dataset):
         raise NotImplementedError
 
     def open(self, recipe: Recipe, write_cache: bool = True) -> DataSource:
-        from zoo.data.text.source import TextSource
-
         return TextSource(recipe, self.gives, self.tokens(write_cache))
 
     def tokens(self, write_cache: bool = True) -> TokenCache:
         """The corpus, tokenised. Raises InputError where it cannot be read."""
-        from zoo.data.text.source import open_tokens
+        default = default_root() / "cache"
+        folder = Path(self.cache) if self.cache else default
+        # Without `write_cache` all is written into the default one.
+        own = None if write_cache or folder == default else default
+        return open_cache(self.corpus(), self.vocab_size, folder, own)
 
-        folder = Path(self.cache) if self.cache else default_cache()
-        return open_tokens(self.corpus(), self.vocab_size, folder, default_cache(), write_cache)
+
+class TextSource(DataSource):
+    """Tokens of a corpus.
+
+    Args:
+        kind: as of `DataSource`.
+        tokens: the corpus, tokenised.
+    """
+
+    def __init__(self, recipe: Recipe, kind: str, tokens: TokenCache):
+        super().__init__(recipe, kind, tokens.tokenizer.vocab_size)
+        self.tokenizer, self.units, self._streams = tokens.tokenizer, tokens.units, tokens.streams
+        self.fingerprint = {"corpus": tokens.corpus, "tokenizer": self.tokenizer.fingerprint}
+
+    def stream(self, split: str) -> TokenStream:
+        """All tokens of a split."""
+        return self._streams[split]
+
+    def dataset(self, split: str, length: int | None = None) -> Blocks | MaskedBlocks:
+        """Blocks of `length` tokens (the training length if None), masked where the task asks for it."""
+        recipe, stream = self.recipe, self.stream(split)
+        length = length or recipe.data.sequence_length
+        if not tasks.describe(recipe.task.name).hides_tokens:
+            return Blocks(stream, length)
+        return MaskedBlocks(
+            stream,
+            length,
+            mask_fraction=recipe.task.mask_fraction,
+            mask_token=self.tokenizer.mask_token,
+            end_token=self.tokenizer.end_token,
+            vocab_size=self.vocab_size,
+            # Runs that differ in the seed alone are judged on the same draw.
+            seed=recipe.seed if split == "train" else 0,
+            epoch=0 if split == "train" else None,
+        )
+
+    def save_tokenizer(self, folder: Path) -> None:
+        self.tokenizer.save(Path(folder) / "tokenizer.json")
 
 
 @register.dataset("wikitext-2")
@@ -69,8 +112,6 @@ class WikiText2(TextDataset):
     source = "data.root/wikitext-2, else fetched by `datasets`"
 
     def corpus(self) -> Corpus:
-        from zoo.data.text.wikitext import open_wikitext
-
         return open_wikitext(self.name, Path(self.root) if self.root else default_root())
 
 
@@ -100,8 +141,6 @@ class PlainText(TextDataset):
     source = "data.root: a file or a folder"
 
     def corpus(self) -> Corpus:
-        from zoo.data.text.plain_text import open_text
-
         if self.root is None:
             raise InputError(Problem("say which folder or file of plain text to read", key="data.root"))
         return open_text(Path(self.root))
@@ -128,24 +167,17 @@ class Sample(TextDataset):
         root: Folder = None,
         cache: Folder = None,
         vocab_size: Vocabulary = 8192,
-        documents: Positive = 400,
-        words: Positive = 3000,
+        documents: Annotated[Positive, Field(ge=3)] = 400,
+        words: Annotated[Positive, Field(ge=50)] = 3000,
         corpus_seed: Seed = 0,
     ):
         super().__init__(root=root, cache=cache, vocab_size=vocab_size)
         self.documents, self.words, self.corpus_seed = documents, words, corpus_seed
 
     def corpus(self) -> Corpus:
-        from zoo.data.text.sample import open_sample
-
         return open_sample(self.documents, self.words, self.corpus_seed)
 
 
 def default_root() -> Path:
     """Where corpora are looked for when the recipe does not say: ZOO_DATA, or `data/`."""
     return Path(os.environ.get("ZOO_DATA") or "data")
-
-
-def default_cache() -> Path:
-    """Where tokens are kept when the recipe does not say."""
-    return default_root() / "cache"

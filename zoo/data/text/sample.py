@@ -13,44 +13,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from zoo.data.text.corpus import Corpus
 from zoo.data.draws import Chance, Draws
-from zoo.data.text.sample_words import (
-    ANIMALS,
-    BUILDINGS,
-    COLOURS,
-    EVENTS,
-    FACTS,
-    GREETINGS,
-    HABITS,
-    HOURS,
-    LOANS,
-    MATERIALS,
-    OBJECTS,
-    OPENINGS,
-    PRESENCES,
-    PRONOUNS,
-    QUESTIONS,
-    SYLLABLES,
-    TRADES,
-    WAYS,
-    WEATHERS,
-)
-from zoo.errors import InputError, Problem
+from zoo.data.text import sample_words as lists
+from zoo.data.text.corpus import Corpus
 
 PEOPLE = 9
-SMALLEST = {"documents": 3, "words": 50}
 
 
 def open_sample(documents: int, words: int, corpus_seed: int) -> Corpus:
     """`documents` chronicles of about `words` words each: one in twenty, and at least one, for validation, as
-    many for test, the others for training. Raises InputError for fewer than 3 documents or 50 words."""
-    given = {"documents": documents, "words": words}
-    if small := [name for name, least in SMALLEST.items() if given[name] < least]:
-        raise InputError(
-            Problem(f"must be at least {SMALLEST[name]}, not {given[name]}", key=f"data.{name}")
-            for name in small
-        )
+    many for test, the others for training."""
     held_out = max(1, documents // 20)
     counts = {"train": documents - 2 * held_out, "valid": held_out, "test": held_out}
 
@@ -79,7 +51,7 @@ def chronicle(words: int, seed: int, split: str, number: int) -> str:
     village, river = names.pop(), names.pop()
     people = [invent_person(chance, village, names) for _ in range(PEOPLE)]
     place = {"village": village, "river": river}
-    paragraphs = [chance.one(OPENINGS).format(**place)]
+    paragraphs = [chance.one(lists.OPENINGS).format(**place)]
     count = len(paragraphs[0].split())
     while count < words:
         # Few at a time on the stage, drawn from those who have entered: the cast grows through the document.
@@ -94,7 +66,7 @@ def invent(chance: Chance, count: int) -> list[str]:
     """Different names of two or three syllables."""
     names: list[str] = []
     while len(names) < count:
-        parts = [chance.one(column) for column in SYLLABLES[: 2 + chance.below(2)]]
+        parts = [chance.one(column) for column in lists.SYLLABLES[: 2 + chance.below(2)]]
         name = "".join(parts).capitalize()
         if name not in names:
             names.append(name)
@@ -102,9 +74,9 @@ def invent(chance: Chance, count: int) -> list[str]:
 
 
 def invent_person(chance: Chance, village: str, names: list[str]) -> Person:
-    pronoun = chance.one(PRONOUNS)
-    animal = chance.one(ANIMALS)
-    thing = f"{chance.one(MATERIALS)} {chance.one(OBJECTS)}"
+    pronoun = chance.one(lists.PRONOUNS)
+    animal = chance.one(lists.ANIMALS)
+    thing = f"{chance.one(lists.MATERIALS)} {chance.one(lists.OBJECTS)}"
     return Person(
         {
             "name": names.pop(),
@@ -112,9 +84,9 @@ def invent_person(chance: Chance, village: str, names: list[str]) -> Person:
             "pet": names.pop(),
             "animal": animal,
             "a_animal": with_article(animal),
-            "trade": chance.one(TRADES),
-            "colour": chance.one(COLOURS),
-            "building": chance.one(BUILDINGS),
+            "trade": chance.one(lists.TRADES),
+            "colour": chance.one(lists.COLOURS),
+            "building": chance.one(lists.BUILDINGS),
             "thing": thing,
             "a_thing": with_article(thing),
             "code": " ".join(str(chance.below(10)) for _ in range(4)),
@@ -134,29 +106,29 @@ def scene(chance: Chance, cast: list[Person], place: dict[str, str]) -> str:
     world = {**hero.facts, **place, "other": other.facts["name"]}
 
     def say(templates: Sequence[str]) -> str:
-        fresh = {"hour": chance.one(HOURS), "weather": chance.one(WEATHERS), "way": chance.one(WAYS)}
+        fresh = {"hour": chance.one(lists.HOURS), "weather": chance.one(lists.WEATHERS), "way": chance.one(lists.WAYS)}
         sentence = chance.one(templates).format(**world, **fresh)
         return sentence[0].upper() + sentence[1:]
 
     def tell(person: Person) -> str:
-        kind = chance.one(list(FACTS))
+        kind = chance.one(list(lists.FACTS))
         first = kind not in person.mentioned
         person.mentioned.add(kind)
-        sentence = chance.one(FACTS[kind][0 if first else 1]).format(**person.facts)
+        sentence = chance.one(lists.FACTS[kind][0 if first else 1]).format(**person.facts)
         return sentence[0].upper() + sentence[1:]
 
-    sentences = [say(EVENTS)]
+    sentences = [say(lists.EVENTS)]
     for _ in range(2 + chance.below(4)):
         kind = chance.below(10)
         if kind < 5:
             sentences.append(tell(hero if chance.below(4) else other))
         elif kind < 6:
-            sentences.append(say(HABITS))
+            sentences.append(say(lists.HABITS))
         elif kind < 8:
-            question, answer = chance.one(QUESTIONS)
-            sentences.append(say(GREETINGS) + " " + f"“{question}” “{answer}”".format(**world))
+            question, answer = chance.one(lists.QUESTIONS)
+            sentences.append(say(lists.GREETINGS) + " " + f"“{question}” “{answer}”".format(**world))
         elif kind < 9:
-            sentences.append(say(LOANS))
+            sentences.append(say(lists.LOANS))
         else:
-            sentences.append(say(PRESENCES))
+            sentences.append(say(lists.PRESENCES))
     return " ".join(sentences)

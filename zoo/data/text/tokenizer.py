@@ -10,25 +10,27 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from zoo.errors import InputError, Problem
 from zoo.files import atomic_write
 
-# Said aloud, `tokenizers` keeps quiet when data workers are forked after it has used its threads.
+# Where it is set, `tokenizers` gives no warning when data workers are forked after it has used its threads.
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 
 END = "<|endoftext|>"
 MASK = "<|mask|>"
 SPECIAL = (END, MASK)
-SMALLEST_VOCABULARY = 256 + len(SPECIAL)
 WHITESPACE = b" \t\n\r\x0b\x0c"
 PIECE = 1 << 20  # characters tokenised at once: `tokenizers` takes some 100 bytes a token while it works
 SAFE_CUT = re.compile(r"(?<=[\w.,;:!?]\n)(?=\w)")
+
+Item = TypeVar("Item")
 
 
 class TextTokenizer:
@@ -59,7 +61,7 @@ class TextTokenizer:
         """The same for many texts at once, on all cores; memory is that of the tokens, for any length."""
         pieces: list[list[np.ndarray]] = [[] for _ in texts]
         numbered = ((number, piece) for number, text in enumerate(texts) for piece in cut(text, PIECE))
-        for group in grouped(numbered, PIECE):
+        for group in grouped(numbered, PIECE, lambda one: len(one[1])):
             encodings = self.tokenizer.encode_batch_fast([piece for _, piece in group])
             for (number, _), encoding in zip(group, encodings, strict=True):
                 pieces[number].append(np.asarray(encoding.ids, dtype=np.int64))
@@ -71,10 +73,14 @@ class TextTokenizer:
 
     def token_bytes(self) -> list[bytes]:
         """The bytes that each token stands for; none for the special ones."""
-        of_character = byte_of_character()
+        # The byte alphabet of GPT-2: printable bytes are their own characters, others go from 256 on.
+        printable = [byte for first, last in ("!~", "¡¬", "®ÿ") for byte in range(ord(first), ord(last) + 1)]
+        others = [byte for byte in range(256) if byte not in printable]
+        byte_of = {chr(byte): byte for byte in printable}
+        byte_of |= {chr(256 + number): byte for number, byte in enumerate(others)}
         special = {self.end_token, self.mask_token}
         return [
-            b"" if token in special else bytes(of_character[c] for c in self.tokenizer.id_to_token(token))
+            b"" if token in special else bytes(byte_of[c] for c in self.tokenizer.id_to_token(token))
             for token in range(self.vocab_size)
         ]
 
@@ -84,30 +90,13 @@ class TextTokenizer:
 
     @classmethod
     def load(cls, path: Path) -> TextTokenizer:
-        """Read what `save` wrote. Raises ValueError for a file that is no tokenizer of ours."""
-        try:
-            tokenizer = Tokenizer.from_file(str(path))
-        except Exception as error:  # the binding raises bare Exception
-            raise ValueError(f"{path} is no tokenizer: {error}") from None
-        if any(tokenizer.token_to_id(token) is None for token in SPECIAL):
-            raise ValueError(f"{path} lacks {' or '.join(SPECIAL)}")
-        return cls(tokenizer)
+        """Read what `save` wrote."""
+        return cls(Tokenizer.from_file(str(path)))
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> TextTokenizer:
     """Learn a vocabulary of `vocab_size` tokens, special ones included. The same texts give the same
-    tokenizer.
-
-    Raises InputError if the size cannot hold the 256 bytes and the special tokens.
-    """
-    if vocab_size < SMALLEST_VOCABULARY:
-        raise InputError(
-            Problem(
-                f"{vocab_size} is too small: 256 bytes and {len(SPECIAL)} special tokens need "
-                f"at least {SMALLEST_VOCABULARY}",
-                key="data.vocab_size",
-            )
-        )
+    tokenizer."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -132,24 +121,17 @@ def cut(text: str, size: int) -> Iterator[str]:
         start = end
 
 
-def grouped(pieces: Iterable[tuple[int, str]], size: int) -> Iterator[list[tuple[int, str]]]:
-    """Pieces in lists of about `size` characters."""
-    group, length = [], 0
-    for piece in pieces:
-        group.append(piece)
-        length += len(piece[1])
-        if length >= size:
+def grouped(items: Iterable[Item], limit: int, size: Callable[[Item], int] = len) -> Iterator[list[Item]]:
+    """Items in lists whose sizes add up to about `limit`."""
+    group, total = [], 0
+    for item in items:
+        group.append(item)
+        total += size(item)
+        if total >= limit:
             yield group
-            group, length = [], 0
+            group, total = [], 0
     if group:
         yield group
-
-
-def byte_of_character() -> dict[str, int]:
-    """The inverse of the byte alphabet: printable bytes are their own characters, others go from 256 on."""
-    printable = [byte for first, last in ("!~", "¡¬", "®ÿ") for byte in range(ord(first), ord(last) + 1)]
-    moved = [byte for byte in range(256) if byte not in set(printable)]
-    return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(moved)}
 
 
 class TextUnits:
@@ -161,22 +143,19 @@ class TextUnits:
     """
 
     def __init__(self, token_bytes: list[bytes], newline_is_word: bool = False):
-        self.newline_is_word = newline_is_word
         # One entry more than there are tokens, reached by index -1: what is not scored.
         rows = [*token_bytes, b""]
-        self._bytes = np.array([len(raw) for raw in rows], dtype=np.int64)
+        self._bytes = np.array([len(raw) for raw in rows])
         # Words that begin after the token's first byte, and lines that end in it.
-        self._inside = np.array([self._begun_inside(raw) for raw in rows], dtype=np.int64)
-        self._opens = np.array([raw[:1] not in (b"", *_single(WHITESPACE)) for raw in rows])
+        begun = [sum(one in WHITESPACE and two not in WHITESPACE for one, two in pairwise(raw)) for raw in rows]
+        lines = [newline_is_word * raw.count(b"\n") for raw in rows]
+        self._inside = np.array(begun) + np.array(lines)
+        self._opens = np.array([bool(raw) and raw[0] not in WHITESPACE for raw in rows])
         # A special token (no bytes) parts words as white space does.
-        self._parts = np.array([raw[-1:] in (b"", *_single(WHITESPACE)) for raw in rows])
+        self._parts = np.array([not raw or raw[-1] in WHITESPACE for raw in rows])
 
-    def _begun_inside(self, raw: bytes) -> int:
-        begun = sum(raw[i] not in WHITESPACE and raw[i - 1] in WHITESPACE for i in range(1, len(raw)))
-        return begun + (raw.count(b"\n") if self.newline_is_word else 0)
-
-    def bytes_of(self, targets: np.ndarray, previous: np.ndarray) -> np.ndarray:
-        """Bytes of each target, int64 of the same shape. `previous` is there for symmetry and not used."""
+    def bytes_of(self, targets: np.ndarray) -> np.ndarray:
+        """Bytes of each target, int64 of the same shape."""
         return self._bytes[np.maximum(targets, -1)]
 
     def words_of(self, targets: np.ndarray, previous: np.ndarray) -> np.ndarray:
@@ -184,7 +163,3 @@ class TextUnits:
         (below zero: there is none)."""
         targets, previous = np.maximum(targets, -1), np.maximum(previous, -1)
         return self._inside[targets] + (self._opens[targets] & self._parts[previous])
-
-
-def _single(raw: bytes) -> list[bytes]:
-    return [bytes([byte]) for byte in raw]

@@ -6,17 +6,20 @@ byte for byte.
 
 from __future__ import annotations
 
+import functools
+import logging
+import threading
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from zoo.data.text import hub
 from zoo.data.text.corpus import SPLITS, Corpus, read_lines, stamp
 from zoo.errors import InputError, Problem
 
-FILES = {split: f"wiki.{split}.tokens" for split in SPLITS}
+REPOSITORY = "Salesforce/wikitext"
 HUB_SPLITS = {"train": "train", "valid": "validation", "test": "test"}
-BLANK = " \n"
-ADDRESS = "https://huggingface.co/datasets/Salesforce/wikitext"
+PATIENCE = 5.0  # seconds for the hub's first answer
 
 
 def open_wikitext(name: str, root: Path) -> Corpus:
@@ -29,53 +32,23 @@ def open_wikitext(name: str, root: Path) -> Corpus:
     if root.resolve().name in (name, f"{name}-v1"):
         folders.append(root)
     for folder in folders:
-        missing = [file for file in FILES.values() if not (folder / file).is_file()]
+        paths = {split: folder / f"wiki.{split}.tokens" for split in SPLITS}
+        missing = [path.name for path in paths.values() if not path.is_file()]
         if not missing:
-            return from_folder(name, folder)
-        if len(missing) < len(FILES):
+            identity = ["wikitext", *map(stamp, paths.values())]
+            return Corpus(name, identity, functools.partial(_read, paths), newline_is_word=True)
+        if len(missing) < len(paths):
             raise InputError(Problem(f"{name}: the folder lacks {' and '.join(missing)}", where=str(folder)))
-    return from_hub(name, folders)
-
-
-def from_folder(name: str, folder: Path) -> Corpus:
-    """The corpus in the three official files."""
-    paths = {split: folder / file for split, file in FILES.items()}
-    return Corpus(
-        name=name,
-        identity=["wikitext", *(stamp(path) for path in paths.values())],
-        documents=lambda split: articles(read_lines(paths[split])),
-        newline_is_word=True,
-    )
-
-
-def from_hub(name: str, looked_at: list[Path]) -> Corpus:
-    """The corpus as `datasets` brings it; `looked_at` is for the message when it does not."""
-    configuration = f"{name}-v1"
 
     def documents(split: str) -> Iterator[str]:
-        try:
-            dataset = hub.fetch(configuration)
-        except hub.FetchFailed as error:
-            raise InputError(Problem(cannot_be_had(name, looked_at, str(error)))) from None
-        rows = (row for batch in dataset[HUB_SPLITS[split]].iter(1000) for row in batch["text"])
-        return articles(row or BLANK for row in rows)
+        batches = fetch(name, tuple(folders))[HUB_SPLITS[split]].iter(1000)
+        return articles(row or " \n" for batch in batches for row in batch["text"])
 
-    return Corpus(name, ["hub", hub.REPOSITORY, configuration], documents, newline_is_word=True)
+    return Corpus(name, ["hub", REPOSITORY, f"{name}-v1"], documents, newline_is_word=True)
 
 
-def cannot_be_had(name: str, looked_at: list[Path], reason: str) -> str:
-    """The message when the corpus is neither on disk nor to be fetched."""
-    files = ", ".join(FILES.values())
-    paths = "\n".join(f"    {folder / file}" for folder in looked_at for file in FILES.values())
-    return (
-        f"the corpus {name} cannot be had.\n"
-        f"  Not on disk; looked for\n{paths}\n"
-        f"  Not fetched from {ADDRESS}: {reason}\n"
-        f"  Two ways to get it:\n"
-        f"    1. where there is a network, run the same command again: it is fetched and kept;\n"
-        f"    2. put {files} into {looked_at[0]}, or say with "
-        f"--set data.root=FOLDER where a folder {name}/ with them lies."
-    )
+def _read(paths: dict[str, Path], split: str) -> Iterator[str]:
+    return articles(read_lines(paths[split]))
 
 
 def articles(lines: Iterable[str]) -> Iterator[str]:
@@ -86,7 +59,7 @@ def articles(lines: Iterable[str]) -> Iterator[str]:
     """
     article: list[str] = []
     for line in lines:
-        if line.isspace() and len(article) >= 2 and is_title(article[-1]) and article[-2].isspace():
+        if line.isspace() and len(article) >= 2 and _is_title(article[-1]) and article[-2].isspace():
             title = article[-2:]
             if len(article) > 2:
                 yield "".join(article[:-2])
@@ -96,7 +69,82 @@ def articles(lines: Iterable[str]) -> Iterator[str]:
         yield "".join(article)
 
 
-def is_title(line: str) -> bool:
-    """Whether a line is written as a heading of the first level."""
-    line = line.rstrip("\n")
-    return line.startswith(" = ") and line.endswith(" = ") and not line.startswith(" = = ")
+def _is_title(line: str) -> bool:
+    return line.startswith(" = ") and line.endswith(" = \n") and not line.startswith(" = = ")
+
+
+@functools.cache
+def fetch(name: str, looked_at: tuple[Path, ...]) -> Any:
+    """The `datasets.DatasetDict` of a corpus: from the hub, or from what `datasets` kept of an earlier fetch.
+
+    Raises InputError, which says where files were looked for, if it does not come.
+    """
+    import datasets
+
+    unreachable = why_unreachable()
+    try:
+        with _quiet(offline=unreachable is not None):
+            return datasets.load_dataset(REPOSITORY, f"{name}-v1")
+    except Exception as error:  # of the twenty kinds that are raised, all mean: it did not come
+        files = [f"wiki.{split}.tokens" for split in SPLITS]
+        paths = "\n".join(f"    {folder / file}" for folder in looked_at for file in files)
+        message = (
+            f"the corpus {name} cannot be had.\n"
+            f"  Not on disk; looked for\n{paths}\n"
+            f"  Not fetched from https://huggingface.co/datasets/{REPOSITORY}: "
+            f"{unreachable or _brief(error)}\n"
+            f"  Two ways to get it:\n"
+            f"    1. where there is a network, run the same command again: it is fetched and kept;\n"
+            f"    2. put {', '.join(files)} into {looked_at[0]}, or say with "
+            f"--set data.root=FOLDER where a folder {name}/ with them lies."
+        )
+        raise InputError(Problem(message)) from None
+
+
+def why_unreachable() -> str | None:
+    """None if the hub answers that it has the corpus; else why not.
+
+    Asked in a thread, because a look-up of a host name knows no time limit: `datasets` by itself would try
+    for 24 s to minutes and report every attempt, also where a proxy answers each with an error of its own.
+    """
+    from huggingface_hub import HfApi, constants
+
+    if constants.HF_HUB_OFFLINE:
+        return "HF_HUB_OFFLINE is set"
+    answer: list[str | None] = []
+
+    def ask() -> None:
+        try:
+            HfApi().dataset_info(REPOSITORY, timeout=PATIENCE)
+            answer.append(None)
+        except Exception as error:  # a network that is not there, or an answer that is not the hub's
+            answer.append(f"{constants.ENDPOINT} cannot be reached ({_brief(error)})")
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    return answer[0] if answer else f"{constants.ENDPOINT} did not answer within {PATIENCE:.0f} s"
+
+
+def _brief(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:160]
+
+
+@contextmanager
+def _quiet(offline: bool) -> Iterator[None]:
+    """Without the retries and notices of `datasets`, which if `offline` looks only at what it has on disk."""
+    import datasets
+    from huggingface_hub import constants
+
+    # Both read their flag at each call, but the environment variable only at import.
+    modules = [constants, datasets.config]
+    before = [module.HF_HUB_OFFLINE for module in modules]
+    logging.disable()
+    try:
+        for module in modules:
+            module.HF_HUB_OFFLINE = offline
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+        for module, value in zip(modules, before, strict=True):
+            module.HF_HUB_OFFLINE = value

@@ -178,7 +178,7 @@ class Text:
             inputs = self.inputs(first, last)[losses.pairs - first]
             targets = self.targets(first, last)[losses.pairs - first]
             units = self.source.units
-            per_target += [units.bytes_of(targets, inputs), units.words_of(targets, inputs)]
+            per_target += [units.bytes_of(targets), units.words_of(targets, inputs)]
         sums = np.stack([np.bincount(unit, values, len(documents)) for values in per_target], axis=1)
         numbers: Numbers = {"documents": len(documents), "tokens": len(losses.pairs)}
         numbers |= _measure("loss_nats", sums, 1)
