@@ -204,7 +204,7 @@ def _compare(options: argparse.Namespace) -> None:
         if options.paths:
             raise InputError("--diff takes two runs and no more: zoo compare --diff runs/a runs/b")
         with waiting("reading the runs"):
-            from zoo.reports.diff import diff
+            from zoo.reports.compare import diff
 
             difference = diff(*options.diff)
         print(difference)

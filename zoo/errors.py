@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 MOST_SHOWN = 100
@@ -51,6 +52,15 @@ class InputError(ValueError):
 
 class RunError(RuntimeError):
     """A run failed for a known reason. The command line exits with 1 on it."""
+
+
+@contextmanager
+def collect(problems: list[Problem]) -> Iterator[None]:
+    """Adds the problems of an InputError of the block to a list, so that all can be raised at once."""
+    try:
+        yield
+    except InputError as error:
+        problems += error.problems
 
 
 def printable(text: str) -> str:

@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from zoo.errors import InputError
-from zoo.reports.build import build
+from zoo.reports.compare import build
 
 
 @pytest.fixture

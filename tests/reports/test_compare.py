@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from zoo import cli
-from zoo.reports.build import build
+from zoo.reports.compare import build
 from zoo.reports.evaluate import evaluate
 from zoo.training.fit import fit
 

@@ -3,7 +3,7 @@
 import pytest
 
 from zoo.errors import InputError
-from zoo.reports.diff import diff
+from zoo.reports.compare import diff
 
 
 def lines_of(text):

@@ -6,11 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from zoo.reports.build import build
-from zoo.reports.console import console
+from zoo.reports.compare import build
 from zoo.reports.csv_export import as_csv
-from zoo.reports.markdown import markdown
 from zoo.reports.page import page
+from zoo.reports.text import console, markdown
 
 
 @pytest.fixture

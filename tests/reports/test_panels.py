@@ -9,7 +9,7 @@ from scipy import stats
 
 from zoo.evaluation.measurement import flat_rows
 from zoo.evaluation.store import read_measurements
-from zoo.reports.build import build
+from zoo.reports.compare import build
 from zoo.reports.csv_export import as_csv
 from zoo.reports.tables import order_text
 

@@ -12,8 +12,7 @@ from rows import task_row, text_row
 
 from zoo.reports import plot
 from zoo.reports.compared_run import Run
-from zoo.reports.panels import ordered, panels
-from zoo.reports.ranking import ranked
+from zoo.reports.panels import panels, ranked
 from zoo.reports.series import Series
 from zoo.reports.style import styles
 
@@ -29,7 +28,7 @@ def panels_of(rows):
         ]
         series.append(Series(encoding, tuple(runs), {}))
     made = panels(series)
-    return ranked(ordered(made), series) if made else ()
+    return ranked(made, series) if made else ()
 
 
 def drawn(rows, **how):
@@ -38,7 +37,7 @@ def drawn(rows, **how):
 
 
 def plot_rows(rows, *files, title=None):
-    pictures = plot.plot(panels_of(rows), [file.suffix for file in files], title)
+    pictures = plot.plot(panels_of(rows), title)
     for file in files:
         if file.suffix in pictures:
             file.parent.mkdir(exist_ok=True)

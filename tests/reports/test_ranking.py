@@ -14,13 +14,12 @@ from scipy import stats
 from zoo import cli
 from zoo.errors import InputError
 from zoo.evaluation.interval import interval_of_ratio
-from zoo.reports.build import build
-from zoo.reports.console import console
+from zoo.reports.compare import build
 from zoo.reports.csv_export import as_csv
-from zoo.reports.markdown import markdown
 from zoo.reports.page import page
 from zoo.reports.report import Difference
 from zoo.reports.tables import order_text, spread_text
+from zoo.reports.text import console, markdown
 
 
 def texts(report):

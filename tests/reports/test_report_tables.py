@@ -12,14 +12,12 @@ from known_units import HARD, TOKENS
 
 from zoo import cli
 from zoo.evaluation.interval import interval_of_ratio
-from zoo.reports.build import build
-from zoo.reports.console import console
-from zoo.reports.csv_export import as_csv
-from zoo.reports.formatting import spreadsheet_safe
-from zoo.reports.markdown import markdown
+from zoo.reports.compare import build
+from zoo.reports.csv_export import as_csv, spreadsheet_safe
 from zoo.reports.page.plot_data import details
 from zoo.reports.report import Curve, Panel
-from zoo.reports.tables import COLUMNS, shown_lengths
+from zoo.reports.tables import COLUMNS, values_table
+from zoo.reports.text import console, markdown
 
 
 def cells(text, title):
@@ -121,7 +119,7 @@ def test_what_stands_below_says_only_what_is_there(write_run):
     assert "(low–high): 95 % interval over documents;" in one and "seeds and" not in one
     several = [write_run(f"{e}{s}", e, s) for e in ("alibi", "rope") for s in (1, 2)]
     both = markdown(build(several))
-    assert "(low–high): 95 % interval over seeds and documents; seeds: 2" in both
+    assert "(low–high): 95 % interval over seeds and documents; documents: 7; seeds: 2" in both
 
 
 def test_a_difference_never_reads_as_none(write_run):
@@ -176,7 +174,7 @@ def panel_of(lengths, train_length):
     none = (None,) * len(lengths)
     curve = Curve(
         "x", ("x",), lengths, values, none, none, 1, (), {}, none, (1,) * len(lengths), none, none, none,
-        train_length,
+        train_length, (False,) * len(lengths),
     )  # fmt: skip
     return Panel(
         ("per_position", "{}", ""), "per_position", {}, "loss_nats", True, lengths, (curve,), counted="tokens"
@@ -184,12 +182,16 @@ def panel_of(lengths, train_length):
 
 
 def test_of_many_lengths_a_table_shows_some_the_longest_and_the_trained_among_them():
+    def shown(lengths, train_length):
+        header = values_table(panel_of(lengths, train_length)).header[1:]
+        return tuple(int(name.removesuffix(" (trained)")) for name in header)
+
     bins = tuple(round(16 * 2 ** (i / 2)) for i in range(19))
-    shown = shown_lengths(panel_of(bins, 256))
-    assert len(shown) <= COLUMNS + 1 and shown[-1] == bins[-1] and 256 in shown
-    assert set(shown) <= set(bins) and list(shown) == sorted(shown)
-    assert 23 in shown_lengths(panel_of(bins, 23))
-    assert shown_lengths(panel_of(bins[:COLUMNS], 999)) == bins[:COLUMNS]
+    some = shown(bins, 256)
+    assert len(some) <= COLUMNS + 1 and some[-1] == bins[-1] and 256 in some
+    assert set(some) <= set(bins) and list(some) == sorted(some)
+    assert 23 in shown(bins, 23)
+    assert shown(bins[:COLUMNS], 999) == bins[:COLUMNS]
 
 
 def test_a_label_with_a_bar_stays_in_its_cell(write_run):

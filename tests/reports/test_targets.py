@@ -3,8 +3,8 @@
 import pytest
 
 from zoo.errors import InputError
-from zoo.reports.build import build
 from zoo.reports.comparable import differences
+from zoo.reports.compare import build
 from zoo.reports.compared_run import read_runs
 
 X, Y = "1" * 12, "2" * 12

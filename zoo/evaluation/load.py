@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from zoo.data import open_data
 from zoo.data.source import DataSource
-from zoo.errors import InputError, Problem
+from zoo.errors import InputError, Problem, collect
 from zoo.evaluation.protocols import build_protocol
 from zoo.evaluation.store import validate_results_folder
 from zoo.recipe.rules import no_protocol
@@ -52,7 +51,7 @@ def load_runs(
     """
     loaded, problems, seen = [], [], set()
     for path in paths:
-        with _collect(problems):
+        with collect(problems):
             checkpoint = find_checkpoint(path)
             if checkpoint.resolve() not in seen:
                 seen.add(checkpoint.resolve())
@@ -73,21 +72,13 @@ def _load(
     folder = run_folder_of(checkpoint) or checkpoint.parent
     problems: list[Problem] = []
     # What could not be stored is not measured.
-    with _collect(problems):
+    with collect(problems):
         validate_results_folder(folder)
-    with _collect(problems):
+    with collect(problems):
         task, source = _model_and_data(path, lengths, protocols, sets)
     if problems:
         raise InputError(problems)
     return LoadedRun(path, checkpoint, folder, task, source)
-
-
-@contextmanager
-def _collect(problems: list[Problem]) -> Iterator[None]:
-    try:
-        yield
-    except InputError as error:
-        problems += error.problems
 
 
 def _model_and_data(

@@ -10,13 +10,12 @@ from zoo.evaluation.measurement import TOO_FEW
 from zoo.recipe.diff import decides_speed, flatten
 from zoo.recipe.rules import no_protocol
 from zoo.reports.commands import changes, evaluate_command, lengths_to_ask, settings
-from zoo.reports.comparable import changes_on_resume, differing
-from zoo.reports.compared_run import METRICS, SPEED, Run
+from zoo.reports.comparable import changes_on_resume, differing, on_common_targets
+from zoo.reports.compared_run import METRICS, SPEED, Row, Run
 from zoo.reports.formatting import protocol_text
 from zoo.reports.panels import is_unread_window
 from zoo.reports.report import NOT_FINITE, Caveat, Panel
 from zoo.reports.series import Series
-from zoo.reports.targets import on_common_targets
 
 MOST = 8
 """Caveats of one kind."""
@@ -25,7 +24,7 @@ COMMANDS = 3
 
 
 def caveats_of(
-    runs: Sequence[Run], series: Sequence[Series], panels: Sequence[Panel], alone: Sequence[Panel] = ()
+    runs: Sequence[Run], series: Sequence[Series], panels: Sequence[Panel], alone: Sequence[Panel]
 ) -> tuple[Caveat, ...]:
     """All of them, a sentence each; one that an evaluation would remove has the commands.
 
@@ -34,12 +33,16 @@ def caveats_of(
         panels: those that are shown.
         alone: those that are not, because they have one curve and nothing to compare it with.
     """
+    rivals = []
+    for panel in alone:
+        labels = ", ".join(curve.label for curve in panel.curves)
+        rivals.append(Caveat(f"{_kind_text(panel.kind)} was measured for {labels} alone, and is left out"))
     return (
         *caveats_of_runs(runs),
         *_seeds(series),
         *_first(_missing(series, panels)),
         *_first(_only_notes(series, panels)),
-        *_first(_alone(alone)),
+        *_first(rivals),
         *_first(_unmeasured(series, [*panels, *alone])),
     )
 
@@ -48,61 +51,50 @@ def caveats_of_one_run(
     runs: Sequence[Run], series: Sequence[Series], panels: Sequence[Panel]
 ) -> tuple[Caveat, ...]:
     """Those of a run that is compared with nothing but itself."""
-    return (
-        *_first(_seen(runs)),
-        *_first(_only_notes(series, panels)),
-        *_first(_unmeasured(series, panels)),
-    )
+    parts = _seen(runs), _only_notes(series, panels), _unmeasured(series, panels, every=True)
+    return tuple(one for part in parts for one in _first(part))
 
 
 def caveats_of_runs(runs: Sequence[Run]) -> list[Caveat]:
     """What there is to say of the runs themselves."""
-    return [
-        *_versions(runs),
-        *_unfinished(runs),
-        *map(Caveat, changes_on_resume(runs)),
-        *_speed(runs),
-        *(Caveat(f"{run.path}: {said}") for run in runs for said in run.left_out),
-        *_first(on_common_targets(runs)[2]),
-        *_first(_seen(runs)),
-    ]
-
-
-def _versions(runs: Sequence[Run]) -> list[Caveat]:
-    versions = [(run.path, flatten(run.card.get("versions") or {})) for run in runs]
-    found = differing([(path, {("version of", k): v for k, v in own.items()}) for path, own in versions])
-    found += differing([(run.path, {("git", "commit"): run.card.get("git_commit")}) for run in runs])
-    return [Caveat(str(one)) for one in found]
-
-
-def _unfinished(runs: Sequence[Run]) -> list[Caveat]:
     unfinished = [run.path for run in runs if run.card.get("finished") is not True]
     # Where others are finished it is a difference.
-    return [Caveat(f"no run is finished: {', '.join(unfinished)}")] if len(unfinished) == len(runs) else []
+    none_finished = [f"no run is finished: {', '.join(unfinished)}"] * (len(unfinished) == len(runs))
+    left_out = (f"{run.path}: {said}" for run in runs for said in run.left_out)
+    said = [*_versions(runs), *none_finished, *changes_on_resume(runs), *_speed(runs), *left_out]
+    return [*map(Caveat, said), *_first(on_common_targets(runs)[2]), *_first(_seen(runs))]
 
 
-def _speed(runs: Sequence[Run]) -> list[Caveat]:
+def _versions(runs: Sequence[Run]) -> list[str]:
+    known = []
+    for run in runs:
+        versions = flatten(run.card.get("versions") or {})
+        code = {("version of", key): version for key, version in versions.items()}
+        known.append((run.path, code | {("git", "commit"): run.card.get("git_commit")}))
+    return [*map(str, differing(known))]
+
+
+def _speed(runs: Sequence[Run]) -> list[str]:
     computed = []
     for run in runs:
         keys = flatten(run.recipe).items()
         computed.append((run.path, {("recipe", key): value for key, value in keys if decides_speed(key)}))
     found = [f"{one}: tokens per second do not compare" for one in differing(computed)]
-    unknown = [run.path for run in runs if run.speed is None]
-    if unknown:
+    if unknown := [run.path for run in runs if run.speed is None]:
         found.append(f"no {SPEED} in {METRICS} of {', '.join(unknown)}: how fast it trained is not known")
-    return [Caveat(one) for one in found]
+    return found
 
 
 def _seen(runs: Sequence[Run]) -> list[Caveat]:
     """Runs that may have been trained on some of what they are scored on."""
     paths: dict[str, dict[str, None]] = defaultdict(dict)
     for run in runs:
-        if said := seen_in_training(run.rows):
+        if said := _seen_in_training(run.rows):
             paths[said][run.path] = None
     return [Caveat(f"{', '.join(own)}: {said}") for said, own in paths.items()]
 
 
-def seen_in_training(rows: Iterable[dict]) -> str:
+def _seen_in_training(rows: Iterable[Row]) -> str:
     """At which lengths training may have seen what was scored, and how much of it; empty where it did not."""
     lengths: dict[float, set[int]] = defaultdict(set)
     for row in rows:
@@ -121,80 +113,65 @@ def _seeds(series: Sequence[Series]) -> list[Caveat]:
 
 
 def _missing(series: Sequence[Series], panels: Sequence[Panel]) -> list[Caveat]:
-    """Lengths and protocols that some runs have and others were not evaluated by; a caveat for each run."""
-    # What one command measures stands in one caveat.
+    """Lengths and protocols that some runs have and others were not evaluated by, with the commands that do
+    it; runs that lack the same share a caveat, protocols that one command measures a command."""
     of_run: dict[str, dict[tuple, list[tuple[str, str, str]]]] = defaultdict(lambda: defaultdict(list))
     for panel in panels:
         for one in series:
-            for run, own in zip(one.runs, one.rows_of(panel.kind), strict=True):
+            for run in one.runs:
+                own = run.of(panel.kind)
                 lengths = [n for n in panel.lengths if n not in {row["length"] for row in own}]
                 # Of runs that were compared by force, the tasks may differ.
                 foreign = no_protocol(panel.protocol, run.recipe["task"]["name"])
                 if lengths and not foreign and not is_unread_window(own):
                     sets = (*settings(run.recipe, panel.parameters), *changes(one.changed))
-                    label = one.label if one.changed else ""
                     ask = tuple(lengths_to_ask(panel.parameters, lengths))
-                    of_run[run.path][ask, sets, label].append(panel.kind)
+                    of_run[run.path][ask, sets, one.label if one.changed else ""].append(panel.kind)
     alike: dict[tuple, list[str]] = defaultdict(list)
-    for path, commands in of_run.items():
-        alike[tuple((*key, tuple(kinds)) for key, kinds in commands.items())].append(path)
-    return [_lack(sorted(paths), lacking) for lacking, paths in alike.items()]
-
-
-def _lack(paths: Sequence[str], lacking: Sequence[tuple]) -> Caveat:
-    """What some runs were not evaluated by, and the commands that do it."""
-    parts = [
-        f"not evaluated{f' as {label}' if label else ''} by "
-        f"{', '.join(_kind_text(kind) for kind in kinds)} at {_listed(ask)}"
-        for ask, _, label, kinds in lacking
-    ]
-    commands = [
-        evaluate_command(paths, [*dict.fromkeys(kind[0] for kind in kinds)], ask, sets)
-        for ask, sets, _, kinds in lacking[:COMMANDS]
-    ]
-    return Caveat(f"{', '.join(paths)}: {'; '.join(_few(parts, COMMANDS))}; do it with", tuple(commands))
+    for path, lacking in of_run.items():
+        alike[tuple((*key, tuple(kinds)) for key, kinds in lacking.items())].append(path)
+    found = []
+    for lacking, paths in alike.items():
+        parts = [
+            f"not evaluated{f' as {label}' if label else ''} by {', '.join(map(_kind_text, kinds))} "
+            f"at {_listed(ask)}"
+            for ask, _, label, kinds in lacking
+        ]
+        commands = [
+            evaluate_command(sorted(paths), [*dict.fromkeys(kind[0] for kind in kinds)], ask, sets)
+            for ask, sets, _, kinds in lacking[:COMMANDS]
+        ]
+        what = "; ".join(_few(parts))
+        found.append(Caveat(f"{', '.join(sorted(paths))}: {what}; do it with", tuple(commands)))
+    return found
 
 
 def _only_notes(series: Sequence[Series], panels: Sequence[Panel]) -> list[Caveat]:
     """Lengths at which nothing could be measured."""
     alike: dict[tuple, list[str]] = defaultdict(list)
     for panel in panels:
-        left_out = sorted(
-            (row["length"], str(row["note"]))
-            for one in series
-            for own in one.rows_of(panel.kind)
-            for row in own
-            if row["length"] not in panel.lengths
-        )
+        rows = [row for one in series for row in one.rows_of(panel.kind)]
+        left_out = sorted((row["length"], row["note"]) for row in rows if row["length"] not in panel.lengths)
         if left_out:
             lengths, notes = (tuple(dict.fromkeys(one)) for one in zip(*left_out, strict=True))
-            alike[lengths, notes].append(protocol_text(panel.protocol, panel.parameters))
+            alike[lengths, notes].append(_kind_text(panel.kind))
     return [
         Caveat(
             f"{', '.join(kinds)} at {_listed(lengths)}: left out, for nothing could be measured: "
-            f"{'; '.join(_few(notes, COMMANDS))}"
+            f"{'; '.join(_few(notes))}"
         )
         for (lengths, notes), kinds in alike.items()
     ]
 
 
-def _alone(panels: Sequence[Panel]) -> list[Caveat]:
-    return [
-        Caveat(
-            f"{_kind_text(panel.kind)} was measured for {', '.join(curve.label for curve in panel.curves)} "
-            "alone, and is left out"
-        )
-        for panel in panels
-    ]
-
-
-def _unmeasured(series: Sequence[Series], panels: Sequence[Panel]) -> list[Caveat]:
-    """Protocols by which nothing could be measured, and why."""
+def _unmeasured(series: Sequence[Series], panels: Sequence[Panel], every: bool = False) -> list[Caveat]:
+    """Protocols by which nothing could be measured, and why; `every` one, also where the same protocol is
+    shown with other parameters."""
     shown, kinds = {panel.protocol for panel in panels}, {panel.kind for panel in panels}
     why: dict[tuple[str, str, str], dict[str, None]] = defaultdict(dict)
     for one in (one for own in series for run in own.runs for one in run.measurements):
         for row in one.rows:
-            if one.protocol not in shown or (row.note is None and one.kind not in kinds):
+            if one.kind not in kinds and (every or one.protocol not in shown or row.note is None):
                 why[one.kind][row.note or NOT_FINITE] = None
     return [
         Caveat(f"nothing could be measured by {_kind_text(kind)}: {'; '.join(notes)}")
@@ -210,8 +187,8 @@ def _listed(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def _few(parts: Sequence[str], most: int) -> list[str]:
-    return [*parts[:most], *[f"and {len(parts) - most} more"] * (len(parts) > most)]
+def _few(parts: Sequence[str]) -> list[str]:
+    return [*parts[:COMMANDS], *[f"and {len(parts) - COMMANDS} more"] * (len(parts) > COMMANDS)]
 
 
 def _first(found: Sequence[Caveat]) -> list[Caveat]:

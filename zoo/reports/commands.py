@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
+from zoo.recipe.diff import ENCODING
 from zoo.recipe.sections import EvaluateConfig
-
-ENCODING = "model.encoding"
 
 
 def options(protocols: Sequence[str] | None, lengths: Iterable[int] | None) -> list[str]:
@@ -29,21 +27,6 @@ def evaluate_command(
     """The command that measures runs so; `more` are further words of it."""
     words = ["evaluate", *runs, *options(protocols, lengths)]
     return command([*words, *(word for one in sets for word in ("--set", one)), *more])
-
-
-def compare_command(
-    paths: Sequence[Path],
-    protocols: Sequence[str] | None,
-    lengths: Sequence[int] | None,
-    out: Path | None,
-    force: bool,
-    reference: str | None = None,
-) -> str:
-    """The command that makes a comparison, as it was given."""
-    into = ["--out", str(out)] if out is not None else []
-    to = ["--reference", reference] if reference is not None else []
-    words = ["compare", *map(str, paths), *options(protocols, lengths), *to, *into]
-    return command([*words, *["--force"] * force])
 
 
 def command(words: Sequence[str]) -> str:

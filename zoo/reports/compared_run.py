@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from zoo.errors import InputError, Problem
-from zoo.evaluation.measurement import Measurement, flat_rows
+from zoo.errors import InputError, Problem, collect, shorten
+from zoo.evaluation.measurement import Measurement
 from zoo.evaluation.store import read_measurements
 from zoo.recipe import resolve
 from zoo.recipe.encoding import check_encoding
@@ -22,11 +22,10 @@ from zoo.runs.card import read_card
 from zoo.runs.folder import CARD, METRICS, RECIPE, nearest_run_hint, stored_recipe
 from zoo.runs.metrics_csv import read_metrics
 
-MANY_RUNS = 20
-"""Runs in a folder that are named."""
 CHECKPOINT = "checkpoints/last.ckpt"
 """Of a run, the state that is compared: the one that it ended with."""
 SPEED = "train/tokens_per_second"
+VARIES = "differs"
 
 
 Row = dict[str, Any]
@@ -51,11 +50,18 @@ class Run:
 
     @cached_property
     def rows(self) -> list[Row]:
-        return flat_rows(self.measurements, units=True)
+        return [row for rows in self._by_kind.values() for row in rows]
 
     def of(self, kind: tuple[str, str, str]) -> list[Row]:
         """The rows of one kind of measurement."""
-        return flat_rows((one for one in self.measurements if one.kind == kind), units=True)
+        return self._by_kind.get(kind, [])
+
+    @cached_property
+    def _by_kind(self) -> dict[tuple[str, str, str], list[Row]]:
+        found: dict[tuple[str, str, str], list[Row]] = {}
+        for one in self.measurements:
+            found.setdefault(one.kind, []).extend(one.flat(units=True))
+        return found
 
     @property
     def seed(self) -> int:
@@ -77,64 +83,51 @@ def read_runs(paths: Sequence[Path], evaluated: bool = True, wanted: Sequence[st
     Raises:
         InputError: everything that cannot be read, of all of them.
     """
-    folders: dict[Path, Path] = {}
-    runs, problems = [], []
+    runs: dict[Path, Run] = {}
+    problems: list[Problem] = []
     for path in paths:
-        try:
-            folders.setdefault(path.resolve(), path)
-        except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: links that go round
-            problems.append(Problem(f"no such run folder ({error})", where=str(path)))
-    for path in folders.values():
-        try:
-            runs.append(_read(path, evaluated, wanted))
-        except InputError as error:
-            problems += error.problems
+        with collect(problems):
+            try:
+                # RuntimeError: links that go round; ValueError: a null character.
+                if (resolved := path.resolve()) not in runs:
+                    runs[resolved] = _read(path, evaluated, wanted)
+            except OSError as error:
+                where = str(error.filename or path)
+                raise InputError(Problem(f"cannot be read ({error.strerror})", where=where)) from error
+            except (RuntimeError, ValueError) as error:
+                if isinstance(error, InputError):
+                    raise
+                raise InputError(Problem(f"no such run folder ({error})", where=str(path))) from error
     if problems:
         raise InputError(problems)
-    return runs
+    return [*runs.values()]
 
 
 def _read(path: Path, evaluated: bool, wanted: Sequence[str]) -> Run:
-    try:
-        return _read_folder(path, evaluated, wanted)
-    except OSError as error:
-        where = str(error.filename or path)
-        raise InputError(Problem(f"cannot be read ({error.strerror})", where=where)) from error
-
-
-def _read_folder(path: Path, evaluated: bool, wanted: Sequence[str]) -> Run:
     if not path.is_dir():
-        there = (
-            "a file; compare takes run folders"
-            if path.exists()
-            else f"no such run folder{nearest_run_hint(path)}"
-        )
-        raise InputError(Problem(there, where=str(path)))
+        if path.exists():
+            raise InputError(Problem("a file; compare takes run folders", where=str(path)))
+        raise InputError(Problem(f"no such run folder{nearest_run_hint(path)}", where=str(path)))
     if not (path / RECIPE).exists() and not (path / CARD).exists():
         runs = sorted(str(file.parent) for file in path.glob(f"*/{CARD}"))
-        more = f" and {len(runs) - MANY_RUNS} more" if len(runs) > MANY_RUNS else ""
-        inside = f"; the runs in it: {', '.join(runs[:MANY_RUNS])}{more}" if runs else ""
+        inside = f"; the runs in it: {shorten(', '.join(runs), 1000)}" if runs else ""
         raise InputError(Problem(f"not a run: neither {RECIPE} nor {CARD} is in it{inside}", where=str(path)))
     problems: list[Problem] = []
-
-    def attempt(read: Callable[[], Any], otherwise: Any) -> Any:
-        try:
-            return read()
-        except InputError as error:
-            problems.extend(error.problems)
-            return otherwise
-
-    recipe = attempt(lambda: validated_recipe(path), {})
-    card = attempt(lambda: read_card(path), {})
-    speed = attempt(lambda: training_speed(path / METRICS), None)
-    measurements = attempt(lambda: read_measurements(path), None)
-    kept, left_out = _of_last_checkpoint(measurements or [], card)
-    if measurements is not None and not kept and evaluated and not problems:
-        after = f" ({'; '.join(left_out)})" if measurements else ""
-        remedy = command(["evaluate", str(path), *wanted])
-        problems.append(Problem(f"was not evaluated{after}; do it with: {remedy}", where=str(path)))
+    with collect(problems):
+        recipe = validated_recipe(path)
+    with collect(problems):
+        card = read_card(path)
+    with collect(problems):
+        speed = training_speed(path / METRICS)
+    with collect(problems):
+        measurements = read_measurements(path)
     if problems:
         raise InputError(problems)
+    kept, left_out = _of_last_checkpoint(measurements, card)
+    if not kept and evaluated:
+        after = f" ({'; '.join(left_out)})" if measurements else ""
+        remedy = command(["evaluate", str(path), *wanted])
+        raise InputError(Problem(f"was not evaluated{after}; do it with: {remedy}", where=str(path)))
     return Run(str(path), recipe, card, kept, left_out, speed)
 
 
@@ -202,3 +195,38 @@ def training_speed(file: Path) -> float | None:
         raise InputError(Problem(f"cannot be read ({error})", where=str(file))) from error
     values = [value for value in values if math.isfinite(value)]
     return statistics.median(values) if values else None
+
+
+def about(runs: Sequence[Run]) -> Iterator[tuple[str, str]]:
+    """What runs share, for the reader of a report: names and values."""
+    for name, read in _ABOUT.items():
+        try:
+            value = common(read(run) for run in runs)
+        except (KeyError, TypeError):  # of a run whose recipe or card cannot be read
+            continue
+        if value is not None:
+            yield name, value if isinstance(value, str) else f"{value:,}"
+    yield "seeds", ", ".join(map(str, sorted({run.seed for run in runs})))
+    if len(paths := {run.path for run in runs}) > 1:
+        yield "runs", str(len(paths))
+
+
+_ABOUT = {
+    "task": lambda run: run.recipe["task"]["name"],
+    "data": lambda run: run.recipe["data"]["name"],
+    "vocabulary": lambda run: run.recipe["data"].get("vocab_size"),
+    "model": lambda run: "{kind}, {num_layers} layers of width {d_model}, {num_heads} heads".format(
+        **run.recipe["model"]
+    ),
+    "parameters without the encoding's": lambda run: run.card["parameters"]["other"],
+    "trained length (tokens)": lambda run: run.recipe["data"]["sequence_length"],
+    "sequences per step": lambda run: run.recipe["data"]["batch_size"],
+    "steps": lambda run: run.card["steps"],
+    "tokens seen": lambda run: run.card["tokens_seen"],
+}
+
+
+def common(values: Iterable[Any]) -> Any:
+    """The value that all have, or that it differs."""
+    values = list(values)
+    return values[0] if all(value == values[0] for value in values) else VARIES

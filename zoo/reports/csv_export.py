@@ -7,8 +7,9 @@ import io
 import json
 from collections.abc import Iterable, Sequence
 
+from zoo.errors import printable
 from zoo.reports.compared_run import Row
-from zoo.reports.formatting import spreadsheet_safe
+from zoo.reports.panels import MEASURES
 from zoo.reports.report import Report
 
 COLUMNS = (
@@ -22,10 +23,10 @@ FACTS = (
     "train_length", "targets", "documents", "documents_left_out", "examples", "seen_in_training",
     "tokens",
 )  # fmt: skip
-MEASURES = (
-    "accuracy", "token_accuracy", "value_accuracy", "accuracy_within", "accuracy_beyond",
-    "bits_per_byte", "loss_nats", "perplexity", "word_perplexity",
-)  # fmt: skip
+
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a spreadsheet takes a text for a formula by."""
 
 
 def as_csv(report: Report) -> str:
@@ -36,50 +37,56 @@ def as_csv(report: Report) -> str:
     `difference_low` and `difference_high` are the ends of its paired interval; `rank` is 1 + the number of
     encodings that are better beyond the interval of theirs. Texts are made inert for spreadsheets.
     """
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    of = {cost.label: cost for cost in report.costs}
+    lines: list[list[object]] = []
+    costs = {cost.label: cost for cost in report.costs}
     comparable = f"no: {'; '.join(report.differences)}" if report.differences else "yes"
     for panel in report.panels:
+        parameters = json.dumps(panel.parameters, sort_keys=True)
         for curve in panel.curves:
-            cost = of[curve.label]
-            columns = zip(
-                panel.lengths, curve.mean, curve.sd, curve.low, curve.high, curve.measured, curve.counts,
-                curve.tokens_per_second, curve.peak_memory_mb, strict=True,
-            )  # fmt: skip
-            for length, mean, sd, low, high, measured, count, speed, memory in columns:
+            cost = costs[curve.label]
+            for index, length in enumerate(panel.lengths):
                 one = panel.between(length, curve.label, panel.reference)
-                apart = (one.value, one.low, one.high) if one else (None, None, None)
-                writer.writerow(map(spreadsheet_safe, (
-                    curve.label, panel.protocol, json.dumps(panel.parameters, sort_keys=True), length,
-                    curve.train_length, panel.measure, mean, sd, low, high,
+                low = curve.low[index]
+                lines.append([
+                    curve.label, panel.protocol, parameters, length, curve.train_length, panel.measure,
+                    curve.mean[index], curve.sd[index], low, curve.high[index],
                     panel.interval if low is not None else None, panel.rank(curve.label, length),
-                    panel.reference if panel.pairs else None, *apart, curve.seeds, measured,
-                    panel.counted, count, curve.notes.get(length), cost.added_parameters, cost.parameters,
-                    cost.training_tokens_per_second, speed, memory, " ".join(curve.runs), comparable,
-                )))  # fmt: skip
-    return text.getvalue()
+                    panel.reference if panel.pairs else None,
+                    *((one.value, one.low, one.high) if one else (None, None, None)), curve.seeds,
+                    curve.measured[index], panel.counted, curve.counts[index], curve.notes.get(length),
+                    cost.added_parameters, cost.parameters, cost.training_tokens_per_second,
+                    curve.tokens_per_second[index], curve.peak_memory_mb[index], " ".join(curve.runs),
+                    comparable,
+                ])  # fmt: skip
+    return _csv(COLUMNS, lines)
 
 
 def rows_as_csv(rows: Sequence[Row]) -> str:
     """A line for each row; what is not a number or a text (`changed`, `parameters`) is JSON."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    columns = row_columns(rows)
-    writer.writerow(columns)
-    writer.writerows([_flat(row.get(column)) for column in columns] for row in rows)
-    return text.getvalue()
-
-
-def row_columns(rows: Iterable[Row]) -> list[str]:
-    """The columns that rows have, in the same order whichever they are."""
     there = {column for row in rows for column in row}
     measures = [f"{measure}{end}" for measure in MEASURES for end in ("", "_low", "_high")]
     known = [*FACTS, *measures, "tokens_per_second", "peak_memory_mb"]
     others = sorted(there - {*known, "note"}, key=lambda name: (name.removesuffix("_low"), name))
-    return [column for column in [*known, *others, "note"] if column in there]
+    columns = [column for column in [*known, *others, "note"] if column in there]
+    return _csv(columns, [[row.get(column) for column in columns] for row in rows])
 
 
-def _flat(value: object) -> object:
-    return spreadsheet_safe(json.dumps(value, sort_keys=True) if isinstance(value, dict | list) else value)
+def _csv(columns: Sequence[str], lines: Iterable[Iterable[object]]) -> str:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(map(spreadsheet_safe, line) for line in lines)
+    return text.getvalue()
+
+
+def spreadsheet_safe(value: object) -> object:
+    """A value for a CSV file that no spreadsheet takes for a formula and no terminal acts upon.
+
+    Numbers are as they are. A text that begins as a formula does gets an apostrophe before it (OWASP, CSV
+    Injection), and control characters are escaped.
+    """
+    if isinstance(value, dict | list):
+        value = json.dumps(value, sort_keys=True)
+    if not isinstance(value, str):
+        return "" if value is None else value
+    return f"'{printable(value)}" if value.startswith(FORMULA) else printable(value)

@@ -9,8 +9,6 @@ from zoo.errors import printable
 
 DASH = "–"
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes a text for a formula by."""
 
 
 def number(value: float | None) -> str:
@@ -63,14 +61,3 @@ def value_text(value: object) -> str:
 def superscript(number_of_note: int | None) -> str:
     """The mark of a footnote; nothing for None."""
     return "" if number_of_note is None else str(number_of_note).translate(SUPERSCRIPTS)
-
-
-def spreadsheet_safe(value: object) -> object:
-    """A value for a CSV file that no spreadsheet takes for a formula and no terminal acts upon.
-
-    Numbers are as they are. A text that begins as a formula does gets an apostrophe before it (OWASP, CSV
-    Injection), and control characters are escaped.
-    """
-    if not isinstance(value, str):
-        return "" if value is None else value
-    return f"'{printable(value)}" if value.startswith(FORMULA) else printable(value)

@@ -1,16 +1,22 @@
-"""From measurements to panels: a curve is the mean over the seeds, on one set of targets."""
+"""From measurements to panels: a curve is the mean over the seeds, on one set of targets; with the
+interval of every value, and the differences to a reference by which curves are ranked."""
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import combinations
 
+from zoo.errors import InputError
+from zoo.evaluation.interval import UNKNOWN
 from zoo.evaluation.measurement import Measurement
 from zoo.registry import tasks
-from zoo.reports.compared_run import Row, Run
+from zoo.reports.compared_run import Row
+from zoo.reports.intervals import basis_of, difference, sample, unit_of
 from zoo.reports.report import NOT_EVALUATED, NOT_FINITE, Cost, Curve, Panel, Point
 from zoo.reports.series import Series
 
@@ -18,6 +24,10 @@ COUNTS = ("documents", "examples", "tokens")
 """What stands behind a measure: the first of these that every row has."""
 MAIN = ("accuracy", "bits_per_byte", "loss_nats")
 """What a panel is about: the first of these that all its rows have, else the first measure by name."""
+MEASURES = (
+    "accuracy", "token_accuracy", "value_accuracy", "accuracy_within", "accuracy_beyond",
+    "bits_per_byte", "loss_nats", "perplexity", "word_perplexity",
+)  # fmt: skip
 BUSY_FROM = 0.2
 """The share of the processors that other processes use, from which on a speed is marked."""
 
@@ -26,24 +36,9 @@ def panels(series: Sequence[Series]) -> tuple[Panel, ...]:
     """A panel for each kind of measurement of which some number is finite; where there is none such, those
     with no number."""
     measurements = {one.kind: one for own in series for run in own.runs for one in run.measurements}
-    made = [
-        panel
-        for kind in sorted(measurements, key=_place)
-        if (panel := _panel(measurements[kind], series)) is not None
-    ]
-    return tuple(panel for panel in made if any(curve.points for curve in panel.curves)) or tuple(made)
-
-
-def ordered(panels: Sequence[Panel]) -> tuple[Panel, ...]:
-    """The best curve at `Panel.decisive` of the first panel first; every panel has its order."""
-    order: dict[str, int] = {}
-    for panel in panels:
-        for curve in sorted(panel.curves, key=lambda curve, panel=panel: _rank(curve, panel)):
-            order.setdefault(curve.label, len(order))
-    return tuple(
-        replace(panel, curves=tuple(sorted(panel.curves, key=lambda curve: order[curve.label])))
-        for panel in panels
-    )
+    made = [_panel(measurements[kind], series) for kind in sorted(measurements, key=_place)]
+    there = tuple(panel for panel in made if panel is not None)
+    return tuple(panel for panel in there if any(curve.points for curve in panel.curves)) or there
 
 
 def with_rivals(panels: Sequence[Panel]) -> tuple[tuple[Panel, ...], tuple[Panel, ...]]:
@@ -64,23 +59,16 @@ def _place(kind: tuple[str, str, str]) -> tuple:
     return known.index(kind[0]) if kind[0] in known else len(known), kind
 
 
-def _rank(curve: Curve, panel: Panel) -> tuple:
-    """By the decisive length, then from the longest on; curves without a value come last."""
-    sign = 1 if panel.lower_is_better else -1
-    means = [curve.mean[panel.lengths.index(panel.decisive)], *reversed(curve.mean)]
-    values = [(mean is None, sign * mean if mean is not None else 0.0) for mean in means]
-    return values, curve.label
-
-
 def _panel(example: Measurement, series: Sequence[Series]) -> Panel | None:
-    here = {own.label: own.rows_of(example.kind) for own in series}
-    measured = [row for runs in here.values() for rows in runs for row in rows if "note" not in row]
+    rows = [row for own in series for row in own.rows_of(example.kind)]
+    measured = [row for row in rows if "note" not in row]
     measure = main_measure(measured)
     if measure is None:
         return None
     # A length at which there are only notes is no column: a caveat has it.
     lengths = tuple(sorted({row["length"] for row in measured}))
     counted = next((count for count in COUNTS if all(count in row for row in measured)), "")
+    curves = [_curve(own, example.kind, lengths, measure, counted) for own in series]
     return Panel(
         kind=example.kind,
         protocol=example.protocol,
@@ -88,9 +76,7 @@ def _panel(example: Measurement, series: Sequence[Series]) -> Panel | None:
         measure=measure,
         lower_is_better=not example.higher_is_better,
         lengths=lengths,
-        curves=tuple(
-            _curve(own, here[own.label], lengths, measure, counted) for own in series if any(here[own.label])
-        ),
+        curves=tuple(curve for curve in curves if curve is not None),
         axis=example.axis,
         explanation=example.explanation,
         counted=counted,
@@ -107,57 +93,59 @@ def main_measure(rows: Sequence[Row]) -> str | None:
 
 
 def _curve(
-    own: Series, rows: Sequence[Sequence[Row]], lengths: tuple[int, ...], measure: str, counted: str
-) -> Curve:
-    points, cells, notes, speed, memory = [], [], {}, [], []
+    own: Series, kind: tuple[str, str, str], lengths: tuple[int, ...], measure: str, counted: str
+) -> Curve | None:
+    rows = own.rows_of(kind)
+    if not rows:
+        return None
+    points, notes, columns = [], {}, []
     for length in lengths:
-        at = [(run, row_at(of_run, length)) for run, of_run in zip(own.runs, rows, strict=True)]
-        cell, note = _cell(at, measure, counted)
-        cells.append(cell)
-        if note:
+        at = _rows_at(own, kind, length)
+        why = [_why(row, measure) for _, row in at]
+        if note := _note([(seed, reason) for (seed, _), reason in zip(at, why, strict=True)]):
             notes[length] = note
-        there = [(run, row) for run, row in at if row is not None]
-        points += [Point(run.seed, length, row[measure]) for run, row in there if is_measured(row, measure)]
-        speed.append(_mean(row.get("tokens_per_second") for _, row in there))
-        memory.append(_mean(row.get("peak_memory_mb") for _, row in there))
-    mean, sd, measured, counts = zip(*cells, strict=True)
-    # The intervals are over what all curves have: `zoo.reports.ranking` fills them in.
-    low = high = (None,) * len(lengths)
+        measured = [(seed, row) for seed, row in at if _why(row, measure) is None]
+        points += [Point(seed, length, row[measure]) for seed, row in measured]
+        values = [row[measure] for _, row in measured]
+        counts = [row[counted] for _, row in measured if counted and row[counted] is not None]
+        # A mean that leaves out the seed that failed would tell of a success.
+        failed = NOT_FINITE in why
+        there = [row for _, row in at if row is not None]
+        columns.append({
+            "mean": None if failed else _mean(values),
+            "sd": None if failed or len(values) < 2 else statistics.stdev(values),
+            "measured": len(values),
+            "counts": None if failed else max(counts, default=None),
+            "tokens_per_second": _mean(row.get("tokens_per_second") for row in there),
+            "peak_memory_mb": _mean(row.get("peak_memory_mb") for row in there),
+            "busy": any((row.get("others_cpu") or 0.0) >= BUSY_FROM for row in there),
+            # The intervals are over what all curves have: `ranked` fills them in.
+            "low": None,
+            "high": None,
+            **{name: _mean(row.get(name) for row in there) for name in MEASURES if name != measure},
+        })  # fmt: skip
+    made = {name: tuple(column[name] for column in columns) for name in columns[0]}
+    others = {name: made.pop(name) for name in MEASURES if name != measure}
     return Curve(
-        own.label, tuple(run.path for run in own.runs), lengths, mean, low, high, len(own.runs),
-        tuple(points), notes, sd, measured, counts, tuple(speed), tuple(memory),
-        min(row["train_length"] for of_run in rows for row in of_run),
+        label=own.label, runs=tuple(run.path for run in own.runs), lengths=lengths, seeds=len(own.runs),
+        points=tuple(points), notes=notes, train_length=min(row["train_length"] for row in rows),
+        others={name: values for name, values in others.items() if any(values)}, **made,
     )  # fmt: skip
 
 
-def row_at(rows: Sequence[Row], length: int) -> Row | None:
-    """What a run has at a length; of one window that could not be read, that note at every bin of it."""
-    own = next((row for row in rows if row["length"] == length), None)
-    return rows[0] if own is None and is_unread_window(rows) else own
+def _rows_at(own: Series, kind: tuple[str, str, str], length: int) -> list[tuple[int, Row | None]]:
+    """What each seed has at a length; of one window that could not be read, that note at every bin of it."""
+    found = []
+    for run in own.runs:
+        rows = run.of(kind)
+        row = next((row for row in rows if row["length"] == length), None)
+        found.append((run.seed, rows[0] if row is None and is_unread_window(rows) else row))
+    return found
 
 
 def is_unread_window(rows: Sequence[Row]) -> bool:
     """Whether rows are nothing but the note of one window, which stands for all of its bins."""
     return any("window" in row["parameters"] for row in rows) and all("note" in row for row in rows)
-
-
-def _cell(at: Sequence[tuple[Run, Row | None]], measure: str, counted: str) -> tuple[tuple, str | None]:
-    """Mean, sd, seeds measured and their count at one length; and what there is to say of it."""
-    why = [_why(row, measure) for _, row in at]
-    rows = [row for (_, row), reason in zip(at, why, strict=True) if row is not None and reason is None]
-    note = _note([(run.seed, reason) for (run, _), reason in zip(at, why, strict=True)])
-    # A mean that leaves out the seed that failed would tell of a success.
-    if not rows or NOT_FINITE in why:
-        return (None, None, len(rows), None), note
-    values = [row[measure] for row in rows]
-    mean, sd = statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None
-    counts = [row[counted] for row in rows if counted and row[counted] is not None]
-    return (mean, sd, len(rows), max(counts, default=None)), note
-
-
-def is_measured(row: Row | None, measure: str) -> bool:
-    """Whether there is a row with a finite value."""
-    return _why(row, measure) is None
 
 
 def _why(row: Row | None, measure: str) -> str | None:
@@ -172,51 +160,117 @@ def _why(row: Row | None, measure: str) -> str | None:
 
 def _note(reasons: Sequence[tuple[int, str | None]]) -> str | None:
     known = dict.fromkeys(reason for _, reason in reasons if reason is not None)
-    if not known:
-        return None
     if len(known) == 1 and all(reason is not None for _, reason in reasons):
         return next(iter(known))
     parts = []
     for reason in known:
         seeds = [str(seed) for seed, own in reasons if own == reason]
         parts.append(f"seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}: {reason}")
-    return "; ".join(parts)
+    return "; ".join(parts) or None
+
+
+def ranked(
+    panels: Sequence[Panel], series: Sequence[Series], reference: str | None = None
+) -> tuple[Panel, ...]:
+    """The panels with the best curve first, with their intervals, and with differences to a reference.
+
+    The order is that at `Panel.decisive` of the first panel. At each length a curve's rank is one more than
+    the number of curves that are better than it beyond doubt: the 95 % interval of the paired difference
+    leaves out zero. Curves that are not told apart so are tied.
+
+    Args:
+        reference: the label of the curve that differences are to; by default the best at the trained length
+            of the first panel. A panel without it has the best of its own.
+
+    Raises:
+        InputError: no curve has that label.
+    """
+    panels = _ordered(panels)
+    labels = list(dict.fromkeys(curve.label for panel in panels for curve in panel.curves))
+    if reference is not None and reference not in labels:
+        near = difflib.get_close_matches(reference, labels, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(labels)}"
+        raise InputError(f"--reference: no curve is called {reference!r}; {hint}")
+    named = {one.label: one for one in series}
+    samples = {}
+    for number, panel in enumerate(panels):
+        for curve in panel.curves:
+            for length, mean in zip(panel.lengths, curve.mean, strict=True):
+                if mean is not None:
+                    rows = _rows_at(named[curve.label], panel.kind, length)
+                    measured = [(seed, row) for seed, row in rows if _why(row, panel.measure) is None]
+                    samples[number, length, curve.label] = sample(measured, panel.measure)
+    basis = basis_of([*samples.values()])
+    chosen = reference or best_at(panels[0], panels[0].trained)
+    made = []
+    for number, panel in enumerate(panels):
+        pairs, curves = {}, []
+        for length in panel.lengths:
+            there = [one.label for one in panel.curves if (number, length, one.label) in samples]
+            for one, other in combinations(there, 2):
+                own, theirs = samples[number, length, one], samples[number, length, other]
+                pairs[length, one, other] = difference(own, theirs, basis)
+        for curve in panel.curves:
+            found = [samples.get((number, length, curve.label)) for length in panel.lengths]
+            low, high = zip(*(one.interval(basis) if one else UNKNOWN for one in found), strict=True)
+            curves.append(replace(curve, low=low, high=high))
+        made.append(replace(
+            panel, curves=tuple(curves), pairs=pairs,
+            reference=chosen if chosen in [one.label for one in curves] else best_at(panel, panel.trained),
+            interval=basis.named(unit_of(panel.measure)),
+            averaged=not basis.seeds and any(curve.seeds > 1 for curve in curves),
+        ))  # fmt: skip
+    return tuple(made)
+
+
+def _ordered(panels: Sequence[Panel]) -> list[Panel]:
+    order: dict[str, int] = {}
+    for panel in panels:
+        sign, at = 1 if panel.lower_is_better else -1, panel.lengths.index(panel.decisive)
+        keys = {}
+        for curve in panel.curves:
+            # By the decisive length, then from the longest on; curves without a value come last.
+            means = [curve.mean[at], *reversed(curve.mean)]
+            keys[curve.label] = [(mean is None, sign * (mean or 0.0)) for mean in means], curve.label
+        for label in sorted(keys, key=keys.__getitem__):
+            order.setdefault(label, len(order))
+    return [
+        replace(panel, curves=tuple(sorted(panel.curves, key=lambda curve: order[curve.label])))
+        for panel in panels
+    ]
+
+
+def best_at(panel: Panel, length: int) -> str:
+    """The label of the best curve at a length; of equals the first."""
+    index = panel.lengths.index(length)
+    there = [curve for curve in panel.curves if curve.mean[index] is not None] or list(panel.curves)
+    sign = 1 if panel.lower_is_better else -1
+    return min(there, key=lambda curve: sign * (curve.mean[index] or 0.0)).label
 
 
 def costs(series: Sequence[Series], panels: Sequence[Panel]) -> tuple[Cost, ...]:
     """What each curve costs, in the order of the curves."""
-    named, first = {one.label: one for one in series}, {curve.label: curve for curve in panels[0].curves}
+    named, panel = {one.label: one for one in series}, panels[0]
+    first = {curve.label: curve for curve in panel.curves}
     speeds = [curve.tokens_per_second for curve in first.values() if any(curve.tokens_per_second)]
-    common = [index for index in range(len(panels[0].lengths)) if all(speed[index] for speed in speeds)]
+    common = [index for index in range(len(panel.lengths)) if all(speed[index] for speed in speeds)]
     at = max(common, default=None) if speeds else None
-    length = panels[0].lengths[at] if at is not None else None
+    length = None if at is None else panel.lengths[at]
     made = []
     for label in dict.fromkeys(curve.label for panel in panels for curve in panel.curves):
-        own, curve = named[label], first.get(label) if at is not None else None
-        rows = [row for of_run in own.rows_of(panels[0].kind) for row in of_run if row["length"] == length]
-        made.append(
-            Cost(
-                label=label,
-                added_parameters=_parameters(own, "positional"),
-                parameters=_parameters(own, "total"),
-                training_tokens_per_second=_mean(run.speed for run in own.runs),
-                evaluation_tokens_per_second=curve and curve.tokens_per_second[at],
-                evaluation_length=length,
-                peak_memory_mb=curve and curve.peak_memory_mb[at],
-                busy=any(map(is_busy, rows)),
-            )
-        )
+        runs, curve = named[label].runs, None if at is None else first.get(label)
+        parameters = [run.card["parameters"] for run in runs]
+        made.append(Cost(
+            label=label,
+            added_parameters=max(counts.get("positional", 0) for counts in parameters),
+            parameters=max(counts.get("total", 0) for counts in parameters),
+            training_tokens_per_second=_mean(run.speed for run in runs),
+            evaluation_tokens_per_second=curve and curve.tokens_per_second[at],
+            evaluation_length=length,
+            peak_memory_mb=curve and curve.peak_memory_mb[at],
+            busy=curve is not None and curve.busy[at],
+        ))  # fmt: skip
     return tuple(made)
-
-
-def is_busy(row: Row) -> bool:
-    """Whether other processes used much of the machine while a row was measured."""
-    return (row.get("others_cpu") or 0.0) >= BUSY_FROM
-
-
-def _parameters(own: Series, kind: str) -> int:
-    counts = [(run.card.get("parameters") or {}).get(kind) for run in own.runs]
-    return max((count for count in counts if isinstance(count, int)), default=0)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

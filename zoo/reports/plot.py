@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.reports.formatting import display_name, protocol_text
 from zoo.reports.report import Panel
-from zoo.reports.style import DASHES, Style, styles
+from zoo.reports.style import DASHES, RATE, Style, room_for_failures, styles
 from zoo.reports.tables import spread_text
-from zoo.reports.value_range import value_range
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,13 +42,11 @@ RC = {
     "svg.hashsalt": "positional-encoding-zoo",
     "path.simplify": False,
 }
-METADATA = {".svg": {"Date": None, "Creator": None}, ".png": {"Software": None}}
+METADATA = {".png": {"Software": None}, ".svg": {"Date": None, "Creator": None}}
 
 
-def plot(
-    panels: Sequence[Panel], endings: Sequence[str] = (".png", ".svg"), title: str | None = None
-) -> dict[str, bytes]:
-    """A picture of the panels in each format, by the ending of its file; none where nothing was measured.
+def plot(panels: Sequence[Panel], title: str | None = None) -> dict[str, bytes]:
+    """A picture of the panels as PNG and as SVG, by the ending of its file; none where nothing was measured.
 
     In each panel there are a line for each curve, the interval as two faint edges with little between
     them, a point for each seed, and the trained length marked.
@@ -62,14 +59,14 @@ def plot(
         return {}
     import matplotlib
 
+    pictures = {}
     with matplotlib.rc_context(RC):
         figure = draw(drawn, title)
-        pictures = {}
-        for ending in endings:
+        for ending, metadata in METADATA.items():
             content = io.BytesIO()
-            figure.savefig(content, format=ending[1:], dpi=200, metadata=METADATA.get(ending))
+            figure.savefig(content, format=ending[1:], dpi=200, metadata=metadata)
             pictures[ending] = content.getvalue()
-        return pictures
+    return pictures
 
 
 def draw(panels: Sequence[Panel], title: str | None = None) -> Figure:
@@ -104,13 +101,16 @@ def draw(panels: Sequence[Panel], title: str | None = None) -> Figure:
         else:
             handles |= _values(figure.add_subplot(cell), panel, looks)
     about = _about(panels)
-    shown = [label for label in (_by_last_value(panels[0], labels) if beside else labels) if label in handles]
+    shown = [label for label in labels if label in handles]
+    if beside:  # in the order in which the lines end
+        ends = {curve.label: [mean for mean in curve.mean if mean is not None] for curve in panels[0].curves}
+        shown.sort(key=lambda label: (-ends[label][-1], label))
     if len(shown) > 1:
-        where = "outside right center" if beside else "outside lower center"
         figure.legend(
             [handles[label] for label in shown], [_with_end(panels, label) for label in shown],
             frameon=False, handlelength=2.6, title=None if beside else about or None, title_fontsize=6.5,
-            ncols=1 if beside else per_line, loc=where,
+            ncols=1 if beside else per_line,
+            loc="outside right center" if beside else "outside lower center",
         )  # fmt: skip
     if len(labels) == 1:
         title = f"{title}: {labels[0]}" if title else labels[0]
@@ -123,7 +123,12 @@ def draw(panels: Sequence[Panel], title: str | None = None) -> Figure:
 
 def _values(axes: Axes, panel: Panel, looks: Mapping[str, Style]) -> dict[str, Any]:
     """The values of a panel; gives the line of each curve."""
-    low, high = value_range(panel)
+    means = [mean for curve in panel.curves for mean in curve.mean if mean is not None]
+    points = [point.value for curve in panel.curves for point in curve.points]
+    ends = [end for curve in panel.curves for end in (*curve.low, *curve.high)]
+    low, high = RATE
+    if panel.lower_is_better:
+        low, high = _range(means + points, ends, min(means, default=0.0), room_for_failures(panel))
     axes.set_ylim(low, high)
     handles = {}
     for curve in panel.curves:
@@ -144,18 +149,19 @@ def _values(axes: Axes, panel: Panel, looks: Mapping[str, Style]) -> dict[str, A
 
 def _differences(axes: Axes, panel: Panel, looks: Mapping[str, Style]) -> None:
     """The differences of a panel's curves to its reference, on the scale of those that did not fail."""
-    low, high = value_range(panel, differences=True)
-    axes.set_ylim(low, high)
     axes.axhline(0, color=looks[panel.reference].color, linewidth=1.0, zorder=1)
+    means, ends = [0.0], []
     for curve in panel.curves:
         if curve.label == panel.reference:
             continue
-        found = [panel.between(length, curve.label, panel.reference) for length in panel.lengths]
-        values, lows, highs = (
-            [None if one is None else getattr(one, name) for one in found]
-            for name in ("value", "low", "high")
+        found = {length: panel.between(length, curve.label, panel.reference) for length in panel.lengths}
+        values, low, high = (
+            [getattr(one, name, None) for one in found.values()] for name in ("value", "low", "high")
         )
-        _line(axes, looks[curve.label], panel.lengths, values, lows, highs, small=True)
+        _line(axes, looks[curve.label], panel.lengths, values, low, high, small=True)
+        means += [value for value in values if value is not None]
+        ends += low + high
+    axes.set_ylim(*_range(means, ends, 0.0, room_for_failures(panel, differences=True)))
     _length_axis(axes, panel, named=False)
     axes.set_ylabel(f"less {panel.reference}" if len(panel.reference) < 14 else "difference", fontsize=7)
 
@@ -199,7 +205,7 @@ def _line(
 def _length_axis(axes: Axes, panel: Panel, named: bool = True) -> None:
     axes.set_xscale("log", base=2)
     measured = sorted({point.length for curve in panel.curves for point in curve.points})
-    ticks = _ticks(measured, set(panel.train_lengths))
+    ticks = _ticks(measured, panel.train_lengths)
     axes.set_xticks(ticks, [_short(tick) for tick in ticks])
     axes.minorticks_off()
     span = math.log2(measured[-1] / measured[0]) or 1.0
@@ -242,23 +248,25 @@ def _mark_failures(axes: Axes, panel: Panel, looks: Mapping[str, Style], top: fl
 
 def _about(panels: Sequence[Panel]) -> str:
     """What the faint edges are, and the points; or why there are none."""
-    said = [
-        f"edges: {text.removeprefix('(low–high): ')}" if text.startswith("(") else text
-        for text in dict.fromkeys(map(spread_text, panels))
-    ]
+    texts = dict.fromkeys(map(spread_text, panels))
+    said = [text.replace("(low–high):", "edges:") for text in texts]
     if any(curve.seeds > 1 for panel in panels for curve in panel.curves):
         said.append("points: seeds")
     # In one line a long reason would be cut off.
     return "\n".join(textwrap.wrap("; ".join(said), 110))
 
 
-def _by_last_value(panel: Panel, labels: Sequence[str]) -> list[str]:
-    """Labels from top to bottom as their lines end, so that legend and lines stand in one order."""
-    last = {
-        curve.label: next((value for value in reversed(curve.mean) if value is not None), -math.inf)
-        for curve in panel.curves
-    }
-    return sorted(labels, key=lambda label: (-last.get(label, -math.inf), label))
+def _range(
+    means: list[float], ends: list[float | None], best: float, room: float | None
+) -> tuple[float, float]:
+    """Bottom and top of what is drawn: what lies more than `room` above the best is cut off."""
+    room = math.inf if room is None else room
+    kept = [value for value in means if value <= best + room] or [best]
+    # Of a few documents an interval may be wider than the picture is worth.
+    lowest = min(kept) - room
+    kept += [end for end in ends if end is not None and lowest <= end <= best + room]
+    margin = max(0.05 * (max(kept) - min(kept)), 0.004 * abs(best), 1e-6)
+    return min(kept) - margin, max(kept) + (2.5 if max(means, default=best) > best + room else 1) * margin
 
 
 def _with_end(panels: Sequence[Panel], label: str) -> str:
@@ -271,20 +279,14 @@ def _with_end(panels: Sequence[Panel], label: str) -> str:
     return label
 
 
-def _ticks(lengths: Sequence[int], trained: set[int]) -> list[int]:
-    """Lengths to be written at the axis, far enough apart to be read: the trained one, doubled and halved."""
+def _ticks(lengths: Sequence[int], trained: Sequence[int]) -> list[int]:
+    """Lengths to be written at the axis, far enough apart to be read: the trained one, it doubled and halved,
+    and others where these are few."""
     anchor = next((length for length in lengths if length in trained), lengths[-1])
-    for step in range(1, 16):
-        octaves = [(n, math.log2(n / anchor) / step) for n in lengths]
-        ticks = [n for n, octave in octaves if octave == round(octave)]
-        if len(ticks) <= MOST_TICKS:
-            break
-    if len(ticks) >= min(3, len(lengths)):
-        return ticks
     apart = math.log2(lengths[-1] / lengths[0]) / MOST_TICKS
     ticks = [anchor]
-    for length in lengths:
-        if all(abs(math.log2(length / other)) >= apart for other in ticks):
+    for length in sorted(lengths, key=lambda length: not math.log2(length / anchor).is_integer()):
+        if length not in ticks and all(abs(math.log2(length / other)) >= apart for other in ticks):
             ticks.append(length)
     return sorted(ticks)
 

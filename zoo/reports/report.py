@@ -82,6 +82,10 @@ class Curve:
     """Of the evaluation at each length, in MiB; the mean over the seeds."""
     train_length: int
     """In tokens. Of one panel all curves have the same, but where runs were compared by force."""
+    busy: tuple[bool, ...]
+    """Whether other processes used the machine while speed and memory were measured."""
+    others: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
+    """Other measures than the panel's, by name: the means over the seeds."""
 
     def failed(self, index: int) -> bool:
         """Whether a loss at one of the lengths is not finite, as one that diverged."""

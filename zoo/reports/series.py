@@ -11,10 +11,17 @@ from itertools import count
 from typing import Any
 
 from zoo.errors import printable
-from zoo.reports.commands import ENCODING
-from zoo.reports.comparable import Key, differing, duplicates, facts, is_of_the_encoding
+from zoo.recipe.diff import ENCODING
+from zoo.reports.comparable import (
+    Key,
+    as_text,
+    differing,
+    duplicates,
+    facts,
+    is_of_the_encoding,
+    value_as_text,
+)
 from zoo.reports.compared_run import Row, Run
-from zoo.reports.values import value_as_text
 
 
 @dataclass(frozen=True)
@@ -26,13 +33,9 @@ class Series:
     changed: dict[str, Any]
     """What was changed of the encoding after training; empty for the encodings as trained."""
 
-    def rows_of(self, kind: tuple[str, str, str]) -> list[list[Row]]:
-        """Of each run the rows of one kind of measurement."""
-        return [run.of(kind) for run in self.runs]
-
-    @property
-    def rows(self) -> list[Row]:
-        return [row for run in self.runs for row in run.rows]
+    def rows_of(self, kind: tuple[str, str, str]) -> list[Row]:
+        """The rows of one kind of measurement, of all runs."""
+        return [row for run in self.runs for row in run.of(kind)]
 
 
 def series_of(runs: Sequence[Run]) -> list[Series]:
@@ -44,19 +47,37 @@ def series_of(runs: Sequence[Run]) -> list[Series]:
     twice = {run.path for group in duplicates(runs) for run in group}
     same: dict[str, list[Run]] = defaultdict(list)
     known: dict[str, dict[Key, Any]] = {}
-    for run in runs:
+    for run in sorted(runs, key=lambda run: (run.seed, run.path)):
         own = facts(run) | ({("run", "run"): run.path} if run.path in twice else {})
-        text = json.dumps(sorted((key, json.dumps(value)) for key, value in own.items()))
-        same[text].append(run)
-        known[text] = own
+        same[as_text(own)].append(run)
+        known[as_text(own)] = own
     named: dict[str, list[str]] = defaultdict(list)
-    for text, members in sorted(same.items()):
-        named[min(members, key=lambda run: (run.seed, run.path)).label].append(text)
+    for text in sorted(same):
+        named[same[text][0].label].append(text)
     made: list[Series] = []
     for name, alike in named.items():
         for text, suffix in zip(alike, _suffixes([known[text] for text in alike]), strict=True):
-            made += _by_change(name, suffix, sorted(same[text], key=lambda run: (run.seed, run.path)))
+            made += _by_change(name, suffix, same[text])
     return unique(made)
+
+
+def _by_change(name: str, suffix: str, members: list[Run]) -> list[Series]:
+    """The curve of some runs, and one for each change of their encoding after training."""
+    changes = {json.dumps(one.changed, sort_keys=True): one for run in members for one in run.measurements}
+    made = []
+    for _, example in sorted(changes.items()):
+        label = f"{name} {suffix}".rstrip()
+        if example.changed:
+            label = example.encoding + (f" (trained: {suffix})" if suffix else "")
+        narrowed = [
+            replace(
+                run, measurements=tuple(one for one in run.measurements if one.changed == example.changed)
+            )
+            for run in members
+        ]
+        runs = tuple(run for run in narrowed if run.measurements)
+        made.append(Series(printable(label), runs, example.changed))
+    return made
 
 
 def unique(made: Sequence[Series]) -> list[Series]:
@@ -84,42 +105,23 @@ def _names(one: Series, taken: Mapping[str, Series]) -> Iterator[str]:
     yield from (f"{one.label} ({number})" for number in count(2))
 
 
-def _by_change(name: str, suffix: str, members: list[Run]) -> list[Series]:
-    """The curve of some runs, and one for each change of their encoding after training."""
-    changes = {_text(one.changed): one for run in members for one in run.measurements}
-    made = []
-    for text, example in sorted(changes.items()):
-        narrowed = [
-            replace(run, measurements=tuple(one for one in run.measurements if _text(one.changed) == text))
-            for run in members
-        ]
-        label = f"{name} {suffix}".rstrip()
-        if example.changed:
-            label = example.encoding + (f" (trained: {suffix})" if suffix else "")
-        runs = tuple(run for run in narrowed if run.measurements)
-        made.append(Series(printable(label), runs, example.changed))
-    return made
-
-
-def _text(changed: dict[str, Any]) -> str:
-    return json.dumps(changed, sort_keys=True)
-
-
 def _suffixes(known: list[dict[Key, Any]]) -> list[str]:
     """What tells encodings of one name apart: all that differs of the encoding, else as little as will do."""
-    apart = differing([(str(index), one) for index, one in enumerate(known)])
-    differ = sorted(one.key for one in apart)
+    differ = sorted(one.key for one in differing([(str(index), one) for index, one in enumerate(known)]))
     keys = [key for key in differ if is_of_the_encoding(key)]
-    for key in (key for key in differ if not is_of_the_encoding(key)):
-        if _kinds(known, [*keys, key]) > _kinds(known, keys):
+
+    def suffixes(keys: list[Key]) -> list[str]:
+        # In full: two values that differ in their last digit are two curves.
+        return [
+            " ".join(
+                f"{key[1].removeprefix(ENCODING + '.')}={value_as_text(one[key], limit=sys.maxsize)}"
+                for key in keys
+                if key in one
+            )
+            for one in known
+        ]
+
+    for key in differ:
+        if key not in keys and len(set(suffixes([*keys, key]))) > len(set(suffixes(keys))):
             keys.append(key)
-    return [" ".join(_part(one, key) for key in keys if key in one) for one in known]
-
-
-def _kinds(known: list[dict[Key, Any]], keys: list[Key]) -> int:
-    return len({tuple(_part(one, key) if key in one else None for key in keys) for one in known})
-
-
-def _part(known: dict[Key, Any], key: Key) -> str:
-    # In full: two values that differ in their last digit are two curves.
-    return f"{key[1].removeprefix(ENCODING + '.')}={value_as_text(known[key], limit=sys.maxsize)}"
+    return suffixes(keys)

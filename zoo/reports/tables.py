@@ -1,6 +1,6 @@
 """The tables of a report: what stands in a cell, who wins a column, and what is explained below.
 
-A table is plain data; console.py, markdown.py and page/ write it.
+A table is plain data; text.py and page/ write it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from zoo.reports.formatting import (
     signed,
     superscript,
 )  # fmt: skip
-from zoo.reports.report import Cost, Curve, Difference, Panel, Report
+from zoo.reports.report import Curve, Difference, Panel, Report
 
 BUSY, BUSY_MEANS = "busy", "busy: other processes used the machine meanwhile"
+SPEED = "tokens/s"
 COLUMNS = 10
 """Lengths in a table; of more, every second or third is shown, counted from the longest."""
 
@@ -72,7 +73,7 @@ class Table:
         return [one for one in (self.about, *notes) if one]
 
 
-class Footnotes(dict[str, int]):
+class _Footnotes(dict[str, int]):
     """The number of each note, by its text."""
 
     def of(self, note: str | None) -> int | None:
@@ -81,34 +82,48 @@ class Footnotes(dict[str, int]):
 
 def tables(report: Report) -> list[Table]:
     """For each panel a table of its values and one of differences and ranks, and one of the costs."""
-    made = []
-    for panel in report.panels:
-        made += [values_table(panel), differences_table(panel)]
+    made = [make(panel) for panel in report.panels for make in (values_table, differences_table)]
     return [one for one in (*made, costs_table(report)) if one is not None]
 
 
 def values_table(panel: Panel, most: int = COLUMNS) -> Table:
-    """Encodings by lengths."""
-    lengths, notes = shown_lengths(panel, most), Footnotes()
-    lines = tuple(
-        Line(curve.label, tuple(_value(panel, curve, n, notes) for n in lengths), trained_text(panel, curve))
-        for curve in panel.curves
-    )
+    """Encodings by lengths. Of one curve alone its other measures and its costs are further lines."""
+    lengths, notes = _shown_lengths(panel, most), _Footnotes()
+    shown = [panel.lengths.index(length) for length in lengths]
+    lines = []
+    for curve in panel.curves:
+        cells = tuple(_value(panel, curve, index, notes) for index in shown)
+        lines.append(Line(curve.label, cells, _trained_text(panel, curve)))
+    counts = {count for curve in panel.curves for count in curve.counts if count is not None}
     seeds = sorted({curve.seeds for curve in panel.curves})
     about = [
         f"{display_name(panel.measure)}, {'lower' if panel.lower_is_better else 'higher'} is better",
         spread_text(panel),
-        f"seeds: {'–'.join(map(str, dict.fromkeys((seeds[0], seeds[-1]))))}",
+        f"{panel.counted}: {_from_to(counts)}" if counts else "",
+        f"seeds: {_from_to(seeds)}",
     ]
+    if len(panel.curves) == 1:
+        (curve,) = panel.curves
+        columns = {display_name(name): [*map(number, values)] for name, values in curve.others.items()}
+        columns |= {SPEED: [*map(count_text, curve.tokens_per_second)]}
+        columns |= {"peak memory (MiB)": [*map(count_text, curve.peak_memory_mb)]}
+        for name, texts in columns.items():
+            cells = [Cell(texts[index], mark=BUSY * (name == SPEED and curve.busy[index])) for index in shown]
+            if any(text != DASH for text in texts):
+                lines.append(Line(name, tuple(cells)))
+        if any(curve.busy):
+            about.append(BUSY_MEANS)
     if len(lengths) < len(panel.lengths):
         about.append(f"{len(lengths)} of {len(panel.lengths)} lengths are shown; the CSV file has all")
     title = f"{display_name(panel.measure)} by {panel.axis} in tokens"
-    title = f"{protocol_text(panel.protocol, panel.parameters)}: {title}"
-    return Table(title, ("encoding", *_heads(panel, lengths)), lines, "; ".join(about), tuple(notes))
+    return Table(
+        f"{protocol_text(panel.protocol, panel.parameters)}: {title}",
+        ("encoding", *_heads(panel, lengths)), tuple(lines), "; ".join(filter(None, about)), tuple(notes),
+    )  # fmt: skip
 
 
-def _value(panel: Panel, curve: Curve, length: int, notes: Footnotes) -> Cell:
-    index = panel.lengths.index(length)
+def _value(panel: Panel, curve: Curve, index: int, notes: _Footnotes) -> Cell:
+    length = panel.lengths[index]
     note = notes.of(curve.notes.get(length))
     if curve.mean[index] is None:
         return Cell(DASH, note=note)
@@ -121,15 +136,13 @@ def differences_table(panel: Panel, most: int = COLUMNS) -> Table | None:
     """Of each curve the difference to the reference at each length, and ranks; None of a single curve."""
     if not panel.pairs:
         return None
-    lengths, ranked_at = shown_lengths(panel, most), tuple(dict.fromkeys((panel.trained, panel.decisive)))
-    notes = Footnotes()
-    lines = []
+    lengths, ranked_at = _shown_lengths(panel, most), tuple(dict.fromkeys((panel.trained, panel.decisive)))
+    notes, lines = _Footnotes(), []
     for curve in panel.curves:
         cells = [_difference(panel, curve, length, notes) for length in lengths]
         cells += [Cell(rank_text(panel, curve.label, length)) for length in ranked_at]
-        lines.append(Line(curve.label, tuple(cells), trained_text(panel, curve)))
-    sign = "below" if panel.lower_is_better else "above"
-    about = [f"{sign} zero is better than {quoted(panel.reference)}"]
+        lines.append(Line(curve.label, tuple(cells), _trained_text(panel, curve)))
+    about = [f"{'below' if panel.lower_is_better else 'above'} zero is better than {quoted(panel.reference)}"]
     if any(one.sign is not None for one in panel.pairs.values()):
         about.append(
             f"in brackets the {panel.interval} of the paired difference, tied where it includes zero"
@@ -138,13 +151,11 @@ def differences_table(panel: Panel, most: int = COLUMNS) -> Table | None:
     return Table(
         f"{protocol_text(panel.protocol, panel.parameters)}: difference to {panel.reference}",
         ("encoding", *_heads(panel, lengths), *(f"rank at {length}" for length in ranked_at)),
-        tuple(lines),
-        "; ".join(about),
-        tuple(notes),
-    )
+        tuple(lines), "; ".join(about), tuple(notes),
+    )  # fmt: skip
 
 
-def _difference(panel: Panel, curve: Curve, length: int, notes: Footnotes) -> Cell:
+def _difference(panel: Panel, curve: Curve, length: int, notes: _Footnotes) -> Cell:
     if curve.label == panel.reference:
         return Cell("reference")
     one = panel.between(length, curve.label, panel.reference)
@@ -161,39 +172,33 @@ def costs_table(report: Report) -> Table | None:
         return None
     length, panel = report.costs[0].evaluation_length, report.panels[0]
     at = f" at {length}" if length is not None else ""
+    lines = []
+    for cost in report.costs:
+        counts = (cost.added_parameters, cost.parameters, cost.training_tokens_per_second)
+        speed = Cell(count_text(cost.evaluation_tokens_per_second), mark=BUSY * cost.busy)
+        cells = (*(Cell(count_text(count)) for count in counts), speed, Cell(count_text(cost.peak_memory_mb)))
+        lines.append(Line(cost.label, cells))
+    protocol = protocol_text(panel.protocol, panel.parameters)
+    about = [f"evaluation by {protocol}, at the longest length that every encoding can read"] * bool(at)
+    about += [BUSY_MEANS] * any(cost.busy for cost in report.costs)
     header = (
         "encoding", "added parameters", "parameters", "training tokens/s", f"evaluation tokens/s{at}",
         f"peak memory{at} (MiB)",
     )  # fmt: skip
-    about = (
-        f"evaluation by {protocol_text(panel.protocol, panel.parameters)}, at the longest length that every "
-        f"encoding can read"
-    )
-    lines = tuple(Line(cost.label, _cost(cost)) for cost in report.costs)
-    if any(cost.busy for cost in report.costs):
-        about += f"; {BUSY_MEANS}"
-    return Table("Costs", header, lines, about if length is not None else "")
-
-
-def _cost(cost: Cost) -> tuple[Cell, ...]:
-    counts = (cost.added_parameters, cost.parameters, cost.training_tokens_per_second)
-    return (
-        *(Cell(count_text(count)) for count in counts),
-        Cell(count_text(cost.evaluation_tokens_per_second), mark=BUSY * cost.busy),
-        Cell(count_text(cost.peak_memory_mb)),
-    )
+    return Table("Costs", header, tuple(lines), "; ".join(about))
 
 
 def order_text(report: Report) -> str:
-    """How the encodings are ordered, for the reader, and which of them are tied."""
+    """How the encodings are ordered, and which of them are tied; empty of one alone."""
+    if len(report.labels) < 2:
+        return ""
     panel = report.panels[0]
     length = panel.decisive
     order = f"in the order of {display_name(panel.measure)} at {length} tokens"
     there = [curve.label for curve in panel.curves if curve.mean[panel.lengths.index(length)] is not None]
     if len(there) < 2:
         return f"Encodings {order}; fewer than two have a value there."
-    why = panel.why_unranked(length)
-    if why:
+    if why := panel.why_unranked(length):
         return (
             f"No ranking: there is no interval at {length} tokens ({why}). Encodings stand {order}, no more."
         )
@@ -207,7 +212,7 @@ def order_text(report: Report) -> str:
     )
 
 
-def shown_lengths(panel: Panel, most: int = COLUMNS) -> tuple[int, ...]:
+def _shown_lengths(panel: Panel, most: int) -> tuple[int, ...]:
     """The lengths that a table has room for: the longest, the trained one, and others evenly between."""
     step = math.ceil(len(panel.lengths) / most)
     kept = {*panel.lengths[::-1][::step], *panel.train_lengths}
@@ -218,9 +223,13 @@ def _heads(panel: Panel, lengths: Sequence[int]) -> list[str]:
     return [f"{one} (trained)" if panel.train_lengths == (one,) else str(one) for one in lengths]
 
 
-def trained_text(panel: Panel, curve: Curve) -> str:
+def _trained_text(panel: Panel, curve: Curve) -> str:
     """What stands beside a curve's name where curves of other trained lengths are in its panel."""
     return f", trained at {curve.train_length}" if len(panel.train_lengths) > 1 else ""
+
+
+def _from_to(counts: Sequence[int] | set[int]) -> str:
+    return "–".join(f"{count:,}" for count in dict.fromkeys((min(counts), max(counts))))
 
 
 def interval_text(curve: Curve, index: int) -> str:

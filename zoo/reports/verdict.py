@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zoo.reports.formatting import display_name, protocol_text, quoted, signed
-from zoo.reports.ranking import best_at
-from zoo.reports.report import Curve, Difference, Panel, Report
+from zoo.reports.panels import best_at
+from zoo.reports.report import Difference, Panel, Report
 
 NAMED = 3
 """Encodings that are named one by one; of more the number, and the nearest."""
@@ -27,39 +27,40 @@ def verdict(report: Report) -> str:
         )
     if len(panel.curves) < 2:
         return f"Verdict: none by {under}: {quoted(panel.curves[0].label)} alone was measured so."
-    at = [_at(panel, length) for length in dict.fromkeys((panel.trained, panel.decisive))]
-    return f"Verdict: by {under}, {'; '.join([*at, *_limits(panel)])}."
+    lengths = list(dict.fromkeys((panel.trained, panel.decisive)))
+    parts = [*(_at(panel, length) for length in lengths), *_limits(panel, lengths)]
+    return f"Verdict: by {under}, {'; '.join(parts)}."
 
 
 def _at(panel: Panel, length: int) -> str:
     index = panel.lengths.index(length)
-    there = [curve for curve in panel.curves if curve.mean[index] is not None]
-    absent = [curve.label for curve in panel.curves if curve.mean[index] is None]
+    means = {curve.label: curve.mean[index] for curve in panel.curves}
+    there = {label: mean for label, mean in means.items() if mean is not None}
+    absent = [label for label in means if label not in there]
     where = f"at {length} tokens{' (trained)' if panel.train_lengths == (length,) else ''}"
-    lacking = f" ({_listed(absent)} without a value there)" if absent else ""
     if len(there) < 2:
-        return f"{where} {quoted(there[0].label) + ' alone has' if there else 'no encoding has'} a value"
+        alone = f"{quoted(next(iter(there)))} alone has" if there else "no encoding has"
+        return f"{where} {alone} a value"
+    named = ", ".join(map(quoted, absent)) if len(absent) <= NAMED else f"{len(absent)} others"
+    lacking = f" ({named} without a value there)" if absent else ""
+    if why := panel.why_unranked(length):
+        apart = _size(max(there.values()) - min(there.values()))
+        means = f"the means of {len(there)} lie within {apart}"
+        return f"{where} no ranking, no interval because {why}: {means}{lacking}"
     leader = best_at(panel, length)
-    others = {
-        curve.label: panel.between(length, leader, curve.label) for curve in there if curve.label != leader
-    }
-    unknown = list(dict.fromkeys(one.why for one in others.values() if one.sign is None))
-    if unknown:
-        why = "; ".join(unknown)
-        return f"{where} no ranking, no interval because {why}: {_apart(there, index)}{lacking}"
+    others = {label: panel.between(length, leader, label) for label in there if label != leader}
     ahead = {label: one for label, one in others.items() if panel.is_better(one)}
     tied = {label: one for label, one in others.items() if label not in ahead}
     if not ahead:
         every = "both" if len(there) == 2 else f"all {len(there)}"
         return f"{where} {every} are tied{_tie_size(tied)}{lacking}"
-    said = [f"ahead of {_named_or_counted(ahead, len(others), 'by {}')}"]
-    if tied:
-        said.insert(0, f"tied with {_named_or_counted(tied, len(others), '({})')}")
+    said = [f"tied with {_listed(tied, len(others), '({})')}"] if tied else []
+    said.append(f"ahead of {_listed(ahead, len(others), 'by {}')}")
     return f"{where} {quoted(leader)} is {' and '.join(said)}{lacking}"
 
 
-def _named_or_counted(found: dict[str, Difference], count: int, apart: str) -> str:
-    """Some encodings, the nearest with its difference and interval, or each where they are few."""
+def _listed(found: dict[str, Difference], count: int, apart: str) -> str:
+    """Each encoding with its difference and interval where they are few, else the nearest."""
     by_distance = sorted(found, key=lambda label: abs(found[label].value))
     if len(found) <= NAMED:
         return ", ".join(f"{quoted(label)} {apart.format(_by(found[label]))}" for label in by_distance)
@@ -81,41 +82,31 @@ def _by(one: Difference) -> str:
     """A distance and its interval, seen from the better one."""
     seen = one if one.value >= 0 else -one
     # A tie goes both ways: there the sign of the ends tells.
-    show = signed if one.sign == 0 else (lambda value: signed(value).lstrip("+"))
-    return f"{signed(seen.value).lstrip('+')} [{show(seen.low)} to {show(seen.high)}]"
+    show = signed if one.sign == 0 else _size
+    return f"{_size(seen.value)} [{show(seen.low)} to {show(seen.high)}]"
 
 
-def _apart(there: Sequence[Curve], index: int) -> str:
-    means = [curve.mean[index] for curve in there]
-    return f"the means of {len(there)} lie within {signed(max(means) - min(means)).lstrip('+')}"
+def _size(value: float) -> str:
+    return signed(value).lstrip("+")
 
 
-def _limits(panel: Panel) -> list[str]:
+def _limits(panel: Panel, lengths: Sequence[int]) -> list[str]:
     """What the sentence does not say, and a reader must not read into it."""
-    lengths = list(dict.fromkeys((panel.trained, panel.decisive)))
     said = []
     counts = [count for curve in panel.curves for count in curve.counts if count is not None]
-    counted = f"{max(counts):,} {panel.counted}" if counts and panel.counted else ""
     if any(one.sign is not None for (at, _, _), one in panel.pairs.items() if at in lengths):
         said.append(f"in brackets the {panel.interval} of the paired difference")
-    if counted:
-        said.append(counted if max(counts) > 1 else counted.removesuffix("s"))
-    fewest = min(curve.seeds for curve in panel.curves)
+    if counts:
+        said.append(
+            f"{max(counts):,} {panel.counted if max(counts) > 1 else panel.counted.removesuffix('s')}"
+        )
+    seeds = {curve.seeds for curve in panel.curves}
     if "seeds" in panel.interval:
-        said.append(f"{fewest} seeds each" if _same_seed_count(panel) else f"{fewest} seeds or more")
+        said.append(f"{min(seeds)} seeds {'each' if len(seeds) == 1 else 'or more'}")
     else:
-        seeds = "one seed each" if _same_seed_count(panel) else "one seed of some"
-        said.append(f"{seeds}: another seed could change this")
+        said.append(f"one seed {'each' if len(seeds) == 1 else 'of some'}: another seed could change this")
     compared = sum(panel.between(length, best_at(panel, length), curve.label) is not None
                    for length in lengths for curve in panel.curves)  # fmt: skip
     if compared >= FEW:
         said.append(f"{compared} differences at 95 % each, not corrected for their number")
     return said
-
-
-def _same_seed_count(panel: Panel) -> bool:
-    return len({curve.seeds for curve in panel.curves}) == 1
-
-
-def _listed(labels: Sequence[str]) -> str:
-    return ", ".join(map(quoted, labels)) if len(labels) <= NAMED else f"{len(labels)} others"

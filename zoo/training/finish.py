@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 from zoo.data.source import DataSource
 from zoo.errors import InputError, RunError
@@ -14,8 +13,8 @@ from zoo.evaluation.measurement import Measurement, flat_rows
 from zoo.files import full_disk_message, is_disk_full
 from zoo.recipe import Recipe
 from zoo.recipe.encoding import encoding_label
-from zoo.reports.console import terminal
-from zoo.reports.run_report import results_text, store_results, summary_line
+from zoo.reports.run_report import run_report, store_results, summary_line
+from zoo.reports.text import console, terminal
 from zoo.runs.folder import LAST, RECIPE, RUNS
 from zoo.runs.folder_identity import FolderIdentity
 from zoo.runs.load import read_checkpoint
@@ -71,10 +70,10 @@ def _finish(recipe: Recipe, source: DataSource, folder: Path, identity: FolderId
     task = build_task(recipe, source.vocab_size)
     task.load_state_dict(content["state_dict"])
     task.card = content["zoo_card"]
-    rows: list[dict[str, Any]] = []
+    measurements: list[Measurement] = []
 
     def save(measured: list[Measurement]) -> None:
-        rows.extend(flat_rows(measured, units=True))
+        measurements.extend(measured)
         if identity.is_gone():
             raise identity.lost("while it was evaluated")
         store_results(folder, measured)
@@ -82,8 +81,8 @@ def _finish(recipe: Recipe, source: DataSource, folder: Path, identity: FolderId
     try:
         measure(task, source, folder, checkpoint, save=save)
     finally:
-        if rows:
-            print(results_text(rows, *terminal()), flush=True)
+        if measurements:
+            print(console(run_report(folder, measurements), *terminal()), flush=True)
     trained, limit = recipe.data.sequence_length, task.model.encoding.max_length
     lengths = [str(trained * 2**i) for i in range(5) if limit is None or trained * 2**i <= limit]
     command = ["python", "-m", "zoo", "evaluate", str(folder), "--lengths", ",".join(lengths)]
@@ -97,6 +96,6 @@ def _finish(recipe: Recipe, source: DataSource, folder: Path, identity: FolderId
         print(f"\nstopped at step {steps} of {wanted}; continue with --resume{more}; it is in {folder}")
     else:
         print(f"\ndone: {recipe.name} is in {folder}")
-    print(summary_line(rows), flush=True)
+    print(summary_line(flat_rows(measurements)), flush=True)
     if len(lengths) > 1:
         print(f"look further: {shlex.join(command)}", flush=True)

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from synthetic import LABELS, TRAINED, comparison
 
-from zoo.reports.style import styles
-from zoo.reports.value_range import TIMES_THE_BEST
+from zoo.reports.style import TIMES_THE_BEST, styles
 
 PHONE, DESK = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
 

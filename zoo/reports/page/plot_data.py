@@ -8,9 +8,8 @@ from typing import Any
 
 from zoo.reports.formatting import display_name, number, protocol_text, signed, small
 from zoo.reports.report import Curve, Panel
-from zoo.reports.style import Style
+from zoo.reports.style import RATE, Style, room_for_failures
 from zoo.reports.tables import difference_text, interval_text, rank_text
-from zoo.reports.value_range import RATE, room_for_failures
 
 
 def values_plot(panel: Panel, looks: Mapping[str, Style], refused: bool) -> dict[str, Any]:
