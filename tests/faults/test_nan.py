@@ -141,7 +141,7 @@ def test_a_validation_that_is_not_finite_is_reported_and_is_not_the_best(here, r
     def invalid(self, batch, index):
         real(self, batch, index)
         if self.global_step in (2, 6):
-            self.val_loss.update(torch.tensor([float("nan")]))
+            self.means["loss"].update(torch.tensor([float("nan")]))
 
     monkeypatch.setattr(kind, "validation_step", invalid)
     folder = fit(recipe("max_index", *EVERY_TWO))

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe, read_recipe, resolve
 from zoo.registry import tasks
-from zoo.tasks.built_recipe import BuiltRecipe
 
 if TYPE_CHECKING:
+    from lightning.pytorch import LightningModule
+
     from zoo.encodings.stack import EncodingStack
     from zoo.models.transformer import Transformer
-    from zoo.tasks.task import Task
 
 
-def build_task(recipe: Recipe | BuiltRecipe, vocab_size: int) -> Task:
-    """The LightningModule of a resolved recipe; imports torch and Lightning."""
+@dataclass(frozen=True)
+class BuiltRecipe:
+    """A recipe with its encoding, built once for all that needs it; a task takes it instead of a recipe."""
+
+    recipe: Recipe
+    encoding: EncodingStack
+
+
+def build_task(recipe: Recipe | BuiltRecipe, vocab_size: int) -> LightningModule:
+    """The `Task` of a resolved recipe; imports torch and Lightning."""
     section = (recipe.recipe if isinstance(recipe, BuiltRecipe) else recipe).as_dict()["task"]
     options = {key: value for key, value in section.items() if key != "name"}
     return tasks.load(section["name"])(recipe, vocab_size, **options)
@@ -70,16 +79,10 @@ def build_encoding(recipe: Recipe) -> BuiltRecipe:
         fault = f"{length} tokens, but the encoding ends at {stack.max_length}"
         raise InputError(Problem(fault, key="data.sequence_length"))
     if model.kernel not in ("auto", "reference"):
-        _validate_kernel(model.kernel, stack, model.num_layers)
+        from zoo.models.kernels import cannot_compute
+        from zoo.models.scores import Scores
+
+        for view in map(stack.view, range(model.num_layers)):
+            if fault := cannot_compute(model.kernel, Scores(view, [None] * len(view.encodings))):
+                raise InputError(Problem(fault, key="model.kernel"))
     return BuiltRecipe(recipe, stack)
-
-
-def _validate_kernel(kernel: str, stack: EncodingStack, num_layers: int) -> None:
-    from zoo.models.kernels import cannot_compute
-    from zoo.models.scores import Scores
-
-    for layer in range(num_layers):
-        view = stack.view(layer)
-        fault = cannot_compute(kernel, Scores(view, [None] * len(view.encodings)))
-        if fault:
-            raise InputError(Problem(fault, key="model.kernel"))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch import Tensor
 
 from zoo.data.blocks import NOT_SCORED
 from zoo.registry import register
 from zoo.tasks.language_modelling import token_losses
-from zoo.tasks.metrics import ExactMean
 from zoo.tasks.task import Task, split_by_length
 
 
@@ -25,29 +22,15 @@ class Answering(Task):
     """
 
     takes, protocols = "answers", ("accuracy",)
-
-    def __init__(self, recipe: dict[str, Any], vocab_size: int):
-        super().__init__(recipe, vocab_size)
-        self.val_loss = ExactMean()
-        self.val_accuracy = ExactMean()
-        self.val_token_accuracy = ExactMean()
+    validated = ("loss", "accuracy", "token_accuracy")
 
     def loss(self, batch: dict[str, Tensor]) -> Tensor:
         # Over examples and not over tokens: devices have equally many examples, but not equally many tokens.
         return answer_losses(*self._answers(batch)).mean()
 
-    def validation_step(self, batch: dict[str, Tensor], batch_index: int) -> None:
+    def validate(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         logits, targets = self._answers(batch)
-        self.val_loss.update(answer_losses(logits, targets))
-        judged = judge(logits, targets)
-        self.val_accuracy.update(judged["accuracy"])
-        self.val_token_accuracy.update(judged["token_accuracy"])
-        metrics = {
-            "loss": self.val_loss, "accuracy": self.val_accuracy, "token_accuracy": self.val_token_accuracy,
-        }  # fmt: skip
-        for name, metric in metrics.items():
-            rows = len(targets)
-            self.log(f"val/{name}", metric, on_step=False, on_epoch=True, logger=False, batch_size=rows)
+        return {"loss": answer_losses(logits, targets), **judge(logits, targets)}
 
     def judge(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         """Exact match and the fraction of an answer's tokens that are right, [B] each.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from zoo.data.blocks import NOT_SCORED
 from zoo.registry import register
-from zoo.tasks.metrics import ExactMean
 from zoo.tasks.task import Task
 
 
@@ -22,18 +21,12 @@ class LanguageModelling(Task):
 
     takes, protocols = "text", ("nonoverlapping", "sliding", "fixed_targets", "per_position")
 
-    def __init__(self, recipe: dict[str, Any], vocab_size: int):
-        super().__init__(recipe, vocab_size)
-        self.val_loss = ExactMean()
-
     def loss(self, batch: dict[str, Tensor]) -> Tensor:
         return token_losses(self.model(batch["tokens"]), batch["targets"]).mean()
 
-    def validation_step(self, batch: dict[str, Tensor], batch_index: int) -> None:
+    def validate(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         losses = token_losses(self.model(batch["tokens"]), batch["targets"])
-        self.val_loss.update(losses[batch["targets"] != NOT_SCORED])
-        rows = len(batch["tokens"])
-        self.log("val/loss", self.val_loss, on_step=False, on_epoch=True, logger=False, batch_size=rows)
+        return {"loss": losses[batch["targets"] != NOT_SCORED]}
 
 
 def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
@@ -42,3 +35,12 @@ def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
         logits.flatten(0, -2).float(), targets.flatten(), reduction="none", ignore_index=NOT_SCORED
     )
     return losses.view_as(targets)
+
+
+def perplexity(loss: float) -> float:
+    """exp(loss), infinite where that is beyond a float.
+
+    >>> perplexity(0.0), perplexity(1e4)
+    (1.0, inf)
+    """
+    return math.exp(loss) if loss < 709 else math.inf

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch.nn.functional as F
 from torch import Tensor
 
 from zoo.registry import register
-from zoo.tasks.metrics import ExactMean
 from zoo.tasks.task import Task, split_by_length
 
 
@@ -25,26 +22,16 @@ class MaxIndex(Task):
 
     takes, kinds, protocols = "pointer", ("decoder", "encoder"), ("accuracy",)
     head = "pointer"
-
-    def __init__(self, recipe: dict[str, Any], vocab_size: int):
-        super().__init__(recipe, vocab_size)
-        self.val_loss = ExactMean()
-        self.val_index = ExactMean()
-        self.val_value = ExactMean()
+    validated = ("loss", "index_accuracy", "value_accuracy")
 
     def loss(self, batch: dict[str, Tensor]) -> Tensor:
         return F.cross_entropy(self.model(batch["tokens"]).float(), batch["answer"])
 
-    def validation_step(self, batch: dict[str, Tensor], batch_index: int) -> None:
+    def validate(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         logits = self.model(batch["tokens"])
-        self.val_loss.update(F.cross_entropy(logits.float(), batch["answer"], reduction="none"))
-        right_index, right_value = judge(logits, batch)
-        self.val_index.update(right_index)
-        self.val_value.update(right_value)
-        metrics = {"loss": self.val_loss, "index_accuracy": self.val_index, "value_accuracy": self.val_value}
-        for name, metric in metrics.items():
-            rows = len(right_index)
-            self.log(f"val/{name}", metric, on_step=False, on_epoch=True, logger=False, batch_size=rows)
+        index, value = judge(logits, batch)
+        losses = F.cross_entropy(logits.float(), batch["answer"], reduction="none")
+        return {"loss": losses, "index_accuracy": index, "value_accuracy": value}
 
     def judge(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         """Right about the index (`accuracy`) and about the value, [B] each.
@@ -53,12 +40,12 @@ class MaxIndex(Task):
         """
         index, value = judge(self.model(batch["tokens"]), batch)
         within = batch["answer"] < self.recipe.data.sequence_length
-        judged = {"accuracy": index, "value_accuracy": value}
-        return (
-            judged
-            | split_by_length("accuracy", index, within)
-            | split_by_length("value_accuracy", value, within)
-        )
+        return {
+            "accuracy": index,
+            "value_accuracy": value,
+            **split_by_length("accuracy", index, within),
+            **split_by_length("value_accuracy", value, within),
+        }
 
 
 TIE = 1e-3

@@ -1,4 +1,4 @@
-"""What all tasks share: the model, the optimizer and its schedule, and what is logged."""
+"""What all tasks share: the model, the optimizer and its schedule, validation, and what is logged."""
 
 from __future__ import annotations
 
@@ -10,24 +10,45 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
+from torchmetrics import Metric
 
-from zoo.encodings.stack import EncodingStack
-from zoo.models.transformer import Decoder, Encoder, Transformer
+from zoo.models.transformer import Decoder, Encoder
 from zoo.optimizers import build_optimizer
 from zoo.recipe import resolve, schema
 from zoo.schedules import schedule_of
-from zoo.tasks.built_recipe import BuiltRecipe
+from zoo.tasks import BuiltRecipe
 
 
-def build_model(
-    recipe: schema.Recipe,
-    vocab_size: int,
-    head: Literal["vocabulary", "pointer"] = "vocabulary",
-    encoding: EncodingStack | None = None,
-) -> Transformer:
-    """The transformer of a recipe at its initial weights, on the CPU, with its encoding if already built."""
-    kind = Decoder if recipe.model.kind == "decoder" else Encoder
-    return kind(recipe.model, vocab_size, recipe.data.sequence_length, head, recipe.seed, encoding)
+class ExactMean(Metric):
+    """The mean of losses in nats, or of answers that are right or not, from their sum and their count.
+
+    NaN where there was nothing. Other than torchmetrics' own mean it leaves no NaN out, and other than its
+    perplexity it stays finite on the losses that failed extrapolation produces. Options are those of
+    `torchmetrics.Metric`.
+
+    >>> loss, accuracy = ExactMean(), ExactMean()
+    >>> loss.update(torch.tensor([1.0, 2.0, 3.0]))
+    >>> accuracy.update(torch.tensor([True, False, True, True]))
+    >>> loss.compute().item(), accuracy.compute().item()
+    (2.0, 0.75)
+    """
+
+    full_state_update = False
+    total: Tensor
+    count: Tensor
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.add_state("total", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
+        self.add_state("count", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
+
+    def update(self, values: Tensor) -> None:
+        """Add values, of any shape."""
+        self.total += values.double().sum()
+        self.count += values.numel()
+
+    def compute(self) -> Tensor:
+        return self.total / self.count
 
 
 class Task(pl.LightningModule):
@@ -52,15 +73,21 @@ class Task(pl.LightningModule):
     """How its models can be evaluated; the first is the default."""
     hides_tokens: ClassVar[bool] = False
     """Of a text: it predicts tokens that are hidden from the model, in place of the next one."""
+    validated: ClassVar[tuple[str, ...]] = ("loss",)
+    """What `validate` gives."""
     head: ClassVar[Literal["vocabulary", "pointer"]] = "vocabulary"
 
     def __init__(self, recipe: schema.Recipe | BuiltRecipe | dict[str, Any], vocab_size: int):
         super().__init__()
-        built = recipe if isinstance(recipe, BuiltRecipe) else None
-        given = built.recipe if built else recipe
-        self.recipe = given if isinstance(given, schema.Recipe) else resolve(given)
+        encoding = None
+        if isinstance(recipe, BuiltRecipe):
+            recipe, encoding = recipe.recipe, recipe.encoding
+        self.recipe = recipe if isinstance(recipe, schema.Recipe) else resolve(recipe)
         self.save_hyperparameters({"recipe": self.recipe.as_dict(), "vocab_size": vocab_size})
-        self.model = build_model(self.recipe, vocab_size, self.head, built and built.encoding)
+        kind = Decoder if self.recipe.model.kind == "decoder" else Encoder
+        length, seed = self.recipe.data.sequence_length, self.recipe.seed
+        self.model = kind(self.recipe.model, vocab_size, length, self.head, seed, encoding)
+        self.means = torch.nn.ModuleDict({name: ExactMean() for name in self.validated})
         self.card: dict[str, Any] = {}
         self.changed: dict[str, Any] = {}
         self.gradient_norm = torch.tensor(math.nan)
@@ -70,6 +97,10 @@ class Task(pl.LightningModule):
 
     def loss(self, batch: dict[str, Tensor]) -> Tensor:
         """The mean loss of a batch, in nats."""
+        raise NotImplementedError
+
+    def validate(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        """What is validated of a batch: values, of any shape, the mean of which is logged as `val/NAME`."""
         raise NotImplementedError
 
     def judge(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -89,6 +120,11 @@ class Task(pl.LightningModule):
 
     def training_step(self, batch: dict[str, Tensor], batch_index: int) -> Tensor:
         return self.loss(batch)
+
+    def validation_step(self, batch: dict[str, Tensor], batch_index: int) -> None:
+        for name, values in self.validate(batch).items():
+            self.means[name].update(values)
+            self.log(f"val/{name}", self.means[name], on_step=False, on_epoch=True, logger=False)
 
     def configure_gradient_clipping(
         self,

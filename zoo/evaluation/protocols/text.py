@@ -32,8 +32,7 @@ from zoo.evaluation.protocols.protocol import (
     split_among,
 )
 from zoo.recipe.sections import EvaluateConfig
-from zoo.tasks.language_modelling import token_losses
-from zoo.tasks.metrics import perplexity
+from zoo.tasks.language_modelling import perplexity, token_losses
 from zoo.tasks.task import Task
 
 LOGIT_TOKENS = 4096
