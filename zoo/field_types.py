@@ -30,6 +30,9 @@ Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST), BeforeValidator(flo
 # Byte-level BPE has at least the 256 bytes, the end of a document and the mask.
 Vocabulary = Annotated[int, Field(strict=True, ge=258, le=LARGEST), BeforeValidator(float_to_int)]
 Fraction = Annotated[Number, Field(ge=0, le=1)]
+# What is kept of a running mean at each step.
+Decay = Annotated[Number, Field(ge=0, lt=1)]
+NotNegative = Annotated[Number, Field(ge=0)]
 # No `float_to_int` where a fraction is taken too: to Lightning 1 is one batch and 1.0 is all of them.
 Exact = Annotated[int, Field(strict=True, ge=-LARGEST, le=LARGEST)]
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32), BeforeValidator(float_to_int)]
@@ -39,8 +42,9 @@ Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32), BeforeValidator(float_
 class Differs:
     """Metadata of a field: what another value of it changes about a run, and so where it may differ.
 
-    A field without it decides the weights: it may differ nowhere. `effect` is one of
+    `effect` is one of
 
+    - `weights`: it decides the weights, as does a field without this metadata. It may differ nowhere.
     - `compared`: what comparable runs are made to differ in; no run may change it on resume.
     - `nothing`: nothing about training: where files lie, what is logged, how the trained model is evaluated.
     - `saved`: which of the states that a run passes through are saved or validated, not which states those
@@ -53,7 +57,7 @@ class Differs:
     - `length`: how long the run is. A resumed run may change it where its learning rates allow.
     """
 
-    effect: Literal["compared", "nothing", "saved", "best", "rounding", "length"]
+    effect: Literal["weights", "compared", "nothing", "saved", "best", "rounding", "length"]
     after_training: bool = False
     """Whether a trained model may be evaluated with another value: it stays the same model."""
     speed: bool = False
@@ -90,8 +94,8 @@ def _exact(member: Any) -> Any:
 
 
 OPTION_TYPES = (
-    "Int", "Number", "Flag", "Text", "Positive", "Several", "Count", "Vocabulary", "Fraction", "Seed",
-    "Folder",
+    "Int", "Number", "Flag", "Text", "Positive", "Several", "Count", "Vocabulary", "Fraction", "Decay",
+    "NotNegative", "Seed", "Folder",
 )  # fmt: skip
 """What an option of a registered class may be annotated with, beside Python's own types."""
 

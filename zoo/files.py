@@ -103,18 +103,16 @@ def full_disk_message(error: BaseException, folder: Path | None = None) -> str:
     """
     cause = _full_disk_in(error)
     path = Path(cause.filename) if isinstance(cause, OSError) and cause.filename else None
-    number = getattr(cause, "errno", None) or errno.ENOSPC
     where = folder if path is None else path.parent
-    message = os.strerror(number).lower()
+    message = os.strerror(getattr(cause, "errno", None) or errno.ENOSPC).lower()
     if where is None:
         return message
-    message = f"{where}: {message}"
-    if (free := _free_bytes(where)) is not None:
-        message += f" ({format_bytes(free)} free)"
-    if path is None:
-        return message
-    size = cause.size if isinstance(cause, DiskFull) else 0
-    return f"{message}: {path.name}{f' of {format_bytes(size)}' if size else ''} could not be written"
+    with suppress(OSError):
+        nearest = next(one for one in (where, *where.absolute().parents) if one.exists())
+        message += f" ({format_bytes(shutil.disk_usage(nearest).free)} free)"
+    size = f" of {format_bytes(cause.size)}" if isinstance(cause, DiskFull) and cause.size else ""
+    what = f": {path.name}{size} could not be written" if path else ""
+    return f"{where}: {message}{what}"
 
 
 def format_bytes(count: int) -> str:
@@ -163,15 +161,6 @@ def _full_disk_in(error: BaseException) -> BaseException | None:
             found.append(one)
         ahead += [one.__context__, one.__cause__]
     return max(found, key=lambda one: isinstance(one, DiskFull), default=None)
-
-
-def _free_bytes(folder: Path) -> int | None:
-    """Bytes left for us where a folder is, or would be."""
-    with suppress(OSError):
-        return shutil.disk_usage(
-            next(path for path in (folder, *folder.absolute().parents) if path.exists())
-        ).free
-    return None
 
 
 MAX_BYTES = 16 << 20
@@ -242,22 +231,20 @@ def read_json(file: Path, limit: int = MAX_BYTES, advice: str = "") -> Any:
             MAX_DEPTH, whole numbers beyond 64 bits, control characters; with the line where there is one.
     """
     text = read_text(file, limit, advice)
+    where = str(file)
     try:
         value = json.loads(text, parse_constant=lambda _: None, parse_float=_finite, parse_int=_whole)
-        fault = _fault(value)
+        character = control_character("".join(_texts(value)))
+        if character is None:
+            return value
+        fault = f"a control character ({character}) in it"
     except json.JSONDecodeError as error:
         where, fault = f"{file}:{error.lineno}", f"it is not JSON: {error.msg}"
-        raise InputError(Problem(f"cannot be read: {fault}{advice}", where=where)) from error
     except RecursionError:
-        fault = _TOO_DEEP
+        fault = "nested too deeply"
     except ValueError as error:
         fault = str(error)
-    if fault is not None:
-        raise InputError(Problem(f"cannot be read: {fault}{advice}", where=str(file)))
-    return value
-
-
-_TOO_DEEP = "nested too deeply"
+    raise InputError(Problem(f"cannot be read: {fault}{advice}", where=where))
 
 
 def _finite(text: str) -> float | None:
@@ -271,17 +258,15 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-def _fault(value: Any) -> str | None:
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        texts = [one for one in level if isinstance(one, str)]
-        texts += [key for one in level if isinstance(one, dict) for key in one]
-        character = control_character("".join(texts))
-        if character is not None:
-            return f"a control character ({character}) in it"
-        lists = [one for one in level if isinstance(one, list)]
-        lists += [one.values() for one in level if isinstance(one, dict)]
-        level = [inner for values in lists for inner in values]
-        if not level:
-            return None
-    return _TOO_DEEP
+def _texts(value: Any, depth: int = 0) -> Iterator[str]:
+    """Every text and key in what a JSON file holds. Raises RecursionError beyond MAX_DEPTH."""
+    if depth >= MAX_DEPTH:
+        raise RecursionError
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from value
+        value = list(value.values())
+    if isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner, depth + 1)

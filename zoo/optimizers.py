@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-from pydantic import Field
 from torch.nn import Parameter
 
 from zoo import registry
-from zoo.field_types import Number
+from zoo.field_types import Decay, NotNegative
 from zoo.recipe.sections import OptimizerConfig, construct
 from zoo.registry import register
 
@@ -31,11 +30,8 @@ class AdamW(torch.optim.AdamW):
         params: Iterable[Any],
         *,
         lr: float,
-        weight_decay: Annotated[Number, Field(ge=0)] = 0.1,
-        betas: tuple[Annotated[Number, Field(ge=0, lt=1)], Annotated[Number, Field(ge=0, lt=1)]] = (
-            0.9,
-            0.95,
-        ),
+        weight_decay: NotNegative = 0.1,
+        betas: tuple[Decay, Decay] = (0.9, 0.95),
     ):
         super().__init__(params, lr=lr, weight_decay=weight_decay, betas=tuple(betas))
 
@@ -59,26 +55,25 @@ class Muon(torch.optim.Optimizer):
         params: Iterable[Any],
         *,
         lr: float,
-        weight_decay: Annotated[Number, Field(ge=0)] = 0.1,
-        momentum: Annotated[Number, Field(ge=0, lt=1)] = 0.95,
-        betas: tuple[Annotated[Number, Field(ge=0, lt=1)], Annotated[Number, Field(ge=0, lt=1)]] = (
-            0.9,
-            0.95,
-        ),
+        weight_decay: NotNegative = 0.1,
+        momentum: Decay = 0.95,
+        betas: tuple[Decay, Decay] = (0.9, 0.95),
     ):
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay})
-        groups: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
-        for group in self.param_groups:
-            for matrices in (True, False):
-                chosen = [p for p in group["params"] if (p.dim() == 2) == matrices]
-                groups[matrices] += [{**group, "params": chosen}] if chosen else []
+        matrices, others = (
+            [
+                {**group, "params": chosen}
+                for group in self.param_groups
+                if (chosen := [p for p in group["params"] if (p.dim() == 2) == two_dimensional])
+            ]
+            for two_dimensional in (True, False)
+        )
         self._parts: list[torch.optim.Optimizer] = []
-        if groups[True]:
-            self._parts.append(
-                torch.optim.Muon(groups[True], momentum=momentum, adjust_lr_fn="match_rms_adamw")
-            )
-        if groups[False]:
-            self._parts.append(torch.optim.AdamW(groups[False], betas=tuple(betas)))
+        if matrices:
+            muon = torch.optim.Muon(matrices, momentum=momentum, adjust_lr_fn="match_rms_adamw")
+            self._parts.append(muon)
+        if others:
+            self._parts.append(torch.optim.AdamW(others, betas=tuple(betas)))
         self.param_groups = [group for part in self._parts for group in part.param_groups]
         self._share()
 
@@ -108,19 +103,17 @@ class Muon(torch.optim.Optimizer):
 def build_optimizer(
     config: OptimizerConfig, parameters: Iterable[Parameter], fused: bool
 ) -> torch.optim.Optimizer:
-    """The optimizer of a recipe.
-
-    Where it has a `weight_decay`, that is for matrices alone.
+    """The optimizer of a recipe. Where it has a `weight_decay`, that is for matrices alone.
 
     Args:
         parameters: those that are trained.
         fused: take the fused kernel where the optimizer has one.
     """
     parameters = list(parameters)
-    groups: list[dict[str, Any]] = [{"params": [p for p in parameters if p.dim() >= 2]}]
-    groups += [{"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0}]
-    if not hasattr(config, "weight_decay"):
-        groups = [{"params": parameters}]
+    groups: list[dict[str, Any]] = [{"params": parameters}]
+    if hasattr(config, "weight_decay"):
+        matrices, others = [p for p in parameters if p.dim() >= 2], [p for p in parameters if p.dim() < 2]
+        groups = [{"params": matrices}, {"params": others, "weight_decay": 0.0}]
     groups = [group for group in groups if group["params"]]
     optimizer = construct(registry.optimizers, config.name, config, groups)
     for group in optimizer.param_groups:

@@ -54,13 +54,12 @@ class Linear(Schedule):
         self.final_lr = final_lr
 
     def factor(self, step: int, max_steps: int, warmup_steps: int) -> float:
-        return self._between(self._fall(_progress(step, warmup_steps, max_steps)))
+        done = min(1.0, max(0, step - warmup_steps) / max(1, max_steps - warmup_steps))
+        return self.final_lr + (1 - self.final_lr) * self._left(done)
 
-    def _fall(self, progress: float) -> float:
-        return 1 - progress
-
-    def _between(self, fraction: float) -> float:
-        return self.final_lr + (1 - self.final_lr) * fraction
+    def _left(self, done: float) -> float:
+        """What is left of the fall once this fraction of its steps is done."""
+        return 1 - done
 
 
 @register.schedule("cosine")
@@ -73,8 +72,8 @@ class Cosine(Linear):
 
     paper = "Loshchilov and Hutter 2017, arXiv:1608.03983"
 
-    def _fall(self, progress: float) -> float:
-        return 0.5 * (1 + math.cos(math.pi * progress))
+    def _left(self, done: float) -> float:
+        return 0.5 * (1 + math.cos(math.pi * done))
 
 
 @register.schedule("wsd")
@@ -98,13 +97,8 @@ class WarmupStableDecay(Linear):
         self.decay_fraction = decay_fraction
 
     def factor(self, step: int, max_steps: int, warmup_steps: int) -> float:
-        begin = max(warmup_steps, max_steps - max(1, round(self.decay_fraction * max_steps)))
-        return self._between(self._fall(_progress(step, begin, max_steps)))
-
-
-def _progress(step: int, begin: int, end: int) -> float:
-    """How far a step is from one to the other, from 0 to 1."""
-    return min(1.0, max(0, step - begin) / max(1, end - begin))
+        stable_until = max_steps - max(1, round(self.decay_fraction * max_steps))
+        return super().factor(step, max_steps, max(warmup_steps, stable_until))
 
 
 def schedule_of(config: OptimizerConfig, max_steps: int) -> Callable[[int], float]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from zoo import registry
 from zoo.field_types import Differs, Section
 from zoo.recipe.schema import Recipe
-from zoo.recipe.trainer import TrainerConfig
+from zoo.recipe.trainer import LIGHTNING_FLAGS
 
 ENCODING = "model.encoding"
 MAX_STEPS = "trainer.max_steps"
@@ -50,52 +50,40 @@ def is_among(key: str, keys: Iterable[str]) -> bool:
 
 def may_change_on_resume(key: str) -> bool:
     """Whether a resumed run may have another value of a key. `trainer.max_steps` depends on the run."""
-    return _effect(key) in ("nothing", "saved", "rounding")
+    return differs(key).effect in ("nothing", "saved", "rounding")
 
 
 def is_recorded_on_resume(key: str) -> bool:
     """Whether the card of a resumed run records a change of a key, with the step at which it came."""
-    return _effect(key) in ("saved", "rounding", "length")
+    return differs(key).effect in ("saved", "rounding", "length")
 
 
 def may_differ_between_runs(key: str) -> bool:
     """Whether comparable runs may have other values of a key."""
-    return _effect(key) not in (None, "length")
+    return differs(key).effect not in ("weights", "length")
 
 
 def changes_rounding(key: str) -> bool:
     """Whether another value of a key changes the weights by rounding and random draws alone."""
-    return _effect(key) == "rounding"
+    return differs(key).effect == "rounding"
 
 
 def decides_speed(key: str) -> bool:
     """Whether times measured with other values of a key cannot be compared."""
-    found = differs(key)
-    return found is not None and (found.speed or found.effect == "rounding")
+    return differs(key).speed or changes_rounding(key)
 
 
 def may_change_after_training() -> tuple[str, ...]:
     """The keys that may be set when a trained model is evaluated, the encoding's own apart."""
-    return _keys(lambda one: one.after_training)
+    return tuple(key for key, one in _declared().items() if one.after_training)
 
 
-def differs(key: str) -> Differs | None:
-    """The metadata of a key's field, or of the nearest above it; None where it decides the weights."""
+def differs(key: str) -> Differs:
+    """The metadata of a key's field, or of the nearest above it; by default it decides the weights."""
     declared = _declared()
-    while key:
-        if key in declared:
-            return declared[key]
+    while key and key not in declared:
         key = key.rpartition(".")[0]
-    return None
-
-
-def _effect(key: str) -> str | None:
-    found = differs(key)
-    return found and found.effect
-
-
-def _keys(of: Callable[[Differs], bool]) -> tuple[str, ...]:
-    return tuple(key for key, one in _declared().items() if of(one))
+    return declared.get(key, Differs("weights"))
 
 
 def _declared() -> dict[str, Differs]:
@@ -106,20 +94,19 @@ def _declared() -> dict[str, Differs]:
 
 @functools.lru_cache(maxsize=8)
 def _declared_by(registered: tuple[registry.Description, ...]) -> dict[str, Differs]:
-    found = {f"trainer.{flag}": one for flag, one in TrainerConfig.LIGHTNING_FLAGS.items()}
+    said: list[tuple[str, Any]] = [(f"trainer.{key}", [one]) for key, one in LIGHTNING_FLAGS.items()]
     for name, field in Recipe.model_fields.items():
-        fields = {name: field}
+        said.append((name, field.metadata))
+        # An annotation is a section, or has metadata of its own around one.
         for section in typing.get_args(field.annotation) or (field.annotation,):
             if isinstance(section, type) and issubclass(section, Section):
-                fields |= {f"{name}.{key}": inner for key, inner in section.model_fields.items()}
-        found |= {key: one for key, own in fields.items() for one in own.metadata if isinstance(one, Differs)}
+                said += [(f"{name}.{key}", inner.metadata) for key, inner in section.model_fields.items()]
     sections = {"dataset": "data", "task": "task", "optimizer": "optimizer", "schedule": "optimizer"}
-    options = [(sections[about.kind], option) for about in registered for option in about.options]
-    for section, option in options:
-        for one in getattr(option.annotation, "__metadata__", ()):
-            if isinstance(one, Differs):
-                found[f"{section}.{option.name}"] = one
-    return found
+    for about in registered:
+        for option in about.options:
+            own = getattr(option.annotation, "__metadata__", ())
+            said.append((f"{sections[about.kind]}.{option.name}", own))
+    return {key: one for key, metadata in said for one in metadata if isinstance(one, Differs)}
 
 
 def limits_epochs(trainer: dict[str, Any]) -> bool:
@@ -128,21 +115,17 @@ def limits_epochs(trainer: dict[str, Any]) -> bool:
     return limit is not None and not (isinstance(limit, float) and limit == 1)
 
 
-def changes_on_resume(stored: dict[str, Any], recipe: Recipe) -> list[Change]:
-    """Every key at which a run's stored recipe differs from the one that it is resumed with."""
-    return diff(stored, recipe.as_dict())
-
-
 def refused_on_resume(stored: dict[str, Any], recipe: Recipe) -> list[Change]:
-    """Those of `changes_on_resume` that would make another run, `trainer.max_steps` apart."""
-    changes = changes_on_resume(stored, recipe)
+    """The differences to a run's stored recipe that would make another run, `trainer.max_steps` apart."""
     # An epoch that is limited to so many batches has other tokens where the batches have another size.
     fixed = (ACCUMULATE,) if limits_epochs(recipe.trainer.flags()) else ()
     return [
-        row for row in changes if row[0] in fixed or not (row[0] == MAX_STEPS or may_change_on_resume(row[0]))
+        row
+        for row in diff(stored, recipe.as_dict())
+        if row[0] in fixed or not (row[0] == MAX_STEPS or may_change_on_resume(row[0]))
     ]
 
 
 def recorded_on_resume(stored: dict[str, Any], recipe: Recipe) -> list[Change]:
-    """Those of `changes_on_resume` that the card of the resumed run records."""
-    return [row for row in changes_on_resume(stored, recipe) if is_recorded_on_resume(row[0])]
+    """The differences to a run's stored recipe that the card of the resumed run records."""
+    return [row for row in diff(stored, recipe.as_dict()) if is_recorded_on_resume(row[0])]

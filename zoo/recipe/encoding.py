@@ -182,53 +182,33 @@ def _compare(trained: Any, asked: Any, path: KeyPath, changes: Changes) -> None:
     if isinstance(trained, list) and isinstance(asked, list) and len(trained) == len(asked):
         for index, (old, new) in enumerate(zip(trained, asked, strict=True)):
             _compare(old, new, (*path, index), changes)
-    elif isinstance(trained, dict) and isinstance(asked, dict):
-        _compare_one(trained, asked, path, changes)
-    elif trained != asked:
-        old, new = (value and _label(value) for value in (trained, asked))
-        changes.refused[dotted(path)] = f"the run was trained with {old!r}, and {new!r} would make it another"
-
-
-def _compare_one(trained: dict[str, Any], asked: dict[str, Any], path: KeyPath, changes: Changes) -> None:
+        return
+    if not (isinstance(trained, dict) and isinstance(asked, dict)):
+        if trained != asked:
+            changes.refused[dotted(path)] = _another(*(value and _label(value) for value in (trained, asked)))
+        return
     before, after = registry.encodings.describe(trained["name"]), registry.encodings.describe(asked["name"])
-    if before.name != after.name:
-        if before.name not in after.replaces:
-            changes.refused[dotted(path)] = (
-                f"the run was trained with {before.name!r}, and {after.name!r} would make it another"
-            )
-            return
-        changes.allowed[dotted((*path, "name"))] = after.name
-        _refuse_lost_options(trained, before, after, path, changes)
-    for option in after.options:
-        here, new = (*path, option.name), asked.get(option.name)
-        if option.name not in trained:
-            changes.allowed[dotted(here)] = new
-        elif registry.holds_wrapped(option.annotation):
-            _compare(trained[option.name], new, here, changes)
-        elif new != trained[option.name]:
-            if option.name in before.after_training:
-                changes.allowed[dotted(here)] = new
-            else:
-                changes.refused[dotted(here)] = (
-                    f"the run was trained with {trained[option.name]!r}, and {new!r} would make it another"
-                )
+    if before.name not in (after.name, *after.replaces):
+        changes.refused[dotted(path)] = _another(before.name, after.name)
+        return
+    wrapped = {option.name for option in after.options if registry.holds_wrapped(option.annotation)}
+    defaults = {option.name: _as_resolved(option.default) for option in before.options}
+    for key in {**asked, **trained}:
+        old, new, shown = trained.get(key), asked.get(key), dotted((*path, key))
+        if key in wrapped and key in trained:
+            _compare(old, new, (*path, key), changes)
+        elif key not in asked:
+            # A replacement that lacks an option which the training made use of.
+            if old != defaults[key]:
+                changes.refused[shown] = f"the run was trained with {old!r}, which {after.name} does not have"
+        elif key not in trained or (old != new and key in ("name", *before.after_training)):
+            changes.allowed[shown] = new
+        elif old != new:
+            changes.refused[shown] = _another(old, new)
 
 
-def _refuse_lost_options(
-    trained: dict[str, Any],
-    before: registry.Description,
-    after: registry.Description,
-    path: KeyPath,
-    changes: Changes,
-) -> None:
-    """Refuse a replacement that lacks an option which the training made use of."""
-    shared = {option.name for option in after.options}
-    for option in before.options:
-        value = trained.get(option.name, option.default)
-        if option.name not in shared and value != _as_resolved(option.default):
-            changes.refused[dotted((*path, option.name))] = (
-                f"the run was trained with {value!r}, which {after.name} does not have"
-            )
+def _another(old: Any, new: Any) -> str:
+    return f"the run was trained with {old!r}, and {new!r} would make it another"
 
 
 def changed_label(spec: Any, changed: dict[str, Any]) -> str:
@@ -262,8 +242,7 @@ def may_change(spec: Any) -> list[str]:
 
 
 def _label(value: Any) -> str:
-    label = encoding_label(value)
-    return f"[{label}]" if isinstance(value, list) else label
+    return f"[{encoding_label(value)}]" if isinstance(value, list) else encoding_label(value)
 
 
 def _as_resolved(default: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from zoo.recipe.located_tree import (
     Located,
     describe_value,
     dotted,
-    is_from_command_line,
     located,
     scalar_fault,
 )
@@ -48,8 +46,6 @@ def read_recipe(path: str | Path, sets: Sequence[str] = ()) -> Recipe:
 def locate(path: str | Path, sets: Sequence[str], key: str) -> str | None:
     """Where a key of a recipe, or else its nearest parent, was set: `file:line` or `--set key=value`.
 
-    Of a mapping in which the sets changed one thing, it is that set: the rest stood in the file before.
-
     Args:
         path, sets: those of `read_recipe`.
         key: dotted, as `model.encoding.slopes`.
@@ -60,21 +56,7 @@ def locate(path: str | Path, sets: Sequence[str], key: str) -> str | None:
         tree = _read_tree(Path(path), sets)
     except InputError:
         return None
-    parts = tuple(int(part) if part.isdecimal() else part for part in key.split("."))
-    nodes = [*tree.find(parts)]
-    found = len(nodes) > len(parts)
-    changed = set(filter(is_from_command_line, _locations(nodes[-1]))) if found else set()
-    return changed.pop() if len(changed) == 1 else nodes[-1].where
-
-
-def _locations(node: Located) -> list[str | None]:
-    """The locations of all that is at and below a node."""
-    below = node.value.values() if isinstance(node.value, dict) else _items(node)
-    return [node.where, *(where for inner in below for where in _locations(inner))]
-
-
-def _items(node: Located) -> list[Located]:
-    return node.value if isinstance(node.value, list) else []
+    return tree.location(tuple(int(part) if part.isdecimal() else part for part in key.split(".")))
 
 
 def resolve(mapping: Mapping[str, Any], sets: Sequence[str] = (), trained: bool = False) -> Recipe:
@@ -136,12 +118,9 @@ def _read_tree(path: Path, sets: Sequence[str]) -> Located:
 
 
 def name_of_file(path: Path) -> str:
-    """The name of a run whose recipe does not give one, from that of its file: letters lose their accents,
-    anything else that no name may have becomes a dash. `ré cipe.yaml` is `re-cipe`; never empty."""
-    stem = os.fsencode(path.stem).decode("utf-8", "replace")
-    apart = unicodedata.normalize("NFKD", stem)
-    plain = "".join(one for one in apart if not unicodedata.combining(one))
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", plain)[:LONGEST_NAME].strip("-._") or "recipe"
+    """The name of a run whose recipe does not give one, from that of its file; anything that no name may have
+    becomes a dash. `my recipe.yaml` is `my-recipe`; never empty."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem)[:LONGEST_NAME].strip("-._") or "recipe"
 
 
 def _read_base(base: Located, folder: Path) -> Located:
@@ -192,6 +171,7 @@ def _parse_sets(sets: Sequence[str]) -> list[tuple[str, KeyPath, Any]]:
 
 def _resolve_plugin_paths(tree: Located, folder: Path) -> None:
     """Make the plugins' paths absolute: what they are relative to is known only here."""
-    for plugin in _items(tree.value.get("plugins", Located(None))):
+    plugins = tree.value.get("plugins", Located(None)).value
+    for plugin in plugins if isinstance(plugins, list) else ():
         if isinstance(plugin.value, str) and plugin.value:
             plugin.value = os.path.abspath(folder / plugin.value)

@@ -85,14 +85,12 @@ def heads_divide_width(heads: int, width: int) -> Fault:
 def groups_divide_heads(groups: int | None, heads: int) -> Fault:
     if groups and heads % groups:
         return f"{groups} key and value heads do not divide {heads} heads"
-    return None
 
 
 @rule("model.window", "model.num_layers")
 def every_window_has_a_layer(windows: Any, layers: int) -> Fault:
     if isinstance(windows, list | tuple) and len(windows) > layers:
         return f"a pattern of {len(windows)} in {layers} layers: the last are never met"
-    return None
 
 
 @rule("data.batch_size", "trainer.devices", "trainer.num_nodes", "trainer.accumulate_grad_batches")
@@ -140,7 +138,6 @@ def precision_can_be_sharded(precision: Any, strategy: str) -> Fault:
     precision = PRECISION_ALIASES.get(precision, precision)
     if strategy == "fsdp" and precision not in FSDP_PRECISIONS:
         return f"{precision} does not go with fsdp; it takes {', '.join(FSDP_PRECISIONS)}"
-    return None
 
 
 @rule("trainer.precision", "trainer.accelerator", of=FOR_TRAINING)
@@ -160,7 +157,6 @@ def cpu_precision_fault(precision: Any) -> str | None:
 def devices_are_some(devices: Any) -> Fault:
     if devices == 0 or devices == [] or (isinstance(devices, int) and devices < -1):
         return "must be a number above 0, a list of indices, -1 for all, or auto"
-    return None
 
 
 @rule("model.encoding", "model.kind")
@@ -250,7 +246,6 @@ def longest_length_is_scored(tokens: int, lengths: Sequence[int] | None, data: s
     longest = max(lengths or [0])
     if registry.datasets.describe(data).gives == "text" and tokens < longest:
         return f"{tokens} tokens are less than one sequence of length {longest}"
-    return None
 
 
 @rule("data", "evaluate.lengths")
@@ -276,7 +271,6 @@ def examples_fit_lengths(data: dict[str, Any], evaluated: Sequence[int] | None) 
 def kernel_runs_on_device(kernel: str, accelerator: str) -> Fault:
     if kernel == "flex" and accelerator == "cpu":
         return "the flex kernel does not train on a CPU; choose auto, sdpa or reference"
-    return None
 
 
 def _a(kind: str) -> str:

@@ -9,7 +9,7 @@ import functools
 import importlib.util
 import typing
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -76,27 +76,6 @@ class TrainerConfig(Section):
     log_every_n_steps: Annotated[Positive, Differs("nothing")] = 50
     """Optimizer steps between two lines of the log."""
 
-    LIGHTNING_FLAGS: ClassVar[dict[str, Differs]] = {
-        # Used once it is trained, on its last checkpoint.
-        "limit_test_batches": Differs("nothing"),
-        "limit_predict_batches": Differs("nothing"),
-        "enable_progress_bar": Differs("nothing"),
-        "enable_model_summary": Differs("nothing"),
-        "enable_autolog_hparams": Differs("nothing"),
-        "profiler": Differs("nothing"),
-        # Raises where a gradient is not finite; every gradient is computed as without it.
-        "detect_anomaly": Differs("nothing"),
-        # How validation keeps tensors. Every training step is seeded anew, whatever ran before it.
-        "inference_mode": Differs("nothing"),
-        "num_sanity_val_steps": Differs("nothing"),
-        # Where a run stops for now: it is then unfinished, and goes on as if it had not stopped.
-        "max_time": Differs("nothing"),
-        "check_val_every_n_epoch": Differs("saved"),
-        "deterministic": Differs("rounding"),
-        "benchmark": Differs("rounding"),
-    }
-    """The other keywords of Lightning's Trainer that may differ; any that is not here decides the weights."""
-
     def flags(self) -> dict[str, Any]:
         """The keywords for `lightning.pytorch.Trainer`, as plain values."""
         return self.model_dump(mode="json")
@@ -107,6 +86,27 @@ class TrainerConfig(Section):
         given = TrainerConfig.model_fields.keys() | self.model_fields_set
         return {key: value for key, value in all_fields(self).items() if key in given}
 
+
+LIGHTNING_FLAGS: dict[str, Differs] = {
+    # Used once it is trained, on its last checkpoint.
+    "limit_test_batches": Differs("nothing"),
+    "limit_predict_batches": Differs("nothing"),
+    "enable_progress_bar": Differs("nothing"),
+    "enable_model_summary": Differs("nothing"),
+    "enable_autolog_hparams": Differs("nothing"),
+    "profiler": Differs("nothing"),
+    # Raises where a gradient is not finite; every gradient is computed as without it.
+    "detect_anomaly": Differs("nothing"),
+    # How validation keeps tensors. Every training step is seeded anew, whatever ran before it.
+    "inference_mode": Differs("nothing"),
+    "num_sanity_val_steps": Differs("nothing"),
+    # Where a run stops for now: it is then unfinished, and goes on as if it had not stopped.
+    "max_time": Differs("nothing"),
+    "check_val_every_n_epoch": Differs("saved"),
+    "deterministic": Differs("rounding"),
+    "benchmark": Differs("rounding"),
+}
+"""The other keywords of Lightning's Trainer that may differ; any that is not here decides the weights."""
 
 OWNED = {
     "logger": "the loggers are named under `logging`",

@@ -206,20 +206,18 @@ class _Reader:
 
 def dump(recipe: Recipe) -> str:
     """The resolved recipe as YAML that `read_recipe` reads back to the same recipe."""
-    return yaml.dump(recipe.as_dict(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+    # None: lists and mappings that hold no others are written on one line.
+    return _dump(recipe.as_dict(), default_flow_style=None, width=110)
 
 
 def to_yaml_line(value: Any) -> str:
     """A plain value as one line of YAML: what `--set key=` takes to mean just that."""
-    text = yaml.dump(
-        value,
-        Dumper=_LineDumper,
-        default_flow_style=True,
-        sort_keys=False,
-        allow_unicode=True,
-        width=math.inf,
-    )
+    text = _dump(value, default_flow_style=True, width=math.inf)
     return text.removesuffix("\n").removesuffix("\n...")
+
+
+def _dump(value: Any, **style: Any) -> str:
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, **style)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -232,18 +230,3 @@ class _Dumper(yaml.SafeDumper):
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
-
-
-def _list(dumper: _Dumper, data: list[Any]) -> yaml.Node:
-    flow = not any(isinstance(item, dict | list) for item in data)
-    return dumper.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=flow)
-
-
-_Dumper.add_representer(list, _list)
-
-
-class _LineDumper(_Dumper):
-    """All on one line."""
-
-
-_LineDumper.add_representer(list, yaml.SafeDumper.represent_list)

@@ -143,7 +143,7 @@ def _changes_of_encoding(
     refused = dict(encoding.refused)
     for key, old, new in diff(stored, changed):
         declared = differs(key)
-        if not is_among(key, (ENCODING,)) and not (declared and declared.after_training):
+        if not is_among(key, (ENCODING,)) and not declared.after_training:
             refused[key] = f"the run was trained with {old!r}, and {new!r} would make it another"
     if refused:
         may = ", ".join([*may_change_after_training(), *may_change(stored["model"]["encoding"])])
