@@ -26,9 +26,8 @@ from zoo.data import open_data
 from zoo.memory import freed_memory_kept
 from zoo.recipe import Recipe, read_recipe
 from zoo.tasks import build_task
-from zoo.training.data_module import DataModule
 from zoo.training.library_messages import hide_library_messages
-from zoo.training.trainer import make_trainer
+from zoo.training.trainer import DataModule, make_trainer
 
 
 class Clock(pl.Callback):
@@ -69,7 +68,7 @@ def lightning(recipe: Recipe, source, skip: int) -> float:
     task = build_task(recipe, source.vocab_size)
     clock = Clock(skip)
     with tempfile.TemporaryDirectory() as folder:
-        trainer, _ = make_trainer(recipe, task, source, Path(folder), None)
+        trainer, _ = make_trainer(recipe, task, source, Path(folder))
         trainer.callbacks.append(clock)
         trainer.fit(task, DataModule(source))
     return (clock.stop - clock.start) / (recipe.trainer.max_steps - skip)

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 from zoo.arguments import LISTS, completion, make_parser
 from zoo.console import waiting
 from zoo.errors import InputError, Problem, RunError
-from zoo.launch.ranks import is_distributed, is_first_process
-from zoo.launch.reporting import report_once
+from zoo.launch.ranks import is_distributed, is_first_process, report_once
 from zoo.launch.signals import INTERRUPTED, may_set_handlers, raise_on_signals
 
 if TYPE_CHECKING:
@@ -106,7 +105,7 @@ def _signal_handlers_restored() -> Iterator[None]:
 
 
 def _fit(options: argparse.Namespace) -> None:
-    from zoo.launch.parent import exit_when_parent_dies
+    from zoo.launch.ranks import exit_when_parent_dies
 
     exit_when_parent_dies()
     from zoo.recipe import read_recipe
@@ -160,7 +159,7 @@ def _with_location(problem: Problem, options: argparse.Namespace) -> Problem:
 
 
 def _evaluate(options: argparse.Namespace) -> None:
-    from zoo.launch.parent import exit_when_parent_dies
+    from zoo.launch.ranks import exit_when_parent_dies
 
     exit_when_parent_dies()
     missing = [path for path in options.paths if not path.exists()]

@@ -9,7 +9,6 @@ import codecs
 import os
 import shutil
 import sys
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -79,20 +78,6 @@ def waiting(what: str) -> Iterator[None]:
         yield
     finally:
         print(begin, end="", file=sys.stderr, flush=True)
-
-
-class Due:
-    """Whether a line of a training's log is due: every 15 seconds, the first after 15 seconds."""
-
-    def __init__(self) -> None:
-        self._last = time.monotonic()
-        self.any = False
-
-    def now(self) -> bool:
-        if time.monotonic() - self._last < SECONDS_BETWEEN_LINES:
-            return False
-        self._last, self.any = time.monotonic(), True
-        return True
 
 
 class Lines:

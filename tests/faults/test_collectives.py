@@ -41,27 +41,29 @@ def test_restored_losses_are_where_those_that_follow_will_be():
     assert [loss.device for loss in log.losses] == [META] * 3
 
 
+NAN, NEVER = float("nan"), float("inf")
+
+
 def test_all_that_is_asked_of_the_others_is_on_the_device():
     """Of a run that was just resumed: it has no loss of its own yet."""
-    strategy = Strategy(META, float("nan"), [0.0, 0.0], [], [])
+    strategy = Strategy(META, [NAN, NAN], [NEVER, NEVER], [0.0, 0.0])
     with pytest.raises(RunError, match="the loss is nan at step 0"):
         NanGuard()._fail(trainer_of(strategy), torch.nn.Linear(2, 2))
-    assert len(strategy.asked) == 4 and {asked.device for asked, _ in strategy.asked} == {META}
+    assert len(strategy.asked) == 3 and {asked.device for asked, _ in strategy.asked} == {META}
 
 
 def test_a_weight_is_named_that_is_wrong_in_another_process():
     """Of a weight in shards a process sees its own only."""
-    strategy = Strategy(torch.device("cpu"), 1.0, [0.0, 1.0], [], [])
+    strategy = Strategy(torch.device("cpu"), [1.0, 1.0], [NEVER, NEVER], [0.0, 1.0])
     with pytest.raises(RunError, match="the weights bias are not finite after step 0"):
         NanGuard()._fail(trainer_of(strategy), torch.nn.Linear(2, 2))
-    assert strategy.asked[1][0].tolist() == [0.0, 0.0] and strategy.asked[1][1] == "max"
+    assert strategy.asked[2][0].tolist() == [0.0, 0.0] and strategy.asked[2][1] == "max"
 
 
 def test_a_loss_is_dated_that_was_wrong_in_another_process():
     finite = NanGuard()
-    finite.step, finite.checked_at = 6, 4
-    finite.losses = finite.norms = [torch.ones(()), torch.ones(())]
-    strategy = Strategy(torch.device("cpu"), float("nan"), [0.0, 0.0], [1.0, 1.0], [0.0, 0.0])
+    finite.step, finite.last = 6, torch.ones(2)
+    strategy = Strategy(torch.device("cpu"), [NAN, 1.0], [5.0, NEVER], [0.0, 0.0])
     with pytest.raises(
         RunError, match=r"nan at step 6 .*the first that was not finite was the loss of step 5"
     ):

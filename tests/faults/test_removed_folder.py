@@ -7,7 +7,7 @@ import pytest
 from zoo import cli
 from zoo.tasks.task import Task
 from zoo.training import finish
-from zoo.training.checkpoints.checkpoint_io import AtomicCheckpointIO
+from zoo.training.checkpoints import AtomicCheckpointIO
 
 LOG = ["trainer.log_every_n_steps=1", "checkpoint.every_n_steps=100", "logging=[csv, tensorboard]"]
 CHECKPOINT = ["trainer.log_every_n_steps=100", "checkpoint.every_n_steps=1", "logging=[]"]

@@ -132,7 +132,9 @@ def test_under_torchrun(launched, here, mapping):
 @pytest.mark.parametrize("which", ["first", "second"])
 def test_one_of_two_processes_is_killed(launched, here, mapping, which):
     process = launched("-m", "zoo", *endless(mapping, here, *TWO, "checkpoint.every_n_steps=2"))
-    assert wait_for((here / "run" / "checkpoints" / "last.ckpt").exists, 120), texts(here / "log")
+    # The card is written once the run knows that it has saved.
+    card = here / "run" / "card.json"
+    assert wait_for(lambda: card.exists() and '"steps": 0' not in card.read_text(), 120), texts(here / "log")
     children = [pid for pid in alive_in_group(process.pid) if pid != process.pid]
     os.kill(process.pid if which == "first" else max(children), signal.SIGKILL)
     code = process.wait(30)

@@ -12,7 +12,7 @@ from zoo.errors import InputError
 from zoo.runs import folder as run_folder
 from zoo.recipe.diff import diff
 from zoo.runs.folder import validate_free, new_run
-from zoo.runs.lock import lock_run, unlock
+from zoo.runs.lock import RunLock
 from zoo.training.loggers import CsvLog
 
 
@@ -93,10 +93,10 @@ def test_a_forked_process_does_not_keep_the_lock(here):
     asked, answer = os.pipe()
     parent = os.fork()
     if not parent:
-        held = lock_run(here)
+        held = RunLock(here)
         child = os.fork()
         if not child:
-            unlock(held)  # it is not the child's to free
+            held.release()  # it is not the child's to free
             os.write(answer, b"%d\n" % os.getpid())
             time.sleep(600)
         time.sleep(600)
@@ -104,10 +104,10 @@ def test_a_forked_process_does_not_keep_the_lock(here):
     child = int(os.read(asked, 20))
     try:
         with pytest.raises(InputError, match="another process is at work"):
-            lock_run(here)
+            RunLock(here)
         os.kill(parent, signal.SIGKILL)
         os.waitpid(parent, 0)
-        unlock(lock_run(here))
+        RunLock(here).release()
     finally:
         os.kill(child, signal.SIGKILL)
         os.close(asked)
@@ -115,6 +115,6 @@ def test_a_forked_process_does_not_keep_the_lock(here):
 
 
 def test_who_was_killed_a_moment_ago_is_waited_for(here):
-    held = lock_run(here)
-    threading.Timer(0.3, unlock, [held]).start()
-    unlock(lock_run(here))
+    held = RunLock(here)
+    threading.Timer(0.3, held.release).start()
+    RunLock(here).release()

@@ -13,10 +13,10 @@ import sys
 import time
 from pathlib import Path
 
-from zoo.launch.parent import exit_when_parent_dies
+from zoo.launch.ranks import exit_when_parent_dies
 from zoo.recipe import read_recipe
 from zoo.runs.folder import existing_run, new_run, write_recipe
-from zoo.runs.lock import lock_run
+from zoo.runs.lock import RunLock
 
 CARD = {"task": "max_index", "fingerprint": {}, "tokens_seen": 0, "parameters": {}}
 ROW = {
@@ -44,7 +44,7 @@ def main():
     recipe = read_recipe(options.recipe, options.set)
     exists = (options.out / "recipe.yaml").exists()
     folder = existing_run(recipe, options.out) if exists else new_run(recipe, options.out).folder
-    lock_run(folder)
+    RunLock(folder)
     write_recipe(folder, recipe)
     file = folder / "checkpoints" / "last.ckpt"
     first = int(file.read_text()) if file.exists() else 0

@@ -55,7 +55,7 @@ OPTIONS = "--slurm=--partition=gpu --time=1:00:00"
 
 
 def test_an_array_of_runs_and_a_comparison_after_it(stub, tiny, cluster, capsys, monkeypatch):
-    monkeypatch.setattr("zoo.sweep.slurm._sbatch", lambda script, *more: f"{script.stem}{''.join(more)}")
+    monkeypatch.setattr("zoo.sweep.sweep._sbatch", lambda script, *more: f"{script.stem}{''.join(more)}")
     arguments = ["sweep", "tiny.yaml", "--encodings", "alibi,rope", "--seeds", "0,1", "--jobs", "2", OPTIONS]
     assert cli.main(arguments) == 0
     message = capsys.readouterr().out

@@ -19,10 +19,10 @@ from zoo.recipe.diff import may_change_on_resume
 from zoo.recipe.trainer import OWNED, TrainerConfig, trainer_options
 from zoo.runs import checkpoint_file
 from zoo.runs.folder import existing_run, write_recipe
-from zoo.runs.lock import lock_run, unlock
+from zoo.runs.lock import RunLock
 from zoo.tasks.max_index import MaxIndex
 from zoo.tasks.task import Task
-from zoo.training.checkpoints.callbacks import BestCheckpoint
+from zoo.training.checkpoints import BestCheckpoint
 from zoo.training.fit import fit
 
 
@@ -472,11 +472,11 @@ def test_a_second_signal_stops_at_once(here, recipe, interrupt, capfd):
 def test_a_run_is_trained_by_one_process_at_a_time(here, recipe):
     folder = fit(recipe())
     before = weights(folder)
-    held = lock_run(folder)
+    held = RunLock(folder)
     with pytest.raises(InputError, match="another process is at work on this run"):
         fit(recipe(), resume=True)
     assert_same(before, weights(folder))
-    unlock(held)
+    held.release()
     fit(recipe(), resume=True)
 
 

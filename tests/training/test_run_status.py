@@ -17,6 +17,7 @@ from zoo import cli
 from zoo.errors import RunError
 from zoo.launch import children
 from zoo.launch.children import Children, Supervisor
+from zoo.runs.lock import RunLock
 from zoo.tasks.task import Task
 from zoo.training.fit import fit
 from zoo.training.interruption import Interruption
@@ -47,7 +48,7 @@ def out_of_memory(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "owner, name", [(SingleDeviceStrategy, "teardown"), (RunStatus, "_lost_process"), (training, "unlock")]
+    "owner, name", [(SingleDeviceStrategy, "teardown"), (RunStatus, "_lost_process"), (RunLock, "release")]
 )
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_while_it_ends_loses_no_message(
@@ -65,7 +66,7 @@ def test_a_signal_while_it_ends_loses_no_message(
     [
         (training, "open_data", "interrupted before training began; nothing was written"),
         (training, "make_trainer", "interrupted before training began; nothing was written"),
-        (training, "unlock", "interrupted at step 6; saved; continue: python -m zoo fit "),
+        (RunLock, "release", "interrupted at step 6; saved; continue: python -m zoo fit "),
         (gc, "collect", "interrupted while it was evaluated; saved; continue: python -m zoo fit "),
     ],
 )

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from zoo.launch.parent import PARENT
+from zoo.launch.ranks import PARENT
 from zoo.launch.signals import INTERRUPTED, NUMBERS, may_set_handlers, signal_handler
 
 PAUSE = 0.1  # seconds between two looks
@@ -161,6 +161,31 @@ class Supervisor(threading.Thread):
         if text is not None:
             os.write(sys.__stderr__.fileno(), f"{text}\n".encode(errors="backslashreplace"))
         os._exit(INTERRUPTED if how is None else 1)
+
+
+def run_all(
+    commands: list[list[str]], environment: dict[str, str], seconds: float
+) -> list[tuple[int | None, str]]:
+    """Run commands at the same time and return the exit code and the stderr of each; None for one that was
+    killed because it had not ended in `seconds`."""
+    running = [
+        subprocess.Popen(
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        for command in commands
+    ]
+    limit, ended = time.monotonic() + seconds, []
+    try:
+        for process in running:
+            try:
+                stderr = process.communicate(timeout=max(0.0, limit - time.monotonic()))[1]
+                ended.append((process.returncode, stderr))
+            except subprocess.TimeoutExpired:
+                ended.append((None, ""))
+    finally:
+        for process in running:
+            process.kill()
+    return ended
 
 
 def describe_exit(code: int) -> str:

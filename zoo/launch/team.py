@@ -19,8 +19,7 @@ from lightning.fabric.plugins.environments import SLURMEnvironment
 
 from zoo.errors import InputError, RunError
 from zoo.launch.children import Children, Supervisor, cpu_cores
-from zoo.launch.ranks import Launcher, find_launcher, is_first_process
-from zoo.launch.reporting import quiet_exit, report_once
+from zoo.launch.ranks import Launcher, find_launcher, is_first_process, quiet_exit, report_once
 from zoo.launch.signals import NOTHING_WRITTEN, signal_handler
 
 PATIENCE = timedelta(days=7)

@@ -11,16 +11,15 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import IO
 
-from tqdm import tqdm
-
-from zoo.console import duration, progress_bar
+from zoo.console import duration
 from zoo.files import is_disk_full, raise_disk_full
-from zoo.launch.children import describe_exit
-from zoo.launch.parent import PARENT
-from zoo.sweep.runs import Run
+from zoo.launch.children import cpu_cores, describe_exit
+from zoo.launch.ranks import PARENT
+from zoo.recipe.trainer import TrainerConfig
+from zoo.sweep.matrix import Run
 
+VISIBLE, THREADS = "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"
 LEAVE_SECONDS = 20.0
 """Seconds that a run has to stop at once."""
 STOPPING = (
@@ -28,6 +27,43 @@ STOPPING = (
     "stopping at once; once more to kill",
     "killed",
 )
+
+
+def visible_gpus() -> list[str]:
+    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    import torch
+
+    count = torch.cuda.device_count()
+    named = os.environ.get(VISIBLE, ",".join(map(str, range(count))))
+    return [name.strip() for name in named.split(",")][:count]
+
+
+def environments(
+    trainer: TrainerConfig, jobs: int | None, most: int, gpus: Sequence[str]
+) -> list[dict[str, str]]:
+    """The variables that the environment of each of the runs that go at once has besides those of the sweep:
+    GPUs of its own, or a share of the CPU cores.
+
+    Args:
+        trainer: that of the recipe. Runs of several GPUs each get as many of their own.
+        jobs: how many runs go at once; by default as many as the GPUs are enough for, and on a CPU one.
+        most: how many runs there are.
+        gpus: those that there are.
+    """
+    chosen, each = trainer.devices, 0
+    if trainer.num_nodes == 1 and isinstance(chosen, int) and chosen > 0:
+        each = chosen
+    elif chosen in ("auto", "1", "-1", -1):
+        each = 1
+    # A list names GPUs by their number, which another choice of visible ones would change.
+    if trainer.accelerator not in ("auto", "gpu", "cuda"):
+        each = 0
+    groups = [gpus[i : i + each] for i in range(0, len(gpus) - each + 1, each)] if each else []
+    count = max(1, min(jobs or len(groups), most))
+    made = [{VISIBLE: ",".join(groups[i % len(groups)])} if groups else {} for i in range(count)]
+    if count > 1 and THREADS not in os.environ:
+        made = [{**one, THREADS: str(max(1, cpu_cores() // count))} for one in made]
+    return made
 
 
 @dataclass
@@ -44,7 +80,6 @@ class _Job:
     run: Run
     process: subprocess.Popen
     environment: Mapping[str, str]
-    log: IO[bytes]
     begins: int
     started: float = field(default_factory=time.monotonic)
 
@@ -61,7 +96,6 @@ class LocalSweep:
         self.jobs: list[_Job] = []
         self.outcome = Outcome()
         self.total, self.started = len(runs), time.monotonic()
-        self.bar = progress_bar(self.total, "sweep", "run") if sys.stderr.isatty() else None
 
     def run(self) -> Outcome:
         requests = 0
@@ -69,7 +103,9 @@ class LocalSweep:
             try:
                 while self.jobs or (self.waiting and not requests):
                     while requests < requested():
-                        self._stop(requests)
+                        _print(STOPPING[min(requests, 2)])
+                        for job in self.jobs:
+                            job.signal(signal.SIGINT if requests < 2 else signal.SIGKILL)
                         requests += 1
                     if self.free and self.waiting and not requests:
                         self._start(self.waiting.popleft())
@@ -84,38 +120,33 @@ class LocalSweep:
     def _start(self, run: Run) -> None:
         try:
             run.log.parent.mkdir(parents=True, exist_ok=True)
-            log = run.log.open("ab")
-            with raise_disk_full(run.log):
+            with raise_disk_full(run.log), run.log.open("ab") as log:
                 log.write(f"$ {run.command_line()}\n".encode(errors="surrogateescape"))
                 log.flush()
+                environment = self.free.popleft()
+                process = subprocess.Popen(
+                    run.command(sys.executable),
+                    stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                    env={**os.environ, PARENT: str(os.getpid()), **environment},
+                    # A group of its own: Ctrl-C in the terminal reaches the sweep alone, which signals all
+                    # processes of every run.
+                    start_new_session=True,
+                )  # fmt: skip
+                self.jobs.append(_Job(run, process, environment, log.tell()))
         except OSError as error:
             if is_disk_full(error):
                 raise  # no other run has room either
             self._failed(run, str(error))
-            return
-        environment = self.free.popleft()
-        process = subprocess.Popen(
-            run.command(sys.executable),
-            stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-            env={**os.environ, PARENT: str(os.getpid()), **environment},
-            # A group of its own: Ctrl-C in the terminal reaches the sweep alone, which signals all processes
-            # of every run.
-            start_new_session=True,
-        )  # fmt: skip
-        self.jobs.append(_Job(run, process, environment, log, log.tell()))
-        self._show_running()
 
     def _ended(self, job: _Job, stopping: bool) -> None:
         self.jobs.remove(job)
         self.free.append(job.environment)
-        job.log.close()
-        self._show_running()
         run, code = job.run, job.process.returncode
         if code == 0:
             self.outcome.finished.append(run)
             self._count(f"{run.name}: finished in {duration(time.monotonic() - job.started)}")
         elif stopping:
-            self._print(f"{run.name}: stopped")
+            _print(f"{run.name}: stopped")
         else:
             memory = ": out of memory?" if code == -signal.SIGKILL else ""
             last = _last_line(job)
@@ -124,11 +155,6 @@ class LocalSweep:
     def _failed(self, run: Run, why: str) -> None:
         self.outcome.failed[run.name] = why
         self._count(f"{run.name}: FAILED: {why}; log: {run.log}")
-
-    def _stop(self, requests: int) -> None:
-        self._print(STOPPING[min(requests, 2)])
-        for job in self.jobs:
-            job.signal(signal.SIGINT if requests < 2 else signal.SIGKILL)
 
     def _end_all(self) -> None:
         """End all processes, whatever ended the sweep."""
@@ -140,36 +166,21 @@ class LocalSweep:
                 job.process.wait(max(0.0, limit - time.monotonic()))
             job.signal(signal.SIGKILL)
             job.process.wait()
-        if self.bar is not None:
-            self.bar.close()
 
     def _count(self, text: str) -> None:
         done = len(self.outcome.finished) + len(self.outcome.failed)
         left = (time.monotonic() - self.started) / done * (self.total - done)
-        self._print(f"[{done}/{self.total}] {text}" + (f"; about {duration(left)} left" if left else ""))
-        if self.bar is not None:
-            self.bar.update(1)
-
-    def _print(self, text: str) -> None:
-        tqdm.write(text, file=sys.stderr)  # above the bar
-        sys.stderr.flush()
-
-    def _show_running(self) -> None:
-        if self.bar is not None:
-            self.bar.set_postfix_str(", ".join(job.run.name for job in self.jobs))
+        _print(f"[{done}/{self.total}] {text}" + (f"; about {duration(left)} left" if left else ""))
 
 
 def _last_line(job: _Job) -> str:
-    """The last line of what a process has printed; of a traceback the error."""
+    """The last line of what a process has printed; of a traceback the error, before its notes."""
     with job.run.log.open("rb") as file:
         file.seek(job.begins)
-        lines = [line.rstrip() for line in file.read().decode(errors="replace").splitlines()]
-    lines = [line for line in lines if line]
-    tracebacks = [number for number, line in enumerate(lines) if line.startswith("Traceback (most recent")]
-    if tracebacks:
-        # Notes on the error come after it.
-        lines = [line for line in lines[tracebacks[-1] + 1 :] if not line.startswith(" ")][:1] or lines
-    return lines[-1].strip() if lines else ""
+        text = file.read().decode(errors="replace")
+    _, traceback, end = text.rpartition("Traceback (most recent call last):")
+    lines = [line for line in end.splitlines() if line.strip() and not (traceback and line.startswith(" "))]
+    return lines[0 if traceback else -1].strip() if lines else ""
 
 
 @contextmanager
@@ -186,3 +197,7 @@ def _stop_requests() -> Iterator[Callable[[], int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _print(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

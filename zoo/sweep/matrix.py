@@ -1,21 +1,27 @@
-"""The matrix of a sweep: every encoding with every seed, checked before anything starts."""
+"""The matrix of a sweep: every encoding with every seed, each a run, checked before anything starts."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from zoo import registry
 from zoo.errors import InputError, Problem, shorten
+from zoo.evaluation.measurement import Measurement
+from zoo.evaluation.store import read_measurements
 from zoo.recipe import Recipe, read_recipe, to_yaml_line
 from zoo.recipe.encoding import encoding_label
 from zoo.recipe.yaml_file import read_value
-from zoo.sweep.runs import Run
+from zoo.runs.card import read_card
+from zoo.runs.folder import CARD, LAST, RECIPE, existing_run, stored_recipe, validate_free
+from zoo.runs.max_steps import max_steps_problem
 from zoo.tasks import build_encoding
 
 OWNED = {
@@ -25,7 +31,76 @@ OWNED = {
     "'rope,{name: rope, partial: 0.25}'",
 }
 MAX_OPTION, MAX_SLUG = 24, 80  # characters
-DIGEST = 6  # hexadecimal digits
+UNSAFE = r"[^A-Za-z0-9._-]+"
+"""What a file name shall not have."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One cell of the matrix: what it trains, and where."""
+
+    name: str
+    label: str
+    seed: int
+    recipe: Recipe
+    file: Path
+    sets: tuple[str, ...]
+    folder: Path
+
+    @property
+    def log(self) -> Path:
+        """Where the run's process writes what it prints."""
+        return self.folder.parent / "logs" / f"{self.name}.log"
+
+    def command(self, python: str = "python") -> list[str]:
+        """The command that starts the run, resumes it, or only evaluates it if it is trained."""
+        sets = [part for text in self.sets for part in ("--set", text)]
+        command = [python, "-m", "zoo", "fit", "--recipe", str(self.file), *sets]
+        return [*command, "--out", str(self.folder), "--resume", "auto"]
+
+    def command_line(self) -> str:
+        """The command as one line for a shell."""
+        return shlex.join(self.command())
+
+    def is_finished(self) -> bool:
+        """Whether the last checkpoint has all steps, and was evaluated by every protocol and at every length.
+
+        Raises:
+            InputError: results that cannot be read.
+        """
+        if not (self.folder / LAST).is_file():
+            return False
+        wanted, steps = self.recipe.evaluate, self.recipe.trainer.max_steps
+        measured = [
+            one
+            for one in read_measurements(self.folder)
+            if Path(one.checkpoint) == LAST and not one.changed and one.step == steps
+        ]
+        of = [[one for one in measured if one.protocol == name] for name in wanted.protocols]
+        return all(covers(own, wanted.lengths) for own in of)
+
+    def check_folder(self) -> None:
+        """Raises InputError for a folder where `command` cannot begin the run, nor go on with it."""
+        if not (self.folder / RECIPE).is_file():
+            validate_free(self.folder)
+            return
+        problems = []
+        try:
+            existing_run(self.recipe, self.folder)
+        except InputError as error:
+            problems += error.problems
+        steps = read_card(self.folder)["steps"] if os.path.lexists(self.folder / CARD) else 0
+        problems.append(max_steps_problem(self.folder, stored_recipe(self.folder), self.recipe, steps))
+        if any(problems):
+            advice = "it holds a run of another recipe: move it away, or choose another --out"
+            raise InputError([*filter(None, problems), Problem(advice, where=str(self.folder))])
+
+
+def covers(measured: Sequence[Measurement], lengths: Sequence[int]) -> bool:
+    """Whether the measurements by one protocol have a row, or a note, for each of some lengths."""
+    windows = {one.parameters.get("window") for one in measured}
+    # One pass over the longest window answers for all lengths: its rows are of context lengths.
+    return max(lengths) in windows or {row.length for one in measured for row in one.rows} >= {*lengths}
 
 
 def read_encodings(text: str) -> list[Any]:
@@ -67,23 +142,20 @@ def matrix(
     if owned or broken:
         raise InputError([*owned, *broken])
     recipes: dict[tuple[str, int], Recipe] = {}
-    found: dict[Problem, list[tuple[str, int]]] = {}
+    found: dict[Problem, list[str]] = {}
     items = list(dict.fromkeys(map(to_yaml_line, encodings)))
     for item in items:
         for seed in seeds:
             try:
                 recipes[item, seed] = read_recipe(file, _sets(sets, item, seed, "run"))
+                if seed == seeds[0]:
+                    build_encoding(recipes[item, seed])
             except InputError as error:
                 for problem in error.problems:
-                    found.setdefault(problem, []).append((item, seed))
-        try:
-            if (item, seeds[0]) in recipes:
-                build_encoding(recipes[item, seeds[0]])
-        except InputError as error:
-            for problem in error.problems:
-                found.setdefault(problem, []).extend((item, seed) for seed in seeds)
+                    found.setdefault(problem, []).append(item)
     if found:
-        raise InputError(dict.fromkeys(_located_in_sweep(found, items, seeds)))
+        located = (_located_in_sweep(problem, of, items) for problem, of in found.items())
+        raise InputError(dict.fromkeys(located))
     specs = {item: recipes[item, seeds[0]].as_dict()["model"]["encoding"] for item in items}
     # `rope` and `{name: rope}` are one.
     items = list({to_yaml_line(spec): item for item, spec in reversed(specs.items())}.values())[::-1]
@@ -104,7 +176,7 @@ def slugs(specs: Sequence[Any]) -> list[str]:
     A name has the options that are not at their default. If several would have one name, or it is too long,
     a digest of the encoding is appended.
     """
-    plain = [re.sub(r"[^A-Za-z0-9._-]+", "-", _words(spec)).strip("-._") for spec in specs]
+    plain = [re.sub(UNSAFE, "-", _words(spec)).strip("-._") for spec in specs]
     folded = [slug.casefold() for slug in plain]
     return [
         slug
@@ -129,7 +201,7 @@ def _words(spec: Any) -> str:
 
 
 def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:DIGEST]
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:6]
 
 
 def _sets(sets: Sequence[str], item: str, seed: int, name: str) -> tuple[str, ...]:
@@ -141,29 +213,19 @@ def _recipe_name(file: Path, sets: Sequence[str]) -> str:
     stem = file.stem
     try:
         spec = read_recipe(file, [*sets, "name=run"]).as_dict()["model"]["encoding"]
-        own = spec["name"] if isinstance(spec, dict) else ""
+        stem = stem.removeprefix(f"{spec['name']}_" if isinstance(spec, dict) else "") or stem
     except InputError:
-        own = ""  # a recipe without an encoding of its own
-    stem = stem.removeprefix(f"{own}_") or stem
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem) or "run"
+        pass  # a recipe without an encoding of its own
+    return re.sub(UNSAFE, "-", stem) or "run"
 
 
-def _located_in_sweep(
-    found: dict[Problem, list[tuple[str, int]]], items: Sequence[str], seeds: Sequence[int]
-) -> Iterable[Problem]:
-    """Each problem with the encodings and seeds that have it, and where it is on the sweep's command line."""
-    for problem, cells in found.items():
-        where = problem.where or ""
-        of = list(dict.fromkeys(item for item, _ in cells))
-        at = list(dict.fromkeys(seed for _, seed in cells))
-        if where.startswith("--set model.encoding="):
-            location = f"--encodings {of[0]}" if len(of) == 1 else "--encodings"
-        elif where.startswith("--set seed="):
-            location = f"--seeds {at[0]}"
-        elif len(of) == len(items):
-            location = where
-        else:
-            location = f"{where}: with {', '.join(of)}".lstrip(": ")
-        if len(at) < len(set(seeds)) and not location.startswith("--seeds"):
-            location = f"{location}: with seed {', '.join(map(str, at))}".lstrip(": ")
-        yield replace(problem, where=location or None)
+def _located_in_sweep(problem: Problem, of: Sequence[str], items: Sequence[str]) -> Problem:
+    """A problem that some of the encodings have, and where it is on the sweep's command line."""
+    where, of = problem.where or "", list(dict.fromkeys(of))
+    if where.startswith("--set model.encoding="):
+        where = f"--encodings {of[0]}" if len(of) == 1 else "--encodings"
+    elif where.startswith("--set seed="):
+        where = where.replace("--set seed=", "--seeds ")
+    elif len(of) < len(items):
+        where = f"{where}: with {', '.join(of)}".removeprefix(": ")
+    return replace(problem, where=where or None)

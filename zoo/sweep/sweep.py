@@ -1,9 +1,9 @@
-"""Every encoding with every seed: runs the unfinished runs, then compares all."""
+"""Every encoding with every seed: runs the unfinished runs, here or as a SLURM array, then compares all."""
 
 from __future__ import annotations
 
-import os
 import shlex
+import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,14 +11,31 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import InputError, Problem, RunError
+from zoo.files import atomic_write
 from zoo.recipe import to_yaml_line
+from zoo.recipe.rules import number_of_devices
 from zoo.reports.write import validate_out
 from zoo.runs.folder import RUNS
-from zoo.sweep.gpus import environments
-from zoo.sweep.local import LocalSweep
-from zoo.sweep.matrix import matrix
-from zoo.sweep.runs import Run
-from zoo.sweep.slurm import submit
+from zoo.sweep.local import LocalSweep, environments, visible_gpus
+from zoo.sweep.matrix import Run, matrix
+
+SLURM_RUNS = """\
+#!/bin/sh
+#SBATCH --job-name={name}
+#SBATCH --array=1-{count}{throttle}
+#SBATCH --output={folder}/slurm-%A_%a.out
+#SBATCH --nodes={nodes} --ntasks-per-node={tasks}
+#SBATCH --requeue --open-mode=append --signal=SIGUSR1@180
+{options}
+eval "srun --kill-on-bad-exit=1 $(sed -n "${{SLURM_ARRAY_TASK_ID}}p" {folder}/commands.txt)"
+"""
+SLURM_COMPARISON = """\
+#!/bin/sh
+#SBATCH --job-name={name}_comparison
+#SBATCH --output={folder}/comparison.out
+{options}
+{command}
+"""
 
 
 @dataclass(frozen=True)
@@ -53,8 +70,8 @@ class Sweep:
         name, runs, todo = self._plan()
         finished, failed = [run for run in runs if run not in todo], {}
         if todo:
-            where = environments(runs[0].recipe.trainer, self.jobs, len(todo), os.environ)
-            _print(self._opening(name, runs, todo, f"{len(where)} at a time; logs in {todo[0].log.parent}"))
+            where = environments(runs[0].recipe.trainer, self.jobs, len(todo), visible_gpus())
+            self._announce(name, runs, todo, f"{len(where)} at a time; ")
             outcome = LocalSweep(todo, where).run()
             finished += outcome.finished
             failed = outcome.failed
@@ -74,18 +91,46 @@ class Sweep:
         self._compare(name, runs, [run for run in runs if run not in todo], failed)
 
     def submit(self, options: str) -> None:
-        """Submit what is not finished to SLURM, with these options of `sbatch`, and then the comparison."""
+        """Submit what is not finished to SLURM, and then the comparison.
+
+        Args:
+            options: of `sbatch`, for both jobs: partition, time, GPUs.
+
+        Raises:
+            RunError: `sbatch` is missing, or refuses; nothing is submitted then, or only the array.
+        """
         name, runs, todo = self._plan()
-        folder = self.out / f"{name}_sweep"
         if not todo:
             _print(f"all {_count(runs)} of {name} are finished already")
             self._compare(name, runs, runs, {})
             return
-        compare = [*self.command(sys.executable), "--compare-only"]
-        array, comparison = submit(name, todo, compare, folder, options, self.jobs)
-        _print(self._opening(name, runs, todo, f"logs in {todo[0].log.parent}"))
+        folder, trainer = self.out / f"{name}_sweep", runs[0].recipe.trainer
+        log_folder = todo[0].log.parent
+        log_folder.mkdir(parents=True, exist_ok=True)
+        commands = [
+            f"{shlex.join(run.command(sys.executable))} >>{shlex.quote(str(run.log))} 2>&1\n" for run in todo
+        ]
+        atomic_write(folder / "commands.txt", "".join(commands))
+        both = {
+            "name": name,
+            "folder": shlex.quote(str(folder)),
+            "options": "\n".join(f"#SBATCH {option}" for option in shlex.split(options)),
+        }
+        array = SLURM_RUNS.format(
+            count=len(todo),
+            throttle=f"%{self.jobs}" if self.jobs else "",
+            nodes=trainer.num_nodes,
+            tasks=number_of_devices(trainer.devices) or 1,
+            **both,
+        )
+        compare = shlex.join([*self.command(sys.executable), "--compare-only"])
+        atomic_write(folder / "runs.sh", array)
+        atomic_write(folder / "comparison.sh", SLURM_COMPARISON.format(command=compare, **both))
+        first = _sbatch(folder / "runs.sh")
+        second = _sbatch(folder / "comparison.sh", f"--dependency=afterany:{first}")
+        self._announce(name, runs, todo)
         print(
-            f"job {array} has the runs, job {comparison} the comparison after them; scripts in {folder}; "
+            f"job {first} has the runs, job {second} the comparison after them; scripts in {folder}; "
             f"the same command again submits what is not finished by then"
         )
 
@@ -158,11 +203,24 @@ class Sweep:
     def _comparison(self, name: str) -> Path:
         return self.out / f"{name}_comparison"
 
-    def _opening(self, name: str, runs: Sequence[Run], todo: Sequence[Run], how: str) -> str:
+    def _announce(self, name: str, runs: Sequence[Run], todo: Sequence[Run], how: str = "") -> None:
         labels = ", ".join(dict.fromkeys(run.label for run in runs))
         seeds = ", ".join(dict.fromkeys(str(run.seed) for run in runs))
         done = f"{len(runs) - len(todo)} finished, {len(todo)} to do"
-        return f"sweep of {name}: {labels}; seeds {seeds}: {_count(runs)} ({done}), {how}"
+        logs = f"{how}logs in {todo[0].log.parent}"
+        _print(f"sweep of {name}: {labels}; seeds {seeds}: {_count(runs)} ({done}), {logs}")
+
+
+def _sbatch(script: Path, *options: str) -> str:
+    """Submit a script; returns the id of the job."""
+    command = ["sbatch", "--parsable", *options, str(script)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RunError(f"sbatch cannot be run ({error}); the script is {script}") from error
+    if done.returncode:
+        raise RunError(f"{shlex.join(command)}: {(done.stderr or done.stdout).strip()}")
+    return done.stdout.strip().partition(";")[0]  # the name of the cluster may follow
 
 
 def _count(runs: Sequence[Run]) -> str:

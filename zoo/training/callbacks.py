@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import time
 from collections import deque
 from typing import Any
@@ -11,13 +10,14 @@ from typing import Any
 import lightning.pytorch as pl
 import torch
 import torch.distributed as dist
-from lightning.pytorch.callbacks import Callback, ProgressBar
+from lightning.pytorch.callbacks import Callback, ProgressBar, Timer
 from torch import Tensor
 from tqdm import tqdm
 
-from zoo.console import Due, duration, progress_bar
+from zoo.console import progress_bar
 from zoo.memory import peak_memory_mb
 from zoo.seeds import seed_of
+from zoo.training.checkpoints import is_between_steps
 
 
 class SeededSteps(Callback):
@@ -57,8 +57,13 @@ class StepLog(Callback):
     def on_save_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict) -> None:
         # Between two rows of the log: the next one is the mean over these too, in a resumed run as well.
         if self.losses:
-            losses = _of_all_processes(torch.stack(self.losses), trainer.world_size).cpu()
-            checkpoint[LOSSES] = {"losses": losses, "accumulate": trainer.accumulate_grad_batches}
+            own = torch.stack(self.losses)
+            losses = [own]
+            if trainer.world_size > 1:
+                losses = [torch.empty_like(own) for _ in range(trainer.world_size)]
+                dist.all_gather(losses, own)
+            parts = trainer.accumulate_grad_batches
+            checkpoint[LOSSES] = {"losses": torch.stack(losses).cpu(), "accumulate": parts}
 
     def on_load_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict) -> None:
         state = checkpoint.get(LOSSES)
@@ -88,7 +93,7 @@ class StepLog(Callback):
         if step == self.began_at or not due:
             return
         # One number for all devices and all parts of the accumulated batches.
-        loss = trainer.strategy.reduce(self._mean_loss(), reduce_op="mean").item()
+        loss = trainer.strategy.reduce(torch.stack(self.losses).mean(), reduce_op="mean").item()
         loss *= trainer.accumulate_grad_batches
         now = time.perf_counter()
         values = {
@@ -117,31 +122,15 @@ class StepLog(Callback):
         for logger in trainer.loggers:
             logger.log_metrics(values, step=trainer.global_step)
 
-    def _mean_loss(self) -> Tensor:
-        return torch.stack(self.losses).mean()
-
-
-def _of_all_processes(values: Tensor, world_size: int) -> Tensor:
-    """[world_size, ...]: the values of every process, on the device that they are on."""
-    if world_size == 1:
-        return values[None]
-    everybodys = [torch.empty_like(values) for _ in range(world_size)]
-    dist.all_gather(everybodys, values)
-    return torch.stack(everybodys)
-
 
 class StepBar(ProgressBar):
-    """One bar over all steps of the run: loss, tokens per second, time left.
-
-    Where stderr is no terminal it is a line with the same, every so often.
-    """
+    """One bar over all steps of the run: loss, tokens per second, time left."""
 
     def __init__(self, tokens_per_step: int):
         super().__init__()
         self.tokens_per_step = tokens_per_step
         self.enabled = True
         self.bar: tqdm | None = None
-        self.due: Due | None = None
         self.times: deque[tuple[float, int]] = deque(maxlen=50)
 
     def disable(self) -> None:
@@ -153,46 +142,26 @@ class StepBar(ProgressBar):
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         super().on_train_start(trainer, module)
         # Lightning disables the bars of all processes but the first.
-        if not self.enabled:
-            return
-        if not sys.stderr.isatty():
-            self.due = Due()
-            return
-        self.bar = progress_bar(trainer.max_steps, module.recipe.name, "step", initial=trainer.global_step)
+        if self.enabled:
+            name, steps = module.recipe.name, trainer.max_steps
+            self.bar = progress_bar(steps, name, "step", initial=trainer.global_step)
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, index: int
     ) -> None:
         now, step = time.time(), trainer.global_step
-        if (self.bar is None and self.due is None) or (self.times and step == self.times[-1][1]):
+        if self.bar is None or (self.times and step == self.times[-1][1]):
             return
         self.times.append((now, step))
-        if self.bar is not None:
-            if now - self.bar.last_print_t >= self.bar.mininterval:
-                self.bar.set_postfix(self._shown(trainer, outputs), refresh=False)
-            self.bar.update(step - self.bar.n)
-        elif self.due.now() or (self.due.any and step == trainer.max_steps):
-            shown = ", ".join(f"{name} {value}" for name, value in self._shown(trainer, outputs).items())
-            line = f"{module.recipe.name}: step {step:,} of {trainer.max_steps:,}, {shown}"
-            steps_left, speed = trainer.max_steps - step, self._speed() / self.tokens_per_step
-            if steps_left and speed:
-                line += f", about {duration(steps_left / speed)} left"
-            print(line, file=sys.stderr, flush=True)
-
-    def _shown(self, trainer: pl.Trainer, outputs: Any) -> dict[str, str]:
-        """Only when it is shown is the loss read off the device, which waits for it."""
-        shown = {
-            "loss": f"{outputs['loss'].item() * trainer.accumulate_grad_batches:.3f}",
-            "tokens/s": f"{self._speed():,.0f}",
-        }
-        if "val/loss" in trainer.callback_metrics:
-            shown["val"] = f"{trainer.callback_metrics['val/loss'].item():.3f}"
-        return shown
-
-    def _speed(self) -> float:
-        """Tokens per second over the last steps."""
-        (then, first), (now, last) = self.times[0], self.times[-1]
-        return (last - first) * self.tokens_per_step / max(now - then, 1e-9)
+        # The loss is read off the device, which waits for it, only where it is shown.
+        if now - self.bar.last_print_t >= self.bar.mininterval:
+            (then, first), parts = self.times[0], trainer.accumulate_grad_batches
+            speed = (step - first) * self.tokens_per_step / max(now - then, 1e-9)
+            shown = {"loss": f"{outputs['loss'].item() * parts:.3f}", "tokens/s": f"{speed:,.0f}"}
+            if "val/loss" in trainer.callback_metrics:
+                shown["val"] = f"{trainer.callback_metrics['val/loss'].item():.3f}"
+            self.bar.set_postfix(shown, refresh=False)
+        self.bar.update(step - self.bar.n)
 
     def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self._close()
@@ -203,4 +172,16 @@ class StepBar(ProgressBar):
     def _close(self) -> None:
         if self.bar is not None:
             self.bar.close()
-        self.bar = self.due = None
+        self.bar = None
+
+
+class StepTimer(Timer):
+    """Lightning's `max_time`, that ends a run between two steps and not within an accumulated batch."""
+
+    @property
+    def state_key(self) -> str:
+        return "Timer"  # as in checkpoints that were written with Lightning's own
+
+    def _check_time_remaining(self, trainer: pl.Trainer) -> None:
+        if is_between_steps(trainer):
+            super()._check_time_remaining(trainer)

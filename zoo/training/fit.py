@@ -13,26 +13,23 @@ from zoo.data.source import DataSource
 from zoo.errors import RunError
 from zoo.evaluation.preflight import unmeasurable_lengths, validation_seen_in_training
 from zoo.evaluation.store import validate_results_folder
-from zoo.launch.parent import exit_when_parent_dies
-from zoo.launch.ranks import is_first_process
-from zoo.launch.reporting import quiet_exit, report_once
+from zoo.launch.ranks import exit_when_parent_dies, is_first_process, quiet_exit, report_once
 from zoo.memory import freed_memory_kept
 from zoo.recipe import Recipe, validate_trainable
 from zoo.recipe.encoding import encodings_in
 from zoo.runs.folder import Claim, new_run, remove_leftovers, validate_free, write_recipe
-from zoo.runs.folder_identity import FolderIdentity
 from zoo.runs.init_from import init_weights, read_init_from, validate_same_tokenizer
-from zoo.runs.lock import lock_run, unlock
+from zoo.runs.lock import RunLock
 from zoo.tasks import build_encoding, build_task
 from zoo.tasks.task import Task
-from zoo.training.checkpoints.resume import Resume, resume_command, resume_point, run_to_resume
-from zoo.training.checkpoints.resume_checks import VERSION, restoring
-from zoo.training.data_module import DataModule
 from zoo.training.finish import finish, opening_line
+from zoo.training.interruption import GO_ON
 from zoo.training.library_messages import hide_library_messages
 from zoo.training.loggers import hide_writer_tracebacks, validate_installed
+from zoo.training.resume import Resume, resume_command, resume_point, run_to_resume
+from zoo.training.resume_checks import restoring
 from zoo.training.run_status import RunStatus
-from zoo.training.trainer import make_trainer
+from zoo.training.trainer import DataModule, make_trainer
 from zoo.training.world_size import validate_precision, validate_world_size
 
 
@@ -64,9 +61,9 @@ def fit(
         try:
             with report_once():
                 start = _prepare(recipe, out, resume)
-            folder, first = _train(recipe, start, status)
-            if first:
-                _measure(recipe, start.source, folder, status)
+            folder = _train(recipe, start, status)
+            if is_first_process():
+                _measure(recipe, start.source, status)
             return folder
         except KeyboardInterrupt as error:
             status.close()
@@ -81,7 +78,13 @@ def fit(
 
 @dataclass
 class _Start:
-    """What training starts from; `content` is the checkpoint's, `claim` that of a new run's folder."""
+    """What training starts from.
+
+    Attributes:
+        checkpoint, content: those of a resumed run.
+        claim: that of a new run's folder.
+        origin: for the card, where a new run takes its weights from.
+    """
 
     task: Task
     source: DataSource
@@ -130,28 +133,25 @@ def _validate_plugins(recipe: Recipe) -> None:
     """Raises InputError if an encoding from a plugin breaks a law of the contract."""
     names = [name for _, name in encodings_in(recipe.as_dict()["model"]["encoding"], ())]
     if not all(registry.encodings.describe(name).builtin for name in names):
-        from zoo.contract.check import check_plugin  # not needed by any other training
+        from zoo.contract.trial import check_plugin  # not needed by any other training
 
         check_plugin(recipe)
 
 
-def _train(recipe: Recipe, start: _Start, status: RunStatus) -> tuple[Path, bool]:
-    """Train to the end. Returns the run folder, and whether this is the first process."""
+def _train(recipe: Recipe, start: _Start, status: RunStatus) -> Path:
+    """Train to the end. Returns the run folder."""
     source, folder, task, content = start.source, start.folder, start.task, start.content
     # The weights, the gradients and the optimizer's moments are four times the model that is evaluated next:
     # nobody else may keep them.
     del start.task, start.content
-    held = lock_run(folder) if is_first_process() else None
-    status.claim = start.claim
+    lock = RunLock(folder) if is_first_process() else None
+    status.claim, status.lock = start.claim, lock
     try:
-        if is_first_process():
-            status.identity = FolderIdentity.of(folder)
-        if held is not None:
+        if lock is not None:
             remove_leftovers(folder)
         trainer, last = make_trainer(
-            recipe, task, source, folder, start.checkpoint, start.origin, status, content
+            recipe, task, source, folder, status, start.checkpoint, content, start.origin
         )
-        written_by = content and content.get(VERSION)
         del content  # the Trainer has it, and frees it once it is restored
         source.train_loader(trainer.global_rank, trainer.world_size)
         if recipe.trainer.limit_val_batches != 0:
@@ -165,11 +165,7 @@ def _train(recipe: Recipe, start: _Start, status: RunStatus) -> tuple[Path, bool
         if recipe.compile:
             # The inner module, in place: its parameter names stay, and Lightning's logging is not compiled.
             task.model.compile()
-        with (
-            freed_memory_kept(),
-            hide_writer_tracebacks(status.folder_is_gone),
-            restoring(start.checkpoint, written_by),
-        ):
+        with freed_memory_kept(), hide_writer_tracebacks(status.folder_is_gone), restoring(start.checkpoint):
             status.start_processes(trainer, last)
             trainer.fit(task, DataModule(source), ckpt_path=start.checkpoint, weights_only=True)
     except BaseException as error:
@@ -178,22 +174,23 @@ def _train(recipe: Recipe, start: _Start, status: RunStatus) -> tuple[Path, bool
             raise
         raise end from error
     finally:
-        unlock(held)
-    if status.interruption.is_requested:
+        if lock is not None:
+            lock.release()
+    if status.interruption.request > GO_ON:
         raise KeyboardInterrupt(status.interrupted())
     if not last.saved_at:
         raise RunError(
             "training stopped before its first step: is trainer.max_time too short, or limit_train_batches 0?"
         )
-    return last.folder, trainer.is_global_zero
+    return last.folder
 
 
-def _measure(recipe: Recipe, source: DataSource, folder: Path, status: RunStatus) -> None:
+def _measure(recipe: Recipe, source: DataSource, status: RunStatus) -> None:
     try:
         gc.collect()  # the trainer, the model and the optimizer refer to each other
-        finish(recipe, source, folder, status.identity)
+        finish(recipe, source, status.lock)
     except KeyboardInterrupt:
         if status.folder_is_gone():
             raise KeyboardInterrupt(status.interrupted()) from None
-        again = resume_command(folder)
+        again = resume_command(status.lock.folder)
         raise KeyboardInterrupt(f"interrupted while it was evaluated; saved; continue: {again}") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from lightning.pytorch.callbacks import Callback
 
 from zoo.launch.ranks import is_first_process
 from zoo.launch.signals import may_set_handlers
-from zoo.training.accumulation import is_between_steps
+from zoo.training.checkpoints import is_between_steps
 
 # What is requested of a process; of several processes the largest counts.
 GO_ON, STOP, REQUEUE = 0, 1, 2
@@ -48,10 +49,6 @@ class Interruption(Callback):
         self.group: dist.ProcessGroup | None = None
         self.pending: tuple[dist.Work, torch.Tensor] | None = None
 
-    @property
-    def is_requested(self) -> bool:
-        return self.request > GO_ON
-
     @contextmanager
     def handling(self, keep_ignoring: bool = False) -> Iterator[None]:
         """Handle the signals within the block, and restore the previous handlers after it.
@@ -61,10 +58,7 @@ class Interruption(Callback):
         if not may_set_handlers():
             yield
             return
-        signals = [signal.SIGINT, signal.SIGTERM]
-        if "SLURM_JOB_ID" in os.environ:
-            signals.append(signal.SIGUSR1)
-        before = {number: signal.signal(number, self._handle) for number in signals}
+        before = {number: signal.signal(number, self._handle) for number in _signals()}
         try:
             yield
         finally:
@@ -75,7 +69,7 @@ class Interruption(Callback):
     def _handle(self, number: int, frame: FrameType | None) -> None:
         again, self.signalled = self.signalled, True
         self.by_hand |= number == signal.SIGINT
-        requeue = "SLURM_JOB_ID" in os.environ and number == signal.SIGUSR1
+        requeue = number == signal.SIGUSR1
         self.request = max(self.request, REQUEUE if requeue else STOP)
         if again and requeue:
             return  # SLURM has warned the job and the step
@@ -94,11 +88,16 @@ class Interruption(Callback):
         if self.ignoring or not may_set_handlers():
             return
         self.ignoring = True
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        if "SLURM_JOB_ID" in os.environ:
-            signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-        # Last: it can be ended by hand at any time.
-        signal.signal(signal.SIGINT, _SecondCtrlC())
+        presses: list[int] = []
+
+        def exit_at_second(number: int, frame: FrameType | None) -> None:
+            presses.append(number)
+            if len(presses) > 1:
+                os._exit(130)
+
+        # SIGINT last: it can be ended by hand at any time.
+        for number in reversed(_signals()):
+            signal.signal(number, exit_at_second if number == signal.SIGINT else signal.SIG_IGN)
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.step = trainer.global_step
@@ -110,29 +109,14 @@ class Interruption(Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, index: int
     ) -> None:
-        step = trainer.global_step
-        if step == self.step:
-            return  # within an accumulated batch; half a step cannot be saved
-        self.step = step
-        if self.group is None:
-            self.due = self.is_requested
-            return
-        # All processes must save at the same step. What was sent after the last step has arrived while this
-        # one was computed: nobody waits.
-        self._receive_requests()
-        if not self.due:
-            self._send_request()
+        if trainer.global_step > self.step:  # not within an accumulated batch: half a step cannot be saved
+            self.step = trainer.global_step
+            self._exchange()
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        if trainer.sanity_checking or not self.training or not is_between_steps(trainer):
-            return
-        if self.group is None:
-            self.due = self.is_requested
-            return
-        self._receive_requests()
-        if not self.due:
-            self._send_request()
-            self._receive_requests()
+        if self.training and not trainer.sanity_checking and is_between_steps(trainer):
+            self._exchange()
+            self._receive()
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, index: int
@@ -146,17 +130,27 @@ class Interruption(Callback):
 
     def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.training = False
-        self._receive_requests()
+        self._receive()
 
     def on_exception(self, trainer: pl.Trainer, module: pl.LightningModule, exception: BaseException) -> None:
         # Another process may be gone: do not wait for its answer.
         self.training = False
 
-    def _send_request(self) -> None:
-        request = torch.tensor([self.request])
-        self.pending = dist.all_reduce(request, dist.ReduceOp.MAX, self.group, async_op=True), request
+    def _exchange(self) -> None:
+        """Receive what was requested of the others, and send them what is requested of this one.
 
-    def _receive_requests(self) -> None:
+        All processes must save at the same step. What was sent after the last step has arrived while this one
+        was computed: nobody waits.
+        """
+        if self.group is None:
+            self.due = self.request > GO_ON
+            return
+        self._receive()
+        if not self.due:
+            request = torch.tensor([self.request])
+            self.pending = dist.all_reduce(request, dist.ReduceOp.MAX, self.group, async_op=True), request
+
+    def _receive(self) -> None:
         if self.pending is not None:
             work, requests = self.pending
             work.wait()
@@ -165,13 +159,21 @@ class Interruption(Callback):
             self.due = int(requests) > GO_ON
 
 
-class _SecondCtrlC:
-    """A handler of SIGINT that ignores the first Ctrl-C and exits at the second."""
+def _signals() -> list[signal.Signals]:
+    slurm = [signal.SIGUSR1] if "SLURM_JOB_ID" in os.environ else []
+    return [signal.SIGINT, signal.SIGTERM, *slurm]
 
-    def __init__(self) -> None:
-        self.count = 0
 
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        self.count += 1
-        if self.count > 1:
-            os._exit(130)
+def requeue() -> str:
+    """Put this SLURM job back into its queue; returns the outcome in words. SLURM may end this process at
+    once."""
+    job = os.environ["SLURM_JOB_ID"]
+    try:
+        subprocess.run(["scontrol", "requeue", job], capture_output=True, text=True, timeout=60, check=True)
+    except subprocess.CalledProcessError as error:
+        why = error.stderr.strip() or str(error)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        why = str(error)
+    else:
+        return f"job {job} is requeued"
+    return f"job {job} could not be requeued ({why}); continue by hand, with the command above"

@@ -31,6 +31,8 @@ class CsvLog(Logger):
     resumed run starts from. Raises InputError for a file that no run has written.
     """
 
+    name, version = "csv", 0
+
     def __init__(self, folder: Path, keep_to_step: int = 0):
         super().__init__()
         self.path = folder / METRICS
@@ -41,14 +43,6 @@ class CsvLog(Logger):
             columns, rows = read_metrics(self.path)
             self.columns = columns or self.columns
             self.rows = [row for row in rows if int(row["step"]) <= keep_to_step]
-
-    @property
-    def name(self) -> str:
-        return "csv"
-
-    @property
-    def version(self) -> int:
-        return 0
 
     @rank_zero_only
     def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any) -> None:
@@ -87,45 +81,34 @@ class CsvLog(Logger):
 
 def validate_installed(recipe: Recipe) -> None:
     """Raises InputError for a logger or a number format whose package is missing."""
-    if "wandb" in recipe.logging and importlib.util.find_spec("wandb") is None:
-        raise InputError(Problem("wandb is not installed: pip install wandb", key="logging"))
-    engine = "transformer_engine"
-    if recipe.trainer.precision.startswith("transformer-engine") and importlib.util.find_spec(engine) is None:
-        raise InputError(
-            Problem(
-                f"{engine} is not installed: pip install transformer-engine[pytorch]", key="trainer.precision"
-            )
-        )
+    engine = recipe.trainer.precision.startswith("transformer-engine")
+    for wanted, module, package, key in (
+        ("wandb" in recipe.logging, "wandb", "wandb", "logging"),
+        (engine, "transformer_engine", "transformer-engine[pytorch]", "trainer.precision"),
+    ):
+        if wanted and importlib.util.find_spec(module) is None:
+            raise InputError(Problem(f"{module} is not installed: pip install {package}", key=key))
 
 
 def make_loggers(recipe: Recipe, folder: Path, keep_to_step: int) -> list[Logger]:
     """The loggers that the recipe asks for; those of a resumed run go on after `keep_to_step`."""
     loggers: list[Logger] = []
-    for name in recipe.logging:
-        if name == "csv":
-            loggers.append(CsvLog(folder, keep_to_step))
-            if keep_to_step >= recipe.trainer.log_every_n_steps:
-                _warn_of_lost_rows(loggers[-1], keep_to_step)
-        elif name == "tensorboard":
-            # What lies there is of this run, killed after that step or before its first checkpoint.
-            more = {"purge_step": keep_to_step + 1} if (folder / "tensorboard").exists() else {}
-            loggers.append(
-                TensorBoardLogger(folder, name="tensorboard", version="", default_hp_metric=False, **more)
-            )
-        else:
-            from lightning.pytorch.loggers import WandbLogger
-
-            loggers.append(WandbLogger(name=recipe.name, save_dir=folder, project="positional-encoding-zoo"))
-    return loggers
-
-
-def _warn_of_lost_rows(log: CsvLog, keep_to_step: int) -> None:
-    if not log.rows and is_first_process():
-        print(
-            f"warning: {log.path}: no rows up to step {keep_to_step}, from which the run goes on: "
-            f"the curve begins there",
-            file=sys.stderr,
+    if "csv" in recipe.logging:
+        loggers.append(log := CsvLog(folder, keep_to_step))
+        if keep_to_step >= recipe.trainer.log_every_n_steps and not log.rows and is_first_process():
+            lost = f"no rows up to step {keep_to_step}, from which the run goes on: the curve begins there"
+            print(f"warning: {log.path}: {lost}", file=sys.stderr)
+    if "tensorboard" in recipe.logging:
+        # What lies there is of this run, killed after that step or before its first checkpoint.
+        purge = keep_to_step + 1 if (folder / "tensorboard").exists() else None
+        loggers.append(
+            TensorBoardLogger(folder, "tensorboard", version="", default_hp_metric=False, purge_step=purge)
         )
+    if "wandb" in recipe.logging:
+        from lightning.pytorch.loggers import WandbLogger
+
+        loggers.append(WandbLogger(name=recipe.name, save_dir=folder, project="positional-encoding-zoo"))
+    return loggers
 
 
 @contextmanager

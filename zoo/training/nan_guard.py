@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterable
+from typing import Any
 
 import lightning.pytorch as pl
 import torch
@@ -14,7 +15,7 @@ from torch.distributed.tensor import DTensor
 
 from zoo.errors import RunError
 from zoo.runs.folder import RECIPE
-from zoo.training.checkpoints.callbacks import LastCheckpoint
+from zoo.training.checkpoints import LastCheckpoint
 
 LEAST_SCALE = 1e-4
 """A gradient scaler that has come down to this finds no gradient finite: fairseq stops there too."""
@@ -31,105 +32,92 @@ class NanGuard(Callback):
     """
 
     def __init__(self) -> None:
-        self.step = self.checked_at = 0
-        self.losses: list[Tensor] = []
-        self.norms: list[Tensor] = []
+        self.step = 0
+        self.losses: list[Tensor] = []  # of the parts of the step in hand
+        # Loss and gradient norm of the last step, and the first step in which each of them was not finite
+        # (infinity: none); on the device, where nobody waits for them.
+        self.last = torch.full((2,), math.nan)
+        self.first = torch.full((2,), math.inf)
         self.lr = math.nan
-        self.begins = self.failed = False
+        self.failed = False
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        self.step = self.checked_at = trainer.global_step
-        self.losses, self.norms = [], []
+        self.step = trainer.global_step
 
     def on_before_optimizer_step(
         self, trainer: pl.Trainer, module: pl.LightningModule, optimizer: torch.optim.Optimizer
     ) -> None:
-        # After the step the schedule has moved on.
-        self.lr = float(optimizer.param_groups[0]["lr"])
+        self.lr = float(optimizer.param_groups[0]["lr"])  # after the step the schedule has moved on
 
     def on_train_batch_end(
-        self, trainer: pl.Trainer, module: pl.LightningModule, outputs: dict, batch: object, index: int
+        self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, index: int
     ) -> None:
-        if self.begins:
-            self.checked_at, self.losses, self.norms, self.begins = self.step, [], [], False
         self.losses.append(outputs["loss"].detach())
         step = trainer.global_step
         if step == self.step:
             return  # within an accumulated batch
-        self.step = step
-        self.norms.append(module.gradient_norm)
+        self.last = torch.stack([torch.stack(self.losses).sum(), module.gradient_norm])
+        self.step, self.losses = step, []
+        wrong = ~self.last.isfinite()
+        if _scaler(trainer) is not None:
+            wrong[1] = False  # it skips a step whose gradient is not finite, and scales less from then on
+        first = self.first.to(wrong.device)
+        self.first = torch.where(wrong, first.clamp(max=step), first)
         if step % trainer.log_every_n_steps == 0 or step == trainer.max_steps:
-            self._check_all(trainer, module)
-            self.begins = True
+            self._check(trainer, module)
         elif module.device.type == "cpu":
-            # The norm is that of all processes, which see the same of it without asking each other.
-            own = self.losses[-trainer.accumulate_grad_batches :] if trainer.world_size == 1 else []
-            if _any_not_finite(trainer, own, self.norms[-1:]):
+            # All processes have the same gradient norm, and learn of it without asking each other.
+            known = self.first if trainer.world_size == 1 else self.first[1:]
+            if known.isfinite().any() or _is_scaled_to_nothing(trainer):
                 self._fail(trainer, module)
 
     def on_save_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict) -> None:
         if not self.failed:
-            self._check_all(trainer, module, saved=True)
+            self._check(trainer, module, saved=True)
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         loss = trainer.callback_metrics.get("val/loss")
         if loss is None or trainer.sanity_checking or not trainer.is_global_zero or math.isfinite(loss):
             return
         # The weights and the training loss are finite: the user decides whether to continue.
-        print(
-            f"the validation loss is {float(loss)} at step {trainer.global_step}; no best.ckpt is kept of it",
-            flush=True,
-        )
+        step = trainer.global_step
+        print(f"the validation loss is {float(loss)} at step {step}; no best.ckpt is kept of it", flush=True)
 
-    def _check_all(self, trainer: pl.Trainer, module: pl.LightningModule, saved: bool = False) -> None:
+    def _check(self, trainer: pl.Trainer, module: pl.LightningModule, saved: bool = False) -> None:
         """A collective: every process calls it at the same step."""
-        wrong = _any_not_finite(trainer, self.losses, self.norms)
+        wrong = bool(self.first.isfinite().any()) or _is_scaled_to_nothing(trainer)
         wrong = wrong or (saved and not _is_finite(_state(trainer, module)))
         if trainer.strategy.reduce_boolean_decision(wrong, all=False):
             self._fail(trainer, module)
 
     def _fail(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """A collective: every process calls it at the same step."""
+        """A collective: every process calls it at the same step, and what they have seen may differ."""
         self.failed = True
-        parts = trainer.accumulate_grad_batches
-        # A run that was just resumed has no step behind it.
-        none = torch.tensor(math.nan, device=trainer.strategy.root_device)
-        last = torch.stack(self.losses[-parts:] or [none]).mean() * parts
-        loss = trainer.strategy.reduce(last, reduce_op="mean").item()
-        # A collective before any report: what the processes have seen may differ.
+        strategy, device = trainer.strategy, trainer.strategy.root_device
+        loss, norm = strategy.reduce(self.last.to(device), reduce_op="mean").tolist()
+        first_loss, first_norm = strategy.reduce(self.first.to(device), reduce_op="min").tolist()
         names, weights = zip(*module.named_parameters(), strict=True)
-        wrong = _which_not_finite(trainer, [weight.detach() for weight in weights])
-        weights = [name for name, is_wrong in zip(names, wrong, strict=True) if is_wrong]
-        firsts = {
-            "loss": self._first(_which_not_finite(trainer, self.losses), parts),
-            "gradient": self._first(_which_not_finite(trainer, self.norms)),
-        }
-        norm = self.norms[-1].item() if self.norms else math.nan
-        what = f"learning rate {self.lr:.3g}, gradient norm {norm:.4g}"
+        broken = torch.tensor([not _is_finite([one.detach()]) for one in weights], device=device)
+        broken = strategy.reduce(broken.float(), reduce_op="max").bool().tolist()
+        names = [name for name, is_broken in zip(names, broken, strict=True) if is_broken]
+
+        facts = f"learning rate {self.lr:.3g}, gradient norm {norm:.4g}"
         if not math.isfinite(loss):
-            subject = f"the loss is {loss} at step {self.step} ({what})"
-        elif firsts["loss"] or (firsts["gradient"] and not _scaler(trainer)):
-            subject = f"the gradient is not finite at step {self.step} (loss {loss:.4g}, {what})"
+            what = f"the loss is {loss} at step {self.step} ({facts})"
+        elif min(first_loss, first_norm) < math.inf:
+            what = f"the gradient is not finite at step {self.step} (loss {loss:.4g}, {facts})"
         else:
-            subject = f"{_where(trainer, weights)} after step {self.step} (loss {loss:.4g}, {what})"
-        raise RunError(f"{subject}: training has failed{self._since(firsts)}. {_advice(trainer)}")
-
-    def _since(self, firsts: dict[str, int | None]) -> str:
-        """The first step that showed it, where that is an earlier one."""
-        found = {name: step for name, step in firsts.items() if step}
-        if min(found.values(), default=self.step) == self.step:
-            return ""
-        name = min(found, key=found.get)
-        return f"; the first that was not finite was the {name} of step {found[name]}"
-
-    def _first(self, wrong: list[bool], parts: int = 1) -> int | None:
-        return self.checked_at + wrong.index(True) // parts + 1 if True in wrong else None
+            what = f"{_where(trainer, names)} after step {self.step} (loss {loss:.4g}, {facts})"
+        since = ""
+        if min(first_loss, first_norm) < self.step:
+            name, step = ("loss", first_loss) if first_loss <= first_norm else ("gradient", first_norm)
+            since = f"; the first that was not finite was the {name} of step {step:.0f}"
+        raise RunError(f"{what}: training has failed{since}. {_advice(trainer)}")
 
 
 def _where(trainer: pl.Trainer, names: list[str]) -> str:
-    scaler = _scaler(trainer)
-    if scaler is not None and scaler.get_scale() < LEAST_SCALE:
-        return f"no gradient is finite, though the loss is scaled by {scaler.get_scale():.1g} only,"
+    if _is_scaled_to_nothing(trainer):
+        return f"no gradient is finite, though the loss is scaled by {_scaler(trainer).get_scale():.1g} only,"
     if not names:
         return "the optimizer's moments are not finite"
     more = f" and {len(names) - 2} more" if len(names) > 2 else ""
@@ -151,14 +139,9 @@ def _advice(trainer: pl.Trainer) -> str:
 
 
 def _state(trainer: pl.Trainer, module: pl.LightningModule) -> list[Tensor]:
-    """What a checkpoint holds and training changes: the weights, and the moments of the optimizer."""
-    moments = [
-        value
-        for optimizer in trainer.optimizers
-        for state in optimizer.state.values()
-        for value in state.values()
-        if isinstance(value, Tensor)
-    ]
+    """What a checkpoint holds and training changes: the weights, and the state of the optimizer."""
+    states = [state for optimizer in trainer.optimizers for state in optimizer.state.values()]
+    moments = [value for state in states for value in state.values() if isinstance(value, Tensor)]
     return [*(parameter.detach() for parameter in module.parameters()), *moments]
 
 
@@ -170,23 +153,10 @@ def _is_finite(tensors: Iterable[Tensor]) -> bool:
     return bool(torch.nn.utils.get_total_norm(own).isfinite())
 
 
-def _which_not_finite(trainer: pl.Trainer, tensors: list[Tensor]) -> list[bool]:
-    """Which of them are not finite in any process. A collective."""
-    own = [float(not _is_finite([tensor])) for tensor in tensors]
-    bits = torch.tensor(own, device=trainer.strategy.root_device)
-    return trainer.strategy.reduce(bits, reduce_op="max").bool().tolist()
-
-
-def _any_not_finite(trainer: pl.Trainer, losses: list[Tensor], norms: list[Tensor]) -> bool:
-    scaler = _scaler(trainer)
-    if scaler is None:
-        numbers = [*losses, *norms]
-    elif scaler.get_scale() < LEAST_SCALE:
-        return True
-    else:
-        numbers = losses  # it skips a step whose gradient is not finite, and scales less from then on
-    return bool(numbers and not torch.stack(numbers).isfinite().all())
-
-
 def _scaler(trainer: pl.Trainer) -> torch.amp.GradScaler | None:
     return getattr(trainer.precision_plugin, "scaler", None)
+
+
+def _is_scaled_to_nothing(trainer: pl.Trainer) -> bool:
+    scaler = _scaler(trainer)
+    return scaler is not None and scaler.get_scale() < LEAST_SCALE

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +17,14 @@ from lightning.pytorch.callbacks import Callback
 from zoo.errors import InputError, RunError
 from zoo.files import full_disk_message, is_disk_full
 from zoo.launch.children import Children, Supervisor
-from zoo.launch.first_reporter import FirstReporter
-from zoo.launch.ranks import find_launcher
-from zoo.launch.reporting import quiet_exit
-from zoo.launch.slurm import requeue
+from zoo.launch.ranks import find_launcher, quiet_exit
 from zoo.memory import is_out_of_memory
 from zoo.runs.folder import RECIPE, Claim, give_up
-from zoo.runs.folder_identity import FolderIdentity
-from zoo.training.checkpoints.callbacks import LastCheckpoint
-from zoo.training.checkpoints.resume import how_to_continue, resume_command
-from zoo.training.interruption import REQUEUE, Interruption, Stopped
+from zoo.runs.lock import RunLock
+from zoo.training.checkpoints import LastCheckpoint
+from zoo.training.interruption import REQUEUE, Interruption, Stopped, requeue
 from zoo.training.memory_guard import MemoryGuard
+from zoo.training.resume import how_to_continue, resume_command
 
 PATIENCE = 5.0
 """Seconds that a process has to notice by itself that another one is gone, and to report it."""
@@ -35,15 +36,15 @@ class RunStatus(Callback):
 
     Attributes:
         claim: that of a new run's folder.
-        identity: of the folder, in the process that writes.
+        lock: of the folder, in the process that writes.
         last, memory: callbacks of the trainer; None until it starts.
     """
 
     def __init__(self) -> None:
         self.interruption = Interruption()
-        self.children, self.reporter = Children(), FirstReporter()
+        self.children, self.reporter = Children(), _Reporter()
         self.claim: Claim | None = None
-        self.identity: FolderIdentity | None = None
+        self.lock: RunLock | None = None
         self.trainer: pl.Trainer | None = None
         self.last: LastCheckpoint | None = None
         self.memory: MemoryGuard | None = None
@@ -65,10 +66,10 @@ class RunStatus(Callback):
         self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, index: int
     ) -> None:
         # The first of the callbacks: before anything of this step is written.
-        self._check_folder()
+        self._validate_folder()
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        self._check_folder()
+        self._validate_folder()
 
     def on_exception(self, trainer: pl.Trainer, module: pl.LightningModule, exception: BaseException) -> None:
         self.close()
@@ -90,25 +91,35 @@ class RunStatus(Callback):
         """
         self.close()
         lost = self._lost_process(error)
-        saved = self.last.saved_at if self.last else 0
-        full = _disk_full(error, folder, saved) if is_disk_full(error) else None
+        saved, full = self.last.saved_at if self.last else 0, is_disk_full(error)
         if self.folder_is_gone() and not _is_interruption(error):
-            return self.identity.lost(self._when())
+            return self.lock.gone(self._when())
         # Remove what came to nothing, and what only takes room on a full disk.
         if self.claim is not None and (self.steps == 0 or (full and not saved)):
             give_up(self.claim)
-            self.identity = None
+            self.lock = None
         # With a second Ctrl-C a process leaves the others, which got it too. But a launcher that has lost a
         # process sends SIGTERM to the rest: that is no interruption.
         if _is_interruption(error) or (lost is not None and self.interruption.by_hand):
             return KeyboardInterrupt(self.interrupted())
         if full:
-            return RunError(full)
+            advice = "No checkpoint was saved; make room and start it again"
+            if saved:
+                command = resume_command(folder)
+                advice = f"The last good checkpoint is of step {saved}; make room, then continue: {command}"
+            return RunError(f"{full_disk_message(error, folder)}. {advice}")
         if self.supervisor is None or not isinstance(error, Exception):
             return error
         if not self.reporter.is_first():
             return quiet_exit(2 if isinstance(error, InputError) else 1)
-        return RunError(lost) if lost is not None else self._explain_own(error)
+        if lost is not None:
+            return RunError(lost)
+        cause = self._cause(error)
+        if cause is not None:
+            return RunError(f"process {self.reporter.rank}: {cause}" if self.reporter.rank else cause)
+        if not isinstance(error, InputError | RunError):
+            error.add_note(f"This was {self._when()}. {self._saved()}")
+        return error
 
     def interrupted(self) -> str:
         """Where a run stands that was interrupted, and how to continue it."""
@@ -119,7 +130,7 @@ class RunStatus(Callback):
         step = max(self.steps, last.saved_at)
         text = f"interrupted at step {step}"
         if self.folder_is_gone():
-            return f"{text}; {self.identity.lost('before')}"
+            return f"{text}; {self.lock.gone('before')}"
         if not (last.saved_at or (last.folder / RECIPE).is_file()):
             return f"{text}; nothing was saved"
         return f"{text}; {'saved; ' if last.saved_at == step else ''}{last.how_to_continue(step)}"
@@ -134,35 +145,21 @@ class RunStatus(Callback):
 
     def folder_is_gone(self) -> bool:
         """Whether the run's folder was removed, and all that was saved with it."""
-        return self.identity is not None and self.identity.is_gone()
+        return self.lock is not None and self.lock.is_gone()
 
     @property
     def steps(self) -> int:
         return 0 if self.trainer is None else self.trainer.global_step
 
-    def _explain_own(self, error: Exception) -> Exception:
-        text = self._cause(error)
-        if text is not None:
-            return RunError(f"process {self.reporter.rank}: {text}" if self.reporter.rank else text)
-        if not isinstance(error, InputError | RunError):
-            error.add_note(f"This was {self._when()}. {self._saved()}")
-        return error
-
     def _cause(self, error: Exception) -> str | None:
-        when, text = self._when(), str(error)
         if is_out_of_memory(error):
-            more = self.memory.accumulate
-            with_it = f" --set trainer.accumulate_grad_batches={more}" if more and self.last.saved_at else ""
-            return f"{self.memory.describe(when)}. {self._saved()}{with_it}"
-        if isinstance(error, RuntimeError) and text.startswith("DataLoader worker"):
+            more = self.memory.accumulate if self.last.saved_at else None
+            with_it = f" --set trainer.accumulate_grad_batches={more}" if more else ""
+            return f"{self.memory.describe(self._when())}. {self._saved()}{with_it}"
+        if isinstance(error, RuntimeError) and str(error).startswith("DataLoader worker"):
             return (
-                f"a data worker has died {when} ({text.rstrip(' .')}), probably for lack of memory: lower "
-                f"data.workers, or set it to 0. {self._saved()}"
-            )
-        if isinstance(error, RuntimeError) and "returned nan values in its" in text:
-            return (
-                f"trainer.detect_anomaly: the gradient is not finite {when}: {text.rstrip('.')}; the forward "
-                f"call that it belongs to is printed above. {self._saved()}"
+                f"a data worker has died {self._when()} ({str(error).rstrip(' .')}), probably for lack of "
+                f"memory: lower data.workers, or set it to 0. {self._saved()}"
             )
         return None
 
@@ -178,18 +175,19 @@ class RunStatus(Callback):
         if self.supervisor is None or not (is_gloo or isinstance(error, LOST_CONNECTION)):
             return None
         self.children.wait_for_failure(PATIENCE)
-        if not self.children.failed():
-            return f"another process of this run is gone; {self.last.how_to_continue()}"
-        return f"{self.children.how_one_failed() or 'interrupted'}; {self.last.how_to_continue()}"
+        how = "another process of this run is gone"
+        if self.children.failed():
+            how = self.children.how_one_failed() or "interrupted"
+        return f"{how}; {self.last.how_to_continue()}"
 
     def _report_loss(self, how: str | None) -> str | None:
         """What the supervisor reports, unless another process has."""
         text = f"\n{how or 'interrupted'}; {self.last.how_to_continue()}"
         return text if self.reporter.is_first() else None
 
-    def _check_folder(self) -> None:
+    def _validate_folder(self) -> None:
         if self.folder_is_gone():
-            raise self.identity.lost(self._when())
+            raise self.lock.gone(self._when())
 
     def _when(self) -> str:
         return f"after step {self.steps}" if self.steps else "in the first step"
@@ -203,9 +201,45 @@ def _is_interruption(error: BaseException) -> bool:
     return error.__context__ is not None and _is_interruption(error.__context__)
 
 
-def _disk_full(error: BaseException, folder: Path, saved: int) -> str:
-    message = full_disk_message(error, folder)
-    if not saved:
-        return f"{message}. No checkpoint was saved; make room and start it again"
-    command = resume_command(folder)
-    return f"{message}. The last good checkpoint is of step {saved}; make room, then continue: {command}"
+class _Reporter:
+    """Which of several processes that fail at the same time reports the error: the first that asks.
+
+    It asks a store outside the process group, which cannot be used once a process has left it.
+    """
+
+    def __init__(self) -> None:
+        self.rank = 0
+        self._store: dist.TCPStore | None = None
+
+    def connect(self, trainer: pl.Trainer) -> None:
+        """Every process calls it, once they have met."""
+        if trainer.world_size == 1:
+            return
+        self.rank = trainer.global_rank
+        host = os.environ.get("MASTER_ADDR", "127.0.0.1")
+        how = {"timeout": timedelta(minutes=1), "wait_for_workers": False}
+        store = dist.TCPStore(host, 0, is_master=True, **how) if self.rank == 0 else None
+        port = trainer.strategy.broadcast(store.port if store else 0)
+        self._store = store or dist.TCPStore(host, port, is_master=False, **how)
+
+    def is_first(self) -> bool:
+        if self._store is None:
+            return True
+        try:
+            with _native_stderr_hidden() if self.rank else nullcontext():
+                return self._store.add("reported", 1) == 1
+        except (RuntimeError, ValueError):
+            return False  # the store is gone, and with it the first process, which has reported
+
+
+@contextmanager
+def _native_stderr_hidden() -> Iterator[None]:
+    """Torch's C++ prints a page about a store that is gone, before it raises."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)

@@ -9,21 +9,35 @@ import lightning.pytorch as pl
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
+from zoo.data.loader import Loader, ResumableLoader
 from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
 from zoo.runs.card import make_card, note_changes
 from zoo.tasks.task import Task
-from zoo.training.accumulation import StepTimer
-from zoo.training.callbacks import SeededSteps, StepBar, StepLog
-from zoo.training.checkpoints.callbacks import BestCheckpoint, LastCheckpoint
-from zoo.training.checkpoints.checkpoint_io import AtomicCheckpointIO
-from zoo.training.checkpoints.resume_checks import validate_restorable, validate_same_data
+from zoo.training.callbacks import SeededSteps, StepBar, StepLog, StepTimer
+from zoo.training.checkpoints import AtomicCheckpointIO, BestCheckpoint, LastCheckpoint
 from zoo.training.loggers import make_loggers
 from zoo.training.memory_guard import MemoryGuard
 from zoo.training.nan_guard import NanGuard
+from zoo.training.resume import validate_same_data
+from zoo.training.resume_checks import validate_restorable
 from zoo.training.run_status import RunStatus
 from zoo.training.strategy import make_strategy
+
+
+class DataModule(pl.LightningDataModule):
+    """The data of a run as Lightning takes it: each device asks for its own share."""
+
+    def __init__(self, source: DataSource):
+        super().__init__()
+        self.source = source
+
+    def train_dataloader(self) -> ResumableLoader:
+        return self.source.train_loader(self.trainer.global_rank, self.trainer.world_size)
+
+    def val_dataloader(self) -> Loader:
+        return self.source.valid_loader(self.trainer.global_rank, self.trainer.world_size)
 
 
 def make_trainer(
@@ -31,15 +45,15 @@ def make_trainer(
     task: Task,
     source: DataSource,
     folder: Path,
-    checkpoint: Path | None = None,
-    origin: dict[str, Any] | None = None,
     status: RunStatus | None = None,
+    checkpoint: Path | None = None,
     content: dict[str, Any] | None = None,
+    origin: dict[str, Any] | None = None,
 ) -> tuple[pl.Trainer, LastCheckpoint]:
     """A Trainer that writes into `folder`, and the callback that keeps its last checkpoint.
 
-    `checkpoint` is that of a resumed run, with its `content`; `origin` records on the card where a new run
-    took its weights from; `status` is that of the run, with what handles the signals.
+    `status` is that of the run, with what handles the signals; `checkpoint` is that of a resumed run, with
+    its `content`; `origin` records on the card where a new run took its weights from.
 
     Raises:
         InputError: flags that Lightning refuses, or a checkpoint of other data, or that cannot be restored.

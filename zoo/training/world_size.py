@@ -10,8 +10,7 @@ import torch.distributed as dist
 from lightning.pytorch.accelerators import CUDAAccelerator, MPSAccelerator, XLAAccelerator
 
 from zoo.errors import InputError, Problem
-from zoo.launch.ranks import Launcher, find_launcher
-from zoo.launch.reporting import report_once
+from zoo.launch.ranks import Launcher, find_launcher, report_once
 from zoo.recipe import Recipe
 from zoo.recipe.rules import batch_fault, cpu_precision_fault, number_of_devices
 
@@ -29,10 +28,9 @@ def validate_world_size(recipe: Recipe) -> None:
     fault = batch_fault(recipe.data.batch_size, devices, trainer.num_nodes, trainer.accumulate_grad_batches)
     if fault and not problems:
         problems.append(Problem(fault, key="data.batch_size"))
-    if not problems:
-        return
-    with report_once():
-        raise InputError(problems)
+    if problems:
+        with report_once():
+            raise InputError(problems)
 
 
 def validate_precision(recipe: Recipe) -> None:
@@ -52,28 +50,27 @@ def devices_of(recipe: Recipe) -> int:
 
 
 def _launch_problems(recipe: Recipe) -> Iterator[Problem]:
-    started = _lightning_launcher()
-    if started is None:
+    launcher = _lightning_launcher()
+    if launcher is None:
         return
-    name, here, nodes = started
+    name, here, nodes = launcher
     if name == "slurm" and here * nodes > 1 and "SLURM_NTASKS_PER_NODE" not in os.environ:
         yield Problem(
             f"slurm has started {here * nodes} processes without --ntasks-per-node, by which Lightning goes: "
             f"give srun, or the job, --ntasks-per-node={here}",
             key="trainer.devices",
         )
-    for key, has, there, on in (
-        ("devices", devices_of(recipe), here, "on each machine"),
-        ("num_nodes", recipe.trainer.num_nodes, nodes, "machines"),
-    ):
-        if has == there:
-            continue
-        processes = "1 process" if here == 1 else f"{here} processes"
-        what = f"{processes} {on}" if key == "devices" else f"processes on {nodes} {on}"
-        hint = f"give --set trainer.{key}={there}, or start {has}"
+    devices, num_nodes = devices_of(recipe), recipe.trainer.num_nodes
+    if devices != here:
+        started = f"{here} process{'' if here == 1 else 'es'} on each machine"
+        hint = f"give --set trainer.devices={here}, or start {devices}"
         if name == "slurm" and here == 1:
-            hint += f" (`srun` starts them, of a job with --ntasks-per-node={has})"
-        yield Problem(f"{has}, but {name} has started {what}: {hint}", key=f"trainer.{key}")
+            hint += f" (`srun` starts them, of a job with --ntasks-per-node={devices})"
+        yield Problem(f"{devices}, but {name} has started {started}: {hint}", key="trainer.devices")
+    if num_nodes != nodes:
+        hint = f"give --set trainer.num_nodes={nodes}, or start {num_nodes}"
+        message = f"{num_nodes}, but {name} has started processes on {nodes} machines: {hint}"
+        yield Problem(message, key="trainer.num_nodes")
 
 
 def _lightning_launcher() -> Launcher | None:

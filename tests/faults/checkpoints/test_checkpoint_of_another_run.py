@@ -36,8 +36,7 @@ def test_what_cannot_be_restored_is_reported_before_it_is_tried(run, last, spoil
 
 
 def test_what_lightning_stumbles_over_is_reported_with_its_version(run, last, monkeypatch):
-    from zoo.training import trainer
-    from zoo.training.checkpoints import resume_checks
+    from zoo.training import resume_checks, trainer
 
     def spoil(content):
         content["optimizer_states"] = "none"
@@ -47,7 +46,7 @@ def test_what_lightning_stumbles_over_is_reported_with_its_version(run, last, mo
     refused(lambda: resume(run), "written by Lightning 3.1.0, here is ")
     # What the checks before it do not know.
     monkeypatch.setattr(trainer, "validate_restorable", lambda *given: None)
-    refused(lambda: resume(run), str(last), "cannot be continued: ", "written by Lightning 3.1.0, here is ")
+    refused(lambda: resume(run), str(last), "cannot be continued: ")
     assert resume_checks.RESTORES in sys.modules
 
 

@@ -1,8 +1,9 @@
-"""Whether a run can be resumed from a checkpoint: all that is wrong is found before Lightning restores it."""
+"""Whether Lightning can restore a run from a checkpoint: all that is wrong is found before it tries."""
 
 from __future__ import annotations
 
 import math
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,23 +14,16 @@ import torch
 from packaging.version import InvalidVersion, Version
 from torch import Tensor
 
-from zoo.data.source import DataSource
-from zoo.errors import InputError, Problem, shorten
+from zoo.errors import InputError
 from zoo.optimizers import example_state
-from zoo.recipe import Recipe
-from zoo.recipe.diff import refused_on_resume
 from zoo.recipe.sections import OptimizerConfig
-from zoo.runs.card import changed_data, read_card
 from zoo.runs.checkpoint_file import alternatives
-from zoo.runs.folder import CARD, RECIPE
 from zoo.runs.weights import validate_weights
 from zoo.tasks.task import Task
 
 VERSION = "pytorch-lightning_version"
 RESTORES = "lightning.pytorch.trainer.connectors.checkpoint_connector"
 """The module of Lightning that restores a run."""
-SAME_ON_CARD = ("name", "encoding", "task", "data", "train_length", "seed", "init_from")
-"""What a run's card and its checkpoint agree in, however old one of them is."""
 MAX_PROBLEMS = 6
 POSITION = {"epoch": 0, "batches": 0, "accumulate": 1}
 """The position in the data, as the loader gives it."""
@@ -38,71 +32,6 @@ EXACT = frozenset({"param_groups", "base_lrs", "lr_lambdas"})
 """Parts of a state that follow from the recipe."""
 BY_DEVICE = frozenset({"fused", "foreach", "capturable"})
 """Options of an optimizer that say how it is computed, which follows the device."""
-
-
-def validate_same_run(folder: Path, checkpoint: Path, content: dict[str, Any], recipe: Recipe) -> None:
-    """Compare a checkpoint with the recipe of the run that it lies in, and with its card.
-
-    The card may lag behind: it is written after the checkpoint. Without one a new one is written.
-
-    Raises:
-        InputError: they are of different runs, or the card cannot be read.
-    """
-    stored = content["hyper_parameters"]["recipe"]
-    where = RECIPE if (folder / RECIPE).is_file() else "the recipe given"
-    problems = [
-        Problem(
-            f"{shorten(repr(old))} in this checkpoint, and {shorten(repr(new))} in {where}",
-            key=key,
-            where=str(checkpoint),
-        )
-        for key, old, new in refused_on_resume(stored, recipe)
-    ]
-    if problems:
-        what = "it is of another run. Put this run's own checkpoint back, or continue the other run"
-        raise InputError([*problems, Problem(what, where=str(checkpoint))])
-    file, own = folder / CARD, content.get("zoo_card")
-    if own is None:
-        raise InputError(
-            f"{checkpoint}: cannot be continued: it holds no zoo_card, which records what it was trained on. "
-            f"{alternatives(checkpoint)}"
-        )
-    if not file.exists():
-        return
-    remedy = f"remove {CARD}: it is written anew from the checkpoint"
-    try:
-        card = read_card(folder, advice="")
-    except InputError as error:
-        raise InputError(
-            [Problem(f"{p.message}; {remedy}", p.key, p.where) for p in error.problems]
-        ) from error
-    differing = [key for key in SAME_ON_CARD if card.get(key) != own.get(key)]
-    differing += [
-        f"fingerprint.{key}"
-        for key in ("corpus", "tokenizer")
-        if card["fingerprint"].get(key) != own["fingerprint"].get(key)
-    ]
-    if differing:
-        raise InputError(
-            Problem(
-                f"not the card of this run: {', '.join(differing)} differ from {checkpoint.name}; {remedy}",
-                where=str(file),
-            )
-        )
-
-
-def validate_same_data(checkpoint: Path, content: dict[str, Any], source: DataSource) -> None:
-    """Raises InputError where a run would go on with other data than it has learned from so far."""
-    differing = changed_data(content.get("zoo_card"), source)
-    if differing:
-        raise InputError(
-            Problem(
-                f"{'; '.join(differing)} since {checkpoint} was saved: the run cannot be continued on "
-                f"other data. Put the old text back (or name its folder with --set data.root=...), or start "
-                f"a new run",
-                key="data.root" if source.kind == "text" else "data",
-            )
-        )
 
 
 def validate_restorable(checkpoint: Path, content: dict[str, Any], task: Task, trainer: pl.Trainer) -> None:
@@ -115,31 +44,23 @@ def validate_restorable(checkpoint: Path, content: dict[str, Any], task: Task, t
     wrong = [*_wrong_progress(content, trainer), *_wrong_optimizer(content, task)]
     if wrong:
         more = [f"and {len(wrong) - MAX_PROBLEMS} more"] if len(wrong) > MAX_PROBLEMS else []
-        raise _cannot_continue(checkpoint, content.get(VERSION), "; ".join([*wrong[:MAX_PROBLEMS], *more]))
+        there = content.get(VERSION)
+        by = "" if there == pl.__version__ else f" (written by Lightning {there}, here is {pl.__version__})"
+        why = f"{'; '.join([*wrong[:MAX_PROBLEMS], *more])}{by}"
+        raise InputError(f"{checkpoint}: cannot be continued: {why}. {alternatives(checkpoint)}")
 
 
 @contextmanager
-def restoring(checkpoint: Path | None, written_by: str | None) -> Iterator[None]:
-    """Raises as InputError whatever Lightning fails with while it restores a checkpoint, and nothing else.
-
-    `written_by` is the version of Lightning in the checkpoint.
-    """
+def restoring(checkpoint: Path | None) -> Iterator[None]:
+    """Raises as InputError whatever Lightning fails with while it restores a checkpoint, and nothing else."""
     try:
         yield
     except Exception as error:
-        frame = error.__traceback__ if checkpoint and not isinstance(error, InputError) else None
-        while frame is not None and frame.tb_frame.f_globals.get("__name__") != RESTORES:
-            frame = frame.tb_next
-        if frame is None:
+        modules = [frame.f_globals.get("__name__") for frame, _ in traceback.walk_tb(error.__traceback__)]
+        if checkpoint is None or isinstance(error, InputError) or RESTORES not in modules:
             raise
-        text = (str(error).strip().splitlines() or [""])[0][:300]
-        raise _cannot_continue(checkpoint, written_by, f"{type(error).__name__}: {text}") from error
-
-
-def _cannot_continue(checkpoint: Path, written_by: str | None, why: str) -> InputError:
-    same = written_by == pl.__version__
-    by = "" if same else f" (written by Lightning {written_by}, here is {pl.__version__})"
-    return InputError(f"{checkpoint}: cannot be continued: {why}{by}. {alternatives(checkpoint)}")
+        text = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:300]}"
+        raise InputError(f"{checkpoint}: cannot be continued: {text}. {alternatives(checkpoint)}") from error
 
 
 def _wrong_progress(content: dict[str, Any], trainer: pl.Trainer) -> Iterator[str]:

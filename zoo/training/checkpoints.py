@@ -1,4 +1,4 @@
-"""The checkpoints that a run keeps: the last one, with the card, and the best one."""
+"""The checkpoints that a run keeps, the last one (with the card) and the best one."""
 
 from __future__ import annotations
 
@@ -9,12 +9,53 @@ from typing import Any
 
 import lightning.pytorch as pl
 import torch
+from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch.callbacks import Checkpoint, ModelCheckpoint
 
+from zoo.files import atomic_file
 from zoo.runs.card import write_card
+from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.runs.folder import BEST, LAST
-from zoo.training.accumulation import is_between_steps, recount
-from zoo.training.checkpoints.resume import how_to_continue
+from zoo.training.resume import how_to_continue
+
+
+class AtomicCheckpointIO(TorchCheckpointIO):
+    """Writes a checkpoint beside the old one, flushes and renames it: a kill leaves the old one or the new.
+
+    Lightning's own goes through a temporary file that may lie on another disk, holds all of the checkpoint in
+    memory once more, and does not flush.
+
+    Args:
+        content: that of the checkpoint to resume from, verified already: it is not read again.
+    """
+
+    def __init__(self, content: dict[str, Any] | None = None):
+        self.content = content
+
+    def load_checkpoint(
+        self, path: str | Path, map_location: Any = None, weights_only: bool | None = None
+    ) -> dict[str, Any]:
+        """The content given, once, and then what `read_checkpoint` reads from the file."""
+        content, self.content = self.content, None  # three times the model: nobody else may keep it
+        return read_checkpoint(Path(path)) if content is None else content
+
+    def save_checkpoint(
+        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
+    ) -> None:
+        """Raises DiskFull, or another OSError where it cannot be written; the old file is then as it was."""
+        path = Path(path)
+        path.parent.mkdir(exist_ok=True)  # not the run's folder: where that is gone, so is the run
+        with atomic_file(path, _tensor_bytes(checkpoint)) as file:
+            torch.save(checkpoint, file)
+
+
+def _tensor_bytes(content: object) -> int:
+    """Bytes of the tensors in a checkpoint; the rest of its file is small beside them."""
+    if isinstance(content, torch.Tensor):
+        return content.nbytes
+    if isinstance(content, dict):
+        return sum(map(_tensor_bytes, content.values()))
+    return sum(map(_tensor_bytes, content)) if isinstance(content, list | tuple) else 0
 
 
 class BestCheckpoint(ModelCheckpoint):
@@ -36,17 +77,12 @@ class BestCheckpoint(ModelCheckpoint):
 
     def setup(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
         super().setup(trainer, module, stage)  # broadcasts the folder
-        self.present = self.file_exists(self.path, trainer)
-
-    @property
-    def path(self) -> str:
-        return self.format_checkpoint_name({})
+        self.present = self.file_exists(self.format_checkpoint_name({}), trainer)
 
     def check_monitor_top_k(self, trainer: pl.Trainer, current: torch.Tensor | None = None) -> bool:
         # Lightning would take NaN for an infinite loss, and that for better than none.
-        return (
-            current is not None and bool(current.isfinite()) and super().check_monitor_top_k(trainer, current)
-        )
+        finite = current is not None and bool(current.isfinite())
+        return finite and super().check_monitor_top_k(trainer, current)
 
     def state_dict(self) -> dict[str, Any]:
         return {"best_model_score": self.best_model_score}
@@ -58,9 +94,10 @@ class BestCheckpoint(ModelCheckpoint):
         # Without its file a score would keep the next best one from being written.
         if not self.present or not isinstance(score, int | float) or math.isnan(score):
             return
+        path = self.format_checkpoint_name({})
         self.best_model_score = self.kth_value = torch.tensor(score)
-        self.best_model_path = self.kth_best_model_path = self.path
-        self.best_k_models = {self.path: self.best_model_score}
+        self.best_model_path = self.kth_best_model_path = path
+        self.best_k_models = {path: self.best_model_score}
 
 
 class LastCheckpoint(Checkpoint):
@@ -76,11 +113,8 @@ class LastCheckpoint(Checkpoint):
     def __init__(
         self, folder: Path, every: int, card: dict[str, Any], tokens_per_step: int, stops: Callable[[], bool]
     ):
-        self.folder = folder
-        self.every = every
-        self.card = card
-        self.tokens_per_step = tokens_per_step
-        self.stops = stops
+        self.folder, self.every, self.stops = folder, every, stops
+        self.card, self.tokens_per_step = card, tokens_per_step
         self.saved_at = 0
 
     def setup(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
@@ -95,15 +129,15 @@ class LastCheckpoint(Checkpoint):
         self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, index: int
     ) -> None:
         # Saved here and not after the last step: Lightning would then take the epoch for finished.
-        if self._wanted(trainer) and not _is_validated_next(trainer):
+        if self._is_due(trainer) and not _is_validated_next(trainer):
             self._save(trainer)
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        if not trainer.sanity_checking and self._wanted(trainer):
+        if not trainer.sanity_checking and self._is_due(trainer):
             self._save(trainer)
 
     def on_save_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict) -> None:
-        self._count(trainer)
+        self._update_card(trainer)
         checkpoint["zoo_card"] = dict(self.card)
 
     def on_load_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict) -> None:
@@ -115,10 +149,9 @@ class LastCheckpoint(Checkpoint):
         how = how_to_continue(self.folder, self.saved_at)
         return f"{saved if self.saved_at else 'nothing was saved; '}{how}"
 
-    def _wanted(self, trainer: pl.Trainer) -> bool:
+    def _is_due(self, trainer: pl.Trainer) -> bool:
         step = trainer.global_step
         ends = step == trainer.max_steps or trainer.should_stop or self.stops()
-        # Half of an accumulated batch is in no checkpoint: the next step would be made of the other half.
         return step != self.saved_at and is_between_steps(trainer) and (step % self.every == 0 or ends)
 
     def _save(self, trainer: pl.Trainer) -> None:
@@ -126,16 +159,36 @@ class LastCheckpoint(Checkpoint):
         self.saved_at = trainer.global_step
         self._write_card(trainer)
 
-    def _count(self, trainer: pl.Trainer) -> None:
+    def _update_card(self, trainer: pl.Trainer) -> None:
         steps = trainer.global_step
-        self.card.update(
-            steps=steps, tokens_seen=steps * self.tokens_per_step, finished=steps >= trainer.max_steps
-        )
+        tokens = steps * self.tokens_per_step
+        self.card.update(steps=steps, tokens_seen=tokens, finished=steps >= trainer.max_steps)
 
     def _write_card(self, trainer: pl.Trainer) -> None:
-        self._count(trainer)
+        self._update_card(trainer)
         if trainer.is_global_zero:
             write_card(self.folder, self.card)
+
+
+def is_between_steps(trainer: pl.Trainer) -> bool:
+    """Whether no batch of an unfinished step has been taken: its gradients are in no checkpoint."""
+    return not trainer.fit_loop.epoch_loop._should_accumulate()
+
+
+def recount(fit_loop: dict[str, Any], accumulate: int) -> None:
+    """Count the batches of a checkpoint in parts of the size that they have from now on, in place.
+
+    Lightning makes a step where its count is a multiple of accumulate_grad_batches: after another number of
+    parts to a step the first one would be made of too few. `fit_loop` is the state of Lightning's loop.
+    """
+    before = fit_loop["state_dict"]["combined_loader"][0]["accumulate"]
+    progress = fit_loop["epoch_loop.batch_progress"]
+    for counts in (progress["total"], progress["current"]):
+        # A checkpoint that is written before a batch is over has one less of them completed.
+        begun = counts["processed"] - counts["completed"]
+        for key in ("ready", "started", "processed"):
+            counts[key] = counts[key] * accumulate // before
+        counts["completed"] = counts["processed"] - begun
 
 
 def _is_validated_next(trainer: pl.Trainer) -> bool:

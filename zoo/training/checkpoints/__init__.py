@@ -1,1 +1,0 @@
-"""The checkpoints that a run keeps, how they are written, and going on from one."""
