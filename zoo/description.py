@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,8 @@ class Description:
     docstring: str
     facts: Mapping[str, Any]
     options: tuple[Option, ...]
+    help: Mapping[str, str]
+    """What the docstrings of the class and its ancestors say of each option."""
     class_name: str
     file: Path
     line: int
@@ -78,15 +81,23 @@ def read_descriptions(
         name = _registered_name(node, kind)
         if name is None:
             continue
-        values, options = dict(facts), ()
+        values, options, texts = dict(facts), (), {}
         # From the farthest ancestor down: the nearest value counts.
         for ancestor in reversed(lineage(node, classes, zoo_classes)):
             values.update(read_attributes(ancestor, facts, file))
             own = options_of(ancestor, {"Encoding": WRAPPED})
             options = options if own is None else own
-        docstring = ast.get_docstring(node) or ""
-        found.append(Description(kind, name, docstring, values, options, node.name, file, node.lineno))
+            docstring = ast.get_docstring(ancestor) or ""
+            texts |= _option_help(docstring)
+        found.append(Description(kind, name, docstring, values, options, texts, node.name, file, node.lineno))
     return found
+
+
+def _option_help(docstring: str) -> dict[str, str]:
+    """What the `Args:` of a docstring say of each option."""
+    _, _, arguments = docstring.partition("\nArgs:\n")
+    found = re.findall(r"^    (\w+): (.*(?:\n {6,}.*)*)", arguments, re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in found}
 
 
 def _registered_name(node: ast.ClassDef, kind: str) -> str | None:
@@ -169,10 +180,12 @@ def _assigned(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
 def describe_class(kind: str, name: str, cls: type, facts: Mapping[str, Any]) -> Description:
     """The description of a class that exists, from the class."""
     values = {fact: getattr(cls, fact, default) for fact, default in facts.items()}
-    docstring = inspect.cleandoc(cls.__dict__.get("__doc__") or "")
-    return Description(
-        kind, name, docstring, values, options_of_class(cls), cls.__name__, *class_location(cls)
-    )
+    texts = {}
+    for ancestor in reversed(cls.__mro__):
+        docstring = inspect.cleandoc(ancestor.__dict__.get("__doc__") or "")
+        texts |= _option_help(docstring)
+    options = options_of_class(cls)
+    return Description(kind, name, docstring, values, options, texts, cls.__name__, *class_location(cls))
 
 
 def class_location(cls: type) -> tuple[Path, int]:

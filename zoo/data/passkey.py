@@ -104,9 +104,6 @@ class PasskeyDataset(TextDataset):
     Args:
         corpus: the corpus whose text surrounds the sentence.
         digits: digits of the number; a long text is likely to hold every shorter one by itself.
-        root: folder where corpora lie. null: the environment variable ZOO_DATA, else data/.
-        cache: folder for tokenizers and token files. null: the folder cache in ZOO_DATA, else in data/.
-        vocab_size: size of the byte-level BPE vocabulary, learned on the training split.
         documents: corpus sample: number of documents.
         words: corpus sample: words per document.
         corpus_seed: corpus sample: its own seed, apart from that of the run.

@@ -6,7 +6,6 @@ Each has a base with the keys that all have. The typed keywords of the named cla
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
@@ -170,7 +169,6 @@ def _with_options(base: type[Section], *named: Description) -> type[Section]:
     """`base` with the options of classes as fields, those apart that the base has already."""
     fields: dict[str, Any] = {}
     for description in named:
-        help_of = option_help(description.docstring)
         for option in description.options:
             if option.name in base.model_fields:
                 continue
@@ -178,18 +176,11 @@ def _with_options(base: type[Section], *named: Description) -> type[Section]:
                 message = f"{option.name}: write its default out; the file is read before it is run"
                 raise InputError(Problem(message, where=description.where))
             default = ... if option.default is registry.REQUIRED else option.default
-            field = Field(default, description=help_of.get(option.name))
+            field = Field(default, description=description.help.get(option.name))
             fields[option.name] = (strict_type(option.annotation), field)
     if not fields:
         return base
     return create_model(base.__name__, __base__=base, __doc__=base.__doc__, __module__=__name__, **fields)
-
-
-def option_help(docstring: str) -> dict[str, str]:
-    """What the `Args:` of a docstring say of each option."""
-    _, _, arguments = docstring.partition("\nArgs:\n")
-    found = re.findall(r"^    (\w+): (.*(?:\n {6,}.*)*)", arguments, re.MULTILINE)
-    return {name: " ".join(text.split()) for name, text in found}
 
 
 def construct(kind: Registry, name: str, section: Section, *arguments: Any) -> Any:

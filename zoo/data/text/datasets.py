@@ -102,11 +102,6 @@ class WikiText2(TextDataset):
     """2 million words of Wikipedia.
 
     WikiText that is not on disk is fetched when it is first read.
-
-    Args:
-        root: folder where corpora lie. null: the environment variable ZOO_DATA, else data/.
-        cache: folder for tokenizers and token files. null: the folder cache in ZOO_DATA, else in data/.
-        vocab_size: size of the byte-level BPE vocabulary, learned on the training split.
     """
 
     source = "data.root/wikitext-2, else fetched by `datasets`"
@@ -117,13 +112,7 @@ class WikiText2(TextDataset):
 
 @register.dataset("wikitext-103")
 class WikiText103(WikiText2):
-    """103 million words of Wikipedia.
-
-    Args:
-        root: folder where corpora lie. null: the environment variable ZOO_DATA, else data/.
-        cache: folder for tokenizers and token files. null: the folder cache in ZOO_DATA, else in data/.
-        vocab_size: size of the byte-level BPE vocabulary, learned on the training split.
-    """
+    """103 million words of Wikipedia."""
 
     source = "data.root/wikitext-103, else fetched by `datasets`"
 
@@ -134,8 +123,6 @@ class PlainText(TextDataset):
 
     Args:
         root: a file or a folder of plain text files.
-        cache: folder for tokenizers and token files. null: the folder cache in ZOO_DATA, else in data/.
-        vocab_size: size of the byte-level BPE vocabulary, learned on the training split.
     """
 
     source = "data.root: a file or a folder"
@@ -152,8 +139,6 @@ class Sample(TextDataset):
 
     Args:
         root: not used.
-        cache: folder for tokenizers and token files. null: the folder cache in ZOO_DATA, else in data/.
-        vocab_size: size of the byte-level BPE vocabulary, learned on the training split.
         documents: number of documents.
         words: words per document.
         corpus_seed: seed of the corpus itself, apart from the seed of the run.
