@@ -12,7 +12,7 @@ from zoo.data import open_data
 from zoo.data.algorithmic.answers import Answers
 from zoo.data.draws import DIFFERENT, enough_to_hold_out, is_held_out
 from zoo.data.max_index import MaxIndex
-from zoo.evaluation.preflight import validation_seen_in_training
+from zoo.evaluation.measure import validation_seen_in_training
 from zoo.recipe import read_recipe, resolve
 
 ALGORITHMIC = [

@@ -9,8 +9,7 @@ from torch import nn
 
 from zoo import registry
 from zoo.data import open_data
-from zoo.evaluation.protocols import build_protocol
-from zoo.evaluation.protocols.protocol import Execution
+from zoo.evaluation.protocols.protocol import Execution, build_protocol
 from zoo.launch.team import alone
 from zoo.recipe import resolve
 

@@ -10,8 +10,7 @@ from torch import nn
 
 from zoo.data import open_data
 from zoo.evaluation.interval import interval_of_rate
-from zoo.evaluation.protocols import build_protocol
-from zoo.evaluation.protocols.protocol import Execution
+from zoo.evaluation.protocols.protocol import Execution, build_protocol
 from zoo.recipe import resolve
 from zoo.tasks import build_task
 

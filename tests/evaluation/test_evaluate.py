@@ -445,13 +445,13 @@ def test_folders_that_take_no_results_are_reported_before_anything_is_measured(r
     folders = [run(name="first"), run(name="second")]
     shutil.rmtree(folders[0] / "evaluation")
     (folders[0] / "evaluation").write_text("")
-    (folders[1] / "evaluation" / "lengths.json").unlink()
-    (folders[1] / "evaluation" / "lengths.json").mkdir()
+    (folders[1] / "evaluation" / ".lock").unlink(missing_ok=True)
+    (folders[1] / "evaluation" / ".lock").symlink_to("elsewhere")
     monkeypatch.setattr(command, "measure", lambda *given, **more: pytest.fail("measured"))
     with pytest.raises(InputError) as error:
         evaluate(folders, protocols=["qwerty"])
     places = [problem.where for problem in error.value.problems]
-    files = [folders[0] / "evaluation", folders[1] / "evaluation" / "lengths.json"]
+    files = [folders[0] / "evaluation", folders[1] / "evaluation" / ".lock"]
     assert places == [str(files[0]), str(folders[0]), str(files[1]), str(folders[1])]
 
 

@@ -27,7 +27,10 @@ def row(length=64, value=1.5, **more):
 
 
 def values(folder):
-    return [[(row.length, row.get("loss_nats")) for row in one.rows] for one in read_measurements(folder)]
+    return [
+        [(row.length, getattr(row, "loss_nats", None)) for row in one.rows]
+        for one in read_measurements(folder)
+    ]
 
 
 def test_what_is_stored_is_read_again(tmp_path):

@@ -10,10 +10,10 @@ import torch
 from zoo.data.text.tokenizer import END
 from zoo.errors import InputError
 from zoo.evaluation.interval import interval_of_ratio
-from zoo.evaluation.protocols import build_protocol, text
+from zoo.evaluation.protocols import text
 from zoo.evaluation.protocols.nonoverlapping import side_by_side
 from zoo.evaluation.protocols.per_position import bin_ends
-from zoo.evaluation.protocols.protocol import Execution, OutOfTime
+from zoo.evaluation.protocols.protocol import Execution, OutOfTime, build_protocol
 from zoo.evaluation.protocols.sliding import overlapping
 from zoo.launch.team import alone
 from zoo.tasks import build_task

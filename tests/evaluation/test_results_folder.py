@@ -82,16 +82,15 @@ def test_all_that_keeps_results_from_being_written_is_reported_at_once(tmp_path)
     with pytest.raises(InputError, match=f"^{evaluation}: results cannot be written there: it is a file"):
         validate_results_folder(tmp_path)
     evaluation.unlink()
-    for name in ("lengths.json", "lengths.svg"):
-        (evaluation / name).mkdir(parents=True)
-    damaged = tmp_path / MEASUREMENTS / "sliding-0a0a0a0a0a0a.json"
-    damaged.parent.mkdir()
-    damaged.write_text("{")
+    for name in ("nonoverlapping", "sliding"):
+        damaged = tmp_path / MEASUREMENTS / f"{name}-0a0a0a0a0a0a.json"
+        damaged.parent.mkdir(parents=True, exist_ok=True)
+        damaged.write_text("{")
     with pytest.raises(InputError) as error:
         validate_results_folder(tmp_path)
     assert [problem.where for problem in error.value.problems] == [
-        str(evaluation / "lengths.json"), str(evaluation / "lengths.svg"), f"{damaged}:1",
-    ]  # fmt: skip
+        f"{damaged.parent}/{name}-0a0a0a0a0a0a.json:1" for name in ("nonoverlapping", "sliding")
+    ]
 
 
 @pytest.fixture

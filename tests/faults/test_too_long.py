@@ -125,7 +125,7 @@ def test_lengths_that_the_text_cannot_fill_are_reported_before_training(here, re
 def test_training_goes_on_as_if_nobody_had_asked(here, recipe):
     """Asking where the encoding ends turns the model to evaluation, and back."""
     from zoo.data import open_data
-    from zoo.evaluation.preflight import unmeasurable_lengths
+    from zoo.evaluation.measure import unmeasurable_lengths
     from zoo.tasks import build_task
 
     one = recipe("text", "evaluate.lengths=[16, 64]")

@@ -10,7 +10,7 @@ from pathlib import Path
 from zoo.data import open_data
 from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem, collect
-from zoo.evaluation.protocols import build_protocol
+from zoo.evaluation.protocols.protocol import build_protocol
 from zoo.evaluation.store import validate_results_folder
 from zoo.recipe.rules import no_protocol
 from zoo.runs.card import changed_data
@@ -49,72 +49,51 @@ def load_runs(
     Raises:
         InputError: everything that is wrong about any of it, before anything is measured.
     """
-    loaded, problems, seen = [], [], set()
+    loaded: dict[Path, LoadedRun] = {}
+    problems: list[Problem] = []
     for path in paths:
         with collect(problems):
             checkpoint = find_checkpoint(path)
-            if checkpoint.resolve() not in seen:
-                seen.add(checkpoint.resolve())
-                loaded.append(_load(path, checkpoint, lengths, protocols, sets))
+            if checkpoint.resolve() in loaded:
+                continue
+            folder = run_folder_of(checkpoint) or checkpoint.parent
+            # What could not be stored is not measured.
+            with collect(problems):
+                validate_results_folder(folder)
+            task, source = _model_and_data(path, lengths, protocols, sets)
+            loaded[checkpoint.resolve()] = LoadedRun(path, checkpoint, folder, task, source)
     if problems:
         # What is wrong with the sets is so for every run, and reported once.
         raise InputError(dict.fromkeys(problems))
-    return loaded
-
-
-def _load(
-    path: Path,
-    checkpoint: Path,
-    lengths: Sequence[int] | None,
-    protocols: Sequence[str] | None,
-    sets: Sequence[str],
-) -> LoadedRun:
-    folder = run_folder_of(checkpoint) or checkpoint.parent
-    problems: list[Problem] = []
-    # What could not be stored is not measured.
-    with collect(problems):
-        validate_results_folder(folder)
-    with collect(problems):
-        task, source = _model_and_data(path, lengths, protocols, sets)
-    if problems:
-        raise InputError(problems)
-    return LoadedRun(path, checkpoint, folder, task, source)
+    return [*loaded.values()]
 
 
 def _model_and_data(
     path: Path, lengths: Sequence[int] | None, protocols: Sequence[str] | None, sets: Sequence[str]
 ) -> tuple[Task, DataSource]:
     task = load_task(path, sets)
-    recipe, name = task.recipe, task.recipe.task.name
-    faults = [no_protocol(protocol, name) for protocol in dict.fromkeys(protocols or ())]
-    problems = [Problem(fault, where=str(path)) for fault in faults if fault]
-    beyond = [length for length in lengths or recipe.evaluate.lengths if length > MAX_LENGTH]
-    if beyond:
-        problems.append(Problem(f"no memory holds sequences of {beyond[0]} tokens", where=str(path)))
-    if problems:
-        raise InputError(problems)
-    for protocol in protocols or recipe.evaluate.protocols:
-        build_protocol(protocol, recipe.evaluate).validate(
-            recipe.evaluate, lengths or recipe.evaluate.lengths
-        )
+    recipe = task.recipe
+    lengths, names = lengths or recipe.evaluate.lengths, protocols or recipe.evaluate.protocols
+    faults = [no_protocol(name, recipe.task.name) for name in dict.fromkeys(protocols or ())]
+    if max(lengths) > MAX_LENGTH:
+        faults.append(f"no memory holds sequences of {max(lengths)} tokens")
+    if any(faults):
+        raise InputError(Problem(fault, where=str(path)) for fault in faults if fault)
+    for name in names:
+        build_protocol(name, recipe.evaluate).validate(recipe.evaluate, lengths)
     # Of a checkpoint that came from elsewhere the folder is not the user's wish.
     source = open_data(recipe, write_cache=any(one.partition("=")[0].strip() == "data.cache" for one in sets))
-    _validate_data(path, task, source)
-    return task, source
-
-
-def _validate_data(path: Path, task: Task, source: DataSource) -> None:
-    """Token ids mean nothing to a model that was trained with another tokenizer, and results on another text
-    would stand among those of the one that the card names."""
-    name = task.recipe.data.name
+    # Token ids mean nothing to a model that was trained with another tokenizer, and results on another text
+    # would stand among those of the one that the card names.
     if source.vocab_size != task.hparams["vocab_size"]:
         raise InputError(
-            f"{path}: {name!r} now has {source.vocab_size} tokens, and this model was trained with "
-            f"{task.hparams['vocab_size']}: the text has changed, or data.root or data.vocab_size is another"
+            f"{path}: {recipe.data.name!r} now has {source.vocab_size} tokens, and this model was trained "
+            f"with {task.hparams['vocab_size']}: the text has changed, or data.root or data.vocab_size is "
+            f"another"
         )
-    differing = changed_data(task.card, source)
-    if differing:
+    if differing := changed_data(task.card, source):
         raise InputError(
             f"{path}: {'; '.join(differing)} since this model was trained: its results would be of other "
             f"data than its card says. Put the old text back, or name its place with --set data.root=..."
         )
+    return task, source

@@ -6,9 +6,9 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -17,10 +17,16 @@ from tqdm import tqdm
 from zoo.console import duration, progress_bar
 from zoo.data.source import DataSource
 from zoo.errors import RunError
-from zoo.evaluation.measurement import Measurement, Row
-from zoo.evaluation.protocols import Protocol, build_protocol
-from zoo.evaluation.protocols.protocol import Execution, LengthPlan, MeasurementPlan, OutOfTime
-from zoo.evaluation.timing import REPORT_FROM, TOO_LONG, CostByLength, ForeignLoad, Stopwatch
+from zoo.evaluation.measurement import TOO_FEW, Measurement, Row
+from zoo.evaluation.protocols.protocol import (
+    Execution,
+    LengthPlan,
+    MeasurementPlan,
+    OutOfTime,
+    Protocol,
+    build_protocol,
+)
+from zoo.evaluation.timing import TOO_LONG, CostByLength, ForeignLoad, Stopwatch
 from zoo.launch.team import Team, alone, device_for
 from zoo.memory import (
     allocations_bounded,
@@ -54,72 +60,57 @@ def measure(
     Args:
         folder: what the measurements name `checkpoint` relative to.
         lengths, protocols: by default those of the recipe.
-        save: called with what has come since its last call: at the end, whatever ends it, and in between, so
-            that no more than `SECONDS_AT_RISK` of work are lost to a process that is killed.
+        save: called with all that was measured: at the end, whatever ends it, and in between, so that no more
+            than `SECONDS_AT_RISK` of work are lost to a process that is killed.
     """
     recipe = task.recipe
     lengths = sorted(set(lengths or recipe.evaluate.lengths))
     team = team or alone(device_for(recipe.trainer.accelerator))
     task.to(team.device).eval()
-    chosen = [
-        build_protocol(name, recipe.evaluate)
-        for name in dict.fromkeys(protocols or recipe.evaluate.protocols)
-    ]
-    planned = [(protocol, protocol.plan(task, source, lengths)) for protocol in chosen]
-    likely = [plan for protocol, plans in planned for plan in _likely(protocol, plans)]
+    chosen = [build_protocol(name, recipe.evaluate) for name in protocols or recipe.evaluate.protocols]
+    planned = {one.name: (one, one.plan(task, source, lengths)) for one in chosen}
     bar = progress_bar(
-        sum(plan.tokens for plan in likely), f"evaluating {recipe.name}", "token",
-        unit_scale=True, leave=False, disable=team.rank > 0,
+        sum(plan.tokens for protocol, plans in planned.values() for plan in _likely(protocol, plans)),
+        f"evaluating {recipe.name}", "token", unit_scale=True, leave=False, disable=team.rank > 0,
     )  # fmt: skip
     work = _Work(recipe, team, bar)
-    results, unsaved = _Results(), _Results()
+    measured: dict[str, Measurement] = {}
     saved_at = time.monotonic()
     with bar:
         try:
-            for protocol, plan, rows in _measured(planned, likely, work):
-                about = _without_rows(task, protocol, plan, os.path.relpath(checkpoint, folder))
-                results.add(about, rows)
-                unsaved.add(about, rows)
+            for protocol, plan, rows in _measured(planned.values(), work):
+                one = _measurement(task, protocol, plan, os.path.relpath(checkpoint, folder), rows)
+                before = measured.get(one.identity)
+                measured[one.identity] = before.updated(one) if before else one
                 if time.monotonic() - saved_at > SECONDS_AT_RISK:
-                    save(unsaved.take())
+                    save([*measured.values()])
                     saved_at = time.monotonic()
         finally:
-            if left := unsaved.take():
-                save(left)
-    return results.take()
+            if measured:
+                save([*measured.values()])
+    return [*measured.values()]
+
+
+Planned = tuple[Protocol, list[MeasurementPlan]]
 
 
 def _measured(
-    planned: list[tuple[Protocol, list[MeasurementPlan]]], likely: list[MeasurementPlan], work: _Work
+    planned: Iterable[Planned], work: _Work
 ) -> Iterator[tuple[Protocol, MeasurementPlan, list[Row]]]:
     """The rows of each length as they come."""
     for protocol, plans in planned:
+        likely = _likely(protocol, plans)
         for plan in plans:
-            if not any(plan is one for one in likely):
+            if plan not in likely:
                 # What was expected to be measured in its stead could not be.
                 work.bar.total += plan.tokens
             complete = False
             for length in plan.lengths:
-                rows = work.measure(length, protocol.name)
+                rows = work.rows(length, protocol.name)
                 complete |= any(row.note is None for row in rows)
                 yield protocol, plan, rows
             if complete and protocol.first_plan_only:
                 break
-
-
-class _Results:
-    """Measurements, with the rows that have come so far."""
-
-    def __init__(self) -> None:
-        self._found: dict[str, Measurement] = {}
-
-    def add(self, about: Measurement, rows: list[Row]) -> None:
-        before = self._found.get(about.identity, about)
-        self._found[about.identity] = before.updated(about.model_copy(update={"rows": rows}))
-
-    def take(self) -> list[Measurement]:
-        taken, self._found = [*self._found.values()], {}
-        return taken
 
 
 def _likely(protocol: Protocol, plans: list[MeasurementPlan]) -> list[MeasurementPlan]:
@@ -129,7 +120,9 @@ def _likely(protocol: Protocol, plans: list[MeasurementPlan]) -> list[Measuremen
     return [plan for plan in plans if any(length.note is None for length in plan.lengths)][:1]
 
 
-def _without_rows(task: Task, protocol: Protocol, plan: MeasurementPlan, checkpoint: str) -> Measurement:
+def _measurement(
+    task: Task, protocol: Protocol, plan: MeasurementPlan, checkpoint: str, rows: list[Row]
+) -> Measurement:
     recipe = task.recipe
     return Measurement(
         run=recipe.name,
@@ -145,7 +138,7 @@ def _without_rows(task: Task, protocol: Protocol, plan: MeasurementPlan, checkpo
         axis=protocol.axis,
         higher_is_better=protocol.higher_is_better,
         explanation=protocol.explanation,
-        rows=[],
+        rows=rows,
     )
 
 
@@ -158,7 +151,7 @@ class _Work:
     bar: tqdm
     costs: CostByLength = field(default_factory=CostByLength)
 
-    def measure(self, plan: LengthPlan, protocol: str) -> list[Row]:
+    def rows(self, plan: LengthPlan, protocol: str) -> list[Row]:
         """The rows of one length; one with a note where it cannot be measured, for want of memory or time
         among others."""
         found = plan.note or self._scored(plan, protocol)
@@ -172,18 +165,20 @@ class _Work:
         if limit is not None and predicted is not None and predicted > TOO_LONG * limit:
             bar.total -= tokens
             return f"not begun for evaluate.max_seconds={limit:g} (about {predicted:,.0f} s needed)"
-        report = partial(self._report, length, protocol)
-        if predicted is not None and predicted >= REPORT_FROM:
-            report(predicted)
+
+        def report(seconds: float) -> None:
+            if not bar.disable:
+                about = f"{self.recipe.name}, {protocol}, length {length:,}: about {duration(seconds)}"
+                tqdm.write(f"evaluating {about}", file=sys.stderr)
+                sys.stderr.flush()
+
+        def advance(count: int) -> None:
+            watch.read += count
+            bar.update(count)
 
         restart_peak_memory(team.device)
         scored, late = None, False
         watch, load = Stopwatch(tokens, limit, predicted, report), ForeignLoad()
-
-        def advance(tokens: int) -> None:
-            watch.read += tokens
-            bar.update(tokens)
-
         try:
             with torch.inference_mode(), allocations_bounded(team.local_size):
                 # Nobody begins, nor counts free memory, while another still works on what came before.
@@ -197,13 +192,12 @@ class _Work:
             if isinstance(error, RunError) or not is_out_of_memory(error):
                 raise
         seconds = watch.seconds
-        per_token = seconds / max(watch.read, 1)
-        own = scored is None and not late, peak_memory_mb(team.device), per_token, load.own_seconds()
-        short, peaks, costs, loads = zip(*team.gather(own), strict=True)
-        if any(short) or late:
+        own = scored is None, peak_memory_mb(team.device), seconds / max(watch.read, 1), load.own_seconds()
+        failed, peaks, costs, loads = zip(*team.gather(own), strict=True)
+        if any(failed):
             # What the length would still have read is no time left.
             bar.total -= tokens - watch.read
-        if any(short):
+        if any(failed) and not late:
             smaller = config.batch_tokens >= 2 * length
             advice = "; a smaller evaluate.batch_tokens may help" if smaller else ""
             return shortage(team.device, team.local_size) + advice
@@ -211,21 +205,47 @@ class _Work:
         if late:
             needed = tokens * max(costs)
             return f"stopped after evaluate.max_seconds={limit:g} (about {needed:,.0f} s needed)"
-        cost = {"tokens_per_second": watch.read / seconds, "peak_memory_mb": max(peaks)}
+        cost = {"length": length, "tokens_per_second": watch.read / seconds, "peak_memory_mb": max(peaks)}
         if team.device.type == "cpu" and team.local_size == team.size:
             cost["others_cpu"] = load.others(sum(loads))
         return [
-            Row(**{key: _finite(value) for key, value in ({"length": length} | numbers | cost).items()})
+            Row(**{key: _finite(value) for key, value in (cost | numbers).items()})
             for numbers in (scored if isinstance(scored, list) else [scored])
         ]
-
-    def _report(self, length: int, protocol: str, seconds: float) -> None:
-        """Say, in the first process, how long a length takes."""
-        if not self.bar.disable:
-            about = f"evaluating {self.recipe.name}, {protocol}, length {length:,}: about {duration(seconds)}"
-            tqdm.write(about, file=sys.stderr)
-            sys.stderr.flush()
 
 
 def _finite(value: object) -> object:
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def unmeasurable_lengths(task: Task, source: DataSource) -> list[str]:
+    """A line for each reason why lengths of the recipe cannot be measured, known before the model is trained:
+    beyond the encoding's end, or more than the data has. The evaluation will note the same of them."""
+    training, config = task.training, task.recipe.evaluate
+    task.eval()  # the end of some encodings is another while they are trained
+    try:
+        reasons: dict[str, set[int]] = defaultdict(set)
+        for name in config.protocols:
+            protocol = build_protocol(name, config)
+            plans = protocol.plan(task, source, sorted(set(config.lengths)))
+            lengths = [length for plan in plans for length in plan.lengths]
+            if not protocol.first_plan_only or all(length.note is not None for length in lengths):
+                for length in lengths:
+                    if length.note is not None:
+                        reasons[length.note].add(length.length)
+    finally:
+        task.train(training)
+    return [
+        f"will not be measured at the end: length {', '.join(map(str, sorted(lengths)))} ({reason})"
+        for reason, lengths in reasons.items()
+    ]
+
+
+def validation_seen_in_training(task: Task, source: DataSource) -> list[str]:
+    """A line if validation scores what training may have seen, because there is too little to hold any out.
+    The rows of an evaluation say it of themselves."""
+    recipe = task.recipe
+    if source.kind == "text" or recipe.trainer.limit_val_batches == 0:
+        return []
+    share = source.dataset("valid").seen_in_training(recipe.data.sequence_length)
+    return [f"validation: training may have seen {share:.0%} of it: {TOO_FEW}"] if share else []

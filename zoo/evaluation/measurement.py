@@ -120,10 +120,6 @@ class Row(_Model):
     `tokens_per_second` may be trusted. None on a GPU, and where it is not known."""
     units: Units | None = None
 
-    def get(self, measure: str) -> Number:
-        """A measure by its name; None where there is none."""
-        return getattr(self, measure, None)
-
 
 class Measurement(_Model):
     """One measurement. `checkpoint` is relative to the run folder; `changed` is what was changed of the
@@ -170,9 +166,6 @@ class Measurement(_Model):
     def kind(self) -> tuple[str, str, str]:
         """Rows of measurements of one kind compare: they are of the same protocol, parameters and targets."""
         return self.protocol, json.dumps(self.parameters, sort_keys=True), self.targets.digest
-
-    def at(self, length: int) -> Row | None:
-        return next((row for row in self.rows if row.length == length), None)
 
     def updated(self, other: Measurement) -> Measurement:
         """This one with the rows of a later one in place of its own. A note replaces no measured row."""

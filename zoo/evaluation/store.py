@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -18,16 +18,14 @@ from typing import Any
 from filelock import FileLock
 from pydantic import ValidationError
 
-from zoo.errors import InputError, Problem
+from zoo.errors import InputError, Problem, collect
 from zoo.evaluation.measurement import Measurement
 from zoo.files import atomic_write, read_json
-from zoo.runs.folder import RESULTS
 
 EVALUATION = Path("evaluation")
 MEASUREMENTS = EVALUATION / "measurements"
 PAGE = EVALUATION / "index.html"
 LOCK = EVALUATION / ".lock"
-EXPORTS = (".csv", ".md", ".png", ".svg")
 MAX_BYTES = 16 << 20
 """Of one file. Where what each document or example gave would not fit, it is left out."""
 
@@ -38,7 +36,8 @@ def read_measurements(folder: Path) -> list[Measurement]:
     Raises:
         InputError: with all files that cannot be read, or that no evaluation has written.
     """
-    found, problems = [], []
+    found: list[Measurement] = []
+    problems: list[Problem] = []
     try:
         files = sorted(file for file in (folder / MEASUREMENTS).iterdir() if file.suffix == ".json")
     except FileNotFoundError:
@@ -47,10 +46,8 @@ def read_measurements(folder: Path) -> list[Measurement]:
         where = str(folder / MEASUREMENTS)
         raise InputError(Problem(f"cannot be read: {error.strerror}", where=where)) from error
     for file in files:
-        try:
+        with collect(problems):
             found.append(_read(file))
-        except InputError as error:
-            problems += error.problems
     if problems:
         raise InputError(problems)
     return sorted(found, key=_order)
@@ -71,7 +68,10 @@ def store(folder: Path, measurements: Sequence[Measurement]) -> None:
             before = current.get(one.identity)
             current[one.identity] = changed[one.identity] = before.updated(one) if before else one
         for one in changed.values():
-            atomic_write(folder / MEASUREMENTS / one.file_name, _as_json(one))
+            text = one.model_dump_json(exclude_unset=True) + "\n"
+            if len(text) >= MAX_BYTES:
+                text = one.without_units().model_dump_json(exclude_unset=True) + "\n"
+            atomic_write(folder / MEASUREMENTS / one.file_name, text)
         kept = {one.file_name for one in current.values()}
         for one in stored:
             if one.file_name not in kept:
@@ -102,13 +102,6 @@ def _read(file: Path) -> Measurement:
         raise InputError(Problem(said + advice, where=str(file))) from error
 
 
-def _as_json(measurement: Measurement) -> str:
-    text = measurement.model_dump_json(exclude_unset=True) + "\n"
-    if len(text) < MAX_BYTES:
-        return text
-    return measurement.without_units().model_dump_json(exclude_unset=True) + "\n"
-
-
 def _order(measurement: Measurement) -> tuple[Any, ...]:
     """By identity, but that a window of 64 comes before one of 512."""
     parameters = json.dumps(measurement.parameters, sort_keys=True)
@@ -120,44 +113,35 @@ def _order(measurement: Measurement) -> tuple[Any, ...]:
 
 def validate_results_folder(folder: Path) -> None:
     """Raises InputError, with all that is wrong, where results could not be stored. Ask before measuring."""
-    problems = []
-
-    def refuse(path: Path, why: str) -> None:
-        problems.append(Problem(f"results cannot be written there: {why}", where=str(path)))
-
+    said = "results cannot be written there"
     try:
-        _look(folder, refuse)
+        problems = [Problem(f"{said}: {why}", where=str(path)) for path, why in _obstacles(folder)]
     except OSError as error:
-        # Not even to be looked into; above all else that could be said of it.
-        why = f"results cannot be written there: {error.strerror}"
-        raise InputError(Problem(why, where=str(folder / EVALUATION))) from error
-    if not problems or (folder / MEASUREMENTS).is_dir():
-        try:
+        # Not even to be looked into.
+        where = str(folder / EVALUATION)
+        raise InputError(Problem(f"{said}: {error.strerror}", where=where)) from error
+    if (folder / MEASUREMENTS).is_dir():
+        with collect(problems):
             read_measurements(folder)
-        except InputError as error:
-            problems += error.problems
     if problems:
         raise InputError(problems)
 
 
-def _look(folder: Path, refuse: Callable[[Path, str], None]) -> None:
+def _obstacles(folder: Path) -> Iterator[tuple[Path, str]]:
     for path in (folder / EVALUATION, folder / MEASUREMENTS):
         above = path if path.is_dir() else path.parent
         if path.exists() and not path.is_dir():
-            return refuse(path, "it is a file; move it away")
-        if not path.resolve().is_relative_to(folder.resolve()):
+            yield path, "it is a file; move it away"
+        elif not path.resolve().is_relative_to(folder.resolve()):
             # A run folder may be a stranger's: what is measured of it stays in it.
-            return refuse(
-                path, f"it is a link out of the run folder, to {path.resolve()}; put a folder there"
-            )
-        if above.is_dir() and not os.access(above, os.W_OK | os.X_OK):
-            return refuse(path, f"no permission to write in {above}")
-    file, lock = folder / RESULTS, folder / LOCK
-    for path in (file, *map(file.with_suffix, EXPORTS), folder / PAGE, lock):
-        if path.is_dir():
-            refuse(path, "it is a folder; move it away")
+            yield path, f"it is a link out of the run folder, to {path.resolve()}; put a folder there"
+        elif above.is_dir() and not os.access(above, os.W_OK | os.X_OK):
+            yield path, f"no permission to write in {above}"
+        else:
+            continue
+        return
+    lock = folder / LOCK
     if lock.is_symlink():
-        refuse(lock, "it is a link; remove it")  # it would empty what it points to
+        yield lock, "it is a link; remove it"  # it would empty what it points to
     elif lock.is_file() and not os.access(lock, os.R_OK | os.W_OK):
-        refuse(lock, "no permission to write it")
-    return None
+        yield lock, "no permission to write it"

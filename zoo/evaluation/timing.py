@@ -55,8 +55,8 @@ class Stopwatch:
     Args:
         tokens: how many will be read.
         limit: seconds that it may take; None: as long as it needs.
-        predicted: seconds that it was predicted to take, as was reported before.
-        report: called with the seconds that it takes in all, where more than was predicted.
+        predicted: seconds that it will take in all, by the lengths before it.
+        report: called with them, and again where it turns out to take longer.
     """
 
     def __init__(
@@ -65,6 +65,8 @@ class Stopwatch:
         self.tokens, self.limit, self.report = tokens, limit, report
         self.read = 0
         self._reported = max(predicted or 0.0, REPORT_FROM / REPORT_AGAIN)
+        if self._reported >= REPORT_FROM:
+            report(self._reported)
         self.start()
 
     def start(self) -> None:
@@ -74,20 +76,15 @@ class Stopwatch:
     def seconds(self) -> float:
         return time.perf_counter() - self._began
 
-    @property
-    def needed(self) -> float:
-        """Seconds that all of it takes, by what was read so far."""
-        return self.seconds * self.tokens / max(self.read, 1)
-
     def has_time(self) -> bool:
         """Asked before each batch."""
-        if self.read:
-            if self.seconds >= WARM_UP and self.needed >= REPORT_AGAIN * self._reported:
-                self._reported = self.needed
-                self.report(self.needed)
-            if self.limit is not None and self.seconds >= self.limit:
-                return False
-        return True
+        if not self.read:
+            return True
+        needed = self.seconds * self.tokens / self.read
+        if self.seconds >= WARM_UP and needed >= REPORT_AGAIN * self._reported:
+            self._reported = needed
+            self.report(needed)
+        return self.limit is None or self.seconds < self.limit
 
 
 class ForeignLoad:

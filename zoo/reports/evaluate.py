@@ -57,10 +57,10 @@ def evaluate(
             for run in runs or load_runs(*given):
                 of_run: list[Measurement] = []
 
-                def save(rows: list[Measurement], run=run, of_run=of_run) -> None:
-                    of_run.extend(rows)
+                def save(so_far: list[Measurement], run=run, of_run=of_run) -> None:
+                    of_run[:] = so_far
                     if team.rank == 0:
-                        store_results(run.folder, rows)
+                        store_results(run.folder, so_far)
                         folders[_shortest(run.folder / EVALUATION)] = None
 
                 team.use(run.task.recipe.trainer.accelerator)

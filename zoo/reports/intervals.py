@@ -27,11 +27,9 @@ from zoo.reports.compared_run import Row
 from zoo.reports.report import Difference
 
 RATE = "accuracy"
-Units = dict[str, list]
-"""The columns of `zoo.evaluation.measurement.Units`."""
+COLUMNS = {RATE: ("scores", ""), "bits_per_byte": ("nats", "bytes"), "loss_nats": ("nats", "tokens")}
+"""Of `zoo.evaluation.measurement.Units`: of which measures what each unit gave is known, and its size."""
 ONE_UNIT = "one document was scored"
-NO_UNITS = "what each {unit} gave is not stored"
-OTHER_UNITS = "other {unit}s were scored"
 
 
 @dataclass(frozen=True)
@@ -49,38 +47,35 @@ class Basis:
 
 @dataclass(frozen=True)
 class Sample:
-    """What the seeds of a curve gave at one length: a value of each, and, where known, what each document or
-    example gave: `amounts` [S, N] and, of a loss, `sizes` [N]. `stored` is the interval of a single row."""
+    """What the seeds of a curve gave at one length.
+
+    `values` has the measure of each seed, `stored` the interval of a single one as it was stored. Where it is
+    known what each document or example gave, `amounts` [S, N] has it, with the `sizes` [N] of documents;
+    samples with the same `units` can be paired, unit by unit.
+    """
 
     measure: str
-    seeds: tuple[int, ...]
-    values: tuple[float, ...]
-    targets: tuple[str, ...]
+    values: dict[int, float]
     stored: Interval = UNKNOWN
     amounts: np.ndarray | None = None
     sizes: np.ndarray | None = None
-    which: tuple[int, ...] = ()
+    units: tuple = ()
 
     @property
     def mean(self) -> float:
-        return sum(self.values) / len(self.values)
-
-    @property
-    def unit(self) -> str:
-        return unit_of(self.measure)
+        return sum(self.values.values()) / len(self.values)
 
     def over_units(self) -> Interval:
         """The interval of the mean over seeds, over documents or examples."""
         if self.amounts is None:
             return self.stored
-        of_units = self.amounts.mean(0)
         if self.sizes is None:
-            return interval_of_rate(of_units)
-        low, high = interval_of_ratio(of_units, self.sizes)
+            return interval_of_rate(self.amounts.mean(0))
+        low, high = interval_of_ratio(self.amounts.mean(0), self.sizes)
         return (None if low is None else max(low, 0.0)), high
 
     def interval(self, basis: Basis) -> Interval:
-        parts = [self.over_units()] * basis.units + [interval_of_mean(self.values)] * basis.seeds
+        parts = [self.over_units()] * basis.units + [interval_of_mean(self.values.values())] * basis.seeds
         low, high = combined(self.mean, *parts)
         if None in (low, high):
             return UNKNOWN
@@ -92,50 +87,35 @@ def unit_of(measure: str) -> str:
     return "example" if measure == RATE else "document"
 
 
-def sample(rows: Sequence[tuple[int, Row]], measure: str) -> Sample | None:
-    """The sample of some seeds' rows at one length; None of no rows, or where a value is not finite."""
-    values = tuple(row.get(measure) for _, row in rows)
-    if not rows or any(value is None or not math.isfinite(value) for value in values):
-        return None
+def sample(rows: dict[int, Row], measure: str) -> Sample:
+    """The sample of the rows of some seeds at one length, all of them with a finite value."""
+    values = {seed: row[measure] for seed, row in rows.items()}
     stored = UNKNOWN
     if len(rows) == 1:
-        stored = rows[0][1].get(f"{measure}_low"), rows[0][1].get(f"{measure}_high")
-    amounts, sizes, which = _of_units([row.get("units") for _, row in rows], measure)
-    targets = tuple(dict.fromkeys(str(row.get("targets")) for _, row in rows))
-    return Sample(
-        measure, tuple(seed for seed, _ in rows), values, targets, stored, amounts, sizes, which
-    )  # fmt: skip
-
-
-def _of_units(
-    units: Sequence[Units | None], measure: str
-) -> tuple[np.ndarray | None, np.ndarray | None, tuple[int, ...]]:
-    """What each unit gave, of all seeds; nothing where one of them does not say, or has other units."""
-    unknown = None, None, ()
-    names = {RATE: ("scores", "scores"), "bits_per_byte": ("nats", "bytes"), "loss_nats": ("nats", "tokens")}
-    if measure not in names:
-        return unknown
-    amount, size = names[measure]
-    if any(one is None or amount not in one or size not in one or None in one[amount] for one in units):
-        return unknown
-    rate = measure == RATE
-    which = {tuple(range(len(one[amount])) if rate else one["documents"]) for one in units}
-    sizes = {() if rate else tuple(one[size]) for one in units}
-    if len(which) > 1 or len(sizes) > 1:
-        return unknown
-    amounts = np.array([one[amount] for one in units], dtype=np.float64)
+        (row,) = rows.values()
+        stored = row.get(f"{measure}_low"), row.get(f"{measure}_high")
+    amount, size = COLUMNS.get(measure, ("", ""))
+    kinds, amounts = set(), []
+    for row in rows.values():
+        units = row.get("units") or {}
+        # What a seed does not say is not known of their mean.
+        if None in units.get(amount, [None]) or (size and size not in units):
+            return Sample(measure, values, stored)
+        amounts.append(units[amount])
+        sizes = tuple(units[size]) if size else ()
+        kinds.add((row["targets"], len(units[amount]), tuple(units.get("documents", ())), sizes))
+    if len(kinds) > 1:
+        return Sample(measure, values, stored)
     factor = 1 / math.log(2) if measure == "bits_per_byte" else 1.0
-    return factor * amounts, None if rate else np.array(sizes.pop(), dtype=np.float64), which.pop()
+    sizes = np.array(units[size], dtype=np.float64) if size else None
+    return Sample(measure, values, stored, factor * np.array(amounts, dtype=np.float64), sizes, kinds.pop())
 
 
 def basis_of(samples: Sequence[Sample]) -> Basis:
     """What intervals can be over, for all curves alike: over seeds only where each has two or more."""
     seeds = bool(samples) and all(len(one.values) > 1 for one in samples)
-    if not seeds:
-        return Basis(seeds=False, units=True)
-    return Basis(
-        seeds=True, units=all(one.amounts is not None and None not in one.over_units() for one in samples)
-    )
+    units = all(one.amounts is not None and None not in one.over_units() for one in samples)
+    return Basis(seeds=seeds, units=units or not seeds)
 
 
 def difference(one: Sample, other: Sample, basis: Basis) -> Difference:
@@ -144,41 +124,24 @@ def difference(one: Sample, other: Sample, basis: Basis) -> Difference:
     value = one.mean - other.mean
     parts = []
     if basis.units:
-        why = _no_pairs(one, other)
-        if why:
-            return Difference(value, why=why)
+        unit = unit_of(one.measure)
+        if one.amounts is None or other.amounts is None:
+            return Difference(value, why=f"what each {unit} gave is not stored")
+        if one.units != other.units:
+            return Difference(value, why=f"other {unit}s were scored")
         apart = one.amounts.mean(0) - other.amounts.mean(0)
         own = interval_of_rate_difference(apart) if one.sizes is None else interval_of_ratio(apart, one.sizes)
         if None in own:
             return Difference(value, why=ONE_UNIT)
         parts.append(own)
-    if basis.seeds:
-        parts += _over_seeds(one, other, value)
+    if basis.seeds and one.values.keys() == other.values.keys():
+        parts.append(interval_of_mean(one.values[seed] - other.values[seed] for seed in one.values))
+    elif basis.seeds:
+        low, high = interval_of_mean(one.values.values())
+        parts.append((value + low - one.mean, value + high - one.mean))
+        low, high = interval_of_mean(other.values.values())
+        parts.append((value + other.mean - high, value + other.mean - low))
     low, high = combined(value, *parts)
     if one.measure == RATE and low is not None:
         low, high = max(low, -1.0), min(high, 1.0)
     return Difference(value, low, high)
-
-
-def _no_pairs(one: Sample, other: Sample) -> str:
-    """Why two samples cannot be paired unit by unit; empty where they can."""
-    if one.amounts is None or other.amounts is None:
-        return NO_UNITS.format(unit=one.unit)
-    same = one.which == other.which and one.targets == other.targets
-    if not same or (one.sizes is not None and not np.array_equal(one.sizes, other.sizes)):
-        return OTHER_UNITS.format(unit=one.unit)
-    return ""
-
-
-def _over_seeds(one: Sample, other: Sample, value: float) -> list[Interval]:
-    if set(one.seeds) == set(other.seeds) and len(set(one.seeds)) == len(one.seeds) == len(other.seeds):
-        own, theirs = (
-            dict(zip(one.seeds, one.values, strict=True)),
-            dict(zip(other.seeds, other.values, strict=True)),
-        )
-        return [interval_of_mean(own[seed] - theirs[seed] for seed in own)]
-    (low, high), (their_low, their_high) = interval_of_mean(one.values), interval_of_mean(other.values)
-    return [
-        (value + low - one.mean, value + high - one.mean),
-        (value + other.mean - their_high, value + other.mean - their_low),
-    ]

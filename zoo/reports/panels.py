@@ -198,7 +198,7 @@ def ranked(
             for length, mean in zip(panel.lengths, curve.mean, strict=True):
                 if mean is not None:
                     rows = _rows_at(named[curve.label], panel.kind, length)
-                    measured = [(seed, row) for seed, row in rows if _why(row, panel.measure) is None]
+                    measured = {seed: row for seed, row in rows if _why(row, panel.measure) is None}
                     samples[number, length, curve.label] = sample(measured, panel.measure)
     basis = basis_of([*samples.values()])
     chosen = reference or best_at(panels[0], panels[0].trained)

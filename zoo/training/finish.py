@@ -48,7 +48,7 @@ def finish(recipe: Recipe, source: DataSource, lock: RunLock) -> None:
     measurements: list[Measurement] = []
 
     def save(measured: list[Measurement]) -> None:
-        measurements.extend(measured)
+        measurements[:] = measured
         if lock.is_gone():
             raise lock.gone("while it was evaluated")
         store_results(folder, measured)

@@ -11,7 +11,7 @@ from zoo import registry
 from zoo.data import open_data
 from zoo.data.source import DataSource
 from zoo.errors import RunError
-from zoo.evaluation.preflight import unmeasurable_lengths, validation_seen_in_training
+from zoo.evaluation.measure import unmeasurable_lengths, validation_seen_in_training
 from zoo.evaluation.store import validate_results_folder
 from zoo.launch.ranks import exit_when_parent_dies, is_first_process, quiet_exit, report_once
 from zoo.memory import freed_memory_kept

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import torch
 
+from zoo import registry
 from zoo.data.source import DataSource
 from zoo.evaluation.measurement import Targets
 from zoo.memory import is_out_of_memory
-from zoo.recipe.sections import EvaluateConfig
+from zoo.recipe.sections import EvaluateConfig, construct
 from zoo.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -100,6 +101,11 @@ class Protocol(ABC):
     def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:
         """What is to be measured at these lengths (tokens, ascending). Nothing is read by the model yet, and
         targets do not depend on which lengths are asked for."""
+
+
+def build_protocol(name: str, config: EvaluateConfig) -> Protocol:
+    """A protocol with its options under `evaluate`. Raises InputError where its code cannot be used."""
+    return construct(registry.protocols, name, config)
 
 
 def obstacle(task: Task, source: DataSource, length: int) -> str | None:
