@@ -46,22 +46,19 @@ def _run(options: argparse.Namespace) -> int:
         options.verb(options)
         sys.stdout.flush()
     except InputError as error:
-        print(error, file=sys.stderr)
-        return WRONG_INPUT
+        return _ended(error, WRONG_INPUT)
     except RunError as error:
-        print(error, file=sys.stderr)
-        return FAILED
+        return _ended(error, FAILED)
     except KeyboardInterrupt as error:
         return _interrupted(error)
     except SystemExit as error:
         # Lightning turns Ctrl-C into an exit of its own. With our code another process reports it.
         if isinstance(error.__context__, KeyboardInterrupt) and error.code != INTERRUPTED:
             return _interrupted(error.__context__)
-        if not error.code:
-            # Code that is not ours has left, and nothing of what was asked for need have been done.
-            print("stopped before its end: something called exit()", file=sys.stderr)
-            return FAILED
-        raise
+        if error.code:
+            raise
+        # Code that is not ours has left, and nothing of what was asked for need have been done.
+        return _ended("stopped before its end: something called exit()", FAILED)
     except BrokenPipeError:
         # The reader of our output has left (`| head`); Python would complain once more while closing it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -70,9 +67,20 @@ def _run(options: argparse.Namespace) -> int:
 
         if not is_disk_full(error):
             raise
-        print(f"{full_disk_message(error)}; make room and try again", file=sys.stderr)
-        return FAILED
+        return _ended(f"{full_disk_message(error)}; make room and try again", FAILED)
     return DONE
+
+
+def _ended(message: object, code: int) -> int:
+    print(message, file=sys.stderr)
+    return code
+
+
+def _interrupted(error: KeyboardInterrupt) -> int:
+    # Of processes that were started together the first reports it.
+    if str(error) or is_first_process():
+        print(str(error) or "interrupted", file=sys.stderr)
+    return INTERRUPTED
 
 
 def _check_working_directory() -> None:
@@ -81,13 +89,6 @@ def _check_working_directory() -> None:
         os.getcwd()
     except OSError as error:
         raise InputError(f"the working directory cannot be used ({error.strerror}): cd to another") from error
-
-
-def _interrupted(error: KeyboardInterrupt) -> int:
-    # Of processes that were started together the first reports it.
-    if str(error) or is_first_process():
-        print(str(error) or "interrupted", file=sys.stderr)
-    return INTERRUPTED
 
 
 @contextmanager
@@ -108,7 +109,7 @@ def _fit(options: argparse.Namespace) -> None:
     from zoo.launch.ranks import exit_when_parent_dies
 
     exit_when_parent_dies()
-    from zoo.recipe import read_recipe
+    from zoo.recipe import locate, read_recipe
 
     _set_recipe(options)
     recipe = read_recipe(options.recipe, options.set)
@@ -119,7 +120,14 @@ def _fit(options: argparse.Namespace) -> None:
     try:
         fit(recipe, out=options.out, resume=options.resume, ignore_signals=True)
     except InputError as error:
-        raise InputError([_with_location(problem, options) for problem in error.problems]) from error
+        # Found only when the run began: the keys have no location yet.
+        problems = (
+            replace(problem, where=locate(options.recipe, options.set, problem.key))
+            if problem.key is not None and problem.where is None
+            else problem
+            for problem in error.problems
+        )
+        raise InputError(problems) from error
 
 
 def _set_recipe(options: argparse.Namespace) -> None:
@@ -139,23 +147,12 @@ def _late_imports(recipe: Recipe) -> list[str]:
     """The modules that a training imports only when it needs them."""
     from zoo.registry import datasets
 
-    used = [*DRAWING]
-    if datasets.describe(recipe.data.name).gives == "text":
-        used.append("datasets")
-    if "tensorboard" in recipe.logging:
-        used.append("torch.utils.tensorboard")
-    if recipe.compile:
-        used.append("torch._dynamo")
-    return used
-
-
-def _with_location(problem: Problem, options: argparse.Namespace) -> Problem:
-    """A problem that was found only when the run began, with the location of its key."""
-    if problem.key is None or problem.where is not None:
-        return problem
-    from zoo.recipe import locate
-
-    return replace(problem, where=locate(options.recipe, options.set, problem.key))
+    late = {
+        "datasets": datasets.describe(recipe.data.name).gives == "text",
+        "torch.utils.tensorboard": "tensorboard" in recipe.logging,
+        "torch._dynamo": recipe.compile,
+    }
+    return [*DRAWING, *(module for module, is_used in late.items() if is_used)]
 
 
 def _evaluate(options: argparse.Namespace) -> None:
@@ -167,11 +164,8 @@ def _evaluate(options: argparse.Namespace) -> None:
     if missing and not is_distributed():
         from zoo.runs.folder import nearest_run_hint
 
-        problems = (
-            Problem(f"no such run folder or checkpoint{nearest_run_hint(path)}", where=str(path))
-            for path in missing
-        )
-        raise InputError(problems)
+        what = "no such run folder or checkpoint"
+        raise InputError(Problem(f"{what}{nearest_run_hint(path)}", where=str(path)) for path in missing)
     with waiting("loading torch and lightning"):
         from zoo.reports.evaluate import evaluate
 

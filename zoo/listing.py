@@ -151,11 +151,8 @@ def _recipes(pattern: str | None) -> str:
     files |= {f"base/{file.stem}": file for file in sorted(folder.glob("base/*.yaml"))}
     if not files:
         raise InputError(f"{RECIPES}/: no recipes here (*.yaml)")
-    names = _matching(files, pattern, "recipe")
-    return table(
-        ("file", "encoding", "model", "data", "length", "steps", "what it is"),
-        map(_recipe, map(files.get, names)),
-    )
+    header = ("file", "encoding", "model", "data", "length", "steps", "what it is")
+    return table(header, [_recipe(files[name]) for name in _matching(files, pattern, "recipe")])
 
 
 def _recipe(file: Path) -> Row:
@@ -165,15 +162,9 @@ def _recipe(file: Path) -> Row:
     except InputError as error:
         more = f" (and {len(error.problems) - 1} more)" if len(error.problems) > 1 else ""
         return shown, "broken", "", "", "", "", f"{error.problems[0]}{more}"
-    return (
-        shown,
-        encoding_label(recipe.model.encoding),
-        recipe.model.kind,
-        recipe.data.name,
-        str(recipe.data.sequence_length),
-        str(recipe.trainer.max_steps),
-        _first_comment(file),
-    )
+    label, length = encoding_label(recipe.model.encoding), str(recipe.data.sequence_length)
+    steps = str(recipe.trainer.max_steps)
+    return shown, label, recipe.model.kind, recipe.data.name, length, steps, _first_comment(file)
 
 
 def _first_comment(file: Path) -> str:
