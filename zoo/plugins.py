@@ -18,7 +18,7 @@ def import_file_of(description: Description) -> None:
     """Run the file that holds a class, which registers it.
 
     Raises:
-        InputError: a file that is not the zoo's own cannot be imported; the line and the cause are named.
+        InputError: a file that is not the zoo's own cannot be imported, with the line and the cause.
     """
     file, module_name = description.file, description.module
     if description.builtin:
@@ -40,7 +40,6 @@ def import_file_of(description: Description) -> None:
 def _run_file(file: Path) -> None:
     module_name = f"zoo_plugin_{file.stem}"
     spec = importlib.util.spec_from_file_location(module_name, file)
-    assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     try:

@@ -65,9 +65,7 @@ class Registry:
 
         def decorate(cls: type) -> type:
             module, _, base = self.base.partition(":")
-            if not (
-                isinstance(cls, type) and issubclass(cls, getattr(importlib.import_module(module), base))
-            ):
+            if not issubclass(cls, getattr(importlib.import_module(module), base)):
                 raise InputError(f"{name!r} is registered for {cls!r}, which does not derive from {base}")
             known, new = self.all().get(name), self.describe_class(name, cls)
             # The same class again (a plugin file run again, a notebook's cell) replaces itself.
@@ -93,11 +91,7 @@ class Registry:
         return sorted(self.all())
 
     def describe(self, name: str) -> Description:
-        """The description of a name.
-
-        Raises:
-            InputError: there is none; the nearest name is suggested.
-        """
+        """The description of a name; InputError with the nearest name where there is none."""
         known = self.all().get(name)
         if known is None:
             raise InputError(self.unknown(name))
@@ -116,11 +110,7 @@ class Registry:
         return f"no {self.kind} {shorten(name, 100)!r}; {hint}{also}"
 
     def load(self, name: str) -> type:
-        """The class itself; imports the file that holds it.
-
-        Raises:
-            InputError: no such name, or its file cannot be imported (with the cause).
-        """
+        """The class itself; imports the file that holds it. InputError with the cause where that fails."""
         description = self.describe(name)
         if name not in self.classes:
             import_file_of(description)
@@ -135,8 +125,7 @@ class Registry:
         """What a Python file registers of this kind; nothing in it is run.
 
         Raises:
-            InputError: no such file, a syntax error in it, a name that is not valid, or a fact that is no
-                literal.
+            InputError: it cannot be read, a name is not valid, or a fact is no literal.
         """
         found = read_descriptions(file, self.kind, self.facts, self.zoo_classes)
         for one in found:
@@ -151,16 +140,10 @@ class Registry:
     @cached_property
     def shipped(self) -> dict[str, Description]:
         """The zoo's own."""
-        found: dict[str, Description] = {}
-        for file in self._files():
-            module = ".".join(("zoo", *file.relative_to(ROOT).with_suffix("").parts))
-            for new in self.read(file, module):
-                if new.name in found:
-                    raise InputError(
-                        f"{new.where}: the name {new.name!r} is taken by {found[new.name].where}"
-                    )
-                found[new.name] = new
-        return found
+        modules = {
+            file: ".".join(file.relative_to(ROOT.parent).with_suffix("").parts) for file in self._files()
+        }
+        return {new.name: new for file, module in modules.items() for new in self.read(file, module)}
 
     @property
     def installed(self) -> dict[str, Description]:
@@ -190,10 +173,8 @@ class Registry:
 
     def _validate_name(self, name: str, where: str | None = None) -> None:
         if not NAME.fullmatch(name):
-            message = (
-                f"no name for {self.article} {self.kind}: {name[:80]!r}; it "
-                f"holds letters, digits and . _ - only, begins with a letter or digit, and has at most 64"
-            )
+            rule = "it has up to 64 letters, digits and . _ -, and begins with a letter or digit"
+            message = f"no name for {self.article} {self.kind}: {name[:80]!r}; {rule}"
             raise InputError(Problem(message, where=where))
 
 
@@ -265,8 +246,7 @@ def read_plugin(path: str | Path) -> list[Description]:
     """Add what a Python file registers, of any kind, by reading it; nothing in it is run.
 
     Raises:
-        InputError: no such file, a syntax error in it, nothing is registered in it, or a name that is taken
-            or not valid.
+        InputError: it cannot be read, nothing is registered in it, or a name is taken or not valid.
     """
     try:
         path = Path(path).resolve()
