@@ -12,7 +12,7 @@ import torch
 import yaml
 
 from zoo import registry
-from zoo.contract.small_model import HEADS, LAYERS, LENGTH, WIDTH, small_model, some_tokens
+from zoo.contract.subject import HEADS, LAYERS, LENGTH, WIDTH, small_model, some_tokens
 from zoo.encodings.base import Size
 from zoo.encodings.parameters import representative
 from zoo.recipe import resolve

@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from zoo import cli, registry
+from zoo import cli
 from zoo.contract import LAWS, Subject, check
-from zoo.contract.law import Finding, Law, beyond, farthest, within
-from zoo.contract.output import captured
-from zoo.contract.suite import examine
-from zoo.contract.variants import variants
+from zoo.contract.law import Finding, Law, beyond, captured, examine, farthest, within
+from zoo.contract.subject import subjects_of
 
 ROOT = Path(__file__).parents[2]
 FAULTY = Path(__file__).parent / "faulty"
@@ -24,7 +22,7 @@ FAULTS = {
     "only_half": "it can be built",
     "without_words": "its description is complete",
     "second_thoughts": "its source and its class agree",
-    "for_nobody": "recipes accept only the declared model kinds",
+    "for_nobody": "its description is complete",
     "empty_policy": "a length policy is an option",
     "changes_its_mind": "after_training options change no parameter",
     "half_a_state": "its state dict is complete",
@@ -80,7 +78,7 @@ QUICK = [law for law in LAWS if not law.slow and law.name != "memory grows with 
 
 
 def broken_laws(description, laws):
-    return [verdict.law.name for verdict in examine(variants(description).subjects, laws) if verdict.broken]
+    return [verdict.law.name for verdict in examine(subjects_of(description)[0], laws) if verdict.broken]
 
 
 def test_every_wrong_plugin_is_here():
@@ -114,10 +112,10 @@ def test_check_names_the_law_that_is_broken(name, forgetful_registry, monkeypatc
 def test_so_it_does_among_all_laws_or_a_law_that_it_needs(name, faulty):
     # Two processes for each would take minutes.
     laws = [law for law in LAWS if not law.slow or law.name == FAULTS[name]]
-    verdicts = {v.law.name: v for v in examine(variants(faulty(name)).subjects, laws)}
+    verdicts = {v.law.name: v for v in examine(subjects_of(faulty(name))[0], laws)}
     broken = [name for name, verdict in verdicts.items() if verdict.broken]
     verdict = verdicts[FAULTS[name]]
-    assert verdict.broken or (verdict.stopped and {cause for _, cause in verdict.stopped} <= set(broken))
+    assert verdict.broken or (verdict.needed and set(verdict.needed) <= set(broken))
 
 
 @pytest.mark.slow
@@ -164,7 +162,9 @@ def test_the_plugin_of_the_readme_is_right(here, capsys, every):
     for law in (law for law in LAWS if every or not law.slow):
         assert re.search(rf"^{re.escape(law.name)} +(held +\d|does not apply )", printed, re.M), law.name
     assert "note: no paper is named; option slope is not described" in lines
-    assert re.search(r"^causality +held +1 of 1 +largest difference \S+ \(bound 1e-05\)$", printed, re.M)
+    assert re.search(
+        r"^causality +held +1 of 1 +its own token moves it by \S+ \(at least 0.001\)$", printed, re.M
+    )
 
 
 def test_the_rotary_plugin_of_the_readme_is_right(here, quick, capsys):
@@ -242,30 +242,26 @@ def test_one_of_the_zoo_and_its_options(here, quick, capsys):
     printed = capsys.readouterr().out
     assert "alibi, alibi slopes=geometric, alibi form=one_sided" in printed
     assert cli.main(["check", "alibi", "--set", "form=one_sided"]) == 0
-    assert "tried as decoder and encoder: alibi\n" in capsys.readouterr().out
+    assert "tried as decoder and encoder\n" in capsys.readouterr().out
     assert cli.main(["check", "[alibi, {name: shaw, values: false}]"]) == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith("alibi+shaw keeps all ")
 
 
 @pytest.mark.parametrize("arguments, message", [
     (["alibbi"], "did you mean 'alibi'?"),
-    (["my_encodin.py"], "my_encodin.py: no such file; did you mean my_encoding.py?"),
-    (["nosuch/plugin.py"], "nosuch/plugin.py: no such file"),
+    (["my_encodin.py"], "my_encodin.py: cannot be read: No such file"),
     (["broken.py"], "the plugin cannot be imported: ZeroDivisionError: division by zero"),
     (["empty.py"], "no class here is decorated"),
     (["needy.py"], "encoding 'needy' cannot be tried without rows: give --set rows=..."),
     (["rope", "--set", "bas=3"], "did you mean 'base'?"),
     (["rope", "--set", "base"], "--set base: not of the form option=value"),
     (["rope", "--set", "partial=3"], "partial is a fraction"),
-    (["rope", "--set", "name=alibi"], "name is not an option"),
-    (["folder.py"], "folder.py is a folder"),
     (["{name: rope, layuot: half}"], "did you mean 'layout'?"),
     (["{name: rope"], "not YAML"),
     (["[rope, rope]"], "cannot be combined"),
     (["[rope, alibi]", "--set", "base=3"], "of one encoding, not of a list"),
 ])  # fmt: skip
 def test_wrong_input_is_exit_2(here, quick, capsys, arguments, message):
-    (here / "folder.py").mkdir()
     (here / "empty.py").write_text("import zoo\n")
     (here / "broken.py").write_text(
         (here / "my_encoding.py").read_text().replace('"root"', '"b"') + "1 / 0\n"
@@ -399,12 +395,10 @@ def test_what_a_plugin_prints_is_kept_back_and_shown_on_demand(here, quick, caps
 
 
 def test_logs_of_torch_are_hidden_while_laws_are_tried():
-    record = logging.LogRecord("torch._dynamo", logging.ERROR, "", 1, "failed", (), None)
-    handlers = logging.getLogger("torch").handlers
-    assert handlers and all(handler.filter(record) for handler in handlers)
+    logger = logging.getLogger("torch._dynamo")
     with captured():
-        assert not any(handler.filter(record) for handler in handlers)
-    assert all(handler.filter(record) for handler in handlers)
+        assert not logger.isEnabledFor(logging.ERROR)
+    assert logger.isEnabledFor(logging.ERROR)
 
 
 # The bench itself.
@@ -422,7 +416,7 @@ def test_a_broken_law_stops_those_that_need_it_and_no_others():
     def trial(name, holds):
         def run(subject):
             tried.append((name, subject.kind))
-            return Finding(holds(subject))
+            yield Finding(holds(subject))
 
         return run
 
@@ -433,8 +427,8 @@ def test_a_broken_law_stops_those_that_need_it_and_no_others():
         Law("other", "", trial("other", lambda subject: True), needs=("not among these",)),
     ]
     verdicts = examine([Subject("rope"), Subject("rope", "encoder")], laws)
-    assert [verdict.word for verdict in verdicts] == ["NOT HELD", "not tried", "not tried", "held"]
-    assert [cause for verdict in verdicts for _, cause in verdict.stopped] == ["first", "first"]
+    assert [verdict.row[1] for verdict in verdicts] == ["NOT HELD", "not tried", "not tried", "held"]
+    assert [cause for verdict in verdicts for cause in verdict.needed] == ["first", "first"]
     assert [kind for name, kind in tried if name == "third"] == ["encoder"]
 
 
@@ -454,7 +448,7 @@ def test_laws_leave_the_callers_random_numbers_alone():
     torch.manual_seed(7)
     random.seed(7)
     state, other = torch.get_rng_state(), random.getstate()
-    (subject, *_) = variants(registry.encodings.describe("t5")).subjects
+    subject = Subject("t5")
     for law in LAWS:
         if not law.slow and law.does_not_apply(subject) is None:
             law.try_on(subject)
@@ -465,6 +459,7 @@ def test_laws_leave_the_callers_random_numbers_alone():
 
 def test_a_law_that_raises_is_broken():
     def fails(subject):
+        yield Finding(True)
         raise KeyError("table")
 
     finding = Law("fails", "", fails).try_on(Subject("rope"))

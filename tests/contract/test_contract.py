@@ -10,8 +10,8 @@ import pytest
 
 from zoo import registry
 from zoo.contract import LAWS
-from zoo.contract.small_model import kinds_of
-from zoo.contract.variants import given, needs, variants
+from zoo.contract.subject import kinds_of, subjects_of, subjects_with, wraps
+from zoo.contract.training import train_in_two
 from zoo.errors import InputError
 from zoo.recipe.encoding import check_encoding
 
@@ -51,8 +51,7 @@ SCALED = {
 }
 # The laws about what a model computes; the others are about the encoding by itself.
 OF_MODELS = {
-    f"zoo.contract.{module}"
-    for module in ("causality", "kernel_equivalence", "memory_scaling", "numerics", "training")
+    f"zoo.contract.{module}" for module in ("causality", "kernel_equivalence", "numerics", "training")
 }
 
 
@@ -71,26 +70,16 @@ def plugins_known():
 def _subjects():
     found, refused = [], []
     for name in registry.encodings.names():
-        of = variants(registry.encodings.describe(name), strict=True)
-        found += of.subjects
-        refused += of.refused
+        accepted, others = subjects_of(registry.encodings.describe(name))
+        found += accepted
+        refused += others
     for spec in [*TOGETHER, *BESIDE]:
-        found += given(spec, _label(spec))
+        found += subjects_with(spec)
     for scale, specs in SCALED.items():
-        for subject in (one for spec in specs for one in given(spec, f"{_label(spec)} in {scale}")):
+        for subject in (one for spec in specs for one in subjects_with(spec)):
             found.append(replace(subject, is_default=False, config={"logit_scale": scale}))
     # What a law applies to is asked while the plugins are known.
     return found, refused, [(law, subject) for law in LAWS for subject in found if _applies(law, subject)]
-
-
-def _label(spec):
-    match spec:
-        case list():
-            return "+".join(map(_label, spec))
-        case dict():
-            options = " ".join(f"{key}={_label(value)}" for key, value in spec.items() if key != "name")
-            return f"{spec['name']} {options}"
-    return str(spec)
 
 
 def _applies(law, subject):
@@ -142,20 +131,16 @@ def test_two_processes_train_every_variant():
 
 
 def assert_trained(subjects):
-    findings = zip(subjects, BY_TWO.try_on_all(subjects), strict=True)
+    findings = zip(subjects, train_in_two(subjects), strict=True)
     faults = {str(subject): finding.numbers for subject, finding in findings if not finding.held}
     assert not faults, json.dumps(faults, indent=2)
 
 
 def test_every_encoding_is_tried():
-    tried = {name for subject in SUBJECTS for name in subject.label.replace("(", " ").split()}
-    assert set(registry.encodings.names()) <= tried
-    assert not [name for name in registry.encodings.names() if needs(registry.encodings.describe(name))]
     for name in registry.encodings.names():
-        kinds = {subject.kind for subject in SUBJECTS if subject.label.split("(")[0].split()[0] == name}
-        assert kinds == set(kinds_of(name)) or any(
-            registry.holds_wrapped(o.annotation) for o in registry.encodings.describe(name).options
-        )
+        description = registry.encodings.describe(name)
+        kinds = {one.kind for one in SUBJECTS if one.descriptions == [description]}
+        assert kinds and (kinds == set(kinds_of(name)) or any(map(wraps, description.options)))
 
 
 def test_every_law_applies_to_some():
@@ -164,8 +149,8 @@ def test_every_law_applies_to_some():
 
 
 def test_what_was_left_out_was_refused_with_a_reason():
-    for label, reason in REFUSED:
-        assert len(reason) > 20, f"{label}: {reason}"
+    for subject, reason in REFUSED:
+        assert len(reason) > 20, f"{subject}: {reason}"
 
 
 @pytest.mark.parametrize("subject", [s for s in SUBJECTS if not isinstance(s.spec, list)], ids=str)
@@ -177,4 +162,4 @@ def test_a_recipe_can_say_it(subject):
 
 def test_two_that_decide_the_product_are_refused_together():
     with pytest.raises(InputError, match="cannot be combined"):
-        _ = given(["rope", {"name": "rope", "layout": "interleaved"}], "twice")[0].stack
+        _ = subjects_with(["rope", {"name": "rope", "layout": "interleaved"}])[0].stack

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from zoo import cli
-from zoo.contract.trial import check_plugin
+from zoo.contract.check import check_plugin
 from zoo.errors import InputError
 from zoo.training.fit import _validate_plugins
 
@@ -123,5 +123,5 @@ def test_bf16_is_asked_for_where_the_recipe_has_it(tried):
 
 
 def test_the_zoos_own_are_not_tried(recipe, monkeypatch):
-    monkeypatch.setitem(sys.modules, "zoo.contract.trial", None)  # an import of it would fail
+    monkeypatch.setitem(sys.modules, "zoo.contract.check", None)  # an import of it would fail
     _validate_plugins(recipe("text"))

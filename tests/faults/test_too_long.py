@@ -3,7 +3,7 @@
 import pytest
 
 from zoo import registry
-from zoo.contract.small_model import HEADS, LAYERS, LENGTH, WIDTH
+from zoo.contract.subject import HEADS, LAYERS, LENGTH, WIDTH
 from zoo.encodings.base import Size
 from zoo.encodings.stack import EncodingStack
 from zoo.errors import InputError

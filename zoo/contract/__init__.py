@@ -1,18 +1,14 @@
-"""The contract: the laws that every encoding keeps, and the code that tries them.
+"""The contract: the laws that encodings, datasets and protocols keep, and the code that tries them.
 
-One suite with three users. The zoo's tests try every law on every registered encoding; `zoo check` tries the
-same laws on one, for the author of a plugin; `fit` tries a few of them on a plugin (`trial`). A law is a
-function with a name and a sentence (`law`); it is tried on a `Subject`, an encoding in a small decoder or
-encoder (`small_model`); `variants` finds the subjects of an encoding.
-The laws are in `declarations`, `hooks`, `causality`, `numerics`, `kernel_equivalence`, `memory_scaling`,
-`positions` and `training`; those of datasets and protocols in `dataset_laws` and `protocol_laws`.
+The zoo's tests try every law on every registered encoding, `zoo check` on a plugin, and `fit` a few of them
+on a plugin before training. `law` says what a law is and tries laws; the others hold them by theme.
 """
 
 # Importing a module of laws adds them to the list, in this order: a law comes after those that it needs.
 from zoo.contract import (  # noqa: I001, F401
-    declarations, hooks, causality, numerics, kernel_equivalence, memory_scaling, positions, training,
+    declarations, hooks, causality, numerics, kernel_equivalence, positions, training,
 )  # fmt: skip
 from zoo.contract.law import LAWS, Finding, Law
-from zoo.contract.small_model import Subject
+from zoo.contract.subject import Subject
 
 __all__ = ["LAWS", "Finding", "Law", "Subject"]

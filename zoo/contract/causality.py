@@ -2,64 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from zoo.contract.hook_outputs import leak
-from zoo.contract.law import (
-    CAUSAL,
-    PADDED,
-    REPEATS,
-    Finding,
-    all_of,
-    beyond,
-    broken,
-    decoders,
-    encoders,
-    farthest,
-    held,
-    law,
-    within,
-)
-from zoo.contract.small_model import LENGTH, VOCABULARY, Subject
+from zoo.contract.law import CAUSAL, PADDED, REPEATS, Finding, beyond, broken, farthest, held, law, within
+from zoo.contract.subject import LENGTH, VOCABULARY, Subject, decoders, encoders, keep_of
 from zoo.models.cache import Cache
 from zoo.models.transformer import Transformer
 
 CACHED = "cached decoding equals the full forward"
 EQUAL = 1e-5
-WINDOWS = (None, 5)
 
 
 @law(
     CAUSAL, "Changing a later token changes no output of a decoder; changing the token itself does.", decoders
 )
-def causality(subject: Subject) -> Finding:
-    length = subject.at_most(12)
-    row = subject.tokens(1, length)
+def causality(subject: Subject) -> Iterator[Finding]:
+    row = subject.tokens(1, 12)
+    length = row.shape[1]
     # In row t the tokens from t on are changed.
     changed = row.repeat(length, 1)
     for t in range(length):
         changed[t, t:] = (changed[t, t:] + 1) % VOCABULARY
-    findings = []
-    for window in WINDOWS:
+    for window in (None, 5):
         model = subject.model(window=window)
         before, after = model(row), model(changed)
         for t in range(length):
-            findings.append(within(farthest(after[t, :t], before[0, :t]), EQUAL))
-            findings.append(beyond(farthest(after[t, t], before[0, t]), 1e-3, "its own token moves it by"))
-    worst = _worst(findings, "largest")
-    if worst.held:
-        return worst
-    culprit, where = leak(subject.model(), row, changed[length // 2 : length // 2 + 1], length // 2)
-    return replace(worst, numbers=f"{culprit}: {worst.numbers}", where=where) if culprit else worst
-
-
-def _worst(findings: list[Finding], prefix: str) -> Finding:
-    """The worst; if all held, the worst of those whose numbers begin with `prefix`."""
-    worst = all_of(findings)
-    return worst if not worst.held else all_of([f for f in findings if f.numbers.startswith(prefix)])
+            earlier = within(farthest(after[t, :t], before[0, :t]), EQUAL)
+            found = None if earlier.held else leak(subject.model(), row, changed[t : t + 1], t)
+            yield broken(f"{found[0]}: {earlier.numbers}", found[1]) if found else earlier
+            yield beyond(farthest(after[t, t], before[0, t]), 1e-3, "its own token moves it by")
 
 
 @law(
@@ -67,25 +44,40 @@ def _worst(findings: list[Finding], prefix: str) -> Finding:
     "In an encoder the first output depends on the last token, and the last output on the first token.",
     encoders,
 )
-def both_ends(subject: Subject) -> Finding:
+def both_ends(subject: Subject) -> Iterator[Finding]:
     model, row = subject.model(), subject.tokens(1, 12)
-    before, findings = model(row), []
+    before = model(row)
     for changed_at, seen_at in ((0, -1), (-1, 0)):
         changed = row.clone()
         changed[0, changed_at] += 1
-        moved = farthest(model(changed % VOCABULARY)[0, seen_at], before[0, seen_at])
-        findings.append(beyond(moved, 1e-5, "moved by"))
-    return all_of(findings)
+        yield beyond(farthest(model(changed % VOCABULARY)[0, seen_at], before[0, seen_at]), EQUAL, "moved by")
 
 
 @law(REPEATS, "Two passes in evaluation mode are identical and draw no random number.")
-def deterministic(subject: Subject) -> Finding:
+def deterministic(subject: Subject) -> Iterator[Finding]:
     model, row = subject.model(), subject.tokens(2, 12)
     state = torch.get_rng_state()
     one = model(row)
     if not torch.equal(state, torch.get_rng_state()):
-        return broken("it draws from the global generator")
-    return within(farthest(model(row), one), 0.0)
+        yield broken("it draws from the global generator")
+    yield within(farthest(model(row), one), 0.0)
+
+
+def decoded(model: Transformer, row: Tensor, chunks: int | Sequence[int]) -> Tensor:
+    """The logits of a row that is decoded with a cache, in chunks of so many tokens."""
+    cache = Cache(model.num_layers)
+    return torch.cat([model(part, cache=cache) for part in row.split(chunks, 1)], 1)
+
+
+def refuses(what: str, run: Callable[[], object], named: str) -> Finding:
+    """Held where a run is refused with a message that names something."""
+    try:
+        run()
+    except ValueError as error:
+        if named not in str(error):
+            return broken(f"refuses {what}, but the message is: {error}")
+        return held(f"refuses {what}")
+    return broken(f"{what} are not refused")
 
 
 @law(
@@ -95,59 +87,28 @@ def deterministic(subject: Subject) -> Finding:
     decoders,
     needs=(PADDED, CAUSAL, REPEATS),
 )
-def cached_decoding(subject: Subject) -> Finding:
-    findings = []
+def cached_decoding(subject: Subject) -> Iterator[Finding]:
+    longest = subject.stack.max_cached_length
+    row = subject.tokens(2, LENGTH + 8)[:, :longest]
+    length = row.shape[1]
     for window in (None, 4):
         model = subject.model(window=window)
-        length, refused = _decodable(model)
         if length:
-            row = subject.tokens(2, length)
             full = model(row)
             for chunks in ([1] * length, _chunks(length)):
-                cache = Cache(model.num_layers)
-                steps = torch.cat([model(part, cache=cache) for part in row.split(chunks, 1)], 1)
-                findings.append(within(farthest(steps, full), EQUAL))
-        if refused is not None:
-            findings.append(_refuses(subject, model, refused))
-    return _worst(findings, "largest") if length else all_of(findings)
-
-
-def _decodable(model: Transformer) -> tuple[int, int | None]:
-    """How many tokens to decode, past the trained length where it may be; and where it must be refused."""
-    stack = model.encoding
-    ends = [end for end in (stack.max_length, stack.max_cached_length) if end is not None]
-    longest = min([*ends, LENGTH + 8])
-    return longest, (stack.max_cached_length + 1 if stack.max_cached_length is not None else None)
+                yield within(farthest(decoded(model, row, chunks), full), EQUAL)
+        limit = model.encoding.max_length
+        if longest is not None and (limit is None or limit > longest):
+            # At once, and the last token alone.
+            for chunk in {longest + 1, longest} - {0}:
+                what = f"{longest + 1} tokens with a cache, where max_cached_length is {longest},"
+                yield refuses(what, partial(decoded, model, subject.tokens(1, longest + 1), chunk), "cache")
 
 
 def _chunks(length: int) -> list[int]:
-    """5, 1, 1, 3, 2 and the rest: of several tokens and of one, in turn."""
-    chunks, left = [], length
-    for size in (5, 1, 1, 3, 2, length):
-        size = min(size, left)
-        chunks += [size] if size else []
-        left -= size
-    return chunks
-
-
-def _refuses(subject: Subject, model: Transformer, length: int) -> Finding:
-    """A cache beyond the encoding's `max_cached_length` is refused, at once and token by token."""
-    limit = model.encoding.max_length
-    if limit is not None and length > limit:
-        return held(f"it ends at {limit}")
-    for chunks in ([length], [length - 1, 1]):
-        cache = Cache(model.num_layers)
-        try:
-            for part in subject.tokens(1, length).split([c for c in chunks if c], 1):
-                model(part, cache=cache)
-        except ValueError as error:
-            if "cache" not in str(error):
-                raise
-            continue
-        return broken(
-            f"{length} tokens with a cache are not refused, though max_cached_length is {length - 1}"
-        )
-    return held(f"a cache is refused from {length} tokens on")
+    """Of several tokens and of one, in turn."""
+    edges = [min(edge, length) for edge in (0, 5, 6, 7, 10, 12, length)]
+    return [stop - start for start, stop in pairwise(edges) if stop > start]
 
 
 @law(
@@ -156,15 +117,17 @@ def _refuses(subject: Subject, model: Transformer, length: int) -> Finding:
     decoders,
     needs=(CACHED,),
 )
-def cached_after_padding(subject: Subject) -> Finding:
+def cached_after_padding(subject: Subject) -> Iterator[Finding]:
     model, row = subject.model(), subject.tokens(2, 12)
-    if _decodable(model)[0] < 12:
-        return held(f"a cache ends at {_decodable(model)[0]}")
+    limit = model.encoding.max_cached_length
+    if limit is not None and limit < 12:
+        yield held(f"a cache ends at {limit}")
+        return
     keep = torch.arange(12)[None] >= torch.tensor([[0], [3]])
     cache = Cache(model.num_layers)
     steps = [model(row[:, :6], keep[:, :6], cache)]
     steps += [model(row[:, t : t + 1], cache=cache) for t in range(6, 12)]
-    return within(farthest(torch.cat(steps, 1)[keep], model(row, keep)[keep]), EQUAL)
+    yield within(farthest(torch.cat(steps, 1)[keep], model(row, keep)[keep]), EQUAL)
 
 
 @law(
@@ -173,8 +136,8 @@ def cached_after_padding(subject: Subject) -> Finding:
     "the trained length and beyond; with a relative encoding even if padding takes up positions.",
     needs=(PADDED, CAUSAL, REPEATS),
 )
-def padding_on_the_left(subject: Subject) -> Finding:
-    model, differences = subject.model(), []
+def padding_on_the_left(subject: Subject) -> Iterator[Finding]:
+    model = subject.model()
     limit = model.encoding.max_length
     # The second pair lies beyond the trained length.
     for short, long in ((9, 14), (LENGTH + 4, LENGTH + 12)):
@@ -184,17 +147,13 @@ def padding_on_the_left(subject: Subject) -> Finding:
         expected = model(row)
         padded = torch.cat((subject.tokens(1, pad), row), 1)
         keep = torch.arange(long)[None] >= pad
+        yield within(farthest(model(padded, keep)[:, pad:], expected), EQUAL)
         together = model(torch.cat((padded, longer)), torch.cat((keep, torch.ones_like(keep))))
-        differences += [
-            farthest(model(padded, keep)[:, pad:], expected),
-            # Beside a sequence without padding.
-            farthest(together[0, pad:], expected[0]),
-            farthest(together[1], model(longer)[0]),
-        ]
+        yield within(farthest(together[0, pad:], expected[0]), EQUAL)
+        yield within(farthest(together[1], model(longer)[0]), EQUAL)
         if subject.relative and not any(encoding.uses("positions") for encoding in subject.encodings):
             counted = model(padded, keep, positions=torch.arange(long))
-            differences.append(farthest(counted[:, pad:], expected))
-    return within(max(differences), EQUAL)
+            yield within(farthest(counted[:, pad:], expected), EQUAL)
 
 
 @law(
@@ -202,10 +161,10 @@ def padding_on_the_left(subject: Subject) -> Finding:
     "Padding after the end of a sequence does not affect its outputs.",
     needs=(PADDED, CAUSAL, REPEATS),
 )
-def padding_on_the_right(subject: Subject) -> Finding:
+def padding_on_the_right(subject: Subject) -> Iterator[Finding]:
     model, row = subject.model(), subject.tokens(1, 9)
     padded = torch.cat((row, subject.tokens(1, 5)), 1)
-    return within(farthest(model(padded, torch.arange(14)[None] < 9)[:, :9], model(row)), EQUAL)
+    yield within(farthest(model(padded, torch.arange(14)[None] < 9)[:, :9], model(row)), EQUAL)
 
 
 @law(
@@ -213,18 +172,13 @@ def padding_on_the_right(subject: Subject) -> Finding:
     "Every gradient is finite beside padding and beside a sequence that is all padding.",
     needs=(PADDED,),
 )
-def padding_and_gradients(subject: Subject) -> Finding:
+def padding_and_gradients(subject: Subject) -> Iterator[Finding]:
     row = subject.tokens(3, 9)
-    largest = 0.0
-    for starts in ((0, 4, 8), (0, 4, 9)):
-        model = subject.model().train()
-        keep = torch.arange(9)[None] >= torch.tensor(starts)[:, None]
+    for padding in ((0, 4, 8), (0, 4, 9)):
+        model, keep = subject.model().train(), keep_of(padding, 9)
         out: Tensor = model(row, keep)[keep]
         out.square().mean().backward()
         for name, parameter in model.named_parameters():
-            if parameter.grad is None:
-                continue
-            if not parameter.grad.isfinite().all():
-                return broken(f"the gradient of {name} is not finite")
-            largest = max(largest, parameter.grad.abs().max().item())
-    return held(f"largest gradient {largest:.2g}")
+            if parameter.grad is not None and not parameter.grad.isfinite().all():
+                yield broken(f"the gradient of {name} is not finite")
+    yield held()

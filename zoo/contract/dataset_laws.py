@@ -1,8 +1,9 @@
-"""The laws of datasets, tried on a small recipe: `zoo check` of a dataset."""
+"""The laws of datasets, tried on a small recipe."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,16 @@ from torch import Tensor
 from torch.utils.data import Dataset, default_collate
 
 from zoo import registry
+from zoo.contract.law import Finding, Law, Trial, broken, held, law
 from zoo.data import build_dataset, open_data
-from zoo.data.source import DataSource
 from zoo.errors import InputError
 from zoo.recipe import Recipe, resolve
 from zoo.recipe.sections import usual_task
+from zoo.registry import Description
 
 LENGTH, BATCH, SOME = 32, 4, 256
-Batch = dict[str, Tensor]
+LAWS: list[Law] = []
+data_law: Callable[..., Callable[[Trial], Trial]] = partial(law, needs=(), laws=LAWS)
 
 
 def recipe_with(data: dict[str, Any], seed: int = 0, **sections: Any) -> Recipe:
@@ -32,106 +35,106 @@ def recipe_with(data: dict[str, Any], seed: int = 0, **sections: Any) -> Recipe:
     return resolve({**common, "data": data, "trainer": {"max_steps": 1, "accelerator": "cpu"}, **sections})
 
 
-def dataset_laws(name: str, options: dict[str, Any], cache: Path) -> Iterator[tuple[str, str | None]]:
-    """Each law with what breaks it; None where it holds.
+class Subject:
+    """A dataset, opened twice with one seed and once with another.
 
-    Args:
-        cache: a folder for tokens, for a dataset that has this option.
-
-    Raises:
-        InputError: the dataset cannot be opened with these options.
+    Raises InputError where it cannot be opened with these options. `cache` is a folder for tokens.
     """
-    data = {"name": name, "sequence_length": LENGTH, "batch_size": BATCH, **options}
-    if "cache" in [option.name for option in registry.datasets.describe(name).options]:
-        data.setdefault("cache", str(cache))
-    shortest = build_dataset(recipe_with(data).data).shortest
-    data["sequence_length"] = max(LENGTH, 2 * shortest)
-    source, again = (open_data(recipe_with(data)) for _ in range(2))
-    other = open_data(recipe_with(data, seed=1))
-    laws: dict[str, Callable[[], str | None]] = {
-        "tokens are in the vocabulary": lambda: _in_vocabulary(source),
-        "the same seed gives the same tokens": lambda: _same(source, again, ("train", "valid")),
-        "validation does not depend on the seed": lambda: _same(source, other, ("valid",)),
-        "an example depends on its index alone": lambda: _by_index(source),
-        "training resumes at the next batch": lambda: _resumes(source, again),
-        "devices share a batch, no example twice": lambda: _shared(source),
-        "validation examples are not in the training set": lambda: _held_out(source),
-    }
-    for law, fault in laws.items():
-        try:
-            yield law, fault()
-        except Exception as error:  # a plugin's code may do anything
-            yield law, f"{type(error).__name__}: {error}"
+
+    def __init__(self, description: Description, options: dict[str, Any], cache: Path):
+        self.name, self.plugins = description.name, [description]
+        data = {"name": description.name, "sequence_length": LENGTH, "batch_size": BATCH, **options}
+        if "cache" in [option.name for option in description.options]:
+            data.setdefault("cache", str(cache))
+        data["sequence_length"] = max(LENGTH, 2 * build_dataset(recipe_with(data).data).shortest)
+        self.source, self.again, self.other = (open_data(recipe_with(data, seed)) for seed in (0, 0, 1))
+
+    def __str__(self) -> str:
+        return self.name
 
 
-def _rows(dataset: Dataset, count: int) -> Batch:
-    return _batch(dataset, range(min(count, len(dataset))))
+Batch = dict[str, Tensor]
 
 
-def _batch(dataset: Dataset, indices: range | list[int]) -> Batch:
+def _batch(dataset: Dataset, indices: Sequence[int]) -> Batch:
     if hasattr(dataset, "batch"):
         return dataset.batch(indices)
     return default_collate([dataset[index] for index in indices])
 
 
-def _differ(one: Batch, other: Batch) -> str | None:
+def _first(dataset: Dataset, count: int = SOME) -> Batch:
+    return _batch(dataset, range(min(count, len(dataset))))
+
+
+def _same(one: Batch, other: Batch, what: str) -> Finding:
     if one.keys() != other.keys():
-        return f"{', '.join(one)} and {', '.join(other)}"
+        return broken(f"{what}: {', '.join(one)} and {', '.join(other)}")
     wrong = [key for key in one if not torch.equal(one[key], other[key])]
-    return f"{', '.join(wrong)} differ" if wrong else None
+    return broken(f"{what}: {', '.join(wrong)} differ") if wrong else held()
 
 
-def _in_vocabulary(source: DataSource) -> str | None:
-    tokens = _rows(source.dataset("train"), SOME)["tokens"]
-    if tokens.shape[1] != source.recipe.data.sequence_length:
-        return (
-            f"rows of {tokens.shape[1]} tokens where sequence_length is {source.recipe.data.sequence_length}"
-        )
+@data_law(
+    "tokens are in the vocabulary",
+    "Rows have `sequence_length` tokens, from 0 to `vocab_size` - 1.",
+)
+def in_vocabulary(subject: Subject) -> Iterator[Finding]:
+    tokens, length = (
+        _first(subject.source.dataset("train"))["tokens"],
+        subject.source.recipe.data.sequence_length,
+    )
+    if tokens.shape[1] != length:
+        yield broken(f"rows of {tokens.shape[1]} tokens where sequence_length is {length}")
     least, most = int(tokens.min()), int(tokens.max())
-    inside = least >= 0 and most < source.vocab_size
-    return None if inside else f"tokens from {least} to {most}, and vocab_size is {source.vocab_size}"
+    numbers = f"tokens from {least} to {most}, and vocab_size is {subject.source.vocab_size}"
+    yield Finding(least >= 0 and most < subject.source.vocab_size, numbers)
 
 
-def _same(one: DataSource, other: DataSource, splits: tuple[str, ...]) -> str | None:
-    for split in splits:
-        fault = _differ(_rows(one.dataset(split), SOME), _rows(other.dataset(split), SOME))
-        if fault:
-            return f"{split}: {fault}"
-    return None
+@data_law("the same seed gives the same tokens", "Opened twice with one seed, the examples are the same.")
+def same_seed(subject: Subject) -> Iterator[Finding]:
+    for split in ("train", "valid"):
+        yield _same(_first(subject.source.dataset(split)), _first(subject.again.dataset(split)), split)
 
 
-def _by_index(source: DataSource) -> str | None:
-    dataset = source.dataset("train")
+@data_law("validation does not depend on the seed", "Another seed gives the same validation examples.")
+def validation_is_fixed(subject: Subject) -> Iterator[Finding]:
+    yield _same(_first(subject.source.dataset("valid")), _first(subject.other.dataset("valid")), "valid")
+
+
+@data_law("an example depends on its index alone", "An example is the same alone and among others.")
+def by_index(subject: Subject) -> Iterator[Finding]:
+    dataset = subject.source.dataset("train")
+    together = _first(dataset)
     count = min(SOME, len(dataset))
-    together = _batch(dataset, range(count))
     for index in (count - 1, 0, count // 2):
-        alone = _batch(dataset, [index])
-        fault = _differ({key: value[index : index + 1] for key, value in together.items()}, alone)
-        if fault:
-            return f"example {index}: {fault} alone and among others"
-    return None
+        among = {key: value[index : index + 1] for key, value in together.items()}
+        yield _same(among, _batch(dataset, [index]), f"example {index}, alone and among others")
 
 
-def _resumes(source: DataSource, again: DataSource) -> str | None:
-    loader, resumed = source.train_loader(), again.train_loader()
+@data_law("training resumes at the next batch", "A loader with another's state goes on where that one is.")
+def resumes(subject: Subject) -> Iterator[Finding]:
+    loader, resumed = subject.source.train_loader(), subject.again.train_loader()
     batches = iter(loader)
     for _ in range(min(3, len(loader))):
         next(batches)
     resumed.load_state_dict(loader.state_dict())
-    return _differ(next(iter(loader)), next(iter(resumed)))
+    yield _same(next(iter(loader)), next(iter(resumed)), "the next batch")
 
 
-def _shared(source: DataSource) -> str | None:
-    batch = next(iter(source.train_loader()))
-    parts = [next(iter(source.train_loader(rank, 2))) for rank in range(2)]
-    return _differ(batch, {key: torch.cat([part[key] for part in parts]) for key in batch})
+@data_law("devices share a batch, no example twice", "The parts of two devices are the batch of one.")
+def shared(subject: Subject) -> Iterator[Finding]:
+    batch = next(iter(subject.source.train_loader()))
+    parts = [next(iter(subject.source.train_loader(rank, 2))) for rank in range(2)]
+    yield _same(batch, {key: torch.cat([part[key] for part in parts]) for key in batch}, "two devices")
 
 
-def _held_out(source: DataSource) -> str | None:
-    valid = source.dataset("valid")
-    share = getattr(valid, "seen_in_training", lambda length: 0.0)(source.recipe.data.sequence_length)
+@data_law("validation examples are not in the training set", "No row of validation is trained on.")
+def held_out(subject: Subject) -> Iterator[Finding]:
+    valid = subject.source.dataset("valid")
+    share = getattr(valid, "seen_in_training", lambda length: 0.0)(subject.source.recipe.data.sequence_length)
     if share:
-        return None  # it declares that its examples are too few to hold any out
-    trained = {tuple(row) for row in _rows(source.dataset("train"), 16 * SOME)["tokens"].tolist()}
-    seen = sum(tuple(row) in trained for row in _rows(valid, SOME)["tokens"].tolist())
-    return f"{seen} validation examples are trained on" if seen else None
+        yield held("it declares that its examples are too few to hold any out")
+        return
+    rows = _first(subject.source.dataset("train"), 16 * SOME)["tokens"].tolist()
+    trained = {tuple(row) for row in rows}
+    seen = sum(tuple(row) in trained for row in _first(valid)["tokens"].tolist())
+    yield Finding(seen == 0, f"{seen} validation examples are trained on")

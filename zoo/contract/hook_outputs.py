@@ -3,50 +3,57 @@
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import CodeType, FunctionType
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from zoo import registry
-from zoo.contract.law import Fault, farthest, first_line
-from zoo.contract.small_model import line_of
-from zoo.encodings.base import Encoding, Span
+from zoo.contract.law import Fault, farthest, first_line, line_of
+from zoo.encodings.base import Encoding
 from zoo.models.transformer import Transformer
+
+HOOKS = ("positions", "embed", "read", "rotate", "bias", "bias_table", "score", "logits", "value")
+"""In the order of a forward pass."""
 
 Seen = tuple[Encoding, str, Any]
 """An encoding, a hook, and its result."""
 
 
-def leak(model: Transformer, row: Tensor, changed: Tensor, at: int) -> tuple[str, str]:
+def leak(model: Transformer, row: Tensor, changed: Tensor, at: int) -> tuple[str, str] | None:
     """The first hook whose result before position `at` depends on tokens from `at` on.
 
-    Returns: a sentence, and file and line; both "" if there is none.
+    Returns: a sentence, and file and line; None if there is no such hook.
     """
-    seen: list[Seen] = []
-    with watched(model, seen):
-        model(row)
-    before, seen = seen, []
-    with watched(model, seen):
-        model(changed)
-    for (encoding, hook, one), (_, _, other) in zip(before, seen, strict=True):
+    before: list[Seen] = []
+    after: list[Seen] = []
+    for tokens, seen in ((row, before), (changed, after)):
+        with watched(model, seen):
+            model(tokens)
+    for (encoding, hook, one), (_, _, other) in zip(before, after, strict=True):
         for a, b in zip(_up_to(hook, one, at), _up_to(hook, other, at), strict=True):
             if farthest(a, b) > 1e-5:
-                where = defined_at(getattr(type(encoding), hook))
-                return f"{hook} of {encoding.name!r} depends on a later token", where
-    return "", ""
+                return f"{hook} of {encoding.name!r} depends on a later token", defined_at(encoding, hook)
+    return None
 
 
 def _up_to(hook: str, result: Any, at: int) -> list[Tensor]:
     """The part of a hook's result that belongs to the tokens before a position."""
+    before, everything = slice(at), slice(None)
+    where = {
+        "embed": (everything, before),
+        "read": (everything, before),
+        "rotate": (..., before, everything),
+        "score": (..., before, before),
+        "logits": (..., before, before),
+        "value": (..., before, everything),
+    }.get(hook)
     results = result if isinstance(result, tuple | list) else [result]
-    slices = {"rotate": (Ellipsis, slice(at), slice(None)), "value": (Ellipsis, slice(at), slice(None))}
-    slices |= {hook: (Ellipsis, slice(at), slice(at)) for hook in ("score", "logits")}
-    where = slices.get(hook, (slice(None), slice(at)))
-    return [one[where] for one in results if isinstance(one, Tensor)] if hook in TOKENS else []
+    # The other hooks know positions and no content.
+    return [one[where] for one in results if isinstance(one, Tensor)] if where else []
 
 
 @contextmanager
@@ -55,12 +62,11 @@ def watched(model: Transformer, seen: list[Seen] | None = None) -> Iterator[None
 
     Results of hooks are appended to `seen`, in the order in which they return.
     """
-    seen = [] if seen is None else seen
     encodings = [part for part in model.encoding.modules() if isinstance(part, Encoding)]
     try:
         for encoding in encodings:
             for hook in HOOKS:
-                encoding.__dict__[hook] = _watching(encoding, hook, seen)
+                encoding.__dict__[hook] = _watching(encoding, hook, [] if seen is None else seen)
         yield
     finally:
         for encoding in encodings:
@@ -69,144 +75,106 @@ def watched(model: Transformer, seen: list[Seen] | None = None) -> Iterator[None
 
 
 def _watching(encoding: Encoding, hook: str, seen: list[Seen]) -> Callable[..., Any]:
-    call, rule = getattr(encoding, hook), RULES[hook]
+    call = getattr(encoding, hook)
+    defined = defined_at(encoding, hook)
 
     def watching(*args: Any, **kwargs: Any) -> Any:
         try:
-            given = inspect.signature(call).bind(*args, **kwargs)
             result = call(*args, **kwargs)
         except Fault:
             raise  # from an encoding that this one wraps
         except (Exception, SystemExit) as error:
-            at = line_of(error, [registry.encodings.describe(encoding.name)]) or defined_at(
-                getattr(type(encoding), hook)
-            )
+            at = line_of(error, [registry.encodings.describe(encoding.name)]) or defined
             raise Fault(f"{hook} of {encoding.name!r} raised {first_line(error)}", at) from error
-        fault = rule(encoding, result, *given.arguments.values())
+        fault = _wrong(encoding, hook, result, [*args, *kwargs.values()])
         if fault is not None:
-            raise Fault(
-                f"{hook} of {encoding.name!r} gave {fault}", defined_at(getattr(type(encoding), hook))
-            )
+            raise Fault(f"{hook} of {encoding.name!r} gave {fault}", defined)
         seen.append((encoding, hook, result))
         return result
 
     return watching
 
 
-def _tensor(result: Any) -> str | None:
-    return None if isinstance(result, Tensor) else f"{type(result).__name__}, not a tensor"
+def _wrong(encoding: Encoding, hook: str, result: Any, args: list[Any]) -> str | None:
+    """Why the model cannot use what a hook returned; None if it can."""
+    if result is None and hook in ("read", "score", "value"):
+        return None
+    match hook, args:
+        case "positions", [ids, batch]:
+            if isinstance(result, Tensor) and result.dtype in (torch.bfloat16, torch.float16):
+                return f"{_type(result)}, which is exact to 256 only: keep positions int64 or float32"
+            length = ids.shape[-1]
+            return _misfit(result, [(length,), (batch, length)], "(tokens, or batch and tokens)")
+        case "embed", [x, _]:
+            fault = _misfit(result, [x.shape], "(batch, tokens, width)")
+            return fault or _other_type("vectors", result, x, "x")
+        case "read", [x]:
+            return _misfit(result, [x.shape[:2]], "first (batch, tokens)", dims=2)
+        case "rotate", [q, k, _]:
+            if not (isinstance(result, tuple | list) and len(result) == 2):
+                return f"{type(result).__name__}, not queries and keys"
+            for what, after, before in (("queries", result[0], q), ("keys", result[1], k)):
+                fault = _misfit(after, [before.shape[:3]], "first (batch, heads, tokens)", dims=3)
+                if fault:
+                    return f"{what}: {fault}"
+            widths = [one.shape[-1] for one in result]
+            if widths[0] != widths[1]:
+                return f"queries {widths[0]} wide and keys {widths[1]} wide"
+            return _other_type("queries", result[0], q, "q") or _other_type("keys", result[1], k, "k")
+        case "bias", [head, q, k]:
+            pairs = torch.broadcast_shapes(head.shape, q.shape, k.shape)
+            return _misfit(result, [pairs], "(head, query and key)", broadcasts=True)
+        case "bias_table", [span, num_heads]:
+            pairs = num_heads, span.num_queries, span.num_keys
+            batches = [one.shape[0] for one in (span.q_pos, span.keep) if one is not None and one.dim() == 2]
+            return _misfit(result, [(*batches[:1], *pairs)], "(heads, queries, keys)", broadcasts=True)
+        case "score", [q, k, _]:
+            pairs = *q.shape[:3], k.shape[2]
+            return _misfit(result, [pairs], "(batch, heads, queries, keys)", broadcasts=True)
+        case "logits", [logits, *_]:
+            return _misfit(result, [logits.shape], "(batch, heads, queries, keys)")
+        case "value", [weights, _]:
+            outputs = *weights.shape[:3], encoding.size.head_dim
+            return _misfit(result, [outputs], "(batch, heads, queries, width)", broadcasts=True)
+    return None
 
 
-def _shaped(result: Any, *shapes: tuple[int, ...], letters: str, exactly: bool = True) -> str | None:
-    """The fault of a result that should have one of these shapes, or broadcast to one; or None."""
+def _misfit(
+    result: Any,
+    shapes: list[tuple[int, ...]],
+    letters: str,
+    dims: int | None = None,
+    broadcasts: bool = False,
+) -> str | None:
+    """The fault of a result whose first `dims` dimensions, or all, should have one of these shapes."""
     if not isinstance(result, Tensor):
-        return _tensor(result)
-    actual = tuple(result.shape)
-    right = actual in shapes if exactly else any(_broadcasts(actual, shape) for shape in shapes)
-    expected = " or ".join(str(list(shape)) for shape in shapes)
-    how = "is needed" if exactly else "is needed, or what broadcasts to it"
-    return None if right else f"{list(actual)} where {expected} {how} {letters}"
+        return f"{type(result).__name__}, not a tensor"
+    fits = _broadcasts if broadcasts else operator.eq
+    if any(fits(tuple(result.shape[:dims]), tuple(shape)) for shape in shapes):
+        return None
+    needed = " or ".join(str(list(shape)) for shape in shapes)
+    how = "is needed, or what broadcasts to it" if broadcasts else "is needed"
+    return f"{list(result.shape)} where {needed} {how} {letters}"
 
 
 def _broadcasts(actual: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    short = shape[len(shape) - len(actual) :]
-    return len(actual) <= len(shape) and all(a in (1, b) for a, b in zip(actual, short, strict=True))
+    try:
+        return torch.broadcast_shapes(actual, shape) == shape
+    except RuntimeError:
+        return False
 
 
-def _positions(encoding: Encoding, result: Any, ids: Tensor, batch: int) -> str | None:
-    length = ids.shape[-1]
-    if isinstance(result, Tensor) and result.dtype in (torch.bfloat16, torch.float16):
-        return f"{_short(result)}, which is exact to 256 only: keep positions int64 or float32"
-    return _shaped(result, (length,), (batch, length), letters="(tokens, or batch and tokens)")
-
-
-def _embed(encoding: Encoding, result: Any, x: Tensor, pos: Tensor) -> str | None:
-    fault = _shaped(result, tuple(x.shape), letters="(batch, tokens, width)")
-    return fault or _same_type("vectors", result, x, "x")
-
-
-def _read(encoding: Encoding, result: Any, x: Tensor) -> str | None:
-    if result is None or (isinstance(result, Tensor) and result.shape[:2] == x.shape[:2]):
-        return None
-    return (
-        _tensor(result) or f"{list(result.shape)} where {list(x.shape[:2])} must come first (batch, tokens)"
-    )
-
-
-def _rotate(encoding: Encoding, result: Any, q: Tensor, k: Tensor, span: Span) -> str | None:
-    if not (isinstance(result, tuple | list) and len(result) == 2):
-        return f"{type(result).__name__}, not queries and keys"
-    for what, after, before in (("queries", result[0], q), ("keys", result[1], k)):
-        fault = _tensor(after)
-        if fault is None and (after.dim() != 4 or after.shape[:3] != before.shape[:3]):
-            fault = f"{list(after.shape)} where {list(before.shape)} is needed (batch, heads, tokens, width)"
-        if fault is not None:
-            return f"{what}: {fault}"
-    if result[0].shape[-1] != result[1].shape[-1]:
-        return f"queries {result[0].shape[-1]} wide and keys {result[1].shape[-1]} wide"
-    return _same_type("queries", result[0], q, "q") or _same_type("keys", result[1], k, "k")
-
-
-def _bias(encoding: Encoding, result: Any, head: Tensor, q: Tensor, k: Tensor) -> str | None:
-    shape = tuple(torch.broadcast_shapes(head.shape, q.shape, k.shape))
-    return _shaped(result, shape, letters="(head, query and key, broadcast)", exactly=False)
-
-
-def _bias_table(encoding: Encoding, result: Any, span: Span, num_heads: int) -> str | None:
-    pairs = num_heads, span.num_queries, span.num_keys
-    batches = [one.shape[0] for one in (span.q_pos, span.keep) if one is not None and one.dim() == 2]
-    shapes = [pairs, *((batch, *pairs) for batch in batches[:1])]
-    return _shaped(result, *shapes, letters="(heads, queries, keys)", exactly=False)
-
-
-def _score(encoding: Encoding, result: Any, q: Tensor, k: Tensor, span: Span) -> str | None:
-    if result is None:
-        return None
-    shape = (*q.shape[:3], k.shape[2])
-    return _shaped(result, shape, letters="(batch, heads, queries, keys)", exactly=False)
-
-
-def _logits(encoding: Encoding, result: Any, logits: Tensor, *_: Any) -> str | None:
-    return _shaped(result, tuple(logits.shape), letters="(batch, heads, queries, keys)")
-
-
-def _value(encoding: Encoding, result: Any, weights: Tensor, span: Span) -> str | None:
-    if result is None:
-        return None
-    shape = (*weights.shape[:3], encoding.size.head_dim)
-    return _shaped(result, shape, letters="(batch, heads, queries, width)", exactly=False)
-
-
-def _same_type(what: str, after: Tensor, before: Tensor, name: str) -> str | None:
+def _other_type(what: str, after: Tensor, before: Tensor, name: str) -> str | None:
     if after.dtype == before.dtype:
         return None
-    return f"{what} of {_short(after)} for {_short(before)}: cast them back with .to({name}.dtype)"
+    return f"{what} of {_type(after)} for {_type(before)}: cast them back with .to({name}.dtype)"
 
 
-def _short(tensor: Tensor) -> str:
+def _type(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-RULES: dict[str, Callable[..., str | None]] = {
-    "positions": _positions, "embed": _embed, "read": _read, "rotate": _rotate, "bias": _bias,
-    "bias_table": _bias_table, "score": _score, "logits": _logits, "value": _value,
-}  # fmt: skip
-HOOKS = tuple(RULES)
-"""In the order of a forward pass."""
-TOKENS = ("embed", "read", "rotate", "score", "logits", "value")
-"""The hooks that see the content of tokens, not only their positions."""
-
-
-def defined_at(value: Any) -> str:
-    """File and line of a function; "" for anything else."""
-    code = code_of(value)
-    return f"{code.co_filename}:{code.co_firstlineno}" if code else ""
-
-
-def _function(value: Any) -> Any:
-    return inspect.unwrap(getattr(value, "fget", None) or getattr(value, "__func__", value))
-
-
-def code_of(value: Any) -> CodeType | None:
-    function = _function(value)
-    return function.__code__ if isinstance(function, FunctionType) else None
+def defined_at(encoding: Encoding, hook: str) -> str:
+    """File and line of the hook of an encoding."""
+    code = inspect.unwrap(getattr(type(encoding), hook)).__code__
+    return f"{code.co_filename}:{code.co_firstlineno}"

@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import torch
 from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
-from zoo.contract.causality import CACHED
-from zoo.contract.law import (
-    CAUSAL,
-    PADDED,
-    REPEATS,
-    Finding,
-    all_of,
-    broken,
-    decoders,
-    farthest,
-    held,
-    law,
-    within,
-)
-from zoo.contract.small_model import HEADS, Subject, keep_of
+from zoo.contract.causality import CACHED, decoded
+from zoo.contract.law import CAUSAL, PADDED, REPEATS, Finding, broken, farthest, held, law, only, within
+from zoo.contract.subject import HEADS, Subject, decoders, keep_of
 from zoo.encodings.base import Encoding, Span
 from zoo.models import kernels
-from zoo.models.cache import Cache
 
 EQUAL = 1e-5
 """Largest difference between two ways to compute the same thing in float32."""
+SMALLEST_BLOCKS = mock.patch.object(kernels, "BLOCK_ELEMENTS", 1)
+"""Blocks of 16 queries."""
 
 LAYOUTS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -39,20 +29,25 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "window and padding": {"window": 5, "padding": (0, 4)},
 }
 
+biased = only("it has no bias hook", lambda subject: any(e.uses("bias") for e in subject.encodings))
+needs_no_weights = only(
+    "it needs the attention weights, which no other kernel returns",
+    lambda subject: not any(e.uses("logits") or e.uses("value") for e in subject.encodings),
+)
+is_fused = only(
+    "it declares `fused = False`, or its scores depend on content",
+    lambda subject: not any(e.uses("score") or (e.uses("bias") and not e.fused) for e in subject.encodings),
+)
 
-def biased(subject: Subject) -> str | None:
-    return None if any(e.uses("bias") for e in subject.encodings) else "it has no bias hook"
 
-
-def needs_no_weights(subject: Subject) -> str | None:
-    needs = any(e.uses("logits") or e.uses("value") for e in subject.encodings)
-    return "it needs the attention weights, which no other kernel returns" if needs else None
-
-
-def is_fused(subject: Subject) -> str | None:
-    if not all(encoding.fused for encoding in subject.encodings if encoding.uses("bias")):
-        return "it declares `fused = False`"
-    return "its scores depend on content" if any(e.uses("score") for e in subject.encodings) else None
+def _in_layout(subject: Subject, kernel: str, name: str) -> Iterator[tuple[torch.nn.Module, Tensor]]:
+    """A model with a kernel, then one with the reference, each with its outputs at real tokens."""
+    row, layout = subject.tokens(2, 12), LAYOUTS[name]
+    keep = keep_of(layout.get("padding"), row.shape[1])
+    real = slice(None) if keep is None else keep
+    for one in (kernel, "reference"):
+        model = subject.model(kernel=one, window=layout.get("window"))
+        yield model, model(row, keep)[real]
 
 
 @law(
@@ -61,20 +56,23 @@ def is_fused(subject: Subject) -> str | None:
     needs_no_weights,
     needs=(PADDED, REPEATS),
 )
-def kernels_agree(subject: Subject) -> Finding:
-    row, findings = subject.tokens(2, 12), []
-    for name, layout in LAYOUTS.items():
-        window, keep = layout.get("window"), keep_of(layout.get("padding"), 12)
-        exact, model = (subject.model(kernel=kernel, window=window) for kernel in ("reference", "sdpa"))
-        expected = exact(row, keep)
-        actual = model(row, keep)
-        real = torch.ones(2, 12, dtype=torch.bool) if keep is None else keep
-        findings.append(within(farthest(actual[real], expected[real]), 2 * EQUAL, f"sdpa, {name}:"))
-        weight = torch.randn(expected.shape) * real[..., None]
+def kernels_agree(subject: Subject) -> Iterator[Finding]:
+    for name in LAYOUTS:
+        (model, actual), (exact, expected) = _in_layout(subject, "sdpa", name)
+        yield within(farthest(actual, expected), 2 * EQUAL, f"sdpa, {name}:")
+        weight = torch.randn(expected.shape)
         for out in (actual, expected):
             (out * weight).mean().backward()
-        findings.append(_gradients_agree(model, exact, f"sdpa backward, {name}:"))
-    return all_of(findings)
+        pairs = [
+            (one.grad, other.grad) for one, other in zip(model.parameters(), exact.parameters(), strict=True)
+        ]
+        if any((one is None) != (other is None) for one, other in pairs):
+            yield broken(f"sdpa backward, {name}: one has a gradient where the other has none")
+        pairs = [pair for pair in pairs if pair[0] is not None]
+        largest = max((other.abs().max().item() for _, other in pairs), default=0.0)
+        difference = max((farthest(*pair) for pair in pairs), default=0.0)
+        what = f"sdpa backward, {name}: of the largest gradient,"
+        yield within(difference / max(largest, 1e-3), 1e-4, what)
 
 
 @law(
@@ -86,43 +84,13 @@ def kernels_agree(subject: Subject) -> Finding:
     is_fused,
     needs=(PADDED, REPEATS),
 )
-def fused_kernel(subject: Subject) -> Finding:
-    row, findings = subject.tokens(2, 12), []
+def fused_kernel(subject: Subject) -> Iterator[Finding]:
     for name in ("plain", "window and padding") if subject.is_default else ("window and padding",):
-        layout = LAYOUTS[name]
-        window, keep = layout.get("window"), keep_of(layout.get("padding"), 12)
-        exact, model = (subject.model(kernel=kernel, window=window) for kernel in ("reference", "flex"))
         # Uncompiled it calls the same functions, in the same way, and needs no compiler. On a CPU it has
         # no gradients.
-        with changed(kernels, _compiled_flex=lambda: flex_attention), torch.no_grad():
-            actual, expected = model(row, keep), exact(row, keep)
-        real = slice(None) if keep is None else keep
-        findings.append(within(farthest(actual[real], expected[real]), 2 * EQUAL, f"flex, {name}:"))
-    return all_of(findings)
-
-
-def _gradients_agree(model: torch.nn.Module, exact: torch.nn.Module, what: str) -> Finding:
-    largest, difference = 0.0, 0.0
-    for one, other in zip(model.parameters(), exact.parameters(), strict=True):
-        if (one.grad is None) != (other.grad is None):
-            return broken(f"{what} one has a gradient where the other has none")
-        if one.grad is not None and other.grad is not None:
-            difference = max(difference, farthest(one.grad, other.grad))
-            largest = max(largest, other.grad.abs().max().item())
-    return within(difference / max(largest, 1e-3), 1e-4, f"{what} of the largest gradient,")
-
-
-@contextmanager
-def changed(module: Any, **values: Any) -> Iterator[None]:
-    """A module with other values inside the block."""
-    before = {name: getattr(module, name) for name in values}
-    for name, value in values.items():
-        setattr(module, name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(module, name, value)
+        with mock.patch.object(kernels, "_compiled_flex", lambda: flex_attention), torch.no_grad():
+            (_, actual), (_, expected) = _in_layout(subject, "flex", name)
+        yield within(farthest(actual, expected), 2 * EQUAL, f"flex, {name}:")
 
 
 @law(
@@ -130,9 +98,8 @@ def changed(module: Any, **values: Any) -> Iterator[None]:
     "As a table, over distances and point by point, a bias and its gradient are the same.",
     biased,
 )
-def bias_forms_agree(subject: Subject) -> Finding:
+def bias_forms_agree(subject: Subject) -> Iterator[Finding]:
     causal = subject.kind == "decoder"
-    findings, count = [], 0
     for encoding in (e for e in subject.encodings if e.uses("bias")):
         for first, keys in ((0, 9), (5, 9), (8, 9)):
             pos = torch.arange(keys)
@@ -141,30 +108,26 @@ def bias_forms_agree(subject: Subject) -> Finding:
                 Span(pos[first:], pos, first, causal),
                 Span(pos[None, first:], pos[None], first, causal),
             ]
-            seen = spans[0].allowed()
-            made = [encoding.bias_table(span, HEADS) for span in spans]
-            if made[0].dtype != torch.float32:
-                return broken(f"a table of {made[0].dtype}, not float32")
-            if made[0].shape[-3:] != (HEADS, keys - first, keys):
-                return broken(f"a table {list(made[0].shape)} for {keys - first} queries and {keys} keys")
+            tables = [encoding.bias_table(span, HEADS) for span in spans]
+            if tables[0].dtype != torch.float32:
+                yield broken(f"a table of {tables[0].dtype}, not float32")
+            if tables[0].shape[-3:] != (HEADS, keys - first, keys):
+                yield broken(f"a table {list(tables[0].shape)} for {keys - first} queries and {keys} keys")
             if encoding.fused:
                 head = torch.arange(HEADS)[:, None, None]
-                made.append(encoding.bias(head, pos[first:, None], pos).expand(HEADS, -1, -1))
+                tables.append(encoding.bias(head, pos[first:, None], pos).expand(HEADS, -1, -1))
             # The bias of a masked key does not matter.
-            tables = [table[0, :, seen] if table.dim() == 4 else table[:, seen] for table in made]
-            gradients = [_gradients(encoding, table) for table in tables]
-            for table, its in zip(tables[1:], gradients[1:], strict=True):
-                findings.append(within(farthest(table, tables[0]), EQUAL))
-                for one, other in zip(its, gradients[0], strict=True):
-                    findings.append(within(farthest(one, other), 1e-4, "largest difference of gradients"))
-            count += len(tables)
+            seen = spans[0].allowed()
+            tables = [(table[0] if table.dim() == 4 else table)[:, seen] for table in tables]
+            gradients = _gradients(encoding, tables[0])
+            for table in tables[1:]:
+                yield within(farthest(table, tables[0]), EQUAL)
+                for one, other in zip(_gradients(encoding, table), gradients, strict=True):
+                    yield within(farthest(one, other), 1e-4, "largest difference of gradients")
         if encoding.distance_only:
             near = torch.arange(40)
             tables = [encoding.bias_table(Span(p, p, 0, causal), HEADS) for p in (near, near + 977)]
-            moved = farthest(tables[1], tables[0])
-            findings.append(within(moved, 0.0, "distance_only, but a shift by 977 changes it by"))
-    worst = all_of(findings)
-    return Finding(worst.held, f"{count} tables; {worst.numbers}", worst.share)
+            yield within(farthest(*tables), 0.0, "distance_only, but a shift by 977 changes it by")
 
 
 def _gradients(encoding: Encoding, table: Tensor) -> list[Tensor]:
@@ -173,8 +136,7 @@ def _gradients(encoding: Encoding, table: Tensor) -> list[Tensor]:
         return []
     finite = table.masked_fill(~table.isfinite(), 0.0)
     weight = torch.linspace(-1, 1, finite.numel()).view_as(finite)
-    gradients = torch.autograd.grad((finite * weight).sum(), [*encoding.parameters()], allow_unused=True)
-    return [torch.zeros(()) if gradient is None else gradient for gradient in gradients]
+    return [*torch.autograd.grad((finite * weight).sum(), [*encoding.parameters()], materialize_grads=True)]
 
 
 @law(
@@ -182,19 +144,18 @@ def _gradients(encoding: Encoding, table: Tensor) -> list[Tensor]:
     "In evaluation a long sequence is computed in blocks of queries; the outputs equal those of one pass.",
     needs=(PADDED, CAUSAL, REPEATS),
 )
-def blocks_equal_full(subject: Subject) -> Finding:
-    length, findings = 50, []
-    for layout in ({}, {"window": 7}, {"padding": (0, 20)}, {"window": 7, "padding": (0, 20)}):
-        model, row = subject.model(length=length, window=layout.get("window")), subject.tokens(2, length)
-        keep = keep_of(layout.get("padding"), length)
-        with torch.no_grad():
-            full = model(row, keep)
-            # The smallest block has 16 queries: three blocks and a rest.
-            with changed(kernels, BLOCK_ELEMENTS=1):
-                blocked = model(row, keep)
-        real = slice(None) if keep is None else keep
-        findings.append(within(farthest(blocked[real], full[real]), EQUAL))
-    return all_of(findings)
+def blocks_equal_full(subject: Subject) -> Iterator[Finding]:
+    subject = replace(subject, length=50)
+    row = subject.tokens(2, 50)
+    for window in (None, 7):
+        model = subject.model(window=window)
+        for keep in (None, keep_of((0, 20), 50)):
+            with torch.no_grad():
+                full = model(row, keep)
+                with SMALLEST_BLOCKS:
+                    blocked = model(row, keep)
+            real = slice(None) if keep is None else keep
+            yield within(farthest(blocked[real], full[real]), EQUAL)
 
 
 @law(
@@ -203,17 +164,17 @@ def blocks_equal_full(subject: Subject) -> Finding:
     decoders,
     needs=(CACHED,),
 )
-def blocks_with_a_cache(subject: Subject) -> Finding:
-    model, row = subject.model(length=50), subject.tokens(2, 50)
+def blocks_with_a_cache(subject: Subject) -> Iterator[Finding]:
+    subject = replace(subject, length=50)
+    model, row = subject.model(), subject.tokens(2, 50)
     limit = model.encoding.max_cached_length
     if limit is not None and limit < 50:
-        return held(f"a cache ends at {limit}")
-    cache = Cache(model.num_layers)
+        yield held(f"a cache ends at {limit}")
+        return
     with torch.no_grad():
         full = model(row)
-        with changed(kernels, BLOCK_ELEMENTS=1):
-            parts = [model(part, cache=cache) for part in row.split([13, 37], 1)]
-    return within(farthest(torch.cat(parts, 1), full), EQUAL)
+        with SMALLEST_BLOCKS:
+            yield within(farthest(decoded(model, row, [13, 37]), full), EQUAL)
 
 
 @law(
@@ -222,7 +183,7 @@ def blocks_with_a_cache(subject: Subject) -> Finding:
     needs=(REPEATS,),
     slow=True,
 )
-def one_graph(subject: Subject) -> Finding:
+def one_graph(subject: Subject) -> Iterator[Finding]:
     model, row = subject.model().train(), subject.tokens(2, 12)
     torch.compiler.reset()
     try:
@@ -234,4 +195,4 @@ def one_graph(subject: Subject) -> Finding:
         outputs[0].square().mean().backward()
     finally:
         torch.compiler.reset()
-    return within(farthest(*outputs), EQUAL)
+    yield within(farthest(*outputs), EQUAL)

@@ -163,31 +163,6 @@ class Supervisor(threading.Thread):
         os._exit(INTERRUPTED if how is None else 1)
 
 
-def run_all(
-    commands: list[list[str]], environment: dict[str, str], seconds: float
-) -> list[tuple[int | None, str]]:
-    """Run commands at the same time and return the exit code and the stderr of each; None for one that was
-    killed because it had not ended in `seconds`."""
-    running = [
-        subprocess.Popen(
-            command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
-        )
-        for command in commands
-    ]
-    limit, ended = time.monotonic() + seconds, []
-    try:
-        for process in running:
-            try:
-                stderr = process.communicate(timeout=max(0.0, limit - time.monotonic()))[1]
-                ended.append((process.returncode, stderr))
-            except subprocess.TimeoutExpired:
-                ended.append((None, ""))
-    finally:
-        for process in running:
-            process.kill()
-    return ended
-
-
 def describe_exit(code: int) -> str:
     """`ended with exit code 1`, `was killed by SIGKILL`."""
     if code >= 0:

@@ -133,7 +133,7 @@ def _validate_plugins(recipe: Recipe) -> None:
     """Raises InputError if an encoding from a plugin breaks a law of the contract."""
     names = [name for _, name in encodings_in(recipe.as_dict()["model"]["encoding"], ())]
     if not all(registry.encodings.describe(name).builtin for name in names):
-        from zoo.contract.trial import check_plugin  # not needed by any other training
+        from zoo.contract.check import check_plugin  # not needed by any other training
 
         check_plugin(recipe)
 

@@ -1,0 +1,249 @@
+"""The subjects of the laws of encodings: an encoding, or a list of them, in a small decoder or encoder."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from zoo import registry
+from zoo.contract.law import first_line, only
+from zoo.encodings.base import Encoding, Size
+from zoo.encodings.stack import EncodingStack
+from zoo.errors import InputError
+from zoo.models.transformer import Decoder, Encoder, Transformer
+from zoo.recipe.schema import ModelConfig
+from zoo.registry import Description, Option
+
+Kind = Literal["decoder", "encoder"]
+KINDS: tuple[Kind, ...] = ("decoder", "encoder")
+
+VOCABULARY, LENGTH = 29, 16
+"""Of the small models: token ids, and the trained length."""
+WIDTH, HEADS, LAYERS = 48, 6, 2
+
+INSIDE = ("sinusoidal", "rope", "t5", "alibi", "shaw")
+"""Encodings that a wrapper is tried around: one of each family, and a bias without parameters too."""
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """An encoding in use. Its models are small; see `draw_large_weights`."""
+
+    spec: Any
+    """A name, a mapping of a name and its options, or a list of such."""
+    kind: Kind = "decoder"
+    is_default: bool = True
+    """No option is given."""
+    config: dict[str, Any] = field(default_factory=dict)
+    """Further fields of the `ModelConfig` of its models, unless a law sets them."""
+    length: int = LENGTH
+    """The trained length of its models, in tokens."""
+
+    @property
+    def label(self) -> str:
+        return " ".join([_label(self.spec), *(f"{key}={value}" for key, value in self.config.items())])
+
+    def __str__(self) -> str:
+        return f"{self.label} {self.kind}"
+
+    @cached_property
+    def stack(self) -> EncodingStack:
+        """The encodings without a model, in evaluation mode."""
+        return EncodingStack(self.spec, self.size()).eval()
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the encoding refuses its options; None if it accepts them or fails otherwise."""
+        try:
+            _ = self.stack
+        except InputError as error:
+            return first_line(error).removeprefix("InputError: ")
+        except (Exception, SystemExit):
+            pass
+        return None
+
+    @property
+    def encodings(self) -> list[Encoding]:
+        return [slot[0] for slot in self.stack.slots]
+
+    @property
+    def descriptions(self) -> list[Description]:
+        """Of the encodings themselves, not of those that they wrap."""
+        specs = self.spec if isinstance(self.spec, list) else [self.spec]
+        return [registry.encodings.describe(one if isinstance(one, str) else one["name"]) for one in specs]
+
+    @property
+    def plugins(self) -> list[Description]:
+        """Of those that are no part of the zoo, also where they are wrapped."""
+        return [one for one in map(registry.encodings.describe, names_in(self.spec)) if not one.builtin]
+
+    @property
+    def relative(self) -> bool:
+        return all(encoding.relative for encoding in self.encodings)
+
+    def size(self, **changes: Any) -> Size:
+        """The size that a single instance is built for."""
+        own = {
+            "d_model": self.config.get("d_model", WIDTH),
+            "num_heads": self.config.get("num_heads", HEADS),
+            "num_layers": self.config.get("num_layers", LAYERS),
+            "length": self.length,
+        }
+        return Size(**{**own, "layer": 0, "causal": self.kind == "decoder", **changes})
+
+    def model(self, **changes: Any) -> Transformer:
+        """A small model around the encoding; the arguments are those of `small_model`."""
+        return small_model(self.spec, self.kind, **{"length": self.length, **self.config, **changes})
+
+    def tokens(self, batch: int, length: int) -> Tensor:
+        """Token ids [batch, length], or as many as its models can take."""
+        limit = self.stack.max_length
+        return some_tokens(batch, length if limit is None else min(length, limit))
+
+
+# Conditions of laws.
+
+decoders = only("for decoders only", lambda subject: subject.kind == "decoder")
+encoders = only("for encoders only", lambda subject: subject.kind == "encoder")
+trained = only(
+    "it only replaces another encoding after training",
+    lambda subject: not any(description.replaces for description in subject.descriptions),
+)
+alone = only("about one encoding, not a list", lambda subject: not isinstance(subject.spec, list))
+plain = only(
+    "reported once for the class", lambda subject: subject.is_default and not isinstance(subject.spec, list)
+)
+first_kind = only(
+    "reported for the other kind of model", lambda subject: subject.kind == kinds_of(subject.spec)[0]
+)
+"""For laws that are the same in an encoder and a decoder."""
+
+
+def small_model(
+    spec: Any,
+    kind: Kind = "decoder",
+    *,
+    vocab_size: int = VOCABULARY,
+    length: int = LENGTH,
+    head: Literal["vocabulary", "pointer"] = "vocabulary",
+    seed: int = 0,
+    large_weights: bool = True,
+    **config: Any,
+) -> Transformer:
+    """A small model in evaluation mode; `large_weights` replaces its initial weights by larger ones."""
+    fields = {"d_model": WIDTH, "num_layers": LAYERS, "num_heads": HEADS, **config}
+    made = {"decoder": Decoder, "encoder": Encoder}[kind](
+        ModelConfig(kind=kind, encoding=spec, **fields), vocab_size, length, head, seed
+    )
+    if large_weights:
+        draw_large_weights(made, seed)
+    return made.eval()
+
+
+def some_tokens(batch: int, length: int, vocab_size: int = VOCABULARY) -> Tensor:
+    """Token ids [batch, length], always the same for the same length."""
+    return torch.randint(vocab_size, (batch, length), generator=torch.Generator().manual_seed(length))
+
+
+def keep_of(padding: tuple[int, ...] | None, length: int) -> Tensor | None:
+    """False at so many tokens at the beginning of each sequence."""
+    return None if padding is None else torch.arange(length) >= torch.tensor(padding)[:, None]
+
+
+def draw_large_weights(model: nn.Module, seed: int) -> None:
+    """Weights that make attention sharp, so that every hook shows in the outputs: N(0, 0.02) hides faults."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            noise = torch.randn(parameter.shape, generator=generator)
+            if parameter.dim() < 2:
+                parameter += 0.1 * noise
+            else:
+                parameter.copy_(noise / parameter.shape[1] ** 0.5)
+
+
+def names_in(spec: Any) -> Iterator[str]:
+    """The names of an encoding, or a list of them, and of those that are wrapped."""
+    if isinstance(spec, str):
+        yield spec
+    elif isinstance(spec, list | tuple):
+        for part in spec:
+            yield from names_in(part)
+    elif spec is not None:
+        yield spec["name"]
+        for option in registry.encodings.describe(spec["name"]).options:
+            if registry.holds_wrapped(option.annotation):
+                yield from names_in(spec.get(option.name))
+
+
+def kinds_of(spec: Any) -> tuple[Kind, ...]:
+    """The kinds of model that an encoding, and every one that it wraps, is for; a law reports if none."""
+    named = [registry.encodings.describe(name) for name in names_in(spec)]
+    return tuple(kind for kind in KINDS if all(getattr(one, kind) for one in named)) or KINDS[:1]
+
+
+def _label(spec: Any) -> str:
+    if isinstance(spec, list | tuple):
+        return "+".join(map(_label, spec))
+    if isinstance(spec, dict):
+        options = (f"{key}={_label(value)}" for key, value in spec.items() if key != "name")
+        return " ".join([spec["name"], *options])
+    return str(spec)
+
+
+def subjects_with(spec: Any) -> list[Subject]:
+    """An encoding with given options, or a list, in each kind of model that it is for."""
+    return [Subject(spec, kind, is_default=isinstance(spec, str)) for kind in kinds_of(spec)]
+
+
+def subjects_of(description: Description) -> tuple[list[Subject], list[tuple[Subject, str]]]:
+    """An encoding with its defaults, and with every other value of the options that list theirs.
+
+    One that wraps others is tried around several, and its options around the first that it takes.
+
+    Returns: the subjects, and those that the encoding refuses, with the reason. The defaults of one that
+        wraps no other must work, and are no such.
+    """
+    found: list[Subject] = []
+    refused: list[tuple[Subject, str]] = []
+
+    def accepted(spec: Any, is_default: bool = False) -> list[Subject]:
+        subjects = [Subject(spec, kind, is_default) for kind in kinds_of(spec)]
+        reasons = {subject: subject.refusal for subject in subjects}
+        refused.extend((subject, reason) for subject, reason in reasons.items() if reason)
+        return [subject for subject in subjects if not reasons[subject]]
+
+    options = description.options
+    wrapping = [one for one in options if one.default is registry.REQUIRED and wraps(one)]
+    for inside in INSIDE if wrapping else ("",):
+        base = {"name": description.name} | {
+            one.name: [inside, "none"] if registry.holds_several(one.annotation) else inside
+            for one in wrapping
+        }
+        first = not found
+        found += accepted(base, first) if wrapping else subjects_with(description.name)
+        if first and found:
+            changed = ({**base, one.name: value} for one in options for value in listed(one))
+            found += [subject for spec in changed for subject in accepted(spec)]
+    # One that refuses all of them cannot be built, as the first law reports.
+    return found or subjects_with(base), refused
+
+
+def wraps(option: Option) -> bool:
+    return registry.holds_wrapped(option.annotation)
+
+
+def listed(option: Option) -> list[Any]:
+    """The values that an option lists, without its default; none if it lists none."""
+    values: tuple[Any, ...] = ()
+    if option.annotation is bool:
+        values = (True, False)
+    elif typing.get_origin(option.annotation) is typing.Literal:
+        values = typing.get_args(option.annotation)
+    return [value for value in values if value != option.default]
