@@ -53,9 +53,9 @@ FAULTS = {
     "forgets_the_offset": "cached decoding equals the full forward",
     "stretches": "cached decoding equals the full forward",
     "refuses_too_late": "cached decoding equals the full forward",
-    "counts_after_padding": "cached decoding works with padding",
-    "counts_rows": "padding on the left changes nothing",
-    "sees_padding": "padding on the right changes nothing",
+    "counts_after_padding": "cached decoding equals the full forward",
+    "counts_rows": "padding changes nothing",
+    "sees_padding": "padding changes nothing",
     "divides_by_nothing": "gradients are finite with padding",
     "knows_the_place": "a relative encoding is shift-invariant",
     "too_modest": "an absolute encoding is not shift-invariant",
@@ -86,13 +86,7 @@ def test_every_wrong_plugin_is_here():
 
 
 def test_every_law_has_been_seen_to_fail():
-    # The cache with blocks fails with the offset, below.
-    assert set(BY_NAME) - set(FAULTS.values()) == {"blocks of queries work with a cache"}
-
-
-def test_a_forgotten_offset_shows_in_blocks_too(faulty):
-    laws = [BY_NAME["blocks of queries work with a cache"]]
-    assert broken_laws(faulty("forgets_the_offset"), laws) == ["blocks of queries work with a cache"]
+    assert set(BY_NAME) == set(FAULTS.values())
 
 
 @pytest.mark.launch

@@ -63,10 +63,15 @@ def deterministic(subject: Subject) -> Iterator[Finding]:
     yield within(farthest(model(row), one), 0.0)
 
 
-def decoded(model: Transformer, row: Tensor, chunks: int | Sequence[int]) -> Tensor:
+def decoded(
+    model: Transformer, row: Tensor, chunks: int | Sequence[int], keep: Tensor | None = None
+) -> Tensor:
     """The logits of a row that is decoded with a cache, in chunks of so many tokens."""
     cache = Cache(model.num_layers)
-    return torch.cat([model(part, cache=cache) for part in row.split(chunks, 1)], 1)
+    parts = row.split(chunks, 1)
+    # Padding lies in the first part.
+    keeps = [None if keep is None else keep[:, : parts[0].shape[1]], *[None] * (len(parts) - 1)]
+    return torch.cat([model(part, one, cache) for part, one in zip(parts, keeps, strict=True)], 1)
 
 
 def refuses(what: str, run: Callable[[], object], named: str) -> Finding:
@@ -82,8 +87,8 @@ def refuses(what: str, run: Callable[[], object], named: str) -> Finding:
 
 @law(
     CACHED,
-    "Decoding token by token and in chunks equals one pass over all tokens, also past the trained length; "
-    "a cache is refused from the length that the encoding declares.",
+    "Decoding token by token and in chunks equals one pass over all tokens, also past the trained length and "
+    "after padding on the left; a cache is refused from the length that the encoding declares.",
     decoders,
     needs=(PADDED, CAUSAL, REPEATS),
 )
@@ -91,12 +96,16 @@ def cached_decoding(subject: Subject) -> Iterator[Finding]:
     longest = subject.stack.max_cached_length
     row = subject.tokens(2, LENGTH + 8)[:, :longest]
     length = row.shape[1]
+    padded = torch.arange(length) >= torch.tensor([[0], [3]])
     for window in (None, 4):
         model = subject.model(window=window)
         if length:
             full = model(row)
             for chunks in ([1] * length, _chunks(length)):
                 yield within(farthest(decoded(model, row, chunks), full), EQUAL)
+        if length > 6:
+            steps = decoded(model, row, [6, *[1] * (length - 6)], padded)
+            yield within(farthest(steps[padded], model(row, padded)[padded]), EQUAL)
         limit = model.encoding.max_length
         if longest is not None and (limit is None or limit > longest):
             # At once, and the last token alone.
@@ -112,31 +121,13 @@ def _chunks(length: int) -> list[int]:
 
 
 @law(
-    "cached decoding works with padding",
-    "Cached decoding equals the full forward after padding on the left too.",
-    decoders,
-    needs=(CACHED,),
-)
-def cached_after_padding(subject: Subject) -> Iterator[Finding]:
-    model, row = subject.model(), subject.tokens(2, 12)
-    limit = model.encoding.max_cached_length
-    if limit is not None and limit < 12:
-        yield held(f"a cache ends at {limit}")
-        return
-    keep = torch.arange(12)[None] >= torch.tensor([[0], [3]])
-    cache = Cache(model.num_layers)
-    steps = [model(row[:, :6], keep[:, :6], cache)]
-    steps += [model(row[:, t : t + 1], cache=cache) for t in range(6, 12)]
-    yield within(farthest(torch.cat(steps, 1)[keep], model(row, keep)[keep]), EQUAL)
-
-
-@law(
-    "padding on the left changes nothing",
-    "A padded sequence has the outputs of the unpadded one, alone and beside a longer sequence, within "
-    "the trained length and beyond; with a relative encoding even if padding takes up positions.",
+    "padding changes nothing",
+    "A sequence with padding on the left or right has the outputs of the unpadded one, alone and beside a "
+    "longer sequence, also beyond the trained length; with a relative encoding even if padding takes up "
+    "positions.",
     needs=(PADDED, CAUSAL, REPEATS),
 )
-def padding_on_the_left(subject: Subject) -> Iterator[Finding]:
+def padding_has_no_effect(subject: Subject) -> Iterator[Finding]:
     model = subject.model()
     limit = model.encoding.max_length
     # The second pair lies beyond the trained length.
@@ -144,8 +135,10 @@ def padding_on_the_left(subject: Subject) -> Iterator[Finding]:
         if limit is not None and long > limit:
             continue
         pad, row, longer = long - short, subject.tokens(1, short), subject.tokens(1, long)
-        expected = model(row)
-        padded = torch.cat((subject.tokens(1, pad), row), 1)
+        expected, padding = model(row), subject.tokens(1, pad)
+        on_the_right = model(torch.cat((row, padding), 1), torch.arange(long)[None] < short)
+        yield within(farthest(on_the_right[:, :short], expected), EQUAL)
+        padded = torch.cat((padding, row), 1)
         keep = torch.arange(long)[None] >= pad
         yield within(farthest(model(padded, keep)[:, pad:], expected), EQUAL)
         together = model(torch.cat((padded, longer)), torch.cat((keep, torch.ones_like(keep))))
@@ -154,17 +147,6 @@ def padding_on_the_left(subject: Subject) -> Iterator[Finding]:
         if subject.relative and not any(encoding.uses("positions") for encoding in subject.encodings):
             counted = model(padded, keep, positions=torch.arange(long))
             yield within(farthest(counted[:, pad:], expected), EQUAL)
-
-
-@law(
-    "padding on the right changes nothing",
-    "Padding after the end of a sequence does not affect its outputs.",
-    needs=(PADDED, CAUSAL, REPEATS),
-)
-def padding_on_the_right(subject: Subject) -> Iterator[Finding]:
-    model, row = subject.model(), subject.tokens(1, 9)
-    padded = torch.cat((row, subject.tokens(1, 5)), 1)
-    yield within(farthest(model(padded, torch.arange(14)[None] < 9)[:, :9], model(row)), EQUAL)
 
 
 @law(
