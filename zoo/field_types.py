@@ -30,6 +30,9 @@ Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST), BeforeValidator(flo
 # Byte-level BPE has at least the 256 bytes, the end of a document and the mask.
 Vocabulary = Annotated[int, Field(strict=True, ge=258, le=LARGEST), BeforeValidator(float_to_int)]
 Fraction = Annotated[Number, Field(ge=0, le=1)]
+AboveZero = Annotated[Number, Field(gt=0)]
+AboveOne = Annotated[Number, Field(gt=1)]
+Factor = Annotated[Number, Field(ge=1)]
 # What is kept of a running mean at each step.
 Decay = Annotated[Number, Field(ge=0, lt=1)]
 NotNegative = Annotated[Number, Field(ge=0)]
@@ -94,8 +97,8 @@ def _exact(member: Any) -> Any:
 
 
 OPTION_TYPES = (
-    "Int", "Number", "Flag", "Text", "Positive", "Several", "Count", "Vocabulary", "Fraction", "Decay",
-    "NotNegative", "Seed", "Folder",
+    "Int", "Number", "Flag", "Text", "Positive", "Several", "Count", "Vocabulary", "Fraction", "AboveZero",
+    "AboveOne", "NotNegative", "Factor", "Decay", "Seed", "Folder",
 )  # fmt: skip
 """What an option of a registered class may be annotated with, beside Python's own types."""
 

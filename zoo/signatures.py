@@ -75,6 +75,8 @@ def annotation_text(annotation: object) -> str:
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if annotation in words:
         return words[annotation]
+    if origin is typing.Annotated:
+        return annotation_text(arguments[0])
     if origin is typing.Literal:
         return " | ".join(map(value_text, arguments))
     if origin in (list, tuple):

@@ -1,6 +1,5 @@
 """The registry: what is read from a file is what the class says, however an encoding comes to be known."""
 
-import dataclasses
 import inspect
 import os
 import subprocess
@@ -34,9 +33,9 @@ def plugin(tmp_path, forgetful_registry):
 
 def expected(description):
     """All that a description says, but for how the class is imported."""
-    fields = dataclasses.asdict(description)
+    fields = {**vars(description), "file": description.file.resolve()}
     del fields["module"], fields["package"]
-    return {**fields, "file": description.file.resolve()}
+    return fields
 
 
 # Reading is the same as running.

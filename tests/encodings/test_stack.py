@@ -65,7 +65,7 @@ def test_one_is_not_a_list(holder, size_of):
     [
         ("alibbi", "did you mean 'alibi'"),
         ({"name": "rope", "bas": 2.0}, r"encoding 'rope': .*unexpected keyword argument 'bas'"),
-        ({"name": "rope", "base": -1.0}, "encoding 'rope': base must be above 1"),
+        ({"name": "rope", "partial": 0.1}, "encoding 'rope': rope rotates pairs"),
     ],
 )
 def test_what_cannot_be_built_is_the_user_s_fault(spec, message, size_of):

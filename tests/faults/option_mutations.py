@@ -25,6 +25,8 @@ def value_of(annotation, rng, depth):
     if annotation is float:
         return rng.choice(REAL)
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return value_of(arguments[0], rng, depth)
     if origin is typing.Literal:
         return rng.choice(arguments)
     if origin is list:

@@ -85,16 +85,9 @@ def test_the_table_may_be_longer_than_the_trained_length(model_of, tokens):
     assert model(tokens(1, 24)).isfinite().all()
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ({"name": "learned", "table_length": 8}, "table_length 8 is shorter than the trained length 16"),
-        ({"name": "sinusoidal", "base": 0.5}, "base must be above 1"),
-    ],
-)
-def test_options_that_cannot_be(spec, message, model_of):
-    with pytest.raises(InputError, match=message):
-        model_of(spec)
+def test_a_table_has_at_least_the_trained_length(model_of):
+    with pytest.raises(InputError, match="table_length 8 is shorter than the trained length 16"):
+        model_of({"name": "learned", "table_length": 8})
 
 
 def test_sinusoidal_needs_an_even_width(model_of):

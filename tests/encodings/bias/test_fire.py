@@ -146,19 +146,6 @@ def test_an_encoder_is_refused(recipe):
         recipe("max_index", "model.encoding=fire")
 
 
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        ({"width": 0}, "width must be at least 1, not 0"),
-        ({"c": 0.0}, "c must be above 0, not 0.0"),
-        ({"threshold": -1.0}, "threshold must be above 0, not -1.0"),
-    ],
-)
-def test_options_that_cannot_be(option, message, model_of):
-    with pytest.raises(InputError, match=f"encoding 'fire': {message}"):
-        model_of({"name": "fire", **option})
-
-
 @pytest.mark.parametrize("batch", [False, True])
 @pytest.mark.parametrize("first", [0, 13])
 def test_training_in_blocks_of_queries_changes_no_bias_and_no_gradient(first, batch, size_of, monkeypatch):

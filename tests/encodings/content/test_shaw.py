@@ -8,7 +8,6 @@ import torch
 from zoo.encodings.base import Span
 from zoo.encodings.content.shaw import Shaw
 from zoo.encodings.stack import View
-from zoo.errors import InputError
 from zoo.models.kernels import attend
 from zoo.models.scores import Scores
 
@@ -70,8 +69,3 @@ def test_distances_beyond_the_last_share_a_vector(size_of):
     assert torch.equal(score[..., 7, :6], score[..., 7, :1].expand(-1, -1, 6))
     assert torch.equal(score[..., 0, 2:], score[..., 0, 7:].expand(-1, -1, 6))
     assert (score[..., 4, 2:7].diff(dim=-1).abs().amax((0, 1)) > 0).all()
-
-
-def test_a_distance_below_one_cannot_be(model_of):
-    with pytest.raises(InputError, match="encoding 'shaw': max_distance must be at least 1, not 0"):
-        model_of({"name": "shaw", "max_distance": 0})

@@ -8,7 +8,6 @@ import torch
 from zoo.encodings.base import Span
 from zoo.encodings.contextual.cope import CoPE
 from zoo.encodings.stack import View
-from zoo.errors import InputError
 from zoo.models.kernels import attend
 from zoo.models.scores import Scores
 
@@ -107,11 +106,6 @@ def test_counts_stay_in_float32(size_of):
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         counted = cope.logits(logits, q, q, span) - logits
     torch.testing.assert_close(counted[0, 0, 0], torch.arange(700.0, 0, -1), rtol=0, atol=1e-3)
-
-
-def test_a_table_of_one_cannot_be(model_of):
-    with pytest.raises(InputError, match="encoding 'cope': max_positions must be at least 2, not 1"):
-        model_of({"name": "cope", "max_positions": 1})
 
 
 def test_it_starts_without_a_say(model_of, tokens):

@@ -195,11 +195,6 @@ def test_what_does_more_than_add_a_bias_is_refused(of, model_of):
         model_of(dape(of))
 
 
-def test_a_network_needs_a_width(model_of):
-    with pytest.raises(InputError, match="hidden must be at least 1, not 0"):
-        model_of(dape(hidden=0))
-
-
 def test_it_is_for_decoders(recipe):
     with pytest.raises(InputError, match="encoding 'dape' is not for an encoder"):
         recipe("masked", "model.encoding={name: dape, of: alibi}")

@@ -209,9 +209,3 @@ def test_it_stands_beside_biases_and_not_beside_rotations(model_of, tokens):
     assert model_of(["path", "fox"])(tokens(1, 5)).isfinite().all()
     with pytest.raises(InputError, match="'rope' and 'path' cannot be combined"):
         model_of(["rope", "path"])
-
-
-@pytest.mark.parametrize("option", ["rank", "kernel"])
-def test_options_that_cannot_be(option, model_of):
-    with pytest.raises(InputError, match=f"encoding 'path': {option} must be at least 1, not 0"):
-        model_of({"name": "path", option: 0})

@@ -89,8 +89,6 @@ def test_what_it_claims(size_of):
     [
         (shape("none"), "'none' reads no positions"),
         (shape("rope"), "'rope' is relative"),
-        (shape(max_offset=0), "max_offset must be at least 1, not 0"),
-        (shape(evaluation_offset=-1), "evaluation_offset must not be below 0, not -1"),
     ],
 )
 def test_what_cannot_be(spec, message, model_of):

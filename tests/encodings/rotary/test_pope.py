@@ -8,7 +8,6 @@ import torch
 from zoo.encodings.base import Span
 from zoo.encodings.rotary.pope import PoPE
 from zoo.encodings.stack import View
-from zoo.errors import InputError
 from zoo.models.kernels import attend
 from zoo.models.scores import Scores
 
@@ -118,8 +117,3 @@ def test_lengths_and_angles_stay_exact_in_bf16(pope):
     for got, right in zip(low, exact, strict=True):
         assert got.dtype == torch.bfloat16
         assert ((got.float() - right).abs() <= 2**-8 * right.abs() + 1e-6).all()
-
-
-def test_a_base_of_one_cannot_be(model_of):
-    with pytest.raises(InputError, match="base must be above 1"):
-        model_of({"name": "pope", "base": 1.0})

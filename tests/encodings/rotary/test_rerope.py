@@ -8,7 +8,6 @@ import torch
 
 from zoo.encodings.base import Span, per_query_and_key
 from zoo.encodings.rotary.rerope import ReRoPE
-from zoo.errors import InputError
 
 D, T, LENGTH = 8, 14, 6
 POS = torch.arange(T)
@@ -131,12 +130,3 @@ def test_what_is_added_to_the_scores_stays(model_of, tokens, rerope):
 def test_the_window_is_a_quarter_of_the_trained_length(size_of):
     assert ReRoPE(size_of(length=4096)).window == 1024
     assert ReRoPE(size_of(length=2)).window == 1
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"window": 0}, "window must be at least 1"), ({"leak": 1.5}, "leak is a slope from 0 to 1")],
-)
-def test_options_that_cannot_be(options, message, model_of):
-    with pytest.raises(InputError, match=message):
-        model_of({"name": "rerope", **options})

@@ -8,7 +8,6 @@ import torch
 from zoo.encodings.base import Span
 from zoo.encodings.rotary.rope import RoPE
 from zoo.encodings.rotary.rope_clipped import ClippedRoPE
-from zoo.errors import InputError
 
 D, H, T = 32, 2, 11
 POS = torch.arange(T)
@@ -75,9 +74,3 @@ def test_with_all_clipped_hard_it_is_none(size, agree):
     q, k = torch.randn(2, 2, H, T, D)
     for got, right in zip(turned(ClippedRoPE(size, clipped=1.0, form="hard"), q, k), (q, k), strict=True):
         agree(got, right, encoding="rope_clipped", against="none (hard, clipped = 1)", atol=0)
-
-
-@pytest.mark.parametrize("clipped", [-0.1, 1.1])
-def test_a_fraction_beyond_all_cannot_be(clipped, model_of):
-    with pytest.raises(InputError, match=f"clipped is a fraction from 0 to 1, not {clipped}"):
-        model_of({"name": "rope_clipped", "clipped": clipped})

@@ -8,7 +8,6 @@ from test_rerope import FAR, POS, D, T, compared, scores_by_pairs, scores_of
 
 from zoo.encodings.base import Span
 from zoo.encodings.rotary.self_extend import SelfExtend
-from zoo.errors import InputError
 
 
 @pytest.fixture
@@ -64,12 +63,3 @@ def test_the_farthest_distance_stays_within_the_trained_length(window, group):
     reach = (length - window) * group + window
     distance = grouped(window, group)
     assert max(distance(i, j) for i in range(reach) for j in range(i + 1)) <= length
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"window": 0}, "window must be at least 1"), ({"group": 0}, "group must be at least 1")],
-)
-def test_options_that_cannot_be(options, message, model_of):
-    with pytest.raises(InputError, match=message):
-        model_of({"name": "self_extend", **options})

@@ -7,7 +7,6 @@ import torch
 
 from zoo.encodings.base import Span
 from zoo.encodings.schedule.drope import DroPE
-from zoo.errors import InputError
 from zoo.models.cache import Cache
 
 LENGTH = 16
@@ -66,12 +65,3 @@ def test_a_later_token_changes_no_beta(model_of, tokens):
     cache = Cache(model.num_layers)
     steps = [model(part, cache=cache) for part in row.split(1, 1)]
     torch.testing.assert_close(torch.cat(steps, 1), model(row), rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"scale": -0.1}, "scale must be at least 0"), ({"factor": 0.5}, "factor is how many times")],
-)
-def test_options_that_cannot_be(options, message, model_of):
-    with pytest.raises(InputError, match=message):
-        model_of({"name": "drope", **options})

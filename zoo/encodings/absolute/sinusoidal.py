@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from zoo.encodings.base import Encoding, Size
+from zoo.field_types import AboveOne
 from zoo.registry import register
 
 
@@ -35,15 +36,13 @@ class Sinusoidal(Encoding):
         self,
         size: Size,
         *,
-        base: float = 10000.0,
+        base: AboveOne = 10000.0,
         layout: Literal["interleaved", "concatenated"] = "interleaved",
         token_scale: float | None = None,
     ):
         super().__init__(size)
         if size.d_model % 2:
             raise ValueError(f"sinusoidal needs an even d_model, not {size.d_model}")
-        if base <= 1:
-            raise ValueError(f"base must be above 1, not {base}")
         self.layout = layout
         self.token_scale = math.sqrt(size.d_model) if token_scale is None else token_scale
         frequency = base ** -(torch.arange(0, size.d_model, 2) / size.d_model)

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from zoo.encodings.base import Size
 from zoo.encodings.bias.by_distance import ByDistance
+from zoo.field_types import Positive
 from zoo.registry import register
 
 MOST_LAYERS = 100  # of a network for a single number; built one by one, more would not come to an end
@@ -40,16 +41,13 @@ class DynamicPositionBias(ByDistance):
         self,
         size: Size,
         *,
-        depth: int = 2,
-        width: int | None = None,
+        depth: Positive = 2,
+        width: Positive | None = None,
         log_distance: bool = True,
         norm: bool = False,
     ):
         super().__init__(size)
         width = max(1, size.d_model // 4) if width is None else width
-        for name, value in (("depth", depth), ("width", width)):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
         if depth > MOST_LAYERS:
             raise ValueError(f"depth must be at most {MOST_LAYERS}, not {depth}")
         self.log_distance = log_distance

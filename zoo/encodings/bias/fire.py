@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from zoo.encodings.base import Encoding, Size, Span, per_query_and_key
+from zoo.field_types import AboveZero, Positive
 from zoo.registry import register
 
 EPSILON = 1e-6
@@ -51,21 +52,15 @@ class FIRE(Encoding):
         self,
         size: Size,
         *,
-        width: int = 32,
-        c: float = 0.1,
-        threshold: float | None = None,
+        width: Positive = 32,
+        c: AboveZero = 0.1,
+        threshold: AboveZero | None = None,
         activation: Literal["relu", "leaky_relu"] = "relu",
         shared: bool = False,
     ):
         super().__init__(size)
-        if width < 1:
-            raise ValueError(f"width must be at least 1, not {width}")
-        threshold = size.length / 4 if threshold is None else threshold
-        for name, value in (("c", c), ("threshold", threshold)):
-            if not value > 0:
-                raise ValueError(f"{name} must be above 0, not {value}")
         self.per_layer = not shared
-        self.threshold = threshold
+        self.threshold = size.length / 4 if threshold is None else threshold
         self.activate_ = torch.relu_ if activation == "relu" else F.leaky_relu_
         # Of one element each: what has no dimension cannot be shared out over devices.
         self.c = nn.Parameter(torch.tensor([float(c)]))

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size, Span, per_query_and_key
+from zoo.field_types import Positive
 from zoo.registry import register
 
 
@@ -33,10 +34,8 @@ class Shaw(Encoding):
     per_layer = True
     integer_positions = True
 
-    def __init__(self, size: Size, *, max_distance: int = 16, values: bool = True):
+    def __init__(self, size: Size, *, max_distance: Positive = 16, values: bool = True):
         super().__init__(size)
-        if max_distance < 1:
-            raise ValueError(f"max_distance must be at least 1, not {max_distance}")
         self.max_distance = max_distance
         rows = 2 * max_distance + 1
         self.keys = nn.Parameter(0.02 * torch.randn(rows, size.head_dim))

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size, Span, per_query_and_key
+from zoo.field_types import Positive
 from zoo.registry import register
 
 
@@ -35,12 +36,10 @@ class TransformerXL(Encoding):
     per_layer = True
     after_training = ("clamp",)
 
-    def __init__(self, size: Size, *, clamp: int | None = None):
+    def __init__(self, size: Size, *, clamp: Positive | None = None):
         super().__init__(size)
         if size.d_model % 2:
             raise ValueError(f"transformer_xl needs an even d_model, not {size.d_model}")
-        if clamp is not None and clamp < 1:
-            raise ValueError(f"clamp must be at least 1, not {clamp}")
         self.clamp = clamp
         shape = size.num_heads, size.head_dim
         self.content_bias = nn.Parameter(0.02 * torch.randn(shape))

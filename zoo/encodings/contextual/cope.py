@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size, Span
+from zoo.field_types import Several
 from zoo.registry import register
 
 
@@ -36,10 +37,8 @@ class CoPE(Encoding):
     per_layer = True
     reads_positions = False
 
-    def __init__(self, size: Size, *, max_positions: int = 64):
+    def __init__(self, size: Size, *, max_positions: Several = 64):
         super().__init__(size)
-        if max_positions < 2:
-            raise ValueError(f"max_positions must be at least 2, not {max_positions}")
         self.table = nn.Parameter(torch.zeros(max_positions, size.head_dim))
 
     def logits(self, logits: Tensor, q: Tensor, k: Tensor, span: Span) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size, Span
 from zoo.encodings.wrapper import Wrapper
+from zoo.field_types import Positive
 from zoo.registry import register
 
 REFUSED = ("embed", "read", "rotate", "score", "logits", "value")
@@ -39,7 +40,7 @@ class DAPE(Wrapper):
     encoder = False
     per_layer = True
 
-    def __init__(self, size: Size, *, of: Encoding, hidden: int = 32):
+    def __init__(self, size: Size, *, of: Encoding, hidden: Positive = 32):
         super().__init__(size, of)
         others = [hook for hook in REFUSED if of.uses(hook)]
         if others or of.plain_product:
@@ -47,8 +48,6 @@ class DAPE(Wrapper):
             raise ValueError(
                 f"{of.name!r} does more than add a bias{what}: dape adapts biases and `none` only"
             )
-        if hidden < 1:
-            raise ValueError(f"hidden must be at least 1, not {hidden}")
         self.per_layer = True
         heads = size.num_heads
         self.inner = nn.Linear(2 * heads if of.uses("bias") else heads, hidden)

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size, Span
+from zoo.field_types import Positive
 from zoo.registry import register
 
 BLOCK = 32
@@ -47,12 +48,8 @@ class PaTH(Encoding):
     per_layer = True
     reads_positions = False
 
-    def __init__(self, size: Size, *, rank: int = 32, kernel: int = 3):
+    def __init__(self, size: Size, *, rank: Positive = 32, kernel: Positive = 3):
         super().__init__(size)
-        if rank < 1:
-            raise ValueError(f"rank must be at least 1, not {rank}")
-        if kernel < 1:
-            raise ValueError(f"kernel must be at least 1, not {kernel}")
         self.rank = rank
         self.down = nn.Parameter(0.02 * torch.randn(rank, size.d_model))
         self.up = nn.Parameter(0.02 * torch.randn(size.d_model, rank))

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from zoo.encodings.base import Encoding, Size
 from zoo.encodings.wrapper import Wrapper, check_reads_positions
+from zoo.field_types import Factor, NotNegative
 from zoo.registry import register
 
 
@@ -43,9 +44,9 @@ class CAPE(Wrapper):
         size: Size,
         *,
         of: Encoding,
-        max_global_shift: float = 5.0,
-        max_local_shift: float = 0.5,
-        max_scale: float = 1.03,
+        max_global_shift: NotNegative = 5.0,
+        max_local_shift: NotNegative = 0.5,
+        max_scale: Factor = 1.03,
         centred: bool = False,
     ):
         super().__init__(size, of)
@@ -56,11 +57,6 @@ class CAPE(Wrapper):
             raise ValueError(
                 f"{of.name!r} takes integer positions from 0 on only, and cape makes fractions of them"
             )
-        for name, value in (("max_global_shift", max_global_shift), ("max_local_shift", max_local_shift)):
-            if not 0 <= value < math.inf:
-                raise ValueError(f"{name} must not be below 0, not {value}")
-        if not 1 <= max_scale < math.inf:
-            raise ValueError(f"max_scale must be at least 1, not {max_scale}")
         self.max_global_shift = max_global_shift
         self.max_local_shift = max_local_shift
         self.max_scale = max_scale

@@ -5,6 +5,7 @@ from torch import Tensor
 
 from zoo.encodings.base import Encoding, Size
 from zoo.encodings.wrapper import Wrapper, check_reads_positions
+from zoo.field_types import Count, Positive
 from zoo.registry import register
 
 
@@ -30,7 +31,7 @@ class SHAPE(Wrapper):
     extrapolates = "yes"
     after_training = ("evaluation_offset",)
 
-    def __init__(self, size: Size, *, of: Encoding, max_offset: int = 500, evaluation_offset: int = 0):
+    def __init__(self, size: Size, *, of: Encoding, max_offset: Positive = 500, evaluation_offset: Count = 0):
         super().__init__(size, of)
         if of.extrapolates == "no":
             self.extrapolates = "yes"  # which is what it is for
@@ -39,10 +40,6 @@ class SHAPE(Wrapper):
             raise ValueError(
                 f"{of.name!r} is relative: shifting a whole sequence changes nothing; it is for absolute ones"
             )
-        if max_offset < 1:
-            raise ValueError(f"max_offset must be at least 1, not {max_offset}")
-        if evaluation_offset < 0:
-            raise ValueError(f"evaluation_offset must not be below 0, not {evaluation_offset}")
         needed = size.length + max(max_offset - 1, evaluation_offset)
         if of.num_positions is not None and of.num_positions < needed:
             raise ValueError(

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size, Span
 from zoo.encodings.rotary.rotation import angles, frequencies
+from zoo.field_types import AboveOne
 from zoo.registry import register
 
 
@@ -38,12 +39,10 @@ class PoPE(Encoding):
         self,
         size: Size,
         *,
-        base: float = 10000.0,
+        base: AboveOne = 10000.0,
         delta: Literal["zero", "uniform"] = "zero",
     ):
         super().__init__(size)
-        if base <= 1:
-            raise ValueError(f"base must be above 1, not {base}")
         start = torch.zeros(size.num_heads, size.head_dim)
         self.delta = nn.Parameter(start if delta == "zero" else start.uniform_(-2 * math.pi, 0))
         # D frequencies, where a rotation of pairs has D/2.

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from zoo.encodings.base import Size
 from zoo.encodings.rotary.two_ranges import TwoRanges
+from zoo.field_types import AboveOne, Fraction, Positive
 from zoo.registry import register
 
 
@@ -47,16 +48,14 @@ class ReRoPE(TwoRanges):
         self,
         size: Size,
         *,
-        window: int | None = None,
-        leak: float = 0.0,
+        window: Positive | None = None,
+        leak: Fraction = 0.0,
         log_scale: bool = True,
-        base: float = 10000.0,
+        base: AboveOne = 10000.0,
         layout: Literal["half", "interleaved"] = "half",
-        partial: float = 1.0,
+        partial: Fraction = 1.0,
     ):
         super().__init__(size, window=window, base=base, layout=layout, partial=partial)
-        if not 0 <= leak <= 1:
-            raise ValueError(f"leak is a slope from 0 to 1, not {leak}")
         self.leak = leak
         self.log_scale = log_scale
         # The query's own position scales its scores: only without that is distance all that counts.

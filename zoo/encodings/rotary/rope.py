@@ -9,6 +9,7 @@ from torch import Tensor
 from zoo.encodings.base import Encoding, Size, Span
 from zoo.encodings.rotary.rope_scaling import Scaling
 from zoo.encodings.rotary.rotation import angles, turn
+from zoo.field_types import AboveOne, AboveZero, Factor, Fraction
 from zoo.registry import register
 
 
@@ -81,31 +82,25 @@ class RoPE(Encoding):
         self,
         size: Size,
         *,
-        base: float = 10000.0,
+        base: AboveOne = 10000.0,
         layout: Literal["half", "interleaved"] = "half",
-        partial: float = 1.0,
-        proportion: float = 1.0,
+        partial: Fraction = 1.0,
+        proportion: Fraction = 1.0,
         scaling: Literal[
             "none", "linear", "ntk", "dynamic_ntk", "yarn", "longrope", "llama3", "proportional"
         ] = "none",
-        factor: float = 1.0,
+        factor: Factor = 1.0,
         original_length: int | None = None,
-        attention_factor: float | None = None,
+        attention_factor: AboveZero | None = None,
         beta_fast: float = 32.0,
         beta_slow: float = 1.0,
         truncate: bool = True,
         low_freq_factor: float = 1.0,
         high_freq_factor: float = 4.0,
-        short_factor: list[float] | None = None,
-        long_factor: list[float] | None = None,
+        short_factor: list[AboveZero] | None = None,
+        long_factor: list[AboveZero] | None = None,
     ):
         super().__init__(size)
-        if base <= 1:
-            raise ValueError(f"base must be above 1, not {base}")
-        if not 0 < partial <= 1:
-            raise ValueError(f"partial is a fraction above 0 and at most 1, not {partial}")
-        if not 0 <= proportion <= 1:
-            raise ValueError(f"proportion is a fraction from 0 to 1, not {proportion}")
         self.layout = layout
         width = rotated_width(size, partial)
         self.scaling = Scaling(

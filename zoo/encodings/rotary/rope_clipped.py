@@ -7,6 +7,7 @@ import torch
 
 from zoo.encodings.base import Size
 from zoo.encodings.rotary.rope import RoPE
+from zoo.field_types import AboveOne, Fraction
 from zoo.registry import register
 
 
@@ -37,14 +38,12 @@ class ClippedRoPE(RoPE):
         self,
         size: Size,
         *,
-        base: float = 10000.0,
+        base: AboveOne = 10000.0,
         layout: Literal["half", "interleaved"] = "half",
-        clipped: float = 0.3125,
+        clipped: Fraction = 0.3125,
         form: Literal["soft", "hard"] = "soft",
     ):
         super().__init__(size, base=base, layout=layout)
-        if not 0 <= clipped <= 1:
-            raise ValueError(f"clipped is a fraction from 0 to 1, not {clipped}")
         count = round(clipped * len(self.frequency))
         # One step of linspace is its start: the frequency is kept.
         cosine = (1 + torch.linspace(0, math.pi, count).cos()) / 2

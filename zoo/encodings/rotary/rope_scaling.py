@@ -58,8 +58,6 @@ class Scaling:
                 raise ValueError(
                     f"{name} does nothing with scaling {self.rule}: it is for {', '.join(read_by)}"
                 )
-        if not self.factor >= 1:
-            raise ValueError(f"factor is how many times longer, at least 1, not {self.factor}")
         if self.rule != "none" and self.original_length < 2:
             raise ValueError(f"original_length is in tokens, at least 2, not {self.original_length}")
         if self.rule in ("ntk", "dynamic_ntk") and self.width < 4:
@@ -74,12 +72,10 @@ class Scaling:
                 f"low_freq_factor and high_freq_factor are turns in the original length, 0 < low < high, "
                 f"not {self.low_freq_factor} and {self.high_freq_factor}"
             )
-        if self.attention_factor is not None and not self.attention_factor > 0:
-            raise ValueError(f"attention_factor must be above 0, not {self.attention_factor}")
         for name, factors in (("short_factor", self.short_factor), ("long_factor", self.long_factor)):
-            if factors is not None and (len(factors) != self.width // 2 or not all(f > 0 for f in factors)):
+            if factors is not None and len(factors) != self.width // 2:
                 raise ValueError(
-                    f"{name} lists a divisor above 0 for each of the {self.width // 2} pairs, not {factors}"
+                    f"{name} lists a divisor for each of the {self.width // 2} pairs, not {factors}"
                 )
 
     @property

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from zoo.encodings.base import Size
 from zoo.encodings.rotary.two_ranges import TwoRanges
+from zoo.field_types import AboveOne, Fraction, Positive
 from zoo.registry import register
 
 
@@ -46,15 +47,13 @@ class SelfExtend(TwoRanges):
         self,
         size: Size,
         *,
-        window: int | None = None,
-        group: int = 8,
-        base: float = 10000.0,
+        window: Positive | None = None,
+        group: Positive = 8,
+        base: AboveOne = 10000.0,
         layout: Literal["half", "interleaved"] = "half",
-        partial: float = 1.0,
+        partial: Fraction = 1.0,
     ):
         super().__init__(size, window=window, base=base, layout=layout, partial=partial)
-        if group < 1:
-            raise ValueError(f"group must be at least 1, not {group}")
         self.group = group
         self.relative = group == 1
 

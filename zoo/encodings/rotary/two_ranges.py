@@ -19,8 +19,6 @@ class TwoRanges(RoPE):
 
     def __init__(self, size: Size, *, window: int | None, base: float, layout: str, partial: float):
         super().__init__(size, base=base, layout=layout, partial=partial)
-        if window is not None and window < 1:
-            raise ValueError(f"window must be at least 1, not {window}")
         self.window = window if window is not None else max(1, size.length // 4)
 
     @property

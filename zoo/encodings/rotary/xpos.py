@@ -8,6 +8,7 @@ from torch import Tensor
 
 from zoo.encodings.base import Encoding, Size, Span
 from zoo.encodings.rotary.rotation import angles, frequencies, turn
+from zoo.field_types import AboveOne, AboveZero
 from zoo.registry import register
 
 GAMMA = 0.4
@@ -49,15 +50,11 @@ class XPos(Encoding):
         self,
         size: Size,
         *,
-        base: float = 10000.0,
+        base: AboveOne = 10000.0,
         layout: Literal["interleaved", "half"] = "interleaved",
-        scale_base: float = 512.0,
+        scale_base: AboveZero = 512.0,
     ):
         super().__init__(size)
-        if base <= 1:
-            raise ValueError(f"base must be above 1, not {base}")
-        if scale_base <= 0:
-            raise ValueError(f"scale_base is in tokens, above 0, not {scale_base}")
         if size.head_dim % 2:
             raise ValueError(f"xpos rotates pairs: a head of width {size.head_dim} is not an even number")
         self.layout = layout

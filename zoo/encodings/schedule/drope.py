@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from zoo.encodings.base import Encoding, Size, Span
+from zoo.field_types import Factor, NotNegative
 from zoo.registry import register
 
 
@@ -36,12 +37,8 @@ class DroPE(Encoding):
     reads_positions = False
     after_training = ("scale", "factor")
 
-    def __init__(self, size: Size, *, scale: float = 0.412, factor: float | None = None):
+    def __init__(self, size: Size, *, scale: NotNegative = 0.412, factor: Factor | None = None):
         super().__init__(size)
-        if scale < 0:
-            raise ValueError(f"scale must be at least 0, not {scale}")
-        if factor is not None and factor < 1:
-            raise ValueError(f"factor is how many times the trained length, at least 1, not {factor}")
         self.scale = scale
         self.factor = factor
 
