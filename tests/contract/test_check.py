@@ -249,7 +249,7 @@ def test_one_of_the_zoo_and_its_options(here, quick, capsys):
     (["needy.py"], "encoding 'needy' cannot be tried without rows: give --set rows=..."),
     (["rope", "--set", "bas=3"], "did you mean 'base'?"),
     (["rope", "--set", "base"], "--set base: not of the form option=value"),
-    (["rope", "--set", "partial=3"], "partial is a fraction"),
+    (["rope", "--set", "partial=3"], "encoding.partial: must be less than or equal to 1"),
     (["{name: rope, layuot: half}"], "did you mean 'layout'?"),
     (["{name: rope"], "not YAML"),
     (["[rope, rope]"], "cannot be combined"),
