@@ -12,7 +12,8 @@ class One:
     def __init__(self, size, width: int, scale: float = 1.0, *, kind: Literal["a", "b"] = "a",
                  forward: "int | None" = None, wild: Unheard[int] = (1, 2), need: str,
                  many: typing.List[float] | None = None, other: Wrapped = None, made: int = compute(),
-                 either: Optional["Union[int, str]"] = -1, pair: tuple[int, ...] = (), **rest):
+                 either: Optional["Union[int, str]"] = -1, pair: tuple[int, ...] = (), three: 3 = 3,
+                 both: (int, str) = 1, ran: Field(gt=exit()) = 1, item: list[print("run")] = None, **rest):
         pass
 
 class Two:
@@ -36,6 +37,10 @@ def test_keyword_options_with_types_and_defaults():
         Option("made", int, UNREAD),
         Option("either", typing.Optional[typing.Union[int, str]], -1),  # noqa: UP007, UP045
         Option("pair", tuple[int, ...], ()),
+        Option("three", Any, 3),
+        Option("both", Any, 1),
+        Option("ran", Any, 1),
+        Option("item", Any, None),
     )
 
 

@@ -181,8 +181,11 @@ class _Plain(ast.NodeTransformer):
         return ast.Name(node.attr, ast.Load())
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
-        is_text = isinstance(node.value, str)
-        return self.visit(ast.parse(node.value, mode="eval").body) if is_text else node
+        if isinstance(node.value, str):
+            return self.visit(ast.parse(node.value, mode="eval").body)
+        if node.value not in (None, ...):
+            raise ValueError(f"{node.value} is no type")
+        return node
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         node.value = self.visit(node.value)
@@ -204,10 +207,9 @@ def _annotation(node: ast.expr | None, known: Mapping[str, object]) -> object:
     try:
         tree = ast.fix_missing_locations(ast.Expression(_Plain().visit(copy.deepcopy(node))))
         parts = [*ast.walk(tree.body)]
-        calls = [part.func for part in parts if isinstance(part, ast.Call)]
-        if all(isinstance(part, _PARTS) for part in parts) and all(
-            isinstance(called, ast.Name) and called.id == "Field" for called in calls
-        ):
+        called = {ast.unparse(part.func) for part in parts if isinstance(part, ast.Call)}
+        of_types = all(isinstance(part, _PARTS) for part in parts) and called <= {"Field"}
+        if of_types and not isinstance(tree.body, ast.Tuple | ast.Call):
             return eval(compile(tree, "<annotation>", "eval"), {"__builtins__": {}}, dict(known))
     except Exception:
         pass

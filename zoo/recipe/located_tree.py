@@ -117,14 +117,11 @@ def located(values: Any, where: str | None = None) -> Located:
 
     def build(value: Any, path: KeyPath) -> Located:
         # Twice: what a file holds may have been set below what it holds.
-        if len(path) >= 2 * MAX_DEPTH:
-            raise InputError(Problem("nested too deeply: this is no recipe", where=where))
-        if next(counter) > MAX_VALUES:
-            raise InputError(Problem("too many values: this is no recipe", where=where))
-        fault = scalar_fault(value)
-        if isinstance(value, dict):
-            faults = (key_fault(key) for key in value)
-            fault = next(filter(None, faults), None)
+        if len(path) >= 2 * MAX_DEPTH or next(counter) > MAX_VALUES:
+            what = "too many values" if len(path) < 2 * MAX_DEPTH else "nested too deeply"
+            raise InputError(Problem(f"{what}: this is no recipe", where=where))
+        faults = map(key_fault, value) if isinstance(value, dict) else [scalar_fault(value)]
+        fault = next(filter(None, faults), None)
         if fault is not None:
             raise InputError(Problem(fault, key=dotted(path) or None, where=where))
         if isinstance(value, dict):
