@@ -109,7 +109,7 @@ def test_what_cannot_be_held_out_is_trained_on_in_full_and_counts_as_seen():
 
 def test_validation_is_of_the_sizes_of_which_some_are_held_out():
     source = open_data(recipe("parity", 16))
-    first = source.questions.held_out_from
+    first = source.dataset("train").questions.held_out_from
     sizes = {len(prompt) - 2 for prompt in prompts(source.dataset("valid"), range(500))}
     assert 1 < first and sizes == set(range(first, 15))
     sizes = {len(prompt) - 2 for prompt in prompts(source.dataset("train"), range(500))}
@@ -117,16 +117,16 @@ def test_validation_is_of_the_sizes_of_which_some_are_held_out():
 
 
 def test_the_sizes_depend_on_the_options_and_not_on_a_length():
-    starts = {open_data(recipe("copy", length)).questions.held_out_from for length in (3, 24, 400)}
+    starts = {open_data(recipe("copy", length)).dataset("train").questions.held_out_from for length in (3, 24, 400)}
     assert len(starts) == 1 and starts < {1, 2, 3, 4, 5}
-    more = open_data(recipe("copy", 24, "data.num_symbols=2")).questions.held_out_from
+    more = open_data(recipe("copy", 24, "data.num_symbols=2")).dataset("train").questions.held_out_from
     assert more > min(starts)
 
 
 def test_a_task_of_one_prompt_a_size_holds_none_out():
     sets = ("data.num_kinds=1", "data.max_depth=1")
     source = open_data(recipe("dyck", 20, *sets))
-    assert source.questions.held_out_from == sys.maxsize
+    assert source.dataset("train").questions.held_out_from == sys.maxsize
     assert source.examples("test", 20, 9).seen_in_training(20) == 1
     assert source.examples("test", 40, 9).seen_in_training(20) == 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,7 +11,7 @@ import torch
 from zoo.data.blocks import Batched
 from zoo.data import Dataset
 from zoo.data.draws import Draws, below, is_held_out
-from zoo.data.source import GENERATED_SIZE, DataSource
+from zoo.data.source import DataSource, GeneratedSource
 from zoo.field_types import Positive
 from zoo.recipe import Recipe
 from zoo.registry import register
@@ -40,7 +41,12 @@ class MaxIndexDataset(Dataset):
         return self.num_values + 1
 
     def open(self, recipe: Recipe, write_cache: bool = True) -> DataSource:
-        return MaxIndexSource(recipe, self.gives, self.vocab_size)
+        corpus = f"max_index of {self.num_values} values, format 2"
+
+        def draw(sizes: str, **asked: Any) -> MaxIndex:
+            return MaxIndex(num_values=self.num_values, **asked)
+
+        return GeneratedSource(recipe, self.gives, self.vocab_size, corpus, draw)
 
 
 class MaxIndex(Batched):
@@ -84,21 +90,3 @@ class MaxIndex(Batched):
 
     def _numbers(self, count: int, row: int) -> np.ndarray:
         return 1 + below(self._draws.words(count, row=row), self.num_values)
-
-
-class MaxIndexSource(DataSource):
-    """Max-index sequences, drawn as they are asked for."""
-
-    def __init__(self, recipe: Recipe, kind: str, vocab_size: int):
-        super().__init__(recipe, kind, vocab_size)
-        values = recipe.data.num_values
-        self.fingerprint = {"corpus": f"max_index of {values} values, format 2", "tokenizer": ""}
-
-    def examples(self, split: str, length: int, size: int) -> MaxIndex:
-        """`size` sequences of any length. Only those of "train" depend on the seed: runs that differ in it
-        alone are judged on the same ones."""
-        seed = self.recipe.seed if split == "train" else 0
-        return MaxIndex(length, self.recipe.data.num_values, seed, split, size)
-
-    def dataset(self, split: str) -> MaxIndex:
-        return self.examples(split, self.recipe.data.sequence_length, GENERATED_SIZE[split])

@@ -146,20 +146,17 @@ class PasskeySource(TextSource):
         self.fingerprint["corpus"] = f"passkey, digits {recipe.data.digits}, format 2, in {text}"
 
     def examples(self, split: str, length: int, size: int, sizes: str = "largest") -> Passkeys:
-        """As those of the other tasks with an answer (`AlgorithmicSource.examples`). Raises InputError also
-        for a length beyond that of the text."""
+        """As of `GeneratedSource`. Raises InputError also for a length beyond that of the text."""
         stream = self.stream(split)
         questions = Passkey(stream, self.tokenizer, self.recipe.data.digits)
         if questions.largest(length) > len(stream):
             raise InputError(Problem(f"the {split} text has only {len(stream)} tokens"))
-        seed = self.recipe.seed if split == "train" else 0
-        return Passkeys(questions, "passkey", length, size, seed=seed, split=split, sizes=sizes)
+        return Passkeys(questions, "passkey", length, size, seed=self.seed(split), split=split, sizes=sizes)
 
     def dataset(self, split: str) -> Passkeys:
         try:
             return self.examples(split, self.recipe.data.sequence_length, GENERATED_SIZE[split], "all")
         except InputError as error:
             # Known only here: how many tokens the sentence has is the tokenizer's affair.
-            raise InputError(
-                [Problem(problem.message, key="data.sequence_length") for problem in error.problems]
-            ) from error
+            message = error.problems[0].message
+            raise InputError(Problem(message, key="data.sequence_length")) from error

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from torch.utils.data import Dataset
 
@@ -37,6 +39,10 @@ class DataSource:
     def dataset(self, split: str) -> Dataset:
         """Training-length examples of a split (train, valid, test), as the task wants them."""
         raise NotImplementedError
+
+    def seed(self, split: str) -> int:
+        """The seed of what is drawn for a split: runs that differ in theirs alone are judged on the same."""
+        return self.recipe.seed if split == "train" else 0
 
     def train_loader(self, rank: int = 0, world_size: int = 1) -> ResumableLoader:
         """One rank's micro-batches, shuffled anew in every epoch. Raises InputError for a batch that cannot
@@ -75,3 +81,27 @@ class DataSource:
 
     def save_tokenizer(self, folder: Path) -> None:
         """Write `tokenizer.json` into a folder; nothing where there is no text."""
+
+
+class GeneratedSource(DataSource):
+    """Examples that are drawn as they are asked for.
+
+    Args:
+        corpus: what is drawn, in words that change whenever the examples do.
+        draw: gives a dataset, by keyword: its split, length, size, seed, and `sizes` as of `examples`.
+    """
+
+    def __init__(self, recipe: Recipe, kind: str, vocab_size: int, corpus: str, draw: Callable[..., Any]):
+        super().__init__(recipe, kind, vocab_size)
+        self.fingerprint = {"corpus": corpus, "tokenizer": ""}
+        self._draw = draw
+
+    def examples(self, split: str, length: int, size: int, sizes: str = "largest") -> Any:
+        """`size` examples of a length: questions of the largest size that fits it, or of "all" `sizes` that do.
+
+        Raises InputError for a length at which none fits.
+        """
+        return self._draw(split=split, length=length, size=size, seed=self.seed(split), sizes=sizes)
+
+    def dataset(self, split: str) -> Any:
+        return self.examples(split, self.recipe.data.sequence_length, GENERATED_SIZE[split], "all")

@@ -34,7 +34,7 @@ def test_every_file_has_its_keys_and_all_keys_their_file():
     assert files - SHARED == set(TASKS)
     for name in TASKS:
         module = import_module(f"zoo.data.algorithmic.{name}")
-        task = type(open_data(recipe(name)).questions)
+        task = type(open_data(recipe(name)).dataset("train").questions)
         assert task.__module__ == module.__name__
         assert "arXiv:" in task.__doc__ and "Source:" in task.__doc__
 
@@ -54,7 +54,7 @@ def test_a_recipe_opens_its_task(name, tmp_path):
     source.save_tokenizer(tmp_path)
     assert not list(tmp_path.iterdir())
     assert build(recipe(name)).hidden(batch["tokens"]).isfinite().all()
-    assert source.vocab_size == source.questions.vocab_size > batch["tokens"].max()
+    assert source.vocab_size == source.dataset("train").questions.vocab_size > batch["tokens"].max()
 
 
 def test_training_and_validation_are_of_all_sizes_and_a_length_is_of_one():
@@ -90,7 +90,7 @@ def test_another_option_is_another_corpus():
 
 @pytest.mark.parametrize("name", TASKS)
 def test_lengths_at_which_nothing_fits_are_all_reported(name):
-    task = open_data(recipe(name)).questions
+    task = open_data(recipe(name)).dataset("train").questions
     least = task.tokens(task.smallest)
     recipe(name, length=least)
     with pytest.raises(InputError) as caught:

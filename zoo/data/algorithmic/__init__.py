@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from zoo.data import Dataset
 from zoo.data.algorithmic.questions import Questions
+from zoo.registry import datasets
 
 if TYPE_CHECKING:
     from zoo.data.source import DataSource
@@ -28,6 +30,11 @@ class Algorithmic(Questions, Dataset):
         return self.tokens(self.smallest)
 
     def open(self, recipe: Recipe, write_cache: bool = True) -> DataSource:
-        from zoo.data.algorithmic.answers import AlgorithmicSource
+        from zoo.data.algorithmic.answers import Answers
+        from zoo.data.source import GeneratedSource
 
-        return AlgorithmicSource(recipe, self.gives, self)
+        names = [option.name for option in datasets.describe(self.name).options]
+        options = [f"{name} {getattr(recipe.data, name)}" for name in names]
+        corpus = ", ".join([self.name, *options, f"format {self.format}"])
+        draw = functools.partial(Answers, self, self.name)
+        return GeneratedSource(recipe, self.gives, self.vocab_size, corpus, draw)

@@ -10,10 +10,7 @@ import torch
 from zoo.data.algorithmic.questions import PADDING, Questions
 from zoo.data.blocks import NOT_SCORED, Batched
 from zoo.data.draws import Chance, Draws, is_held_out
-from zoo.data.source import GENERATED_SIZE, DataSource
 from zoo.errors import InputError, Problem
-from zoo.recipe import Recipe
-from zoo.registry import datasets
 
 AHEAD = 64
 """Random words drawn at a time: an example needs few of them."""
@@ -101,25 +98,3 @@ class Answers(Batched):
             tokens[row, : len(given)] = given
             targets[row, len(prompt) - 1 : len(given)][self.questions.asked] = answer[self.questions.asked]
         return {"tokens": torch.from_numpy(tokens), "targets": torch.from_numpy(targets)}
-
-
-class AlgorithmicSource(DataSource):
-    """The questions of a task, and their answers."""
-
-    def __init__(self, recipe: Recipe, kind: str, questions: Questions):
-        super().__init__(recipe, kind, questions.vocab_size)
-        self.questions = questions
-        names = [option.name for option in datasets.describe(recipe.data.name).options]
-        options = [f"{name} {getattr(recipe.data, name)}" for name in names]
-        corpus = ", ".join([recipe.data.name, *options, f"format {questions.format}"])
-        self.fingerprint = {"corpus": corpus, "tokenizer": ""}
-
-    def examples(self, split: str, length: int, size: int, sizes: str = "largest") -> Answers:
-        """`size` examples of the largest size that fits `length` tokens, or of "all" `sizes` that do. Only
-        those of "train" depend on the seed. Raises InputError for a length at which none fits."""
-        seed = self.recipe.seed if split == "train" else 0
-        name = self.recipe.data.name
-        return Answers(self.questions, name, length, size, seed=seed, split=split, sizes=sizes)
-
-    def dataset(self, split: str) -> Answers:
-        return self.examples(split, self.recipe.data.sequence_length, GENERATED_SIZE[split], "all")

@@ -88,8 +88,7 @@ class TextSource(DataSource):
             mask_token=self.tokenizer.mask_token,
             end_token=self.tokenizer.end_token,
             vocab_size=self.vocab_size,
-            # Runs that differ in the seed alone are judged on the same draw.
-            seed=recipe.seed if split == "train" else 0,
+            seed=self.seed(split),
             epoch=0 if split == "train" else None,
         )
 
