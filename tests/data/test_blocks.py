@@ -1,5 +1,7 @@
 """Windows over a stream: next-token blocks and masked blocks."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -20,7 +22,8 @@ def stream():
 
 def masked(stream, length=100, **keywords):
     settings = {"mask_fraction": 0.15, "seed": 0, "epoch": 0} | keywords
-    return MaskedBlocks(stream, length, mask_token=MASK, end_token=END, vocab_size=VOCABULARY, **settings)
+    tokenizer = SimpleNamespace(mask_token=MASK, end_token=END, vocab_size=VOCABULARY)
+    return MaskedBlocks(stream, length, tokenizer=tokenizer, **settings)
 
 
 @pytest.mark.parametrize("length", [1, 7, 100, 3999])

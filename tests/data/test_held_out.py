@@ -10,7 +10,7 @@ import pytest
 from zoo import registry
 from zoo.data import open_data
 from zoo.data.algorithmic.answers import Answers
-from zoo.data.draws import DIFFERENT, enough_to_hold_out, is_held_out
+from zoo.data.draws import is_held_out
 from zoo.data.max_index import MaxIndex
 from zoo.evaluation.measure import validation_seen_in_training
 from zoo.recipe import read_recipe, resolve
@@ -171,8 +171,3 @@ def test_the_side_is_the_same_for_ever():
     for kind in (np.int32, np.uint8, np.int64):
         rows = [np.array([1, 3, token, 2], dtype=kind) for token in range(64)]
         assert "".join(str(int(is_held_out(row))) for row in rows) == SIDES
-
-
-def test_enough_is_nine_in_ten_of_the_sample():
-    assert enough_to_hold_out(range(DIFFERENT)) and not enough_to_hold_out(range(DIFFERENT - 1))
-    assert not enough_to_hold_out([(1,)] * 1000)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
-from zoo.data.loader import EpochSampler, Loader, ResumableLoader, StridedSampler
+from zoo.data.loader import EpochSampler, Loader, ResumableLoader, strided_batches
 from zoo.data.max_index import MaxIndex
 from zoo.errors import InputError
 
@@ -151,14 +151,14 @@ def test_validation_sees_everything_once(size, world):
     seen = [
         index
         for rank in range(world)
-        for batch in Loader(Numbers(size), StridedSampler(size, 2, rank=rank, world_size=world))
+        for batch in Loader(Numbers(size), strided_batches(size, 2, rank=rank, world_size=world))
         for index in batch.tolist()
     ]
     assert sorted(seen) == list(range(size))
 
 
 def test_validation_can_be_repeated():
-    one = Loader(Numbers(7), StridedSampler(7, 2))
+    one = Loader(Numbers(7), strided_batches(7, 2))
     assert epochs(one, 1) == epochs(one, 1) and len(one) == 4
 
 

@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import Dataset
 
 from zoo.data.draws import Draws, below, unit
-from zoo.data.text.tokenizer import SPECIAL
+from zoo.data.text.tokenizer import SPECIAL, TextTokenizer
 from zoo.data.text.tokens import TokenStream
 
 NOT_SCORED = -100
@@ -79,15 +79,13 @@ class MaskedBlocks(Batched):
         length: int,
         *,
         mask_fraction: float,
-        mask_token: int,
-        end_token: int,
-        vocab_size: int,
+        tokenizer: TextTokenizer,
         seed: int,
         epoch: int | None = None,
     ):
-        self.stream, self.length = stream, length
-        self.mask_fraction, self.mask_token = mask_fraction, mask_token
-        self.end_token, self.vocab_size = end_token, vocab_size
+        self.stream, self.length, self.mask_fraction = stream, length, mask_fraction
+        self.mask_token, self.end_token = tokenizer.mask_token, tokenizer.end_token
+        self.vocab_size = tokenizer.vocab_size
         self.seed, self.epoch = seed, epoch
 
     def set_epoch(self, epoch: int) -> None:

@@ -14,7 +14,7 @@ trained on.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -23,13 +23,6 @@ UNIT = 2.0**-53
 ONE_IN = 4
 """One prompt in so many is held out. Fewer would repeat themselves in the evaluation of short prompts; more
 would be lost to training."""
-
-SAMPLED = 256
-"""Prompts that are drawn to see whether there are enough of them to hold some out."""
-
-DIFFERENT = 230
-"""How many of those must differ: nine in ten, which about 1200 equally likely prompts give. With fewer prompts
-than that training needs them all, and evaluation would ask the same few over and over."""
 
 
 class Draws:
@@ -116,8 +109,3 @@ def is_held_out(prompt: Sequence[int] | np.ndarray) -> bool:
     # apart by the parity of bits of the prompt, which is what some tasks ask for.
     tokens = np.asarray(prompt, dtype="<i8").tobytes()
     return hashlib.blake2b(tokens, digest_size=1).digest()[0] < 256 // ONE_IN
-
-
-def enough_to_hold_out(prompts: Iterable[Hashable]) -> bool:
-    """Whether prompts are of so many kinds that some can be held out, judged by `SAMPLED` random ones."""
-    return len(set(prompts)) >= DIFFERENT

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,92 +60,11 @@ class EpochSampler:
             yield order[begin : begin + self.share]
 
 
-class StridedSampler:
+def strided_batches(size: int, batch_size: int, rank: int = 0, world_size: int = 1) -> list[np.ndarray]:
     """Every index once over all ranks, in order: rank r has r, r + world_size, ... Nothing is padded, so
     ranks may differ by one index, and the last batch may be short."""
-
-    def __init__(self, size: int, batch_size: int, *, rank: int = 0, world_size: int = 1):
-        self.batch_size = batch_size
-        self._indices = np.arange(rank, size, world_size)
-
-    def __len__(self) -> int:
-        return -(-len(self._indices) // self.batch_size)
-
-    def batches(self, epoch: int = 0, start: int = 0) -> Iterator[np.ndarray]:
-        """Index arrays; the same in every epoch."""
-        for batch in range(start, len(self)):
-            yield self._indices[batch * self.batch_size : (batch + 1) * self.batch_size]
-
-
-class Loader:
-    """Batches of a dataset in a sampler's order, once through at each iteration."""
-
-    def __init__(self, dataset: Dataset, sampler: EpochSampler | StridedSampler, workers: int = 0):
-        self.dataset = dataset
-        self._sampler = sampler
-        self._workers = workers
-
-    def __len__(self) -> int:
-        return len(self._sampler)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._epoch(0, 0))
-
-    def _epoch(self, epoch: int, start: int) -> DataLoader:
-        # Workers copy the dataset when they start, so the epoch must be known to it before.
-        if hasattr(self.dataset, "set_epoch"):
-            self.dataset.set_epoch(epoch)
-        # Without a batch size, what the sampler yields goes to the dataset as it is: a batch of indices.
-        batches = self._sampler.batches(epoch, start)
-        return DataLoader(_ByBatch(self.dataset), None, sampler=batches, num_workers=self._workers)
-
-
-class ResumableLoader(Loader):
-    """A stream of batches, epoch after epoch, that can be resumed.
-
-    Iterating gives the rest of the current epoch. `state_dict()` counts the micro-batches that were handed
-    out, not those that workers prepared ahead; it is the same on every rank. Loaded into another loader of
-    the same data, the next batch there is the one that would have come here. After the last batch of an
-    epoch the state is the beginning of the next one, which is a new permutation. `len` is the micro-batches
-    of an epoch.
-    """
-
-    def __init__(self, dataset: Dataset, sampler: EpochSampler, workers: int = 0):
-        super().__init__(dataset, sampler, workers)
-        self._epoch_number = 0
-        self._handed_out = 0
-
-    def __iter__(self) -> Iterator[Any]:
-        epoch = self._epoch_number
-        for batch in self._epoch(epoch, self._handed_out):
-            if epoch != self._epoch_number:
-                raise RuntimeError("the loader was moved to another epoch while this one was iterated")
-            # Counted before it is handed out: whoever asks for the state then has the batch in hand.
-            self._handed_out += 1
-            if self._handed_out == len(self):
-                self._epoch_number, self._handed_out = epoch + 1, 0
-                yield batch
-                return
-            yield batch
-
-    def set_epoch(self, epoch: int) -> None:
-        """Go to the beginning of an epoch; nothing happens if it is the current one."""
-        if epoch != self._epoch_number:
-            self._epoch_number, self._handed_out = epoch, 0
-
-    def state_dict(self) -> dict[str, int]:
-        """{"epoch", "batches", "accumulate"}: the next micro-batch, `accumulate` of which are a step."""
-        return {
-            "epoch": self._epoch_number,
-            "batches": self._handed_out,
-            "accumulate": self._sampler.accumulate,
-        }
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go on from a `state_dict`: the same optimizer step if `accumulate` is another here."""
-        self._epoch_number = int(state["epoch"])
-        accumulate = self._sampler.accumulate
-        self._handed_out = int(state["batches"]) * accumulate // int(state.get("accumulate", accumulate))
+    indices = np.arange(rank, size, world_size)
+    return [indices[start : start + batch_size] for start in range(0, len(indices), batch_size)]
 
 
 class _ByBatch(Dataset):
@@ -158,3 +77,66 @@ class _ByBatch(Dataset):
         if hasattr(self.dataset, "batch"):
             return self.dataset.batch(indices)
         return default_collate([self.dataset[int(index)] for index in indices])
+
+
+def _read(dataset: Dataset, batches: Iterable[np.ndarray], workers: int) -> Iterator[Any]:
+    # Without a batch size, what the sampler yields goes to the dataset as it is: a batch of indices.
+    return iter(DataLoader(_ByBatch(dataset), batch_size=None, sampler=batches, num_workers=workers))
+
+
+class Loader:
+    """Batches of a dataset, given by their indices, once through at each iteration."""
+
+    def __init__(self, dataset: Dataset, batches: Sequence[np.ndarray], workers: int = 0):
+        self.dataset, self._batches, self._workers = dataset, batches, workers
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[Any]:
+        return _read(self.dataset, self._batches, self._workers)
+
+
+class ResumableLoader:
+    """A stream of batches, epoch after epoch, that can be resumed.
+
+    Iterating gives the rest of the current epoch. `state_dict()` counts the micro-batches that were handed
+    out, not those that workers prepared ahead; it is the same on every rank. Loaded into another loader of
+    the same data, the next batch there is the one that would have come here. After the last batch of an
+    epoch the state is the beginning of the next one, which is a new permutation. `len` is the micro-batches
+    of an epoch.
+    """
+
+    def __init__(self, dataset: Dataset, sampler: EpochSampler, workers: int = 0):
+        self.dataset, self._sampler, self._workers = dataset, sampler, workers
+        self._epoch = 0
+        self._handed_out = 0
+
+    def __len__(self) -> int:
+        return len(self._sampler)
+
+    def __iter__(self) -> Iterator[Any]:
+        # Workers copy the dataset when they start, so the epoch must be known to it before.
+        if hasattr(self.dataset, "set_epoch"):
+            self.dataset.set_epoch(self._epoch)
+        batches = self._sampler.batches(self._epoch, self._handed_out)
+        for batch in _read(self.dataset, batches, self._workers):
+            # Counted before it is handed out: whoever asks for the state then has the batch in hand.
+            self._handed_out += 1
+            if self._handed_out == len(self):
+                self._epoch, self._handed_out = self._epoch + 1, 0
+            yield batch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Go to the beginning of an epoch; nothing happens if it is the current one."""
+        if epoch != self._epoch:
+            self._epoch, self._handed_out = epoch, 0
+
+    def state_dict(self) -> dict[str, int]:
+        """{"epoch", "batches", "accumulate"}: the next micro-batch, `accumulate` of which are a step."""
+        return {"epoch": self._epoch, "batches": self._handed_out, "accumulate": self._sampler.accumulate}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go on from a `state_dict`: the same optimizer step if `accumulate` is another here."""
+        self._epoch = state["epoch"]
+        self._handed_out = state["batches"] * self._sampler.accumulate // state["accumulate"]

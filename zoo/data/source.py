@@ -8,7 +8,7 @@ from typing import Any
 
 from torch.utils.data import Dataset
 
-from zoo.data.loader import EpochSampler, Loader, ResumableLoader, StridedSampler
+from zoo.data.loader import EpochSampler, Loader, ResumableLoader, strided_batches
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
 
@@ -76,8 +76,7 @@ class DataSource:
             )
             raise InputError(Problem(message, key="data.sequence_length"))
         share = max(1, data.batch_size // (world_size * self.accumulate))
-        sampler = StridedSampler(size, share, rank=rank, world_size=world_size)
-        return Loader(dataset, sampler, data.workers)
+        return Loader(dataset, strided_batches(size, share, rank, world_size), data.workers)
 
     def save_tokenizer(self, folder: Path) -> None:
         """Write `tokenizer.json` into a folder; nothing where there is no text."""

@@ -11,7 +11,7 @@ import pytest
 
 from zoo import registry
 from zoo.data.text import wikitext
-from zoo.data.text.corpus import SPLITS, survey
+from zoo.data.text import SPLITS, survey
 from zoo.data.text.wikitext import HUB_SPLITS, articles
 from zoo.errors import InputError
 

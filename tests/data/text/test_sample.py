@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from zoo.data.text.corpus import SPLITS
+from zoo.data.text import SPLITS
 from zoo.data.text.sample import chronicle, open_sample
 from zoo.errors import InputError
 

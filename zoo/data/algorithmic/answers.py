@@ -7,13 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from zoo.data.algorithmic.questions import PADDING, Questions
+from zoo.data.algorithmic.questions import AHEAD, PADDING, Questions
 from zoo.data.blocks import NOT_SCORED, Batched
 from zoo.data.draws import Chance, Draws, is_held_out
 from zoo.errors import InputError, Problem
-
-AHEAD = 64
-"""Random words drawn at a time: an example needs few of them."""
 
 
 class Answers(Batched):

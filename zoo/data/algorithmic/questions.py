@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from functools import cached_property
 from typing import ClassVar
 
-from zoo.data.draws import SAMPLED, Chance, Draws, enough_to_hold_out
+from zoo.data.draws import Chance, Draws
 
 PADDING, BEGIN, ASK = range(3)
 """Tokens that every task has: what fills up a row, what begins a prompt, and what asks for the answer."""
@@ -17,6 +17,16 @@ FIRST = 3
 
 SMALL = 1024
 """A task whose prompts of this size are too few to hold any out has too few at every size."""
+
+AHEAD = 64
+"""Random words drawn at a time: an example needs few of them."""
+
+SAMPLED = 256
+"""Prompts that are drawn to see whether there are enough of them to hold some out."""
+
+DIFFERENT = 230
+"""How many of those must differ: nine in ten, which about 1200 equally likely prompts give. With fewer prompts
+than that training needs them all, and evaluation would ask the same few over and over."""
 
 
 class Questions:
@@ -76,8 +86,8 @@ class Questions:
 
         def enough(size: int) -> bool:
             draws = Draws("prompts", size)
-            rows = (Chance(draws, row, 64) for row in range(SAMPLED))
-            return enough_to_hold_out(tuple(self.example(size, chance)[0]) for chance in rows)
+            prompts = {tuple(self.example(size, Chance(draws, row, AHEAD))[0]) for row in range(SAMPLED)}
+            return len(prompts) >= DIFFERENT
 
         # Large sizes are slow to draw, and most tasks have enough prompts of a small one.
         reach = 1

@@ -12,7 +12,7 @@ from zoo.data.blocks import Blocks, MaskedBlocks
 from zoo.data import Dataset
 from zoo.data.source import DataSource
 from zoo.data.text.cache import TokenCache, open_cache
-from zoo.data.text.corpus import Corpus
+from zoo.data.text import Corpus
 from zoo.data.text.plain_text import open_text
 from zoo.data.text.sample import open_sample
 from zoo.data.text.tokens import TokenStream
@@ -85,9 +85,7 @@ class TextSource(DataSource):
             stream,
             length,
             mask_fraction=recipe.task.mask_fraction,
-            mask_token=self.tokenizer.mask_token,
-            end_token=self.tokenizer.end_token,
-            vocab_size=self.vocab_size,
+            tokenizer=self.tokenizer,
             seed=self.seed(split),
             epoch=0 if split == "train" else None,
         )

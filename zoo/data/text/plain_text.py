@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from zoo.data.text.corpus import Corpus, TextChanged, read_lines, stamp
+from zoo.data.text import Corpus, TextChanged, read_lines, stamp
 from zoo.errors import InputError, Problem, printable
 from zoo.launch.ranks import is_first_process
 

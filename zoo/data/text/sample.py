@@ -15,7 +15,7 @@ from pathlib import Path
 
 from zoo.data.draws import Chance, Draws
 from zoo.data.text import sample_words as lists
-from zoo.data.text.corpus import Corpus
+from zoo.data.text import Corpus
 
 PEOPLE = 9
 

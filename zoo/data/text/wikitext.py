@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from zoo.data.text.corpus import SPLITS, Corpus, read_lines, stamp
+from zoo.data.text import SPLITS, Corpus, read_lines, stamp
 from zoo.errors import InputError, Problem
 
 REPOSITORY = "Salesforce/wikitext"
