@@ -19,14 +19,12 @@ from zoo.reports.series import Series
 
 MOST = 8
 """Caveats of one kind."""
-COMMANDS = 3
-"""What one caveat lists, and the commands in it."""
 
 
 def caveats_of(
     runs: Sequence[Run], series: Sequence[Series], panels: Sequence[Panel], alone: Sequence[Panel]
 ) -> tuple[Caveat, ...]:
-    """All of them, a sentence each; one that an evaluation would remove has the commands.
+    """All of them, a sentence each; one that an evaluation would remove has the command.
 
     Args:
         runs: with all of their measurements.
@@ -113,9 +111,9 @@ def _seeds(series: Sequence[Series]) -> list[Caveat]:
 
 
 def _missing(series: Sequence[Series], panels: Sequence[Panel]) -> list[Caveat]:
-    """Lengths and protocols that some runs have and others were not evaluated by, with the commands that do
-    it; runs that lack the same share a caveat, protocols that one command measures a command."""
-    of_run: dict[str, dict[tuple, list[tuple[str, str, str]]]] = defaultdict(lambda: defaultdict(list))
+    """Lengths and protocols that some runs have and others were not evaluated by; what one command measures is
+    one caveat."""
+    lacking: dict[tuple, list[str]] = defaultdict(list)
     for panel in panels:
         for one in series:
             for run in one.runs:
@@ -126,24 +124,18 @@ def _missing(series: Sequence[Series], panels: Sequence[Panel]) -> list[Caveat]:
                 if lengths and not foreign and not is_unread_window(own):
                     sets = (*settings(run.recipe, panel.parameters), *changes(one.changed))
                     ask = tuple(lengths_to_ask(panel.parameters, lengths))
-                    of_run[run.path][ask, sets, one.label if one.changed else ""].append(panel.kind)
-    alike: dict[tuple, list[str]] = defaultdict(list)
-    for path, lacking in of_run.items():
-        alike[tuple((*key, tuple(kinds)) for key, kinds in lacking.items())].append(path)
-    found = []
-    for lacking, paths in alike.items():
-        parts = [
-            f"not evaluated{f' as {label}' if label else ''} by {', '.join(map(_kind_text, kinds))} "
-            f"at {_listed(ask)}"
-            for ask, _, label, kinds in lacking
-        ]
-        commands = [
-            evaluate_command(sorted(paths), [*dict.fromkeys(kind[0] for kind in kinds)], ask, sets)
-            for ask, sets, _, kinds in lacking[:COMMANDS]
-        ]
-        what = "; ".join(_few(parts))
-        found.append(Caveat(f"{', '.join(sorted(paths))}: {what}; do it with", tuple(commands)))
-    return found
+                    lacking[panel.kind, one.label if one.changed else "", ask, sets].append(run.path)
+    commands: dict[tuple, list[tuple[str, str, str]]] = defaultdict(list)
+    for (kind, label, ask, sets), paths in lacking.items():
+        commands[tuple(sorted(paths)), label, ask, sets].append(kind)
+    return [
+        Caveat(
+            f"{', '.join(paths)}: not evaluated{f' as {label}' if label else ''} by "
+            f"{', '.join(map(_kind_text, kinds))} at {_listed(ask)}; do it with",
+            evaluate_command(paths, [*dict.fromkeys(kind[0] for kind in kinds)], ask, sets),
+        )
+        for (paths, label, ask, sets), kinds in commands.items()
+    ]
 
 
 def _only_notes(series: Sequence[Series], panels: Sequence[Panel]) -> list[Caveat]:
@@ -158,7 +150,7 @@ def _only_notes(series: Sequence[Series], panels: Sequence[Panel]) -> list[Cavea
     return [
         Caveat(
             f"{', '.join(kinds)} at {_listed(lengths)}: left out, for nothing could be measured: "
-            f"{'; '.join(_few(notes))}"
+            f"{'; '.join(notes)}"
         )
         for (lengths, notes), kinds in alike.items()
     ]
@@ -185,10 +177,6 @@ def _kind_text(kind: tuple[str, str, str]) -> str:
 
 def _listed(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, numbers))
-
-
-def _few(parts: Sequence[str]) -> list[str]:
-    return [*parts[:COMMANDS], *[f"and {len(parts) - COMMANDS} more"] * (len(parts) > COMMANDS)]
 
 
 def _first(found: Sequence[Caveat]) -> list[Caveat]:

@@ -41,13 +41,13 @@ class Difference:
 
 @dataclass(frozen=True)
 class Caveat:
-    """What a reader should know, and the commands after which it does not hold any more."""
+    """What a reader should know, and the command, if any, after which it does not hold any more."""
 
     text: str
-    commands: tuple[str, ...] = ()
+    command: str = ""
 
     def __str__(self) -> str:
-        return f"{self.text}: {'; '.join(self.commands)}" if self.commands else self.text
+        return f"{self.text}: {self.command}" if self.command else self.text
 
 
 @dataclass(frozen=True)

@@ -194,22 +194,13 @@ def order_text(report: Report) -> str:
         return ""
     panel = report.panels[0]
     length = panel.decisive
-    order = f"in the order of {display_name(panel.measure)} at {length} tokens"
-    there = [curve.label for curve in panel.curves if curve.mean[panel.lengths.index(length)] is not None]
-    if len(there) < 2:
-        return f"Encodings {order}; fewer than two have a value there."
+    order = f"Encodings in the order of {display_name(panel.measure)} at {length} tokens"
     if why := panel.why_unranked(length):
-        return (
-            f"No ranking: there is no interval at {length} tokens ({why}). Encodings stand {order}, no more."
-        )
-    first = [label for label in there if panel.rank(label, length) == 1]
-    if len(first) == 1:
-        return f"Encodings {order}; {quoted(first[0])} is ahead of all others there, beyond the intervals."
-    every = "all" if len(first) == len(there) else ", ".join(map(quoted, first))
-    return (
-        f"Encodings {order}, where {every} are tied: the interval of their difference includes zero, and "
-        "which of them stands first means nothing."
-    )
+        return f"{order}, which is no ranking: there is no interval ({why})."
+    first = [quoted(one.label) for one in panel.curves if panel.rank(one.label, length) == 1]
+    if len(first) < 2:
+        return f"{order}."
+    return f"{order}, where {', '.join(first)} are tied: which of them stands first means nothing."
 
 
 def _shown_lengths(panel: Panel, most: int) -> tuple[int, ...]:

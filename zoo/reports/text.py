@@ -41,8 +41,9 @@ def console(report: Report, width: int | None = None, bold: bool = False) -> str
     if report.caveats:
         lines = ["Caveats:"]
         for one in report.caveats:
-            # Commands on lines of their own, to be copied.
-            lines += [f"- {printable(_introduction(one))}", *(f"    {printable(c)}" for c in one.commands)]
+            lines.append(f"- {printable(one.text)}{':' if one.command else ''}")
+            # On a line of its own, to be copied.
+            lines += [f"    {printable(one.command)}"] if one.command else []
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
 
@@ -107,18 +108,13 @@ def _table_markdown(table: Table) -> str:
     return "\n\n".join([f"## {_plain(table.title)}", "\n".join(lines), *[below] * bool(below)])
 
 
-def _introduction(caveat: Caveat) -> str:
-    return f"{caveat.text}:" if caveat.commands else caveat.text
-
-
 def _caveat_markdown(caveat: Caveat) -> str:
-    """An item of a list, its commands as code below it, each on a line of its own."""
-    lines = [f"- {_plain(_introduction(caveat))}"]
-    if caveat.commands:
-        # A fence longer than any in the commands; within, nothing is Markdown.
-        fence = "`" * max(3, 1 + max(len(run) for one in caveat.commands for run in re.findall("`*", one)))
-        lines += ["", *(f"  {line}" for line in (f"{fence}sh", *map(printable, caveat.commands), fence)), ""]
-    return "\n".join(lines)
+    """An item of a list, its command as code below it."""
+    if not caveat.command:
+        return f"- {_plain(caveat.text)}"
+    # A fence longer than any in the command; within, nothing is Markdown.
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`*", caveat.command))))
+    return f"- {_plain(caveat.text)}:\n\n  {fence}sh\n  {printable(caveat.command)}\n  {fence}\n"
 
 
 def _cell(cell: Cell) -> str:

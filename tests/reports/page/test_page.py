@@ -128,7 +128,7 @@ def wicked() -> Report:
         (BREAKS_OUT,),
         ((BREAKS_OUT, BREAKS_OUT),),
         BREAKS_OUT,
-        (Caveat(BREAKS_OUT, (BREAKS_OUT,)),),
+        (Caveat(BREAKS_OUT, BREAKS_OUT),),
         BREAKS_OUT,
     )
 

@@ -15,20 +15,16 @@ from zoo.reports.tables import difference_text, interval_text, rank_text
 def values_plot(panel: Panel, looks: Mapping[str, Style], refused: bool) -> dict[str, Any]:
     """The values of a panel; `refused` where its runs are not comparable."""
     measure = display_name(panel.measure)
-    return _plot(panel, looks, measure, refused) | {
-        "label": f"{measure.capitalize()} by {panel.axis}, {panel.protocol}: {len(panel.curves)} lines",
+    curves = []
+    for curve in panel.curves:
+        curves.append(_curve(curve, looks, [_value(curve, panel, n) for n in range(len(panel.lengths))]))
+        # Of one seed the mean is the point.
+        points = [point for point in curve.points if curve.seeds > 1 and math.isfinite(point.value)]
+        curves[-1]["seeds"] = [{"length": point.length, "value": point.value} for point in points]
+    return _plot(panel, measure, refused, curves) | {
+        "label": f"{measure.capitalize()} by {panel.axis}, {panel.protocol}: {len(curves)} lines",
         "range": None if panel.lower_is_better else RATE,
-        "curves": [
-            _curve(curve, looks, [_value(curve, panel, n) for n in range(len(curve.lengths))])
-            # Of one seed the mean is the point.
-            | {"seeds": [
-                {"length": point.length, "value": point.value}
-                for point in curve.points
-                if curve.seeds > 1 and math.isfinite(point.value)
-            ]}
-            for curve in panel.curves
-        ],
-    }  # fmt: skip
+    }
 
 
 def differences_plot(panel: Panel, looks: Mapping[str, Style], refused: bool) -> dict[str, Any] | None:
@@ -36,41 +32,35 @@ def differences_plot(panel: Panel, looks: Mapping[str, Style], refused: bool) ->
     if not panel.pairs:
         return None
     measure = f"{display_name(panel.measure)} less that of {panel.reference}"
-    return _plot(panel, looks, measure, refused) | {
+    curves = [
+        _curve(curve, looks, [_difference(curve, panel, length) for length in panel.lengths])
+        for curve in panel.curves
+        if curve.label != panel.reference
+    ]
+    return _plot(panel, measure, refused, curves) | {
         "label": f"{measure}, by {panel.axis}, {protocol_text(panel.protocol, panel.parameters)}",
         "zero": looks[panel.reference].classes,
         "room": room_for_failures(panel, differences=True),
-        "curves": [
-            _curve(curve, looks, [_difference(curve, panel, n) for n in curve.lengths])
-            for curve in panel.curves
-            if curve.label != panel.reference
-        ],
-    }  # fmt: skip
-
-
-def _plot(panel: Panel, looks: Mapping[str, Style], measure: str, refused: bool) -> dict[str, Any]:
-    return {
-        "measure": measure,
-        "axis": panel.axis,
-        "trained": list(panel.train_lengths),
-        "lengths": list(panel.lengths),
-        "range": None,
-        "room": room_for_failures(panel),
-        "zero": None,
-        "refused": refused,
     }
 
 
+def _plot(panel: Panel, measure: str, refused: bool, curves: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "measure": measure, "axis": panel.axis, "trained": list(panel.train_lengths),
+        "lengths": list(panel.lengths), "range": None, "room": room_for_failures(panel), "zero": None,
+        "refused": refused, "curves": curves,
+    }  # fmt: skip
+
+
 def _curve(curve: Curve, looks: Mapping[str, Style], marks: list[dict[str, Any]]) -> dict[str, Any]:
+    for length, mark in zip(curve.lengths, marks, strict=True):
+        mark |= {"length": length, "note": curve.notes.get(length)}
     return {
         "index": list(looks).index(curve.label),
         "label": curve.label,
         "classes": looks[curve.label].classes,
         "mark": f"mark-{looks[curve.label].mark}",
-        "marks": [
-            {"length": length, "note": curve.notes.get(length)} | mark
-            for length, mark in zip(curve.lengths, marks, strict=True)
-        ],
+        "marks": marks,
         "seeds": [],
     }
 
@@ -89,14 +79,14 @@ def _value(curve: Curve, panel: Panel, index: int) -> dict[str, Any]:
 
 def _difference(curve: Curve, panel: Panel, length: int) -> dict[str, Any]:
     one = panel.between(length, curve.label, panel.reference)
-    absent = {"mean": None, "low": None, "high": None, "failed": False, "value": number(None), "details": []}
     if one is None:
-        return absent
+        return {"mean": None, "low": None, "high": None, "failed": False, "value": number(None), "details": []}
     text = signed(one.value)
-    return absent | {
+    return {
         "mean": _finite(one.value),
         "low": _finite(one.low),
         "high": _finite(one.high),
+        "failed": False,
         "value": text,
         "spread": difference_text(one).removeprefix(text).strip(" ()") + (" tied" if one.sign == 0 else ""),
         "details": [("interval", panel.interval if one.sign is not None else f"none: {one.why}")],
