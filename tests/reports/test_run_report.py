@@ -11,7 +11,7 @@ from zoo.evaluation.measurement import flat_rows
 from zoo.evaluation.store import read_measurements
 from zoo.reports.csv_export import rows_as_csv
 from zoo.reports.page import page
-from zoo.reports.run_report import run_report, summary_line
+from zoo.reports.run_report import run_report
 from zoo.reports.text import console, markdown
 
 MADE = [
@@ -74,17 +74,6 @@ def test_two_ways_to_read_a_checkpoint_are_compared_on_its_page(tmp_path):
 def test_a_run_of_notes_alone_has_a_page_of_caveats(tmp_path):
     report = run_report(tmp_path, measurements_of([text_row(64, note="too long")]))
     assert not report.panels and "too long" in page(report)
-
-
-def test_one_line_sums_up_the_first_protocol():
-    assert summary_line(ROWS[:4]) == (
-        "perplexity: 17.50 at 32 (0.5x), 15.00 at 64 (trained), not finite at 128 (2x); "
-        "not at 256: the encoding ends at 128 tokens"
-    )
-    assert summary_line([task_row(64, 1.0), task_row(128, 0.25)]) == (
-        "accuracy: 1.000 at 64 (trained), 0.250 at 128 (2x)"
-    )
-    assert summary_line([text_row(64, note="too long")]).startswith("evaluation: not measured; not at 64")
 
 
 def test_columns_are_in_one_order_and_formulas_are_escaped():

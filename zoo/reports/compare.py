@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -117,21 +117,16 @@ def _refusal(found: Sequence[KeyDifference | str]) -> InputError:
 def _chosen(runs: Sequence[Run], protocols: Sequence[str] | None, lengths: Sequence[int] | None) -> list[Run]:
     """The runs with only those measurements, and of these the rows, that were asked for."""
     problems, chosen = [], []
-    faults = {run.path: _faults(run, protocols) for run in runs}
-    able = [path for path, own in faults.items() if not own]
-    for name in protocols or ():
-        if not any(row["protocol"] == name for run in runs for row in run.rows):
-            knowing = [run.path for run in runs if not _faults(run, [name])]
-            remedy = command(["evaluate", *knowing, *options([name], None)])
-            fault = "" if knowing else _faults(runs[0], [name])[0]
-            problems.append(Problem(fault or f"no run was evaluated by {name}; do it with: {remedy}"))
-    rows = [row for run in runs for row in run.rows if not protocols or row["protocol"] in protocols]
-    there = sorted({row["length"] for row in rows})
-    absent = [length for length in lengths or () if length not in there]
-    if absent and not problems:
-        measured = f"no run was evaluated at {_listed(absent)}, only at {_listed(there)}"
-        remedy = f"; do it with: {command(['evaluate', *able, *options(protocols, lengths)])}"
-        problems.append(Problem(measured + remedy * bool(able)))
+    able = [run.path for run in runs if not _faults(run, protocols)]
+    remedy = command(["evaluate", *able, *options(protocols, lengths)])
+    for by, key, asked in (("by", "protocol", protocols), ("at", "length", lengths)):
+        there = sorted({row[key] for run in runs for row in run.rows})
+        absent = [one for one in asked or () if one not in there]
+        if absent and able:
+            said = f"{by} {_listed(absent)}, only {by} {_listed(there)}"
+            problems.append(Problem(f"no run was evaluated {said}; do it with: {remedy}"))
+        elif absent:
+            problems += map(Problem, _faults(runs[0], protocols))
     for run in runs if not problems else ():
         kept = []
         for one in run.measurements:
@@ -140,11 +135,12 @@ def _chosen(runs: Sequence[Run], protocols: Sequence[str] | None, lengths: Seque
                 kept.append(one.model_copy(update={"rows": rows}))
         if not kept:
             remedy = command(["evaluate", run.path, *options(protocols, lengths)])
-            why = "; ".join(faults[run.path]) or f"was not evaluated so; do it with: {remedy}"
+            faults = "; ".join(_faults(run, protocols))
+            why = faults or f"was not evaluated so; do it with: {remedy}"
             problems.append(Problem(why, where=run.path))
         chosen.append(replace(run, measurements=tuple(kept)))
     if problems:
-        raise InputError(problems)
+        raise InputError(dict.fromkeys(problems))
     return chosen
 
 
@@ -154,8 +150,8 @@ def _faults(run: Run, protocols: Sequence[str] | None) -> list[str]:
     return [fault for name in protocols or () if (fault := no_protocol(name, task))]
 
 
-def _listed(lengths: Sequence[int]) -> str:
-    return ", ".join(map(str, lengths))
+def _listed(values: Iterable[object]) -> str:
+    return ", ".join(map(str, values))
 
 
 def diff(first: Path, second: Path) -> str:

@@ -62,7 +62,7 @@ def _place(kind: tuple[str, str, str]) -> tuple:
 def _panel(example: Measurement, series: Sequence[Series]) -> Panel | None:
     rows = [row for own in series for row in own.rows_of(example.kind)]
     measured = [row for row in rows if "note" not in row]
-    measure = main_measure(measured)
+    measure = _main_measure(measured)
     if measure is None:
         return None
     # A length at which there are only notes is no column: a caveat has it.
@@ -83,7 +83,7 @@ def _panel(example: Measurement, series: Sequence[Series]) -> Panel | None:
     )
 
 
-def main_measure(rows: Sequence[Row]) -> str | None:
+def _main_measure(rows: Sequence[Row]) -> str | None:
     """What a panel of some measured rows is about; None where they have nothing in common."""
     named = [name.removesuffix("_low") for row in rows for name in row if name.endswith("_low")]
     known = [name for name in dict.fromkeys((*MAIN, *named)) if rows and all(name in row for row in rows)]

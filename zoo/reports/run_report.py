@@ -20,11 +20,10 @@ from zoo.evaluation.measurement import Measurement, flat_rows
 from zoo.evaluation.store import PAGE, locked, read_measurements, store
 from zoo.files import atomic_write
 from zoo.reports.caveats import caveats_of_one_run
-from zoo.reports.compared_run import Row, Run, about, training_speed, validated_recipe
+from zoo.reports.compared_run import Run, about, training_speed, validated_recipe
 from zoo.reports.csv_export import rows_as_csv
-from zoo.reports.formatting import display_name, number
 from zoo.reports.page import page
-from zoo.reports.panels import costs, main_measure, panels, ranked
+from zoo.reports.panels import costs, panels, ranked
 from zoo.reports.plot import plot
 from zoo.reports.report import Report
 from zoo.reports.series import Series, unique
@@ -83,24 +82,3 @@ def run_report(folder: Path, measurements: Iterable[Measurement], name: str | No
         caveats=caveats_of_one_run(runs, series, shown),
     )
     return replace(report, verdict=verdict(report)) if len(report.labels) > 1 else report
-
-
-def summary_line(rows: Sequence[Row]) -> str:
-    """What came out by the first protocol, in one line."""
-    first = rows[0]["protocol"]
-    several = any(row["protocol"] != first for row in rows)
-    rows = [row for row in rows if row["protocol"] == first]
-    measured = [row for row in rows if "note" not in row]
-    measure = "perplexity" if any("perplexity" in row for row in measured) else main_measure(measured)
-    parts = []
-    for row in measured:
-        ratio = row["length"] / row["train_length"]
-        said = "trained" if ratio == 1 else f"{ratio:,.3g}x"
-        value = "not finite" if row[measure] is None else number(row[measure])
-        parts.append(f"{value} at {row['length']} ({said})")
-    name = display_name(measure or "evaluation")
-    line = f"{name}{f' ({first})' if several else ''}: {', '.join(parts) or 'not measured'}"
-    for note in dict.fromkeys(row["note"] for row in rows if "note" in row):
-        lengths = ", ".join(str(row["length"]) for row in rows if row.get("note") == note)
-        line += f"; not at {lengths}: {printable(note)}"
-    return line

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 from typing import Any
 
 from zoo.errors import printable
@@ -86,23 +85,19 @@ def unique(made: Sequence[Series]) -> list[Series]:
     ordered = sorted(made, key=lambda one: (len(one.changed), one.label, [run.path for run in one.runs]))
     taken: dict[str, Series] = {}
     for one in ordered:
-        label = next(name for name in _names(one, taken) if name not in taken)
+        names = [one.label]
+        if one.label in taken and taken[one.label].runs[0].label != one.runs[0].label:
+            names.append(f"{one.label} (trained: {one.runs[0].label})")
+        changed = [
+            f"{key.removeprefix(ENCODING + '.')}={value_as_text(value)}"
+            for key, value in one.changed.items()
+            if key != f"{ENCODING}.name"
+        ]
+        names += [f"{one.label} ({' '.join(changed)})"] if changed else []
+        names += [f"{one.label} ({number})" for number in range(2, len(ordered) + 1)]
+        label = next(name for name in names if name not in taken)
         taken[label] = replace(one, label=label)
     return [*taken.values()]
-
-
-def _names(one: Series, taken: Mapping[str, Series]) -> Iterator[str]:
-    """Its label, and others for where another curve has that already; without an end."""
-    yield one.label
-    if taken[one.label].runs[0].label != one.runs[0].label:
-        yield f"{one.label} (trained: {one.runs[0].label})"
-    changed = {key: value for key, value in one.changed.items() if key != f"{ENCODING}.name"}
-    if changed:
-        parts = (
-            f"{key.removeprefix(ENCODING + '.')}={value_as_text(value)}" for key, value in changed.items()
-        )
-        yield f"{one.label} ({' '.join(parts)})"
-    yield from (f"{one.label} ({number})" for number in count(2))
 
 
 def _suffixes(known: list[dict[Key, Any]]) -> list[str]:

@@ -8,11 +8,11 @@ from pathlib import Path
 from zoo.data.source import DataSource
 from zoo.errors import InputError, RunError
 from zoo.evaluation.measure import measure
-from zoo.evaluation.measurement import Measurement, flat_rows
+from zoo.evaluation.measurement import Measurement
 from zoo.files import full_disk_message, is_disk_full
 from zoo.recipe import Recipe
 from zoo.recipe.encoding import encoding_label
-from zoo.reports.run_report import run_report, store_results, summary_line
+from zoo.reports.run_report import run_report, store_results
 from zoo.reports.text import console, terminal
 from zoo.runs.folder import LAST, RECIPE, RUNS
 from zoo.runs.load import read_checkpoint
@@ -76,7 +76,6 @@ def finish(recipe: Recipe, source: DataSource, lock: RunLock) -> None:
         print(f"\nstopped at step {steps} of {wanted}; continue with --resume{more}; it is in {folder}")
     else:
         print(f"\ndone: {recipe.name} is in {folder}")
-    print(summary_line(flat_rows(measurements)), flush=True)
     trained, limit = recipe.data.sequence_length, task.model.encoding.max_length
     lengths = [str(trained * 2**i) for i in range(5) if limit is None or trained * 2**i <= limit]
     if len(lengths) > 1:

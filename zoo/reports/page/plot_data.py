@@ -80,7 +80,14 @@ def _value(curve: Curve, panel: Panel, index: int) -> dict[str, Any]:
 def _difference(curve: Curve, panel: Panel, length: int) -> dict[str, Any]:
     one = panel.between(length, curve.label, panel.reference)
     if one is None:
-        return {"mean": None, "low": None, "high": None, "failed": False, "value": number(None), "details": []}
+        return {
+            "mean": None,
+            "low": None,
+            "high": None,
+            "failed": False,
+            "value": number(None),
+            "details": [],
+        }
     text = signed(one.value)
     return {
         "mean": _finite(one.value),
