@@ -152,7 +152,8 @@ def test_where_nothing_at_all_was_measured_there_is_no_comparison(write_run):
 @pytest.mark.parametrize("options, said", [
     ({"protocols": ["slidin"]}, "did you mean 'sliding'?"),
     ({"protocols": ["sliding"]},
-     "no run was evaluated by sliding, only by nonoverlapping; do it with: python -m zoo evaluate runs/a runs/b --protocol sliding"),
+     "no run was evaluated by sliding, only by nonoverlapping; "
+     "do it with: python -m zoo evaluate runs/a runs/b --protocol sliding"),
     ({"lengths": [64, 16]},
      "no run was evaluated at 64, only at 16, 32; do it with: "
      "python -m zoo evaluate runs/a runs/b --lengths 64,16"),

@@ -111,8 +111,8 @@ def _seeds(series: Sequence[Series]) -> list[Caveat]:
 
 
 def _missing(series: Sequence[Series], panels: Sequence[Panel]) -> list[Caveat]:
-    """Lengths and protocols that some runs have and others were not evaluated by; what one command measures is
-    one caveat."""
+    """Lengths and protocols that some runs have and others were not evaluated by; what one command measures
+    is one caveat."""
     lacking: dict[tuple, list[str]] = defaultdict(list)
     for panel in panels:
         for one in series:
