@@ -55,11 +55,6 @@ def test_what_a_wrapper_holds_may_make_it_per_layer(holder, size_of):
         assert len(set(map(id, (stack.view(layer).encodings[0] for layer in range(2))))) == instances
 
 
-def test_one_is_not_a_list(holder, size_of):
-    with pytest.raises(InputError, match="encoding 'holder': of holds one encoding, not a list"):
-        build_encoding({"name": "holder", "of": ["rope", "alibi"]}, size_of())
-
-
 @pytest.mark.parametrize(
     ("spec", "message"),
     [

@@ -30,34 +30,29 @@ class Learned:
         return f"{self.own:,}"
 
 
-def comparison_size(name: str) -> Size:
-    """The size of comparison, as a decoder; as an encoder for what is not for decoders."""
-    return Size(WIDTH, HEADS, LAYERS, LENGTH, registry.encodings.describe(name).decoder)
-
-
 def representative(name: str, size: Size) -> dict[str, Any]:
     """The encoding with its defaults, as a recipe has it; one that needs another is put around a plain one.
 
     Raises:
         InputError: it takes none of those.
     """
-    around = [
+    wrapping = [
         option
         for option in registry.encodings.describe(name).options
         if option.default is registry.REQUIRED and registry.holds_wrapped(option.annotation)
     ]
-    if not around:
+    if not wrapping:
         return {"name": name}
-    refusals = []
-    for inside in ({"name": other} for other in INSIDE):
-        several = {option.name: registry.holds_several(option.annotation) for option in around}
-        spec = {"name": name} | {key: [inside] if many else inside for key, many in several.items()}
+    for one in ({"name": inside} for inside in INSIDE):
+        spec = {"name": name} | {
+            option.name: [one] if registry.holds_several(option.annotation) else one for option in wrapping
+        }
         try:
             EncodingStack(spec, size)
             return spec
         except InputError as error:
-            refusals.append(error)
-    raise refusals[0]
+            refusal = error
+    raise refusal
 
 
 def learned_parameters(name: str) -> Learned:
@@ -66,13 +61,8 @@ def learned_parameters(name: str) -> Learned:
     Raises:
         InputError: it cannot be imported, or not be built so.
     """
-    size = comparison_size(name)
-    try:
-        stack = EncodingStack(representative(name, size), size)
-    except InputError:
-        raise
-    except Exception as error:  # a stranger's code
-        raise InputError(f"encoding {name!r} cannot be built: {type(error).__name__}: {error}") from error
+    size = Size(WIDTH, HEADS, LAYERS, LENGTH, registry.encodings.describe(name).decoder)
+    stack = EncodingStack(representative(name, size), size)
     top = [encoding for slot in stack.slots for encoding in slot]
     parts = [encoding for encoding in stack.modules() if isinstance(encoding, Encoding)]
     wrapped = {p for encoding in parts if encoding not in top for p in encoding.parameters()}

@@ -36,9 +36,6 @@ def build_encoding(spec: Spec | str, size: Size) -> Encoding:
         raise InputError(f"encoding {name!r} is not for {'a decoder' if size.causal else 'an encoder'}")
     for option in about.options:
         if option.name in spec and registry.holds_wrapped(option.annotation):
-            several = registry.holds_several(option.annotation)
-            if isinstance(spec[option.name], (list, tuple)) and not several:
-                raise InputError(f"encoding {name!r}: {option.name} holds one encoding, not a list")
             spec[option.name] = _build_wrapped(spec[option.name], size)
     try:
         return registry.encodings.load(name)(size, **spec)
