@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from zoo.data.blocks import Blocks
+from zoo.data.blocks import NOT_SCORED, Blocks, MaskedBlocks
 from zoo.data.draws import Draws, below, unit
-from zoo.data.blocks import NOT_SCORED, MaskedBlocks
 
 END, MASK, VOCABULARY = 0, 1, 50
 

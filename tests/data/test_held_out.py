@@ -111,13 +111,15 @@ def test_validation_is_of_the_sizes_of_which_some_are_held_out():
     source = open_data(recipe("parity", 16))
     first = source.dataset("train").questions.held_out_from
     sizes = {len(prompt) - 2 for prompt in prompts(source.dataset("valid"), range(500))}
-    assert 1 < first and sizes == set(range(first, 15))
+    assert first > 1 and sizes == set(range(first, 15))
     sizes = {len(prompt) - 2 for prompt in prompts(source.dataset("train"), range(500))}
     assert sizes == set(range(1, 15))
 
 
 def test_the_sizes_depend_on_the_options_and_not_on_a_length():
-    starts = {open_data(recipe("copy", length)).dataset("train").questions.held_out_from for length in (3, 24, 400)}
+    starts = {
+        open_data(recipe("copy", length)).dataset("train").questions.held_out_from for length in (3, 24, 400)
+    }
     assert len(starts) == 1 and starts < {1, 2, 3, 4, 5}
     more = open_data(recipe("copy", 24, "data.num_symbols=2")).dataset("train").questions.held_out_from
     assert more > min(starts)
@@ -154,7 +156,7 @@ def test_a_validation_that_holds_nothing_out_is_reported_before_training(length,
 
 
 def test_a_quarter_is_held_out_whatever_it_holds_and_says():
-    """No simple function of a prompt tells the side that it is on: not its parity, its beginning, its length."""
+    """No simple function of a prompt tells the side that it is on: not its parity, beginning or length."""
     for size in (11, 12, 13):
         bits = np.array(list(itertools.product((3, 4), repeat=size)))
         held = np.array([is_held_out(row) for row in bits])

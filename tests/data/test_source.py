@@ -54,7 +54,9 @@ def test_masked(folder):
     source = open_data(recipe(folder, task="masked_language_modelling"))
     batch = next(iter(source.train_loader()))
     scored = batch["targets"] >= 0
-    assert (batch["tokens"][scored] == source.tokenizer.mask_token).any() and 0 < scored.sum() < scored.numel() / 2
+    assert (
+        batch["tokens"][scored] == source.tokenizer.mask_token
+    ).any() and 0 < scored.sum() < scored.numel() / 2
     assert not (batch["targets"][~scored] != -100).any()
 
 

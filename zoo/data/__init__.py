@@ -51,7 +51,7 @@ class Dataset:
 
 
 def build_dataset(data: DataConfig) -> Dataset:
-    """The dataset that a recipe's `data` section names, not opened yet. Raises InputError for wrong options."""
+    """The dataset that a recipe's `data` names, not opened yet. Raises InputError for wrong options."""
     from zoo import registry
     from zoo.recipe.sections import construct
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from zoo.data.blocks import Batched
 from zoo.data import Dataset
+from zoo.data.blocks import Batched
 from zoo.data.draws import Draws, below, is_held_out
 from zoo.data.source import DataSource, GeneratedSource
 from zoo.field_types import Positive

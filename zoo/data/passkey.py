@@ -14,8 +14,8 @@ from zoo.data.algorithmic.questions import Questions
 from zoo.data.blocks import NOT_SCORED
 from zoo.data.draws import Chance
 from zoo.data.source import GENERATED_SIZE
-from zoo.data.text.cache import TokenCache
 from zoo.data.text import Corpus
+from zoo.data.text.cache import TokenCache
 from zoo.data.text.datasets import TextDataset, TextSource
 from zoo.data.text.tokenizer import WHITESPACE, TextTokenizer
 from zoo.data.text.tokens import TokenStream

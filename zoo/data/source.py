@@ -96,7 +96,7 @@ class GeneratedSource(DataSource):
         self._draw = draw
 
     def examples(self, split: str, length: int, size: int, sizes: str = "largest") -> Any:
-        """`size` examples of a length: questions of the largest size that fits it, or of "all" `sizes` that do.
+        """`size` examples of a length: of the largest question that fits it, or of "all" `sizes` that do.
 
         Raises InputError for a length at which none fits.
         """

@@ -4,7 +4,11 @@ import pytest
 
 from zoo import registry
 
-TASKS = [name for name, about in registry.datasets.all().items() if not about.imports_torch and about.gives == "answers"]
+TASKS = [
+    name
+    for name, about in registry.datasets.all().items()
+    if not about.imports_torch and about.gives == "answers"
+]
 
 OTHERS = {
     "copy": [{"num_symbols": 2}],

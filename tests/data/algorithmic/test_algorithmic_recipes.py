@@ -15,7 +15,11 @@ from zoo.recipe import resolve
 from zoo.recipe.sections import usual_task
 from zoo.tasks import build
 
-TASKS = [name for name, about in registry.datasets.all().items() if not about.imports_torch and about.gives == "answers"]
+TASKS = [
+    name
+    for name, about in registry.datasets.all().items()
+    if not about.imports_torch and about.gives == "answers"
+]
 SHARED = {"__init__", "questions", "answers"}
 
 

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from zoo import registry
+from zoo.data.text import SPLITS, Corpus, plain_text, tokens
 from zoo.data.text import cache as token_cache
-from zoo.data.text import plain_text, tokens
 from zoo.data.text.cache import open_cache, remembered
-from zoo.data.text import SPLITS, Corpus
 from zoo.data.text.tokens import TokenStream
 from zoo.errors import InputError
 

@@ -10,8 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from zoo import registry
-from zoo.data.text import wikitext
-from zoo.data.text import SPLITS, survey
+from zoo.data.text import SPLITS, survey, wikitext
 from zoo.data.text.wikitext import HUB_SPLITS, articles
 from zoo.errors import InputError
 
@@ -66,7 +65,7 @@ def no_network(monkeypatch, tmp_path, unfetched):
 
 @pytest.fixture(params=[403, 404, 429, 502, 503])
 def refusing_host(request, monkeypatch, tmp_path, unfetched):
-    """A host in the hub's place that answers every request with an error, as some proxies do; what it was asked."""
+    """A host that answers every request with an error, as some proxies do, and what it was asked."""
     import datasets
     import huggingface_hub
 
@@ -287,9 +286,7 @@ class TestPlainText:
         ("One.\n<|endoftext|>\nTwo.\n".encode("utf-16"), "a zero byte"),
     ])  # fmt: skip
     @pytest.mark.parametrize("named", [True, False])
-    def test_what_is_no_plain_text_inside_is_refused_before_it_is_read(
-        self, tmp_path, content, said, named
-    ):
+    def test_what_is_no_plain_text_inside_is_refused_before_it_is_read(self, tmp_path, content, said, named):
         self.write(tmp_path, {"a.txt": content, "b.txt": content, "c.txt": "Text."})
         with pytest.raises(InputError) as caught:
             open_corpus(data("text", tmp_path / "a.txt" if named else tmp_path))
@@ -298,7 +295,8 @@ class TestPlainText:
         assert all(said in problem.message for problem in caught.value.problems)
 
     @pytest.mark.parametrize("text", [
-        "[1] A note, and then text.\n", "1984\n", '"Well," he said.\n', "{ x | x > 0 } is a set.\n", "[1, 2]\n",
+        "[1] A note, and then text.\n", "1984\n", '"Well," he said.\n', "{ x | x > 0 } is a set.\n",
+        "[1, 2]\n",
     ])  # fmt: skip
     def test_text_that_begins_like_a_record_is_text(self, tmp_path, text):
         splits = self.splits(self.write(tmp_path, {"a.txt": text, "b.txt": "B"}))

@@ -83,7 +83,9 @@ class Answers(Batched):
         """The share of these examples, from 0 to 1, that training at a length may have drawn too: those of
         sizes that it draws and of which there are too few prompts to hold any out."""
         sizes = range(self.largest - self.choices + 1, self.largest + 1)
-        seen = range(sizes.start, min(sizes.stop, self.questions.held_out_from, self.questions.largest(length) + 1))
+        seen = range(
+            sizes.start, min(sizes.stop, self.questions.held_out_from, self.questions.largest(length) + 1)
+        )
         return len(seen) / len(sizes)
 
     def batch(self, indices: Sequence[int]) -> dict[str, torch.Tensor]:

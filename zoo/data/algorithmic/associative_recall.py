@@ -17,8 +17,8 @@ class AssociativeRecall(Algorithmic):
 
     `. k v . . l w` with the queries `l k` is answered by `w v`.
 
-    The question is `num_pairs` pairs of a key and its value, at random positions among blanks. Then each key is
-    asked for once, in random order: key and value take turns in what follows, where the keys are given and
+    The question is `num_pairs` pairs of a key and its value, at random positions among blanks. Then each key
+    is asked for once, in random order: key and value take turns in what follows, where the keys are given and
     the values alone are scored. The size is the length of the question, blanks included: at every length as
     much is to be remembered, ever farther apart. Keys of an example differ, values may not.
 

@@ -15,9 +15,9 @@ class Dyck(Algorithmic):
     `( [ ] [ (` is answered by `3 ) ] )`.
 
     The answer is how many brackets are open, as one token, and then what closes them: the first needs a
-    count, the others the kinds too. The size is the length of the prefix. At each position a bracket is opened
-    or closed with probability 1/2, where both can be; kinds are uniform. At most `max_depth` are open at a
-    time, so that the depths, which are tokens, are the same at every length. Keep it small beside the
+    count, the others the kinds too. The size is the length of the prefix. At each position a bracket is
+    opened or closed with probability 1/2, where both can be; kinds are uniform. At most `max_depth` are open
+    at a time, so that the depths, which are tokens, are the same at every length. Keep it small beside the
     training sizes: depths that short prefixes hardly reach would be rarer in training than beyond it. A
     prefix of even length leaves an even number open, so that a length of evaluation asks for half of them.
 

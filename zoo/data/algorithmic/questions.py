@@ -25,8 +25,8 @@ SAMPLED = 256
 """Prompts that are drawn to see whether there are enough of them to hold some out."""
 
 DIFFERENT = 230
-"""How many of those must differ: nine in ten, which about 1200 equally likely prompts give. With fewer prompts
-than that training needs them all, and evaluation would ask the same few over and over."""
+"""How many of those must differ: nine in ten, which about 1200 equally likely prompts give. With fewer
+prompts than that training needs them all, and evaluation would ask the same few over and over."""
 
 
 class Questions:

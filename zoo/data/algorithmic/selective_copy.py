@@ -20,8 +20,8 @@ class SelectiveCopy(Algorithmic):
     its length, and one and the same noise token elsewhere. What is to be remembered so stays the same; what
     grows is how far apart it lies. Symbols are uniform and independent.
 
-    Source: Gu and Dao 2023 (arXiv:2312.00752), section 4.1.1: 16 symbols at 4096 positions, from 16 tokens with
-    the noise. There all examples are of one length.
+    Source: Gu and Dao 2023 (arXiv:2312.00752), section 4.1.1: 16 symbols at 4096 positions, from 16 tokens
+    with the noise. There all examples are of one length.
 
     Args:
         num_data: symbols to be copied.

@@ -30,7 +30,7 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a corpus holds: a fingerprint of every document, its split and its position, and bytes per split."""
+    """A fingerprint of every document of a corpus, its split and its position, and the bytes per split."""
 
     fingerprint: str
     bytes: dict[str, int]

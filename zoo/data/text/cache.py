@@ -2,9 +2,9 @@
 
 A folder per (text, vocabulary size, versions), named by their hash, with tokenizer.json, a
 `datasets.Dataset` for each split (columns tokens, bytes, words; a row is a document) and meta.json, which has
-size and CRC-32 of every file. It is built beside its final path, flushed and renamed, so that a folder of that
-name is complete; a lock lets one process build while the others wait. A folder that is not as it was written is
-neither used nor removed: an error names it.
+size and CRC-32 of every file. It is built beside its final path, flushed and renamed, so that a folder of
+that name is complete; a lock lets one process build while the others wait. A folder that is not as it was
+written is neither used nor removed: an error names it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ import tokenizers
 from filelock import FileLock, Timeout
 from tqdm import tqdm
 
+from zoo.console import progress_bar
 from zoo.data.text import SPLITS, Contents, Corpus, TextChanged, digested, survey
 from zoo.data.text.tokenizer import TextTokenizer, TextUnits, train_tokenizer
 from zoo.data.text.tokens import TokenStream, write_split
 from zoo.errors import InputError, Problem
 from zoo.files import atomic_write, fsync_folder, fsync_tree, full_disk_message, is_disk_full
-from zoo.console import progress_bar
 
 FORMAT = 2
 META = "meta.json"
@@ -78,7 +78,9 @@ def open_cache(corpus: Corpus, vocab_size: int, root: Path, own: Path | None = N
             [FORMAT, contents.fingerprint, corpus.newline_is_word, vocab_size, tokenizers.__version__]
         )
         if own and (folder := root / key).is_dir():
-            return read(folder, corpus.name, own / "surveys" / f"{_hash([str(folder.resolve())])}.verified.json")
+            return read(
+                folder, corpus.name, own / "surveys" / f"{_hash([str(folder.resolve())])}.verified.json"
+            )
         folder = written / key
         try:
             _by_one_process(
@@ -225,7 +227,9 @@ def read(folder: Path, name: str, note: Path) -> TokenCache:
     except (Damaged, FileNotFoundError) as error:
         lost = isinstance(error, OSError)
         how = f"{Path(error.filename).relative_to(folder)} is missing" if lost else error
-        message = f"the token cache is damaged: {how}; remove this folder, and it is made again from the corpus"
+        message = (
+            f"the token cache is damaged: {how}; remove this folder, and it is made again from the corpus"
+        )
         raise InputError(Problem(message, where=str(folder))) from error
     tokenizer = TextTokenizer.load(folder / TOKENIZER)
     units = TextUnits(tokenizer.token_bytes(), meta["newline_is_word"])
@@ -236,8 +240,8 @@ def read(folder: Path, name: str, note: Path) -> TokenCache:
 def _compare(folder: Path, recorded: dict[str, list[int]], name: str, note: Path) -> None:
     """Raises Damaged or FileNotFoundError where a file is not what was written.
 
-    A corpus of 20 GB is not read at every start: files that were compared in their present state (size, times,
-    inode) are taken to be intact.
+    A corpus of 20 GB is not read at every start: files that were compared in their present state (size,
+    times, inode) are taken to be intact.
     """
     begun = time.time_ns()
     states = {}

@@ -8,11 +8,11 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from zoo.data.blocks import Blocks, MaskedBlocks
 from zoo.data import Dataset
+from zoo.data.blocks import Blocks, MaskedBlocks
 from zoo.data.source import DataSource
-from zoo.data.text.cache import TokenCache, open_cache
 from zoo.data.text import Corpus
+from zoo.data.text.cache import TokenCache, open_cache
 from zoo.data.text.plain_text import open_text
 from zoo.data.text.sample import open_sample
 from zoo.data.text.tokens import TokenStream

@@ -22,9 +22,9 @@ from zoo.launch.ranks import is_first_process
 SEPARATOR = "<|endoftext|>"
 HELD_OUT = 0.05  # of the documents, for validation and again for test
 
-RECORDS = ".arrow .avro .csv .feather .json .jsonl .ndjson .orc .parquet .tsv".split()
-MARKUP = ".doc .docx .epub .htm .html .odt .pdf .rtf .xls .xlsx .xml".split()
-PACKED = ".7z .bz2 .gz .lz4 .rar .tar .tgz .xz .zip .zst".split()
+RECORDS = [".arrow", ".avro", ".csv", ".feather", ".json", ".jsonl", ".ndjson", ".orc", ".parquet", ".tsv"]
+MARKUP = [".doc", ".docx", ".epub", ".htm", ".html", ".odt", ".pdf", ".rtf", ".xls", ".xlsx", ".xml"]
+PACKED = [".7z", ".bz2", ".gz", ".lz4", ".rar", ".tar", ".tgz", ".xz", ".zip", ".zst"]
 OTHER_FORMATS = frozenset([*RECORDS, *MARKUP, *PACKED])
 """Ends of names, in lower case. What has another one, or none, may be text."""
 ADVICE = f"write the text alone into .txt files, one a document, or with lines {SEPARATOR} between documents"
@@ -67,8 +67,8 @@ def open_text(root: Path) -> Corpus:
 
 
 def find_files(root: Path) -> list[Path]:
-    """The text files that `root` means, sorted. Of a folder those that end with .txt; that it leaves out files
-    of other formats is reported. Raises InputError where there are none."""
+    """The text files that `root` means, sorted: of a folder those that end with .txt. That it leaves out
+    files of other formats is reported. Raises InputError where there are none."""
     if root.is_file():
         return [root]
     if not root.is_dir():
@@ -128,8 +128,8 @@ def assign(fingerprints: list[bytes], root: Path) -> dict[bytes, str]:
     order = sorted(set(fingerprints))
     if len(order) < 2:
         message = (
-            f"holds {'only one document' if order else 'no text'}, and training and validation need one each: "
-            f"split it into several .txt files, or put lines {SEPARATOR} between its documents"
+            f"holds {'only one document' if order else 'no text'}, and training and validation need one "
+            f"each: split it into several .txt files, or put lines {SEPARATOR} between its documents"
         )
         raise InputError(Problem(message, key="data.root", where=str(root)))
     # A hash is as good as a throw of dice: the smallest are the held-out ones.

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from zoo.data.draws import Chance, Draws
-from zoo.data.text import sample_words as lists
 from zoo.data.text import Corpus
+from zoo.data.text import sample_words as lists
 
 PEOPLE = 9
 
@@ -106,7 +106,8 @@ def scene(chance: Chance, cast: list[Person], place: dict[str, str]) -> str:
     world = {**hero.facts, **place, "other": other.facts["name"]}
 
     def say(templates: Sequence[str]) -> str:
-        fresh = {"hour": chance.one(lists.HOURS), "weather": chance.one(lists.WEATHERS), "way": chance.one(lists.WAYS)}
+        kinds = {"hour": lists.HOURS, "weather": lists.WEATHERS, "way": lists.WAYS}
+        fresh = {kind: chance.one(choices) for kind, choices in kinds.items()}
         sentence = chance.one(templates).format(**world, **fresh)
         return sentence[0].upper() + sentence[1:]
 

@@ -147,9 +147,12 @@ class TextUnits:
         rows = [*token_bytes, b""]
         self._bytes = np.array([len(raw) for raw in rows])
         # Words that begin after the token's first byte, and lines that end in it.
-        begun = [sum(one in WHITESPACE and two not in WHITESPACE for one, two in pairwise(raw)) for raw in rows]
-        lines = [newline_is_word * raw.count(b"\n") for raw in rows]
-        self._inside = np.array(begun) + np.array(lines)
+        begun = [
+            sum(one in WHITESPACE and two not in WHITESPACE for one, two in pairwise(raw))
+            + newline_is_word * raw.count(b"\n")
+            for raw in rows
+        ]
+        self._inside = np.array(begun)
         self._opens = np.array([bool(raw) and raw[0] not in WHITESPACE for raw in rows])
         # A special token (no bytes) parts words as white space does.
         self._parts = np.array([not raw or raw[-1] in WHITESPACE for raw in rows])
