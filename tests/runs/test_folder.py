@@ -11,7 +11,7 @@ import pytest
 from zoo.errors import InputError
 from zoo.runs import folder as run_folder
 from zoo.recipe.diff import diff
-from zoo.runs.folder import validate_free, new_run
+from zoo.runs.folder import Claim, new_run, validate_free, write_recipe
 from zoo.runs.lock import RunLock
 from zoo.training.loggers import CsvLog
 
@@ -29,7 +29,8 @@ def test_many_runs_at_once_each_get_their_own(here, recipe):
 
 def test_only_one_gets_a_named_folder(here, recipe):
     (here / "mine").mkdir()  # empty, so it is free
-    assert new_run(recipe(), here / "mine").folder == here / "mine"
+    assert new_run(recipe(), here / "mine") == Claim(here / "mine", made=False)
+    write_recipe(here / "mine", recipe())
     with pytest.raises(InputError, match="already holds a run"):
         new_run(recipe(), here / "mine")
 

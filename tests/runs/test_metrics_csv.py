@@ -53,12 +53,12 @@ def test_no_file_is_no_row(tmp_path):
 @pytest.mark.parametrize(
     "raw, message",
     [
-        (b"step,a\r\n1,2\r\n3\r\n5,6\r\n", "line 3 has 1 values for 2 columns"),
-        (b"step,a\r\nx,2\r\n", "line 2 has no step"),
-        (b"a,b\r\n1,2\r\n", "line 2 has no step"),
+        (b"step,a\r\n1,2\r\n3\r\n5,6\r\n", "line 3 is not as a run writes it"),
+        (b"step,a\r\nx,2\r\n", "line 2 is not as a run writes it"),
+        (b"a,b\r\n1,2\r\n", "it does not begin with step"),
         (b"step,a\r\n1,\xff\r\n", "can't decode byte 0xff"),
         (b'step,a\r\n1,"2\r\n', "unexpected end of data"),
-        (b"PK\x03\x04\x00\n\x00\n", "line 2 has no step"),
+        (b"PK\x03\x04\x00\n\x00\n", "it does not begin with step"),
         (b"PK\x03\x04", "it does not begin with step"),
         (b"\x00\xff\x80", "it does not begin with step"),
         (b"a,b\r\n", "it does not begin with step"),

@@ -89,8 +89,8 @@ def test_another_encoding_keeps_its_own_start(here, recipe):
     ("change", "reported"),
     [
         ("model.d_model=32", "model.d_model is 16 there and 32 here"),
-        ("model.num_layers=2", "model.blocks.1.attention_norm.weight only here"),
-        ("model.qk_norm=true", "model.blocks.0.attention.q_norm.weight only here"),
+        ("model.num_layers=2", "model.num_layers is 1 there and 2 here"),
+        ("model.qk_norm=true", "model.qk_norm is False there and True here"),
         # The same shapes, and yet other heads.
         ("model.num_heads=4", "model.num_heads is 2 there and 4 here"),
         ("model.kind=decoder", "model.kind is encoder there and decoder here"),

@@ -7,7 +7,8 @@ import json
 import os
 import platform
 import subprocess
-from importlib.metadata import version
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -75,15 +76,13 @@ class Card(_Part):
     changed_on_resume: list[RecordedChange] | None = None
 
 
-def card_faults(card: object) -> list[str]:
-    """What keeps a value from being the card of a run, each fault with its key; empty where nothing does."""
+def faults_of(model: type[BaseModel], value: object, name: str) -> list[str]:
+    """What keeps a value from being a model's, each fault with its key; empty where nothing does."""
     try:
-        Card.model_validate(card)
+        model.model_validate(value)
     except ValidationError as error:
-        return [
-            f"{'.'.join(map(str, one['loc'])) or 'card'}: {one['msg']}"
-            for one in error.errors(include_url=False)
-        ]
+        faults = error.errors(include_url=False, include_input=False)
+        return [f"{'.'.join(map(str, one['loc'])) or name}: {one['msg']}" for one in faults]
     return []
 
 
@@ -91,10 +90,9 @@ def parameter_counts(model: Any) -> dict[str, int]:
     """Parameters of the encodings, of everything else, and together."""
     from zoo.encodings.base import Encoding  # torch
 
-    positional = {p for m in model.modules() if isinstance(m, Encoding) for p in m.parameters()}
-    total = sum(p.numel() for p in model.parameters())
-    of_encodings = sum(p.numel() for p in positional)
-    return {"positional": of_encodings, "other": total - of_encodings, "total": total}
+    of_encodings = {p for m in model.modules() if isinstance(m, Encoding) for p in m.parameters()}
+    positional, total = (sum(p.numel() for p in some) for some in (of_encodings, model.parameters()))
+    return {"positional": positional, "other": total - positional, "total": total}
 
 
 def make_card(
@@ -104,13 +102,20 @@ def make_card(
 
     `init_from` is the run that its weights come from: what that one has learned counts too.
     """
+    # A plugin's file that was edited since then is another encoding.
+    plugins = {Path(file).name: hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in recipe.plugins}
+    versions: dict[str, str | None] = {"python": platform.python_version()}
+    for library in LIBRARIES:
+        versions[library] = None
+        with suppress(PackageNotFoundError):
+            versions[library] = version(library)
     return {
         "name": recipe.name,
         "encoding": encoding_label(recipe.model.encoding),
         "code_source": code_sources(recipe.as_dict()),
         "task": recipe.task.name,
         "data": recipe.data.name,
-        "fingerprint": fingerprint | _plugins(recipe),
+        "fingerprint": fingerprint | ({"plugins": plugins} if plugins else {}),
         "train_length": recipe.data.sequence_length,
         "seed": recipe.seed,
         "init_from": init_from,
@@ -119,7 +124,7 @@ def make_card(
         "finished": False,
         "parameters": parameter_counts(model),
         "changed_on_resume": [],
-        "versions": {"python": platform.python_version(), **{name: _version(name) for name in LIBRARIES}},
+        "versions": versions,
         "git_commit": _git_commit(),
     }
 
@@ -137,16 +142,16 @@ def note_changes(
         stored, before: the recipe and the card in the checkpoint.
         step: that of the checkpoint.
     """
-    changes = [*recorded_on_resume(stored, recipe), *diff(_computed_by(before), _computed_by(card))]
+
+    def computed_by(card: dict[str, Any]) -> dict[str, Any]:
+        code = {source["name"]: source["sha256"] for source in recorded_sources(card)}
+        return {"code": code} | {key: card.get(key) for key in ("device", "versions", "git_commit")}
+
+    changes = [*recorded_on_resume(stored, recipe), *diff(computed_by(before), computed_by(card))]
     card["changed_on_resume"] = [
         *(before.get("changed_on_resume") or []),
         *({"step": step, "key": key, "from": old, "to": new} for key, old, new in changes),
     ]
-
-
-def _computed_by(card: dict[str, Any]) -> dict[str, Any]:
-    code = {source["name"]: source["sha256"] for source in recorded_sources(card)}
-    return {"code": code} | {key: card.get(key) for key in ("device", "versions", "git_commit")}
 
 
 def changed_data(card: dict[str, Any] | None, source: DataSource) -> list[str]:
@@ -178,25 +183,9 @@ def read_card(folder: Path, advice: str = ADVICE) -> dict[str, Any]:
     if not os.path.lexists(file):
         raise InputError(Problem("the run's card is missing", where=str(file)))
     card = read_json(file, MAX_BYTES, advice)
-    faults = card_faults(card)
-    if faults:
+    if faults := faults_of(Card, card, "card"):
         raise InputError(Problem(f"not the card of a run ({', '.join(faults)}){advice}", where=str(file)))
     return card
-
-
-def _plugins(recipe: Recipe) -> dict[str, dict[str, str]]:
-    """What each plugin held when the run began: a file edited since then is another encoding."""
-    files = [Path(plugin) for plugin in recipe.plugins]
-    if not files:
-        return {}
-    return {"plugins": {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}}
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except ImportError:
-        return None
 
 
 def _git_commit() -> str | None:

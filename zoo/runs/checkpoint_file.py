@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import IO, Annotated, Any, Self
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf, model_validator
 from torch import Tensor
 
 from zoo.errors import InputError
 from zoo.files import format_bytes
 from zoo.memory import allocations_bounded, is_out_of_memory
-from zoo.runs.card import Card, Count
+from zoo.runs.card import Card, Count, faults_of
 
 MAX_VALUES, MAX_DEPTH, MAX_TEXT = 500_000, 50, 100_000
 """Of what a checkpoint holds: more would keep whoever walks through it busy for ever."""
@@ -34,10 +34,6 @@ class _Damaged(Exception):
 
 class _Foreign(Exception):
     """It is not a checkpoint of the zoo; the text says why."""
-
-
-class _Unsafe(Exception):
-    """It holds more than tensors and plain data; the text names what."""
 
 
 class _Settings(BaseModel):
@@ -76,19 +72,18 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         InputError: damaged, not a checkpoint of the zoo, or holding more than data.
     """
     try:
-        with _open(path) as file:
+        # Opening a pipe would wait for a writer, and a device may never end.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise _Foreign("it is a folder" if path.is_dir() else "it is a pipe or a device, not a file")
+        with path.open("rb") as file:
             size = file.seek(0, 2)
             _verify_checksums(file, size)
             file.seek(0)
             with allocations_bounded(most=2 * size + MEMORY):
                 content = _load(file)
         _validate_bounds(content, size)
-        _validate_content(content)
-    except _Unsafe as error:
-        raise InputError(
-            f"{path}: not read, since it holds more than weights and plain data ({error}), and reading that "
-            f"could run code. A checkpoint of the zoo holds none: take one from whom you trust"
-        ) from error
+        if faults := faults_of(_Content, content, "content"):
+            raise _Foreign("; ".join(faults[:6]))
     except _Foreign as error:
         raise InputError(
             f"{path}: not a checkpoint of the zoo: {error}. What can be read is what `fit` writes, "
@@ -112,13 +107,6 @@ def alternatives(path: Path) -> str:
     return "No other checkpoint lies beside it: take it from a copy, or train anew"
 
 
-def _open(path: Path) -> IO[bytes]:
-    # Opening a pipe would wait for a writer, and a device may never end.
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise _Foreign("it is a folder" if path.is_dir() else "it is a pipe or a device, not a file")
-    return path.open("rb")
-
-
 def _verify_checksums(file: IO[bytes], size: int) -> None:
     """Compare every record of the archive with its checksum.
 
@@ -133,17 +121,14 @@ def _verify_checksums(file: IO[bytes], size: int) -> None:
         raise _Foreign("it does not begin like one; if it was one, it is damaged")
     try:
         with zipfile.ZipFile(file) as archive:
-            records = archive.infolist()
             # Torch never compresses: a few bytes could become any number.
-            if sum(record.file_size for record in records) > size:
-                raise _Damaged("its records are larger than the file")
-            broken = archive.testzip()
-    except _Damaged:
-        raise
+            inflated = sum(record.file_size for record in archive.infolist()) > size
+            broken = None if inflated else archive.testzip()
     except Exception as error:  # zipfile raises many kinds
-        raise _Damaged(
-            "the directory of its records is missing or broken, as when the file was cut short"
-        ) from error
+        cause = "the directory of its records is missing or broken, as when the file was cut short"
+        raise _Damaged(cause) from error
+    if inflated:
+        raise _Damaged("its records are larger than the file")
     if broken:
         raise _Damaged(f"what is in {broken} is not what was written there")
 
@@ -157,7 +142,10 @@ def _load(file: IO[bytes]) -> Any:
         text = str(error)
         named = re.search(r"GLOBAL \S+|Unsupported (?:class|operand) \S+|function \S+", text)
         if named:
-            raise _Unsafe(named[0]) from error
+            raise InputError(
+                f"{file.name}: not read, since it holds more than weights and plain data ({named[0]}), and "
+                f"reading that could run code. A checkpoint of the zoo holds none: take one from whom you trust"
+            ) from error
         line = (text.strip().splitlines() or [""])[0][:200]
         raise _Damaged(f"torch cannot load it ({type(error).__name__}: {line})") from error
 
@@ -188,15 +176,3 @@ def _validate_bounds(content: Any, size: int) -> None:
         elif type(value) is int and not -(2**63) <= value < 2**63:
             raise _Damaged("it holds a number of more than 64 bits")
     raise _Damaged(f"it holds more than {MAX_VALUES} values")
-
-
-def _validate_content(content: Any) -> None:
-    """Raises _Foreign where a part of the zoo's is missing or of another type."""
-    try:
-        _Content.model_validate(content)
-    except ValidationError as error:
-        faults = [
-            f"{'.'.join(map(str, one['loc'])) or 'content'}: {one['msg']}"
-            for one in error.errors(include_url=False, include_input=False)
-        ]
-        raise _Foreign("; ".join(faults[:6])) from error

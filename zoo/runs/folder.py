@@ -9,26 +9,23 @@ import difflib
 import os
 import re
 import shutil
-import threading
-import time
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from zoo.errors import InputError, Problem, RunError
-from zoo.files import disk_full_error, full_disk_message, is_disk_full, atomic_write
+from zoo.errors import InputError, Problem, RunError, shorten
+from zoo.files import atomic_write, disk_full_error, full_disk_message, is_disk_full
 from zoo.recipe import Recipe, dump
-from zoo.errors import shorten
+from zoo.recipe.diff import refused_on_resume
 from zoo.recipe.yaml_file import read_file
 from zoo.runs.lock import LOCK
-from zoo.recipe.diff import refused_on_resume
 
 RUNS = Path("runs")
 RECIPE = "recipe.yaml"
 CARD = "card.json"
 METRICS = "metrics.csv"
-TOKENIZER = "tokenizer.json"
 CHECKPOINTS = Path("checkpoints")
 LAST = CHECKPOINTS / "last.ckpt"
 BEST = CHECKPOINTS / "best.ckpt"
@@ -40,11 +37,17 @@ _LEFTOVER = re.compile(r"\..+(\.\d+)+")
 def validate_free(folder: Path) -> None:
     """Raises InputError where a run cannot begin: something is in the folder, or it cannot be written."""
     try:
-        taken = folder.is_dir() and _is_taken(folder)
+        # Nothing but what a launch left there that was killed before it wrote its recipe.
+        held = folder.is_dir() and [path.name for path in folder.iterdir() if path.name != LOCK]
     except OSError as error:
         raise _unwritable(folder, error) from error
-    if taken:
-        raise _taken(folder)
+    if held and (folder / RECIPE).is_file():
+        raise InputError(
+            f"{folder} already holds a run, and a run never overwrites another: "
+            f"continue it with --resume, or choose another folder with --out"
+        )
+    if held and not all(map(_LEFTOVER.fullmatch, held)):
+        raise InputError(f"{folder} is not empty; a run needs a folder of its own")
     above = folder
     while not above.exists():
         above = above.parent
@@ -63,34 +66,36 @@ class Claim:
 
 
 def new_run(recipe: Recipe, out: Path | None) -> Claim:
-    """Claim a folder for a new run: `out`, or runs/NAME, or the first of runs/NAME-2, -3 ... that is free.
-
-    It then holds the recipe.
+    """Claim a folder for a new run: `out`, or runs/NAME, or the first of runs/NAME-2, -3 ... that is not there.
 
     Raises:
         InputError: `out` holds something already, or cannot be written.
         RunError: the disk is full.
     """
     if out is not None:
-        claim = _claim(out, recipe)
-        if claim is None:
-            raise _taken(out)
-        return claim
-    attempt = 1
-    while True:
-        folder = RUNS / (recipe.name if attempt == 1 else f"{recipe.name}-{attempt}")
-        claim = _claim(folder, recipe)
-        if claim is not None:
-            return claim
-        attempt += 1
+        validate_free(out)
+        return Claim(out, _make(out))
+    folder, numbers = RUNS / recipe.name, count(2)
+    while not _make(folder):
+        folder = RUNS / f"{recipe.name}-{next(numbers)}"
+    return Claim(folder, True)
+
+
+def _make(folder: Path) -> bool:
+    """Make a folder; of several processes that try, one does. Returns whether it was this one."""
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir()
+    except FileExistsError:
+        return False
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    return True
 
 
 def give_up(claim: Claim) -> None:
     """Remove a new run that came to nothing. A folder that was there before, empty, is left empty."""
-    if claim.made:
-        shutil.rmtree(claim.folder, ignore_errors=True)
-        return
-    for path in claim.folder.iterdir():
+    for path in [claim.folder] if claim.made else [*claim.folder.iterdir()]:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
@@ -127,11 +132,11 @@ def existing_run(recipe: Recipe, out: Path | None) -> Path:
     folder = find_run(recipe, out)
     if folder is None:
         raise InputError(f"nothing to resume: there is no run in {out or RUNS / recipe.name}")
+    file, keeps = str(folder / RECIPE), "a resumed run keeps its recipe"
     problems = [
-        Problem(f"the run has {shorten(repr(old))}, the recipe now {shorten(repr(new))}; a resumed run keeps "
-                "its recipe", key=key, where=str(folder / RECIPE))
+        Problem(f"the run has {shorten(repr(old))}, the recipe now {shorten(repr(new))}; {keeps}", key, file)
         for key, old, new in refused_on_resume(stored_recipe(folder), recipe)
-    ]  # fmt: skip
+    ]
     if problems:
         raise InputError(problems)
     return folder
@@ -139,15 +144,10 @@ def existing_run(recipe: Recipe, out: Path | None) -> Path:
 
 def validate_recipe_present(folder: Path) -> None:
     """Raises InputError for the folder of a run whose recipe is gone."""
-    if os.path.lexists(folder / RECIPE):
-        return
-    if any(os.path.lexists(folder / part) for part in (CARD, LAST, BEST)):
-        raise InputError(
-            Problem(
-                f"missing from this run: put it back, or start anew in another folder{_recipe_is_in(folder)}",
-                where=str(folder / RECIPE),
-            )
-        )
+    parts = (CARD, LAST, BEST)
+    if not os.path.lexists(folder / RECIPE) and any(os.path.lexists(folder / part) for part in parts):
+        message = "missing from this run: put it back, or start anew in another folder"
+        raise InputError(Problem(message, where=str(folder / RECIPE)))
 
 
 def stored_recipe(folder: Path) -> dict[str, Any]:
@@ -155,85 +155,15 @@ def stored_recipe(folder: Path) -> dict[str, Any]:
     try:
         return read_file(folder / RECIPE).plain()
     except InputError as error:
-        advice = f"put the run's own {RECIPE} back{_recipe_is_in(folder)}"
+        advice = f"put the run's own {RECIPE} back"
+        if (folder / LAST).is_file():
+            advice += f"; {LAST} holds it too: without {RECIPE} there, fit --resume writes it anew"
         *others, final = error.problems
         raise InputError([*others, Problem(f"{final.message}; {advice}", final.key, final.where)]) from error
 
 
-def _recipe_is_in(folder: Path) -> str:
-    """Where else a run's recipe is: a checkpoint of the zoo holds it, and `fit` writes it anew from there."""
-    if (folder / LAST).is_file():
-        return f"; {LAST} holds it too: without {RECIPE} there, fit --resume writes it anew"
-    return ""
-
-
 def write_recipe(folder: Path, recipe: Recipe) -> None:
     atomic_write(folder / RECIPE, dump(recipe))
-
-
-def _claim(folder: Path, recipe: Recipe) -> Claim | None:
-    """The folder, now this run's; None where it was not free."""
-    made = False
-    try:
-        made = not folder.exists()
-        folder.mkdir(parents=True, exist_ok=True)
-        if _is_taken(folder):
-            return None
-        _write_first(folder / RECIPE, dump(recipe))
-        return Claim(folder, made)
-    except FileExistsError:
-        if not folder.is_dir():
-            raise InputError(f"{folder} is a file; a run needs a folder") from None
-        return None
-    except OSError as error:
-        with suppress(OSError):
-            if made:
-                folder.rmdir()  # empty, unless another launch was quicker
-        raise _unwritable(folder, error) from error
-
-
-def _write_first(file: Path, content: str) -> None:
-    """Create a file atomically: of several processes that try, one does.
-
-    Raises FileExistsError for the others.
-    """
-    beside = file.with_name(f".{file.name}.{os.getpid()}.{threading.get_ident()}")
-    try:
-        atomic_write(beside, content)
-        try:
-            os.link(beside, file)  # unlike a rename it never replaces another
-        except FileExistsError:
-            raise
-        except (OSError, AttributeError):
-            with file.open("x", encoding="utf-8") as made:  # a file system without links
-                made.write(content)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def _is_taken(folder: Path) -> bool:
-    """Whether anything is in a folder but what a launch left there that was killed before it had it."""
-    return any(path.name != LOCK and not _LEFTOVER.fullmatch(path.name) for path in folder.iterdir())
-
-
-def _taken(folder: Path) -> InputError:
-    if (folder / RECIPE).is_file():
-        return InputError(
-            f"{folder} already holds a run, and a run never overwrites another: "
-            f"continue it with --resume, or choose another folder with --out"
-        )
-    return InputError(f"{folder} is not empty; a run needs a folder of its own")
-
-
-def _unwritable(folder: Path, error: OSError) -> InputError | RunError:
-    if is_disk_full(error):
-        full = full_disk_message(disk_full_error(folder / RECIPE, error))
-        return RunError(f"{full}. Nothing was saved; make room and start it again")
-    return InputError(f"{folder}: a run cannot be written there: {error.strerror}")
-
-
-LONGEST_NAME = 255
-"""Of a file; of a longer one nothing is near."""
 
 
 def nearest_run_hint(path: Path) -> str:
@@ -241,10 +171,13 @@ def nearest_run_hint(path: Path) -> str:
     known: dict[str, Path] = {}
     for folder in (RUNS, path.parent):
         with suppress(OSError, ValueError):
-            known.update({one.name: one for one in sorted(folder.iterdir()) if _is_run(one)})
-    near = difflib.get_close_matches(path.name, known, n=1) if len(path.name) <= LONGEST_NAME else []
+            known |= {one.name: one for one in sorted(folder.iterdir()) if (one / RECIPE).is_file()}
+    near = difflib.get_close_matches(path.name[:255], known, n=1)
     return f"; did you mean {os.path.normpath(known[near[0]])}?" if near else ""
 
 
-def _is_run(folder: Path) -> bool:
-    return any((folder / part).is_file() for part in (RECIPE, CARD, LAST))
+def _unwritable(folder: Path, error: OSError) -> InputError | RunError:
+    if is_disk_full(error):
+        full = full_disk_message(disk_full_error(folder / RECIPE, error))
+        return RunError(f"{full}. Nothing was saved; make room and start it again")
+    return InputError(f"{folder}: a run cannot be written there: {error.strerror}")

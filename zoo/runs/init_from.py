@@ -11,9 +11,8 @@ from torch import Tensor
 
 from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem
-from zoo.runs.load import find_checkpoint
 from zoo.runs.checkpoint_file import read_checkpoint
-from zoo.runs.weights import validate_weights
+from zoo.runs.load import find_checkpoint, validate_weights
 from zoo.tasks.task import Task
 
 KEY = "init_from"
@@ -26,7 +25,10 @@ SHAPING = ("kind", "d_model", "num_layers", "num_heads", "num_kv_heads", "d_ff",
 
 @dataclass(frozen=True)
 class Origin:
-    """A checkpoint that a run starts from: its weights by name, and what is known of the run that made it."""
+    """A checkpoint that a run starts from: its weights by name, and what is known of the run that made it.
+
+    `facts` are for the card: the path as given, how long was trained, the SHA-256 of the checkpoint file.
+    """
 
     path: str
     weights: dict[str, Tensor]
@@ -34,7 +36,6 @@ class Origin:
     vocab_size: int
     tokenizer: str | None
     facts: dict[str, Any]
-    """For the card: the path as given, how long was trained, the SHA-256 of the checkpoint file."""
 
 
 def read_init_from(path: str) -> Origin:
@@ -75,13 +76,17 @@ def init_weights(origin: Origin, task: Task) -> None:
     Raises:
         InputError: the models differ in something else, with all differences.
     """
-    own = task.state_dict()
-    there = {name: value for name, value in origin.weights.items() if not name.startswith(ENCODING)}
-    here = {name: value for name, value in own.items() if not name.startswith(ENCODING)}
-    problems = _differences(origin, task, there, here)
+    own, before, now = task.state_dict(), origin.recipe["model"], task.recipe.model.model_dump()
+    problems = [
+        f"model.{key} is {before[key]} there and {now[key]} here"
+        for key in SHAPING
+        if key in before and before[key] != now[key]
+    ]
     if problems:
-        raise InputError([Problem(f"{origin.path} holds another model: {'; '.join(problems)}", key=KEY)])
-    weights = {**own, **there, **_same_encodings(origin, task, own)}
+        raise InputError(Problem(f"{origin.path} holds another model: {'; '.join(problems)}", key=KEY))
+    weights = {name: value for name, value in own.items() if name.startswith(ENCODING)}
+    weights |= {name: value for name, value in origin.weights.items() if not name.startswith(ENCODING)}
+    weights |= _same_encodings(origin, task, own)
     try:
         validate_weights(weights, task)
     except InputError as error:
@@ -102,45 +107,24 @@ def validate_same_tokenizer(origin: Origin, source: DataSource) -> None:
         )
 
 
-def _differences(origin: Origin, task: Task, there: dict, here: dict) -> list[str]:
-    """What differs between two models, the encodings apart: the recipe's keys, then the weights."""
-    before, now = origin.recipe["model"], task.recipe.model.model_dump()
-    keys = [
-        f"model.{key} is {before[key]} there and {now[key]} here"
-        for key in SHAPING
-        if key in before and before[key] != now[key]
-    ]
-    weights = [f"{name} only there" for name in there if name not in here]
-    weights += [f"{name} only here" for name in here if name not in there]
-    weights += [
-        f"{name} is {list(there[name].shape)} there and {list(here[name].shape)} here"
-        for name in here
-        if name in there and there[name].shape != here[name].shape
-    ]
-    more = [f"and {len(weights) - 6} more weights differ"] if len(weights) > 6 else []
-    return [*keys, *weights[:6], *more]
-
-
 def _same_encodings(origin: Origin, task: Task, own: dict[str, Tensor]) -> dict[str, Tensor]:
     """The parameters of those encodings that both models have."""
     # A list of encodings has a slot for each; of a plugin that is not here not even the name is looked up.
-    before, now = (_slots(spec) for spec in (origin.recipe["model"]["encoding"], task.recipe.model.encoding))
+    before, now = (
+        list(spec) if isinstance(spec, list | tuple) else [spec]
+        for spec in (origin.recipe["model"]["encoding"], task.recipe.model.encoding)
+    )
     taken: dict[str, Tensor] = {}
     for index, (old, new) in enumerate(zip(before, now, strict=False)):
-        if _names(old) != _names(new):
-            continue
         prefix = f"{ENCODING}slots.{index}."
         there, here = (
             {name: value for name, value in state.items() if name.startswith(prefix)}
             for state in (origin.weights, own)
         )
-        if {n: v.shape for n, v in there.items()} == {n: v.shape for n, v in here.items()}:
+        same_shapes = {n: v.shape for n, v in there.items()} == {n: v.shape for n, v in here.items()}
+        if same_shapes and _names(old) == _names(new):
             taken |= there
     return taken
-
-
-def _slots(spec: Any) -> list[Any]:
-    return list(spec) if isinstance(spec, list | tuple) else [spec]
 
 
 def _names(spec: Any) -> Any:

@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from zoo.errors import InputError, Problem
 from zoo.launch.ranks import is_first_process
+from zoo.memory import allocations_bounded, is_out_of_memory
 from zoo.recipe import Recipe, resolve
-from zoo.recipe.encoding import encoding_changes, may_change
 from zoo.recipe.diff import ENCODING, diff, differs, is_among, may_change_after_training
+from zoo.recipe.encoding import encoding_changes, may_change
 from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.runs.code_source import (
     Source,
     changed_digests,
-    recorded_sources,
     describe_changes,
     describe_missing,
+    recorded_sources,
 )
 from zoo.runs.folder import LAST, RECIPE
-from zoo.runs.weights import build_for_weights
+from zoo.tasks import build_task
 from zoo.tasks.task import Task
 
-MANY_RUNS = 12
-"""No more than this are named in a message."""
+MANY_RUNS, MANY_WEIGHTS = 12, 6
+"""No more than these are named in a message."""
+ROOM = 1 << 30
+"""Bytes that a model may take beside eight times its weights: tables and masks that are not stored."""
 
 
 def find_checkpoint(path: Path) -> Path:
@@ -62,99 +67,6 @@ def run_folder_of(checkpoint: Path) -> Path | None:
     return folder if (folder / RECIPE).is_file() else None
 
 
-def load_task(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path] = ()) -> Task:
-    """The trained task in a checkpoint, on the CPU, in evaluation mode.
-
-    Args:
-        path: a checkpoint or a run folder.
-        sets: `key=value` changes to its recipe; none that would make it another model. What of its encoding
-            may change, the encoding declares (`after_training`, `replaces`); it is recorded in `Task.changed`.
-        plugins: Python files that the user names; one that only the checkpoint names is never run.
-
-    Raises:
-        InputError: nothing usable there, an encoding whose plugin was not named, or a change of the model.
-    """
-    content = read_checkpoint(find_checkpoint(path))
-    settings = content["hyper_parameters"]
-    sources = recorded_sources(content.get("zoo_card"))
-    try:
-        recipe = _with_named_plugins(settings["recipe"], path, sets, plugins, sources)
-        changed = _changes_of_encoding(settings["recipe"], recipe, path, sets)
-        task = build_for_weights(content["state_dict"], recipe, settings["vocab_size"])
-    except InputError as error:
-        raise InputError(
-            [replace(problem, where=problem.where or str(path)) for problem in error.problems]
-        ) from error
-    # What other code gives is no result of the code that was trained.
-    task.changed = changed | changed_digests(sources)
-    task.card = content.get("zoo_card", {})
-    task.load_state_dict(content["state_dict"])
-    return task.eval()
-
-
-def _with_named_plugins(
-    recipe: dict[str, Any],
-    path: Path,
-    sets: Sequence[str],
-    plugins: Sequence[str | Path],
-    sources: Sequence[Source],
-) -> Recipe:
-    """A stored recipe with the changes in `sets`, and with the user's plugins in place of its own.
-
-    `sources` are those of the encodings that it was trained with; a warning is printed where their code has changed.
-    """
-    named = [str(plugin) for plugin in plugins]
-    try:
-        resolved = resolve({**recipe, "plugins": named}, sets, trained=True)
-    except InputError as error:
-        # A plugin that was named and cannot be read has its own message.
-        if any((problem.key or "").startswith("plugins") for problem in error.problems):
-            raise
-        gone = describe_missing(sources)
-        if gone:
-            raise InputError([Problem(text, where=str(path)) for text in gone]) from error
-        # An option that is not known any more has its cause there.
-        warn_of_changed_code(path, sources)
-        raise
-    warn_of_changed_code(path, sources)
-    return resolved
-
-
-def warn_of_changed_code(path: Path, sources: Sequence[Source]) -> None:
-    """Print, a line each, which encodings have another code now than when a checkpoint was trained."""
-    for text in describe_changes(sources) if is_first_process() else ():
-        print(f"warning: {path}: {text}", file=sys.stderr)
-
-
-def _changes_of_encoding(
-    stored: dict[str, Any], recipe: Recipe, path: Path, sets: Sequence[str]
-) -> dict[str, Any]:
-    """What the sets change of the encoding, by dotted key.
-
-    Results are filed under the run: they must be those of what was trained.
-
-    Raises:
-        InputError: changes that would make it another model, with all that may be changed for this run.
-    """
-    if not sets:
-        return {}
-    changed = recipe.as_dict()
-    encoding = encoding_changes(stored["model"]["encoding"], changed["model"]["encoding"])
-    refused = dict(encoding.refused)
-    for key, old, new in diff(stored, changed):
-        declared = differs(key)
-        if not is_among(key, (ENCODING,)) and not declared.after_training:
-            refused[key] = f"the run was trained with {old!r}, and {new!r} would make it another"
-    if refused:
-        may = ", ".join([*may_change_after_training(), *may_change(stored["model"]["encoding"])])
-        problems = [Problem(why, key=key, where=str(path)) for key, why in refused.items()]
-        problems[-1] = replace(
-            problems[-1], message=f"{problems[-1].message}; after training only these can be set: {may}"
-        )
-        raise InputError(problems)
-    return encoding.allowed
-
-
 def load(
     path: str | Path,
     device: str = "cpu",
@@ -177,10 +89,141 @@ def load(
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise InputError(f"device {str(device)!r} cannot be used here: {_first_line(error)}") from error
+        cause = str(error).strip().split("\n")[0][:200]
+        raise InputError(f"device {str(device)!r} cannot be used here: {cause}") from error
     named = [plugins] if isinstance(plugins, str | Path) else plugins
     return load_task(Path(path), sets, named).model.to(device)
 
 
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n")[0][:200]
+def load_task(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path] = ()) -> Task:
+    """The trained task in a checkpoint, on the CPU, in evaluation mode.
+
+    Args:
+        path: a checkpoint or a run folder.
+        sets: `key=value` changes to its recipe; none that would make it another model. What of its encoding
+            may change, the encoding declares (`after_training`, `replaces`); it is recorded in `Task.changed`.
+        plugins: Python files that the user names; one that only the checkpoint names is never run.
+
+    Raises:
+        InputError: nothing usable there, an encoding whose plugin was not named, or a change of the model.
+    """
+    content = read_checkpoint(find_checkpoint(path))
+    settings, weights = content["hyper_parameters"], content["state_dict"]
+    sources = recorded_sources(content.get("zoo_card"))
+    try:
+        recipe = _with_named_plugins(settings["recipe"], path, sets, plugins, sources)
+        changed = _changes_of_encoding(settings["recipe"], recipe) if sets else {}
+        task = _build_for_weights(weights, recipe, settings["vocab_size"])
+    except InputError as error:
+        problems = error.problems
+        raise InputError([replace(one, where=one.where or str(path)) for one in problems]) from error
+    # What other code gives is no result of the code that was trained.
+    task.changed = changed | changed_digests(sources)
+    task.card = content.get("zoo_card", {})
+    task.load_state_dict(weights)
+    return task.eval()
+
+
+def warn_of_changed_code(path: Path, sources: Sequence[Source]) -> None:
+    """Print, a line each, which encodings have another code now than when a checkpoint was trained."""
+    for text in describe_changes(sources) if is_first_process() else ():
+        print(f"warning: {path}: {text}", file=sys.stderr)
+
+
+def validate_weights(weights: Mapping[str, Tensor], task: Task, where: Path | None = None) -> None:
+    """Raises InputError, as of the file `where`, for weights that are not a task's, or are of no use."""
+    own, what = task.state_dict(), "its weights do not fit its recipe"
+    problems = [f"{name} is missing" for name in own if name not in weights]
+    problems += [f"{name} is not in the model" for name in weights if name not in own]
+    for name, value in own.items():
+        given = weights.get(name, value)
+        if given.shape != value.shape:
+            problems.append(f"size mismatch for {name}: {list(given.shape)} and not {list(value.shape)}")
+        # Precision is a matter of the run; an integer instead of a weight is not.
+        elif given.dtype != value.dtype and not (given.is_floating_point() and value.is_floating_point()):
+            kinds = [str(one.dtype).removeprefix("torch.") for one in (given, value)]
+            problems.append(f"{name} holds {kinds[0]} and not {kinds[1]}")
+    if not problems:
+        what = "training had failed when it was written; an earlier one may do"
+        # A buffer may hold infinities: a mask is made of them.
+        problems = [
+            f"{name} holds NaN or infinite numbers"
+            for name, _ in task.named_parameters()
+            if not weights[name].isfinite().all()
+        ]
+    if problems:
+        more = len(problems) - MANY_WEIGHTS
+        named = [*problems[:MANY_WEIGHTS], *([f"and {more} more"] if more > 0 else [])]
+        raise InputError(f"{f'{where}: ' if where else ''}{what}: {'; '.join(named)}")
+
+
+def _build_for_weights(weights: Mapping[str, Tensor], recipe: Recipe, vocab_size: int) -> Task:
+    """The task of a recipe, at its initial weights, once `weights` are known to fit it.
+
+    Raises:
+        InputError: they do not, or the recipe asks for a model far larger than they are.
+    """
+    size = sum(math.prod(value.shape) * value.element_size() for value in weights.values())
+    try:
+        # Of a recipe that was tampered with Linux would give out all memory that there is.
+        with allocations_bounded(most=8 * size + ROOM):
+            task = build_task(recipe, vocab_size)
+    except (RuntimeError, MemoryError, OverflowError) as error:
+        if isinstance(error, RuntimeError) and not is_out_of_memory(error) and "overflow" not in str(error):
+            raise
+        raise InputError(
+            f"its recipe asks for a model far larger than its weights, which are {size / 2**20:.1f} MiB"
+        ) from error
+    validate_weights(weights, task)
+    return task
+
+
+def _with_named_plugins(
+    recipe: dict[str, Any],
+    path: Path,
+    sets: Sequence[str],
+    plugins: Sequence[str | Path],
+    sources: Sequence[Source],
+) -> Recipe:
+    """A stored recipe with the changes in `sets`, and with the user's plugins in place of its own.
+
+    `sources` are those of the encodings that it was trained with; a warning is printed where their code has
+    changed.
+    """
+    named = [str(plugin) for plugin in plugins]
+    try:
+        resolved = resolve({**recipe, "plugins": named}, sets, trained=True)
+    except InputError as error:
+        # A plugin that was named and cannot be read has its own message.
+        if any((problem.key or "").startswith("plugins") for problem in error.problems):
+            raise
+        gone = describe_missing(sources)
+        if gone:
+            raise InputError([Problem(text, where=str(path)) for text in gone]) from error
+        # An option that is not known any more has its cause there.
+        warn_of_changed_code(path, sources)
+        raise
+    warn_of_changed_code(path, sources)
+    return resolved
+
+
+def _changes_of_encoding(stored: dict[str, Any], recipe: Recipe) -> dict[str, Any]:
+    """What was changed of the encoding of a stored recipe, by dotted key.
+
+    Results are filed under the run: they must be those of what was trained.
+
+    Raises:
+        InputError: changes that would make it another model, with all that may be changed for this run.
+    """
+    changed = recipe.as_dict()
+    encoding = encoding_changes(stored["model"]["encoding"], changed["model"]["encoding"])
+    refused = dict(encoding.refused)
+    for key, old, new in diff(stored, changed):
+        if not is_among(key, (ENCODING,)) and not differs(key).after_training:
+            refused[key] = f"the run was trained with {old!r}, and {new!r} would make it another"
+    if refused:
+        may = ", ".join([*may_change_after_training(), *may_change(stored["model"]["encoding"])])
+        *others, (key, why) = refused.items()
+        final = Problem(f"{why}; after training only these can be set: {may}", key)
+        raise InputError([*(Problem(why, key) for key, why in others), final])
+    return encoding.allowed

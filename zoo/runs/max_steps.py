@@ -33,22 +33,18 @@ def max_steps_problem(folder: Path, stored: dict[str, Any], recipe: Recipe, done
     step = last_other_rate(config, done, old, new)
     if step is None:
         return None
+    fit = ["python", "-m", "zoo", "fit", "--recipe", str(folder / "recipe.yaml")]
     then, now = (config.lr * lr_factor(config, step, steps) for steps in (old, new))
+    finish = shlex.join([*fit, "--out", str(folder), "--resume"])
+    anew = shlex.join([*fit, "--set", f"init_from={folder}", "--set", f"{MAX_STEPS}={max(1, new - done)}"])
+    wsd = shlex.join([*fit, "--set", "optimizer.schedule=wsd", "--set", f"{MAX_STEPS}={new}"])
     lines = [
         f"the run has done {done} of {old} steps at learning rates that are not those of {new} steps (schedule "
         f"{config.schedule}: {then:.3g} at step {step + 1}, and {now:.3g} where trainer.max_steps is {new}), "
         f"so it cannot become the run of {new} steps",
-        "train on from its weights, as a new run with a schedule of its own: "
-        + _fit(folder, f"init_from={folder}", f"{MAX_STEPS}={max(1, new - done)}"),
-        "or train anew, with a schedule that lets a run be made longer until its rate falls (wsd) or always "
-        "(constant): " + _fit(folder, "optimizer.schedule=wsd", f"{MAX_STEPS}={new}"),
+        *([f"finish it as it is, with {MAX_STEPS}={old}: {finish}"] if done < old else []),
+        f"train on from its weights, as a new run with a schedule of its own: {anew}",
+        f"or train anew, with a schedule that lets a run be made longer until its rate falls (wsd) or always "
+        f"(constant): {wsd}",
     ]
-    if done < old:
-        lines.insert(1, f"finish it as it is, with {MAX_STEPS}={old}: {_fit(folder, resume=True)}")
     return Problem("\n  ".join(lines), key=MAX_STEPS, where=str(folder))
-
-
-def _fit(folder: Path, *sets: str, resume: bool = False) -> str:
-    words = ["python", "-m", "zoo", "fit", "--recipe", str(folder / "recipe.yaml")]
-    words += ["--out", str(folder), "--resume"] if resume else []
-    return shlex.join([*words, *(word for one in sets for word in ("--set", one))])

@@ -10,8 +10,6 @@ from zoo.errors import InputError, Problem
 from zoo.files import read_bytes
 
 MAX_BYTES = 256 << 20
-FIRST = b"step"
-"""The first column: how each file begins, however early it was cut off."""
 
 
 def read_metrics(file: Path) -> tuple[list[str], list[dict[str, str]]]:
@@ -23,25 +21,20 @@ def read_metrics(file: Path) -> tuple[list[str], list[dict[str, str]]]:
     Raises:
         InputError: it cannot be read, or is not what a run has written.
     """
+    if not file.exists():
+        return [], []
+    raw = read_bytes(file, MAX_BYTES)
     try:
-        if not file.exists():
-            return [], []
-        raw = read_bytes(file, MAX_BYTES)
+        if not raw.startswith(b"step") and not b"step".startswith(raw):
+            raise ValueError("it does not begin with step")
         text = raw[: raw.rfind(b"\n") + 1].decode("utf-8")
         reader = csv.reader(io.StringIO(text, newline=""), strict=True)
         columns = next(reader, [])
         rows = []
         for cells in reader:
-            if len(cells) != len(columns):
-                raise ValueError(f"line {reader.line_num} has {len(cells)} values for {len(columns)} columns")
-            rows.append(dict(zip(columns, cells, strict=True)))
-            if not rows[-1].get("step", "").isdecimal():
-                raise ValueError(f"line {reader.line_num} has no step")
-        if not raw.startswith(FIRST) and not FIRST.startswith(raw):
-            raise ValueError(f"it does not begin with {FIRST.decode()}")
-    except InputError:
-        raise
-    except (OSError, ValueError, csv.Error) as error:
-        cause = error.strerror if isinstance(error, OSError) else error
-        raise InputError(Problem(f"cannot be read ({cause}); move it away", where=str(file))) from error
+            rows.append(dict(zip(columns, cells, strict=False)))
+            if len(cells) != len(columns) or not rows[-1].get("step", "").isdecimal():
+                raise ValueError(f"line {reader.line_num} is not as a run writes it")
+    except (ValueError, csv.Error) as error:
+        raise InputError(Problem(f"cannot be read ({error}); move it away", where=str(file))) from error
     return columns, rows

@@ -18,7 +18,7 @@ from zoo.errors import InputError
 from zoo.optimizers import example_state
 from zoo.recipe.sections import OptimizerConfig
 from zoo.runs.checkpoint_file import alternatives
-from zoo.runs.weights import validate_weights
+from zoo.runs.load import validate_weights
 from zoo.tasks.task import Task
 
 VERSION = "pytorch-lightning_version"
