@@ -213,7 +213,7 @@ def test_who_has_started_the_processes(environment, monkeypatch):
 def test_more_devices_than_there_are_is_wrong_input(environment, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(InputError, match="--devices 2: there is 1 GPU"):
+    with pytest.raises(InputError, match="--devices 2: GPUs on this machine: 1"):
         join(2, "auto")
     assert device_for("gpu", 1) == torch.device("cuda", 0)
     assert device_for("cpu", 1) == torch.device("cpu")

@@ -129,6 +129,7 @@ def test_what_is_reported_of_a_child_that_is_gone(monkeypatch, tmp_path, codes, 
         monkeypatch.setattr(sys, "__stderr__", file)
         gone = Children()
         gone.processes = [child(code) for code in codes]
-        Supervisor(gone, lambda how: f"{how or 'interrupted'}; continue" if reports else None)._end(False)
+        supervisor = Supervisor(gone, lambda how: f"{how or 'interrupted'}; continue" if reports else None)
+        supervisor.end(gone.how_one_failed())
     assert left == [code]
     assert (tmp_path / "said").read_text().strip() == message

@@ -7,7 +7,6 @@ message. With LOCAL_RANK in the environment it assumes that the processes are st
 from __future__ import annotations
 
 import os
-import select
 import signal
 import socket
 import subprocess
@@ -17,7 +16,7 @@ import time
 from collections.abc import Callable
 
 from zoo.launch.ranks import PARENT
-from zoo.launch.signals import INTERRUPTED, NUMBERS, may_set_handlers, signal_handler
+from zoo.launch.signals import INTERRUPTED
 
 PAUSE = 0.1  # seconds between two looks
 LEAVE_SECONDS = 20.0
@@ -41,13 +40,16 @@ class Children:
         Sets the environment of process 0 of `world_size` (by default `per_node`) in this process.
         """
         self._environment = {name: os.environ.get(name) for name in _VARIABLES}
-        os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
-        os.environ.setdefault("MASTER_PORT", str(free_port()))
-        os.environ.setdefault("NODE_RANK", "0")
-        os.environ |= {"LOCAL_RANK": "0", "WORLD_SIZE": str(world_size or per_node)}
+        with socket.socket() as free:
+            free.bind(("", 0))
+            port = free.getsockname()[1]
+        defaults = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "NODE_RANK": "0"}
+        os.environ |= {**defaults, **os.environ, "LOCAL_RANK": "0", "WORLD_SIZE": str(world_size or per_node)}
+        main = sys.modules["__main__"]
+        command = [os.path.abspath(sys.argv[0])] if main.__spec__ is None else ["-m", main.__spec__.name]
         for rank in range(1, per_node):
-            own = {"LOCAL_RANK": str(rank), PARENT: str(os.getpid())}
-            self.processes.append(subprocess.Popen(_this_command(), env={**os.environ, **own}))
+            own = {**os.environ, "LOCAL_RANK": str(rank), PARENT: str(os.getpid())}
+            self.processes.append(subprocess.Popen([sys.executable, *command, *sys.argv[1:]], env=own))
 
     def failed(self) -> list[subprocess.Popen]:
         """The processes that have ended with an error, those that were killed first."""
@@ -93,69 +95,31 @@ class Children:
 class Supervisor(threading.Thread):
     """Ends this process and its children once one of them has failed, and reports it once.
 
-    The main thread may then be in a collective or a rendezvous: in native code, where Python handles no
-    signal.
+    The main thread may then be in a collective: in native code, where Python handles no signal.
 
     Args:
         children: may be started later.
         report: makes the text for stderr from the result of `Children.how_one_failed` (None: they were
             stopped); it returns None if another process has reported.
         patience: seconds for the main thread to notice the loss itself and call `stop`.
-        signals: as a context manager: a signal in the block also ends all processes at once.
     """
 
-    def __init__(
-        self,
-        children: Children,
-        report: Callable[[str | None], str | None],
-        patience: float = 0.0,
-        signals: bool = False,
-    ):
+    def __init__(self, children: Children, report: Callable[[str | None], str | None], patience: float = 0.0):
         super().__init__(daemon=True, name="supervisor")
-        self.children, self.report, self.patience, self.signals = children, report, patience, signals
+        self.children, self.report, self.patience = children, report, patience
         self.over = threading.Event()
 
     def run(self) -> None:
-        while not self.over.is_set():
-            stopped = self._wait()
-            if stopped or (self.children.failed() and not self.over.wait(self.patience)):
-                self._end(stopped)
+        while not self.over.wait(PAUSE):
+            if self.children.failed() and not self.over.wait(self.patience):
+                self.end(self.children.how_one_failed())
 
     def stop(self) -> None:
         """Stop supervising."""
         self.over.set()
 
-    def _wait(self) -> bool:
-        """Wait a moment. Returns whether a signal came, if this thread handles them."""
-        if not self.signals:
-            self.over.wait(PAUSE)
-            return False
-        ready, _, _ = select.select([self._reader], [], [], PAUSE)
-        return bool(ready) and not {*os.read(self._reader, 64)}.isdisjoint(NUMBERS)
-
-    def __enter__(self) -> Supervisor:
-        # Python's own handler runs at once, and writes the number of each signal into this pipe.
-        self._reader, self._writer = os.pipe()
-        os.set_blocking(self._writer, False)
-        self._received: list[object] = []
-        self._handler = signal_handler(lambda *given: self._received.append(given))
-        self._handler.__enter__()
-        self._wakeup = _set_wakeup(self._writer)
-        self.start()
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.stop()
-        self.join()
-        _set_wakeup(self._wakeup)
-        self._handler.__exit__(None, None, None)
-        os.close(self._reader)
-        os.close(self._writer)
-        if self._received:
-            raise KeyboardInterrupt
-
-    def _end(self, stopped: bool) -> None:
-        how = None if stopped else self.children.how_one_failed()
+    def end(self, how: str | None) -> None:
+        """End all processes now, this one too; `how` one of them failed, None for a signal of the user."""
         text = self.report(how)
         self.children.kill()
         if text is not None:
@@ -167,30 +131,10 @@ def describe_exit(code: int) -> str:
     """`ended with exit code 1`, `was killed by SIGKILL`."""
     if code >= 0:
         return f"ended with exit code {code}"
-    try:
-        return f"was killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"was killed by signal {-code}"
+    names = {number.value: number.name for number in signal.Signals}
+    return f"was killed by {names.get(-code, f'signal {-code}')}"
 
 
 def cpu_cores() -> int:
     """The CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def free_port() -> int:
-    """A TCP port that nobody listens on, on this machine."""
-    with socket.socket() as one:
-        one.bind(("", 0))
-        return one.getsockname()[1]
-
-
-def _this_command() -> list[str]:
-    main = sys.modules["__main__"]
-    if main.__spec__ is None:
-        return [sys.executable, os.path.abspath(sys.argv[0]), *sys.argv[1:]]
-    return [sys.executable, "-m", main.__spec__.name, *sys.argv[1:]]
-
-
-def _set_wakeup(descriptor: int) -> int:
-    return signal.set_wakeup_fd(descriptor, warn_on_full_buffer=False) if may_set_handlers() else -1

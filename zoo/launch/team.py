@@ -7,11 +7,12 @@ there from the beginning.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -20,7 +21,7 @@ from lightning.fabric.plugins.environments import SLURMEnvironment
 from zoo.errors import InputError, RunError
 from zoo.launch.children import Children, Supervisor, cpu_cores
 from zoo.launch.ranks import Launcher, find_launcher, is_first_process, quiet_exit, report_once
-from zoo.launch.signals import NOTHING_WRITTEN, signal_handler
+from zoo.launch.signals import INTERRUPTED, NOTHING_WRITTEN, signal_handler
 
 PATIENCE = timedelta(days=7)
 """How long one process may wait for another. The loss of a process is noticed at once, not by it."""
@@ -28,23 +29,17 @@ PATIENCE = timedelta(days=7)
 LOST = "another process of this evaluation has ended without a message; was it killed for lack of memory?"
 
 
-@dataclass(frozen=True)
-class Fault:
+class _Failure(NamedTuple):
     """Why a process cannot go on, as sent to the others: an exit code of the command line and a message."""
 
     code: int
     text: str
 
     @classmethod
-    def of(cls, error: BaseException) -> Fault:
-        if isinstance(error, InputError):
-            return cls(2, str(error))
-        if isinstance(error, KeyboardInterrupt):
-            return cls(130, str(error))
+    def of(cls, error: BaseException) -> _Failure:
+        if isinstance(error, InputError | KeyboardInterrupt):
+            return cls(2 if isinstance(error, InputError) else INTERRUPTED, str(error))
         return cls(1, str(error) if isinstance(error, RunError) else f"{type(error).__name__}: {error}")
-
-    def error(self) -> BaseException:
-        return {2: InputError, 130: KeyboardInterrupt}.get(self.code, RunError)(self.text)
 
 
 class Team:
@@ -90,10 +85,10 @@ class Team:
             return [own]
         every = self._exchange(own)
         for rank, fault in enumerate(every):
-            if isinstance(fault, Fault):
+            if isinstance(fault, _Failure):
                 self._over = True
                 text = f"process {rank}: {fault.text}" if fault.text else ""
-                raise self._leave(Fault(fault.code, text))
+                raise self._leave(fault.code, text)
         if self._interrupted:
             raise KeyboardInterrupt
         return every
@@ -114,11 +109,13 @@ class Team:
             elif not self._over:
                 self._over = True
                 with suppress(RunError, SystemExit):
-                    self._exchange(Fault.of(error))
+                    self._exchange(_Failure.of(error))
         finally:
-            self._close()
+            dist.destroy_process_group()
+            if self._children is not None:
+                self._children.close()
         if self.rank and isinstance(error, InputError | RunError | KeyboardInterrupt):
-            raise self._leave(Fault.of(error)) from None
+            raise self._leave(*_Failure.of(error)) from None
 
     def _exchange(self, own: Any) -> list[Any]:
         every: list[Any] = [None] * self.size
@@ -127,7 +124,7 @@ class Team:
                 dist.all_gather_object(every, own, group=self._group)
         except RuntimeError as error:
             self._over = True
-            raise self._leave(Fault(1, LOST)) from error
+            raise self._leave(1, LOST) from error
         return every
 
     @contextmanager
@@ -146,16 +143,11 @@ class Team:
         with signal_handler(defer):
             yield
 
-    def _leave(self, fault: Fault) -> BaseException:
-        """The exception with which this process ends."""
-        if self.rank == 0:
-            return fault.error()
-        return quiet_exit(fault.code)
-
-    def _close(self) -> None:
-        dist.destroy_process_group()
-        if self._children is not None:
-            self._children.close()
+    def _leave(self, code: int, text: str) -> BaseException:
+        """The exception with which this process ends: the first one reports it."""
+        if self.rank:
+            return quiet_exit(code)
+        return {2: InputError, INTERRUPTED: KeyboardInterrupt}.get(code, RunError)(text)
 
 
 def alone(device: torch.device) -> Team:
@@ -188,47 +180,48 @@ def join(devices: int = 1, accelerator: str = "auto") -> Team:
     if launcher is None and devices == 1:
         return alone(device_for(accelerator))
     with report_once():
-        _check_devices(devices, accelerator, launcher)
-    return _rendezvous(launcher or Launcher("zoo", devices, 1), accelerator)
-
-
-def _check_devices(devices: int, accelerator: str, launcher: Launcher | None) -> None:
-    if launcher is None:
         there = torch.cuda.device_count()
-        if device_for(accelerator).type == "cuda" and devices > there:
-            gpus = "is 1 GPU" if there == 1 else f"are {there} GPUs"
-            raise InputError(
-                f"--devices {devices}: there {gpus}; for processes on the CPU, --set trainer.accelerator=cpu"
-            )
-    elif devices not in (1, launcher.processes_per_node):
-        started = f"{launcher.name} has started {launcher.processes_per_node} processes on this machine"
-        raise InputError(f"--devices {devices}: {started}")
-
-
-def _rendezvous(launcher: Launcher, accelerator: str) -> Team:
-    """Start the other processes, unless a launcher has, and wait for all of them."""
-    per_node, size = launcher.processes_per_node, launcher.processes_per_node * launcher.num_nodes
+        if launcher is None and device_for(accelerator).type == "cuda" and devices > there:
+            advice = "for processes on the CPU, --set trainer.accelerator=cpu"
+            raise InputError(f"--devices {devices}: GPUs on this machine: {there}; {advice}")
+        if launcher is not None and devices not in (1, launcher.processes_per_node):
+            started = f"{launcher.name} has started {launcher.processes_per_node} processes on this machine"
+            raise InputError(f"--devices {devices}: {started}")
+    launcher = launcher or Launcher("zoo", devices, 1)
     if "OMP_NUM_THREADS" not in os.environ:
-        os.environ["OMP_NUM_THREADS"] = str(max(1, cpu_cores() // per_node))
+        os.environ["OMP_NUM_THREADS"] = str(max(1, cpu_cores() // launcher.processes_per_node))
         torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     children = Children()
 
     def report(how: str | None) -> str | None:
         return LOST if how else NOTHING_WRITTEN if is_first_process() else None
 
-    with Supervisor(children, report, signals=True):
+    supervisor = Supervisor(children, report)
+    # In a thread: torch waits for the others in native code, where Python handles no signal.
+    with signal_handler(lambda *given: supervisor.end(None)), ThreadPoolExecutor(1) as thread:
+        supervisor.start()
         if find_launcher() is None:
-            children.start(per_node)
-        if launcher.name == "slurm":
-            slurm = SLURMEnvironment()
-            os.environ |= {"MASTER_ADDR": slurm.main_address, "MASTER_PORT": str(slurm.main_port)}
-            rank, local_rank = slurm.global_rank(), slurm.local_rank()
-        else:
-            local_rank = int(os.environ["LOCAL_RANK"])
-            rank = int(os.environ["RANK"]) if launcher.name == "torchrun" else local_rank
-        # Only plain objects are exchanged, so gloo on the CPU serves processes with GPUs too; unlike NCCL it
-        # notices at once when one of them is gone.
-        dist.init_process_group("gloo", rank=rank, world_size=size)
-        group = dist.new_group(backend="gloo", timeout=PATIENCE)
-    device = device_for(accelerator, local_rank)
-    return Team(rank, size, device, local_rank, per_node, group, children)
+            children.start(launcher.processes_per_node)
+        rendezvous = thread.submit(_rendezvous, launcher)
+        while not rendezvous.done():
+            time.sleep(0.02)
+        supervisor.stop()
+        rank, local_rank, group = rendezvous.result()
+    size, device = launcher.processes_per_node * launcher.num_nodes, device_for(accelerator, local_rank)
+    return Team(rank, size, device, local_rank, launcher.processes_per_node, group, children)
+
+
+def _rendezvous(launcher: Launcher) -> tuple[int, int, dist.ProcessGroup]:
+    """Wait for all processes. Returns the rank, the rank on this machine, and their group."""
+    if launcher.name == "slurm":
+        slurm = SLURMEnvironment()
+        os.environ |= {"MASTER_ADDR": slurm.main_address, "MASTER_PORT": str(slurm.main_port)}
+        rank, local_rank = slurm.global_rank(), slurm.local_rank()
+    else:
+        local_rank = int(os.environ["LOCAL_RANK"])
+        rank = int(os.environ["RANK"]) if launcher.name == "torchrun" else local_rank
+    # Only plain objects are exchanged, so gloo on the CPU serves processes with GPUs too; unlike NCCL it
+    # notices at once when one of them is gone.
+    size = launcher.processes_per_node * launcher.num_nodes
+    dist.init_process_group("gloo", rank=rank, world_size=size)
+    return rank, local_rank, dist.new_group(backend="gloo", timeout=PATIENCE)
