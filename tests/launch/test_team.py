@@ -66,9 +66,8 @@ def verb(options):
     if team.rank == 0:
         print("ended well", len(os.environ) >= len(before) and "LOCAL_RANK" not in os.environ)
 
-cli._parser = lambda: __import__("argparse").ArgumentParser()
-cli._parser = lambda made=cli._parser(): (made.set_defaults(verb=verb), made)[1]
-sys.exit(cli.main([]))
+cli.VERBS["list"] = verb
+sys.exit(cli.main(["list", "encodings"]))
 """
 
 
