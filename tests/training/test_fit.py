@@ -216,7 +216,8 @@ def test_an_option_that_the_encoding_refuses_is_reported_before_the_data_is_read
     monkeypatch.setattr("zoo.training.fit.open_data", lambda recipe: pytest.fail("the data was read"))
     with pytest.raises(InputError) as caught:
         fit(recipe("max_index", f"model.encoding={encoding}"))
-    assert [problem.key for problem in caught.value.problems] == ["model.encoding"]
+    (problem,) = caught.value.problems
+    assert problem.key.startswith("model.encoding")
 
 
 def test_a_run_that_time_ended_is_not_done(here, recipe, capsys):
