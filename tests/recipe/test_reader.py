@@ -374,7 +374,7 @@ def test_options_of_a_plugin_are_checked_wrapped_ones_too(write, good, problems)
     }
     found = problems(read_recipe, write(good))
     assert [line.split(": ", 2)[1:] for line in found] == [
-        ["model.encoding.reach", "missing; encoding 'far' needs it"],
+        ["model.encoding.reach", "missing"],
         ["model.encoding.sides.1", "must be a whole number, got the text 'x'"],
         ["model.encoding.of.reach", "must be a number, got the text '1'"],
     ]

@@ -150,6 +150,6 @@ def test_a_spelled_value_is_one_line_and_reads_as_itself(value):
 
 
 def test_what_only_the_code_of_an_encoding_refuses_is_reported_before_anything_starts(tiny, tmp_path):
-    with pytest.raises(InputError, match=r"partial is a fraction") as caught:
-        matrix(tiny, ["alibi", {"name": "rope", "partial": 7}], [0, 1], [], tmp_path)
+    with pytest.raises(InputError, match=r"rope rotates pairs") as caught:
+        matrix(tiny, ["alibi", {"name": "rope", "partial": 0.01}], [0, 1], [], tmp_path)
     assert "seed" not in str(caught.value)

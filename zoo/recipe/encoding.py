@@ -6,21 +6,18 @@ replace (`replaces`). All of it is read from the source, before torch is importe
 
 from __future__ import annotations
 
-import functools
 import json
-import typing
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from types import NoneType, UnionType
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from zoo import registry
 from zoo.errors import InputError
-from zoo.field_types import strict_type
-from zoo.recipe.error_messages import MANY, explain_validation_error, unknown_key
-from zoo.recipe.located_tree import KeyPath, describe_value, dotted
+from zoo.recipe.error_messages import explain_validation_error
+from zoo.recipe.located_tree import KeyPath, dotted
+from zoo.recipe.sections import resolve_encoding
 
 ENCODING = ("model", "encoding")
 Faults = dict[KeyPath, str]
@@ -30,86 +27,13 @@ def check_encoding(spec: Any, path: KeyPath) -> tuple[Any, Faults]:
     """An encoding with every option given, and what is wrong with it by key path.
 
     `spec` is a name, a mapping of a name and its options, or a list of such. The result is a mapping, or a
-    list of mappings, of plain values.
+    list of mappings, of plain values; None where something is wrong.
     """
-    faults: Faults = {}
-    return _resolve(spec, path, faults), faults
-
-
-def _resolve(spec: Any, path: KeyPath, faults: Faults) -> Any:
-    if len(faults) > MANY:
-        return None
-    if isinstance(spec, list | tuple):
-        if not spec:
-            faults[path] = "an empty list; for no encoding at all write none"
-        for index, part in enumerate(spec):
-            if isinstance(part, list | tuple):
-                faults[(*path, index)] = "a list within a list; here goes one encoding"
-        return [_resolve(part, (*path, index), faults) for index, part in enumerate(spec)]
-    given = spec if isinstance(spec, dict) else {"name": spec}
-    name_path = (*path, "name") if isinstance(spec, dict) else path
-    name = given.get("name")
-    if not isinstance(name, str):
-        faults[name_path] = f"must be the name of an encoding, got {describe_value(name)}"
-        return None
     try:
-        options = {option.name: option for option in registry.encodings.describe(name).options}
-    except InputError as error:
-        faults[name_path] = "; ".join(problem.message for problem in error.problems)
-        return None
-    for key in given.keys() - options.keys() - {"name"}:
-        hinted = options if len(faults) <= MANY else ()
-        faults[(*path, key)] = unknown_key((key,), hinted) if options else "unknown key; it has no options"
-    resolved = {"name": name}
-    for key, option in options.items():
-        here = (*path, key)
-        if key in given:
-            resolved[key] = _option(option, given[key], here, faults)
-        elif option.default is registry.REQUIRED:
-            faults[here] = f"missing; encoding {name!r} needs it"
-        elif registry.holds_wrapped(option.annotation) and option.default is not None:
-            resolved[key] = _resolve(option.default, here, faults)
-        elif _is_plain(option.default):
-            # What a recipe file gives back is a list: a resolved recipe must read as itself.
-            resolved[key] = json.loads(json.dumps(option.default))
-    return resolved
-
-
-def _is_plain(default: Any) -> bool:
-    try:
-        json.dumps(default)
-    except TypeError:
-        return False
-    return True
-
-
-def _option(option: registry.Option, value: Any, path: KeyPath, faults: Faults) -> Any:
-    annotation = option.annotation
-    if registry.holds_wrapped(annotation):
-        members = typing.get_args(annotation) if _is_union(annotation) else (annotation,)
-        if value is None and NoneType in members:
-            return None
-        if isinstance(value, list) and not registry.holds_several(annotation):
-            faults[path] = "must be one encoding, not a list"
-        elif not isinstance(value, list) and registry.WRAPPED not in members:
-            faults[path] = "must be a list of encodings, not one"
-        return _resolve(value, path, faults)
-    adapter = _adapter(strict_type(annotation))
-    try:
-        return adapter.dump_python(adapter.validate_python(value), mode="json")
+        return resolve_encoding(spec), {}
     except ValidationError as error:
-        for below, message in explain_validation_error(error, value, {}).items():
-            faults[(*path, *below)] = message
-        return None
-
-
-def _is_union(annotation: Any) -> bool:
-    return typing.get_origin(annotation) in (typing.Union, UnionType)
-
-
-@functools.lru_cache(maxsize=256)
-def _adapter(annotation: Any) -> TypeAdapter:
-    return TypeAdapter(annotation)
+        faults = explain_validation_error(error, spec, {})
+        return None, {(*path, *below): message for below, message in faults.items()}
 
 
 def encodings_in(spec: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:

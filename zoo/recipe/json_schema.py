@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from zoo import registry
-from zoo.field_types import Section, strict_type
+from zoo.field_types import Section
 from zoo.recipe.schema import Recipe
-from zoo.recipe.sections import DataConfig, OptimizerConfig, TaskConfig, config_class
+from zoo.recipe.sections import DataConfig, EncodingConfig, OptimizerConfig, TaskConfig, config_class
 from zoo.recipe.trainer import OWNED, PRECISION_ALIASES, lightning_class
 
 ENCODING = {"$ref": "#/$defs/encoding"}
@@ -74,33 +72,17 @@ def _encoding_is(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _encoding_schema() -> dict[str, Any]:
-    short: list[str] = []
+    every = registry.encodings.all().values()
+    short = [
+        one.name for one in every if all(option.default is not registry.REQUIRED for option in one.options)
+    ]
     members: list[dict[str, Any]] = [
         {"enum": short, "description": "An encoding with its options as they are."},
         {"type": "array", "items": ENCODING, "minItems": 1, "description": "Several, combined."},
     ]
-    for one in registry.encodings.all().values():
-        required = [option.name for option in one.options if option.default is registry.REQUIRED]
-        if not required:
-            short.append(one.name)
-        members.append(
-            {
-                "type": "object",
-                "title": one.name,
-                "description": one.summary,
-                "properties": {"name": {"const": one.name}, **{o.name: _option(o) for o in one.options}},
-                "required": ["name", *required],
-                "additionalProperties": False,
-            }
-        )
+    for one in every:
+        schema = config_class(EncodingConfig, one).model_json_schema() | {"title": one.name}
+        wrapped = [option.name for option in one.options if registry.holds_wrapped(option.annotation)]
+        schema["properties"] |= dict.fromkeys(wrapped, ENCODING)
+        members.append(schema)
     return {"anyOf": members}
-
-
-def _option(option: registry.Option) -> dict[str, Any]:
-    if registry.holds_wrapped(option.annotation):
-        schema = dict(ENCODING)
-    else:
-        schema = TypeAdapter(strict_type(option.annotation)).json_schema()
-    if option.default is None or isinstance(option.default, str | int | float | bool):
-        schema["default"] = option.default
-    return schema

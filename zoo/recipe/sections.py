@@ -1,4 +1,4 @@
-"""The sections of a recipe whose keys depend on what is named in them: data, task, optimizer, evaluate.
+"""What of a recipe has keys that depend on a name in it: data, task, optimizer, evaluate, and the encoding.
 
 Each has a base with the keys that all have. The typed keywords of the named class add their own.
 """
@@ -6,15 +6,26 @@ Each has a base with the keys that all have. The typed keywords of the named cla
 from __future__ import annotations
 
 import functools
+import typing
 from collections.abc import Iterator
+from types import NoneType, UnionType
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PlainSerializer, PlainValidator, ValidationError, create_model
+from pydantic import (
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from zoo import registry
 from zoo.errors import InputError, Problem
 from zoo.field_types import Count, Differs, Exact, Number, Positive, Section, Text, strict_type
+from zoo.recipe.error_messages import explain_validation_error
+from zoo.recipe.located_tree import KeyPath, describe_value
 from zoo.registry import Description, Registry
 
 CountOrFraction = Annotated[Exact, Field(gt=0)] | Annotated[Number, Field(gt=0, le=1)]
@@ -51,6 +62,12 @@ class OptimizerConfig(Section):
     """Optimizer steps in which the learning rate rises linearly from zero."""
     schedule: Text = "cosine"
     """How the learning rate changes after the warm-up."""
+
+
+class EncodingConfig(Section):
+    """What every encoding has."""
+
+    name: Text
 
 
 class EvaluateConfig(Section):
@@ -104,12 +121,9 @@ def by_name(section: str) -> Any:
             return value
         if not isinstance(value, dict):
             base.model_validate(value)  # raises that it is no mapping
-        problems = [
-            InitErrorDetails(type=error, loc=(key,), input=value)
-            for key, error in _wrong_names(section, value)
-        ]
-        if problems:
-            raise ValidationError.from_exception_data(section, problems)
+        wrong = {(key,): text for key, text in _wrong_names(section, value)}
+        if wrong:
+            raise _errors(section, value, wrong)
         return named_section_class(section, value).model_validate(value)
 
     return Annotated[BASES[section], PlainValidator(choose), dump_by_class]
@@ -123,15 +137,29 @@ def _name_in(section: str, key: str, value: dict[str, Any]) -> Any:
     return value.get(key, BASES[section].model_fields[key].get_default())
 
 
-def _wrong_names(section: str, value: dict[str, Any]) -> Iterator[tuple[str, PydanticCustomError | str]]:
-    """The keys whose names are missing or not known, with the error."""
+def _errors(title: str, value: Any, faults: dict[KeyPath, str]) -> ValidationError:
+    """The error that pydantic makes of these messages, by their paths below a value."""
+    details = (
+        ("missing" if text == "missing" else PydanticCustomError("explained", "{text}", {"text": text}), path)
+        for path, text in faults.items()
+    )
+    return ValidationError.from_exception_data(
+        title, [InitErrorDetails(type=kind, loc=path, input=value) for kind, path in details]
+    )
+
+
+def _wrong_names(section: str, value: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The keys whose names are missing or not known, with what is wrong."""
     for key, kind in NAMES[section].items():
         name = _name_in(section, key, value)
-        if not isinstance(name, str):
-            error = PydanticCustomError("name", f"must be the name of {kind.article} {kind.kind}")
-            yield key, error if key in value else "missing"
-        elif name not in kind.all():
-            yield key, PydanticCustomError("name", "{text}", {"text": kind.unknown(name)})
+        if not isinstance(name, str) or name not in kind.all():
+            yield key, _no_name(kind, name) if key in value or isinstance(name, str) else "missing"
+
+
+def _no_name(kind: Registry, name: Any) -> str:
+    if isinstance(name, str):
+        return kind.unknown(name)
+    return f"must be the name of {kind.article} {kind.kind}, got {describe_value(name)}"
 
 
 def named_section_class(section: str, value: Any) -> type[Section] | None:
@@ -172,15 +200,62 @@ def _with_options(base: type[Section], *named: Description) -> type[Section]:
         for option in description.options:
             if option.name in base.model_fields:
                 continue
-            if option.default is registry.UNREAD:
+            if option.default is registry.UNREAD and base is not EncodingConfig:
                 message = f"{option.name}: write its default out; the file is read before it is run"
                 raise InputError(Problem(message, where=description.where))
-            default = ... if option.default is registry.REQUIRED else option.default
-            field = Field(default, description=description.help.get(option.name))
-            fields[option.name] = (strict_type(option.annotation), field)
+            default = None if option.default is registry.UNREAD else option.default
+            default = ... if default is registry.REQUIRED else default
+            wraps = registry.holds_wrapped(option.annotation)
+            field = Field(default, description=description.help.get(option.name), validate_default=wraps)
+            fields[option.name] = (_wrapped(option) if wraps else strict_type(option.annotation), field)
     if not fields:
         return base
     return create_model(base.__name__, __base__=base, __doc__=base.__doc__, __module__=__name__, **fields)
+
+
+def resolve_encoding(spec: Any) -> Any:
+    """An encoding with every option given: a mapping, or a list of mappings, of plain values.
+
+    Raises:
+        ValidationError: it is no name, no mapping of a name and its options, and no list of such.
+    """
+    return _SEVERAL.validate_python(list(spec)) if isinstance(spec, list | tuple) else _resolve_one(spec)
+
+
+def _resolve_one(spec: Any) -> dict[str, Any]:
+    given, kind = spec if isinstance(spec, dict) else {"name": spec}, registry.encodings
+    name = given.get("name")
+    if not isinstance(name, str) or name not in kind.all():
+        raise _errors("encoding", spec, {("name",): _no_name(kind, name)})
+    about = kind.describe(name)
+    config = config_class(EncodingConfig, about)
+    unread = {option.name for option in about.options if option.default is registry.UNREAD} - given.keys()
+    try:
+        return config.model_validate(given).model_dump(mode="json", exclude=unread)
+    except ValidationError as error:
+        # Here it is known which keys there are.
+        raise _errors(name, spec, explain_validation_error(error, given, {(): config.model_fields})) from None
+
+
+_SEVERAL = TypeAdapter(Annotated[list[Annotated[Any, PlainValidator(_resolve_one)]], Field(min_length=1)])
+
+
+def _wrapped(option: registry.Option) -> Any:
+    """The field type of an option that holds another encoding, or several."""
+    annotation = option.annotation
+    is_union = typing.get_origin(annotation) in (typing.Union, UnionType)
+    members = typing.get_args(annotation) if is_union else (annotation,)
+
+    def resolve(value: Any) -> Any:
+        if value is None and (NoneType in members or option.default is None):
+            return None
+        if isinstance(value, list) and not registry.holds_several(annotation):
+            raise ValueError("must be one encoding, not a list")
+        if not isinstance(value, list) and registry.WRAPPED not in members:
+            raise ValueError("must be a list of encodings, not one")
+        return resolve_encoding(value)
+
+    return Annotated[Any, PlainValidator(resolve)]
 
 
 def construct(kind: Registry, name: str, section: Section, *arguments: Any) -> Any:

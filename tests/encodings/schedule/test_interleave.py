@@ -158,9 +158,9 @@ def test_each_layer_is_checked_for_two_that_rotate(model_of):
         ("[rope, nonne]", r"encoding\.pattern\.1: no encoding 'nonne'; did you mean 'none'"),
         ("[rope, {name: rope, bas: 1}]", r"encoding\.pattern\.1\.bas: unknown key; did you mean 'base'"),
         ("[{name: randomized, of: rpe}]", r"encoding\.pattern\.0\.of: no encoding 'rpe'"),
-        ("[[rope, alibi], none]", r"encoding\.pattern\.0: a list within a list"),
+        ("[[rope, alibi], none]", r"encoding\.pattern\.0: must be the name of an encoding, got a list of 2"),
         ("rope", r"encoding\.pattern: must be a list of encodings, not one"),
-        ("[]", r"encoding\.pattern: an empty list"),
+        ("[]", r"encoding\.pattern: List should have at least 1 item"),
     ],
 )
 def test_a_fault_in_a_pattern_is_reported_where_it_stands(encoding, problem, recipe):
