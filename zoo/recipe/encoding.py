@@ -1,4 +1,4 @@
-"""An encoding as a recipe has it: its options, its name in a word, and what of it a trained model may change.
+"""An encoding as a recipe has it: its parts, its name in a word, and what of it a trained model may change.
 
 An encoding declares which of its options change no parameter (`after_training`), and which encodings it may
 replace (`replaces`). All of it is read from the source, before torch is imported.

@@ -1,7 +1,7 @@
 """The recipe: everything that decides a run, as frozen models.
 
-A recipe is made by `zoo.recipe.read_recipe` (a file) or `zoo.recipe.resolve` (a mapping). They also check
-the encoding's own options (`encoding.py`), and what must hold between keys (`rules.py`).
+A recipe is made by `zoo.recipe.read_recipe` (a file) or `zoo.recipe.resolve` (a mapping). They also resolve
+the encoding (`sections.py`), and check what must hold between keys (`rules.py`).
 The docstring under each field is its description in the JSON Schema that editors read.
 """
 
