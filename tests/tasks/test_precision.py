@@ -8,7 +8,7 @@ import torch
 from zoo.errors import InputError
 from zoo.recipe import read_recipe
 from zoo.training.fit import fit
-from zoo.training.world_size import validate_precision
+from zoo.training.strategy import validate_precision
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import shlex
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,9 +19,10 @@ from typing import Any
 from zoo.errors import InputError, Problem, RunError, shorten
 from zoo.files import atomic_write, disk_full_error, full_disk_message, is_disk_full
 from zoo.recipe import Recipe, dump
-from zoo.recipe.diff import refused_on_resume
+from zoo.recipe.diff import MAX_STEPS, refused_on_resume
 from zoo.recipe.yaml_file import read_file
 from zoo.runs.lock import LOCK
+from zoo.schedules import last_other_rate, lr_factor
 
 RUNS = Path("runs")
 RECIPE = "recipe.yaml"
@@ -140,6 +142,44 @@ def existing_run(recipe: Recipe, out: Path | None) -> Path:
     if problems:
         raise InputError(problems)
     return folder
+
+
+def max_steps_problem(folder: Path, stored: dict[str, Any], recipe: Recipe, done: int) -> Problem | None:
+    """Why a run cannot be resumed with the `max_steps` of a recipe; None where it can.
+
+    It can where the learning rates of the steps done so far are those of a run that had this `max_steps` from
+    its beginning: then both are the same run. Nothing else that decides a weight depends on `max_steps`.
+
+    Args:
+        folder: the run's.
+        stored: the recipe that it had so far.
+        done: its optimizer steps so far.
+    """
+    new, config = recipe.trainer.max_steps, recipe.optimizer
+    old = (stored.get("trainer") or {}).get("max_steps")
+    if done > new:
+        message = f"{new} is below the {done} steps that the run has done already"
+        return Problem(message, key=MAX_STEPS, where=str(folder))
+    if not isinstance(old, int):
+        return Problem(f"the run has {old!r}, the recipe now {new}", key=MAX_STEPS, where=str(folder))
+    step = last_other_rate(config, done, old, new)
+    if step is None:
+        return None
+    fit = ["python", "-m", "zoo", "fit", "--recipe", str(folder / RECIPE)]
+    then, now = (config.lr * lr_factor(config, step, steps) for steps in (old, new))
+    finish = shlex.join([*fit, "--out", str(folder), "--resume"])
+    anew = shlex.join([*fit, "--set", f"init_from={folder}", "--set", f"{MAX_STEPS}={max(1, new - done)}"])
+    wsd = shlex.join([*fit, "--set", "optimizer.schedule=wsd", "--set", f"{MAX_STEPS}={new}"])
+    lines = [
+        f"the run has done {done} of {old} steps at learning rates that are not those of {new} steps (schedule "
+        f"{config.schedule}: {then:.3g} at step {step + 1}, and {now:.3g} where trainer.max_steps is {new}), "
+        f"so it cannot become the run of {new} steps",
+        *([f"finish it as it is, with {MAX_STEPS}={old}: {finish}"] if done < old else []),
+        f"train on from its weights, as a new run with a schedule of its own: {anew}",
+        f"or train anew, with a schedule that lets a run be made longer until its rate falls (wsd) or always "
+        f"(constant): {wsd}",
+    ]
+    return Problem("\n  ".join(lines), key=MAX_STEPS, where=str(folder))
 
 
 def validate_recipe_present(folder: Path) -> None:

@@ -20,8 +20,7 @@ from zoo.recipe import Recipe, read_recipe, to_yaml_line
 from zoo.recipe.encoding import encoding_label
 from zoo.recipe.yaml_file import read_value
 from zoo.runs.card import read_card
-from zoo.runs.folder import CARD, LAST, RECIPE, existing_run, stored_recipe, validate_free
-from zoo.runs.max_steps import max_steps_problem
+from zoo.runs.folder import CARD, LAST, RECIPE, existing_run, max_steps_problem, stored_recipe, validate_free
 from zoo.tasks import build_encoding
 
 OWNED = {

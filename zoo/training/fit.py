@@ -29,8 +29,8 @@ from zoo.training.loggers import hide_writer_tracebacks, validate_installed
 from zoo.training.resume import Resume, resume_command, resume_point, run_to_resume
 from zoo.training.resume_checks import restoring
 from zoo.training.run_status import RunStatus
+from zoo.training.strategy import validate_precision, validate_world_size
 from zoo.training.trainer import DataModule, make_trainer
-from zoo.training.world_size import validate_precision, validate_world_size
 
 
 def fit(

@@ -14,9 +14,18 @@ from zoo.recipe.diff import refused_on_resume
 from zoo.runs.card import changed_data, read_card
 from zoo.runs.checkpoint_file import alternatives, read_checkpoint
 from zoo.runs.code_source import recorded_sources
-from zoo.runs.folder import BEST, CARD, LAST, RECIPE, RUNS, existing_run, find_run, validate_recipe_present
+from zoo.runs.folder import (
+    BEST,
+    CARD,
+    LAST,
+    RECIPE,
+    RUNS,
+    existing_run,
+    find_run,
+    max_steps_problem,
+    validate_recipe_present,
+)
 from zoo.runs.load import warn_of_changed_code
-from zoo.runs.max_steps import max_steps_problem
 
 Resume = bool | Literal["auto"]
 
