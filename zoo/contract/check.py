@@ -184,17 +184,17 @@ def _wrapped(text: str) -> str:
     return textwrap.fill(text, WIDTH, subsequent_indent=indent)
 
 
-FEW, NARROW, SHORT = 2, 8, 16
-"""Layers, head width and trained length of a cheap model."""
-MOST = 10_000_000
+NARROW, SHORT, FEW = 512, 16, 2
+"""Width, trained length and layers of a cheap model."""
+MOST = 25_000_000
 """Width squared times layers of the largest model that is tried."""
 
 
 def check_plugin(recipe: Recipe) -> None:
     """Try some laws on a recipe's encoding, on the CPU, in about a second.
 
-    The model is the recipe's, with fewer layers and narrower heads where that would take longer: some
-    encodings can be built in no other size.
+    A law that a small model breaks counts only if a model of the recipe's size breaks it too: some encodings
+    go with no other size.
 
     Raises:
         InputError: a hook is misspelled or returns what the model cannot use, a decoder's output depends on a
@@ -205,19 +205,21 @@ def check_plugin(recipe: Recipe) -> None:
     # In full precision a plugin need not handle bf16.
     names += [PRECISION] if "16" in str(recipe.trainer.precision) else []
     laws = [law for law in LAWS if law.name in names]
+    narrow = model.d_model if model.d_model <= NARROW else 8 * model.num_heads
+    problems = []
     for width, layers, length in (
+        (narrow, min(FEW, model.num_layers), SHORT),
         (model.d_model, model.num_layers, recipe.data.sequence_length),
-        (model.d_model, FEW, recipe.data.sequence_length),
-        (NARROW * model.num_heads, FEW, SHORT),
     ):
         config = {"d_model": width, "num_heads": model.num_heads, "num_layers": layers, "d_ff": 64}
         subject = Subject(spec, model.kind, config=config, length=length)
-        if width**2 * layers > MOST or subject.refusal is not None:
-            continue
-        verdicts = [verdict for verdict in examine([subject], laws) if verdict.broken]
-        if verdicts:
-            raise InputError([_problem(verdict, subject) for verdict in verdicts])
-        return
+        if width**2 * layers <= MOST and subject.refusal is None:
+            broken = [verdict for verdict in examine([subject], laws) if verdict.broken]
+            problems = [_problem(verdict, subject) for verdict in broken]
+            if not broken:
+                return
+    if problems:
+        raise InputError(problems)
 
 
 def _problem(verdict: Verdict, subject: Subject) -> Problem:

@@ -111,7 +111,7 @@ class RoPE(Encoding):
             base=base,
             factor=factor,
             trained_length=size.length,
-            given_length=original_length,
+            original_length=original_length,
             attention_factor=attention_factor,
             beta_fast=beta_fast,
             beta_slow=beta_slow,
@@ -126,7 +126,7 @@ class RoPE(Encoding):
 
     @property
     def max_cached_length(self) -> int | None:
-        return self.scaling.original_length if self.scaling.depends_on_length else None
+        return self.scaling.full_length if self.scaling.depends_on_length else None
 
     def rotate(self, q: Tensor, k: Tensor, span: Span) -> tuple[Tensor, Tensor]:
         def at(pos: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,7 @@ from zoo.encodings.rotary.rotation import frequencies
 
 READ_BY = {
     "factor": ("linear", "ntk", "dynamic_ntk", "yarn", "longrope", "llama3", "proportional"),
-    "given_length": ("dynamic_ntk", "yarn", "longrope", "llama3"),
+    "original_length": ("dynamic_ntk", "yarn", "longrope", "llama3"),
     "attention_factor": ("yarn", "longrope"),
     "beta_fast": ("yarn",),
     "beta_slow": ("yarn",),
@@ -39,8 +39,7 @@ class Scaling:
     base: float
     trained_length: int
     factor: float = 1.0
-    given_length: int | None = None
-    """The option `original_length`."""
+    original_length: int | None = None
     attention_factor: float | None = None
     beta_fast: float = 32.0
     beta_slow: float = 1.0
@@ -54,12 +53,11 @@ class Scaling:
         for figure in fields(self):
             read_by = READ_BY.get(figure.name)
             if read_by and self.rule not in read_by and getattr(self, figure.name) != figure.default:
-                name = "original_length" if figure.name == "given_length" else figure.name
                 raise ValueError(
-                    f"{name} does nothing with scaling {self.rule}: it is for {', '.join(read_by)}"
+                    f"{figure.name} does nothing with scaling {self.rule}: it is for {', '.join(read_by)}"
                 )
-        if self.rule != "none" and self.original_length < 2:
-            raise ValueError(f"original_length is in tokens, at least 2, not {self.original_length}")
+        if self.rule != "none" and self.full_length < 2:
+            raise ValueError(f"original_length is in tokens, at least 2, not {self.full_length}")
         if self.rule in ("ntk", "dynamic_ntk") and self.width < 4:
             raise ValueError(f"scaling {self.rule} needs two pairs to rotate, and here there is one")
         if not 0 < self.beta_slow < self.beta_fast:
@@ -79,9 +77,9 @@ class Scaling:
                 )
 
     @property
-    def original_length(self) -> int:
-        """L, in tokens."""
-        return self.trained_length if self.given_length is None else self.given_length
+    def full_length(self) -> int:
+        """L, in tokens: what the model was trained on, unless the recipe says otherwise."""
+        return self.trained_length if self.original_length is None else self.original_length
 
     @property
     def depends_on_length(self) -> bool:
@@ -110,7 +108,7 @@ class Scaling:
                 # lerp is exact at both ends, so that factor 1 is no scaling to the last bit.
                 return torch.lerp(plain, plain / self.factor, self._yarn_ramp())
             case "llama3":
-                turns = plain * (self.original_length / (2 * math.pi))
+                turns = plain * (self.full_length / (2 * math.pi))
                 low, high = self.low_freq_factor, self.high_freq_factor
                 kept = ((turns - low) / (high - low)).clamp(0, 1)
                 return torch.lerp(plain / self.factor, plain, kept)
@@ -126,10 +124,10 @@ class Scaling:
         length = length if length.dim() == 0 else length[:, None, None]
         if long is None:
             # Clamped, because below the original length the base would be that of a negative number.
-            ratio = length.clamp(min=self.original_length).float() / self.original_length
+            ratio = length.clamp(min=self.full_length).float() / self.full_length
             long = frequencies(self.width, self.ntk_base(self.factor * ratio - (self.factor - 1)))
             long = self._of_turning(long)
-        return torch.where(length > self.original_length, long, short)
+        return torch.where(length > self.full_length, long, short)
 
     def long_frequency(self) -> Tensor | None:
         """Of `longrope`, the frequencies beyond the original length."""
@@ -152,14 +150,14 @@ class Scaling:
             return self.attention_factor
         if self.rule == "yarn":
             return 0.1 * math.log(self.factor) + 1
-        return math.sqrt(1 + math.log(self.factor) / math.log(self.original_length))
+        return math.sqrt(1 + math.log(self.factor) / math.log(self.full_length))
 
     def _yarn_ramp(self) -> Tensor:
         """How far each pair is interpolated: 0 for the fast ones, 1 for the slow ones, linear between."""
 
         def pair(turns: float) -> float:
             """The pair, not rounded, that turns so many times in the original length."""
-            tokens_a_turn = self.original_length / (turns * 2 * math.pi)
+            tokens_a_turn = self.full_length / (turns * 2 * math.pi)
             return self.width * math.log(tokens_a_turn) / (2 * math.log(self.base))
 
         low, high = pair(self.beta_fast), pair(self.beta_slow)
