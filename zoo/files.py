@@ -79,12 +79,6 @@ def raise_disk_full(path: Path, size: int = 0) -> Iterator[None]:
         raise DiskFull(path, size, getattr(error, "errno", None) or errno.ENOSPC) from error
 
 
-def disk_full_error(path: Path, error: BaseException) -> DiskFull:
-    """The same error, of which `is_disk_full` holds, of a path that the user knows."""
-    cause = _full_disk_in(error)
-    return DiskFull(path, getattr(cause, "size", 0), getattr(cause, "errno", None) or errno.ENOSPC)
-
-
 def is_disk_full(error: BaseException) -> bool:
     """Whether an error, or one that it came from, says that a disk or a quota is full.
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import InputError, Problem, RunError, shorten
-from zoo.files import atomic_write, disk_full_error, full_disk_message, is_disk_full
+from zoo.files import atomic_write, DiskFull, full_disk_message, is_disk_full
 from zoo.recipe import Recipe, dump
 from zoo.recipe.diff import MAX_STEPS, refused_on_resume
 from zoo.recipe.yaml_file import read_file
@@ -218,6 +218,6 @@ def nearest_run_hint(path: Path) -> str:
 
 def _unwritable(folder: Path, error: OSError) -> InputError | RunError:
     if is_disk_full(error):
-        full = full_disk_message(disk_full_error(folder / RECIPE, error))
+        full = full_disk_message(DiskFull(folder / RECIPE, getattr(error, "size", 0)))
         return RunError(f"{full}. Nothing was saved; make room and start it again")
     return InputError(f"{folder}: a run cannot be written there: {error.strerror}")
