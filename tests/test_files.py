@@ -130,7 +130,6 @@ MAY_WRITE = {
     "zoo/files.py atomic_file: open": "it is how all others write",
     "zoo/files.py fsync_tree: open": "to flush, not to write",
     "zoo/training/loggers.py log_metrics: open": "metrics.csv grows by a line; whole lines are read",
-    "zoo/runs/folder.py _write_first: open": "where there are no links: it must be created exclusively",
     "zoo/sweep/local.py _start: open": "the log of a run grows by what its process prints",
     "zoo/memory.py restart_peak_memory: write_text": "/proc/self/clear_refs is no file",
     "zoo/reports/plot.py plot: savefig": "into memory",
