@@ -119,7 +119,7 @@ def test_no_validation_sequence_is_lost_where_processes_have_unequal_numbers(zoo
     too_long = settings("data.sequence_length=256", "data.batch_size=4", "trainer.devices=2")
     done = zoo_command(*fit, "--out", "three", *too_long)
     assert done.returncode == 2 and "Traceback" not in done.stderr
-    assert "the validation data holds 1 sequence, too few for 2 devices" in done.stderr
+    assert "the validation data holds too few sequences (1) for 2 devices" in done.stderr
     assert not (here / "three").exists()
 
 

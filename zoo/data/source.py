@@ -71,7 +71,7 @@ class DataSource:
             size = min(size, most)
         if size < world_size:
             message = (
-                f"the validation data holds {size} sequences, too few for {world_size} devices; take more "
+                f"the validation data holds too few sequences ({size}) for {world_size} devices; take more "
                 "text, a shorter sequence_length, fewer devices, or trainer.limit_val_batches=0"
             )
             raise InputError(Problem(message, key="data.sequence_length"))
