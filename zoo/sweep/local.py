@@ -17,7 +17,7 @@ from zoo.files import is_disk_full, raise_disk_full
 from zoo.launch.children import cpu_cores, describe_exit
 from zoo.launch.ranks import PARENT
 from zoo.recipe.trainer import TrainerConfig
-from zoo.sweep.matrix import Run
+from zoo.sweep.matrix import Run, note
 
 VISIBLE, THREADS = "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"
 LEAVE_SECONDS = 20.0
@@ -50,14 +50,10 @@ def environments(
         most: how many runs there are.
         gpus: those that there are.
     """
-    chosen, each = trainer.devices, 0
-    if trainer.num_nodes == 1 and isinstance(chosen, int) and chosen > 0:
-        each = chosen
-    elif chosen in ("auto", "1", "-1", -1):
-        each = 1
-    # A list names GPUs by their number, which another choice of visible ones would change.
-    if trainer.accelerator not in ("auto", "gpu", "cuda"):
-        each = 0
+    each = 0  # a list names GPUs by their number, which another choice of visible ones would change
+    if trainer.accelerator in ("auto", "gpu", "cuda"):
+        several = trainer.num_nodes == 1 and isinstance(trainer.devices, int) and trainer.devices > 0
+        each = trainer.devices if several else int(trainer.devices in ("auto", "1", "-1", -1))
     groups = [gpus[i : i + each] for i in range(0, len(gpus) - each + 1, each)] if each else []
     count = max(1, min(jobs or len(groups), most))
     made = [{VISIBLE: ",".join(groups[i % len(groups)])} if groups else {} for i in range(count)]
@@ -103,7 +99,7 @@ class LocalSweep:
             try:
                 while self.jobs or (self.waiting and not requests):
                     while requests < requested():
-                        _print(STOPPING[min(requests, 2)])
+                        note(STOPPING[min(requests, 2)])
                         for job in self.jobs:
                             job.signal(signal.SIGINT if requests < 2 else signal.SIGKILL)
                         requests += 1
@@ -146,7 +142,7 @@ class LocalSweep:
             self.outcome.finished.append(run)
             self._count(f"{run.name}: finished in {duration(time.monotonic() - job.started)}")
         elif stopping:
-            _print(f"{run.name}: stopped")
+            note(f"{run.name}: stopped")
         else:
             memory = ": out of memory?" if code == -signal.SIGKILL else ""
             last = _last_line(job)
@@ -170,7 +166,7 @@ class LocalSweep:
     def _count(self, text: str) -> None:
         done = len(self.outcome.finished) + len(self.outcome.failed)
         left = (time.monotonic() - self.started) / done * (self.total - done)
-        _print(f"[{done}/{self.total}] {text}" + (f"; about {duration(left)} left" if left else ""))
+        note(f"[{done}/{self.total}] {text}" + (f"; about {duration(left)} left" if left else ""))
 
 
 def _last_line(job: _Job) -> str:
@@ -197,7 +193,3 @@ def _stop_requests() -> Iterator[Callable[[], int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _print(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

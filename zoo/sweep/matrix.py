@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -93,6 +94,11 @@ class Run:
         if any(problems):
             advice = "it holds a run of another recipe: move it away, or choose another --out"
             raise InputError([*filter(None, problems), Problem(advice, where=str(self.folder))])
+
+
+def note(text: str) -> None:
+    """Print what a sweep does on stderr: stdout has its results."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def covers(measured: Sequence[Measurement], lengths: Sequence[int]) -> bool:

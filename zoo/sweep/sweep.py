@@ -17,7 +17,7 @@ from zoo.recipe.rules import number_of_devices
 from zoo.reports.write import validate_out
 from zoo.runs.folder import RUNS
 from zoo.sweep.local import LocalSweep, environments, visible_gpus
-from zoo.sweep.matrix import Run, matrix
+from zoo.sweep.matrix import Run, matrix, note
 
 SLURM_RUNS = """\
 #!/bin/sh
@@ -81,7 +81,7 @@ class Sweep:
                     f"their last checkpoints; continue: {shlex.join(self.command())}"
                 )
         else:
-            _print(f"all {_count(runs)} of {name} are finished already")
+            note(f"all {_count(runs)} of {name} are finished already")
         self._compare(name, runs, finished, failed)
 
     def compare(self) -> None:
@@ -101,7 +101,7 @@ class Sweep:
         """
         name, runs, todo = self._plan()
         if not todo:
-            _print(f"all {_count(runs)} of {name} are finished already")
+            note(f"all {_count(runs)} of {name} are finished already")
             self._compare(name, runs, runs, {})
             return
         folder, trainer = self.out / f"{name}_sweep", runs[0].recipe.trainer
@@ -141,8 +141,8 @@ class Sweep:
             if run in todo:
                 print(run.command_line(), flush=True)
             else:
-                _print(f"# {run.name}: finished")
-        _print(f"# then: {shlex.join([*self.command(), '--compare-only'])}")
+                note(f"# {run.name}: finished")
+        note(f"# then: {shlex.join([*self.command(), '--compare-only'])}")
 
     def command(self, python: str = "python") -> list[str]:
         """This sweep as a command."""
@@ -208,7 +208,7 @@ class Sweep:
         seeds = ", ".join(dict.fromkeys(str(run.seed) for run in runs))
         done = f"{len(runs) - len(todo)} finished, {len(todo)} to do"
         logs = f"{how}logs in {todo[0].log.parent}"
-        _print(f"sweep of {name}: {labels}; seeds {seeds}: {_count(runs)} ({done}), {logs}")
+        note(f"sweep of {name}: {labels}; seeds {seeds}: {_count(runs)} ({done}), {logs}")
 
 
 def _sbatch(script: Path, *options: str) -> str:
@@ -225,7 +225,3 @@ def _sbatch(script: Path, *options: str) -> str:
 
 def _count(runs: Sequence[Run]) -> str:
     return f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
-
-
-def _print(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,17 +44,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         """Raises DiskFull, or another OSError where it cannot be written; the old file is then as it was."""
         path = Path(path)
         path.parent.mkdir(exist_ok=True)  # not the run's folder: where that is gone, so is the run
-        with atomic_file(path, _tensor_bytes(checkpoint)) as file:
+        with atomic_file(path) as file:
             torch.save(checkpoint, file)
-
-
-def _tensor_bytes(content: object) -> int:
-    """Bytes of the tensors in a checkpoint; the rest of its file is small beside them."""
-    if isinstance(content, torch.Tensor):
-        return content.nbytes
-    if isinstance(content, dict):
-        return sum(map(_tensor_bytes, content.values()))
-    return sum(map(_tensor_bytes, content)) if isinstance(content, list | tuple) else 0
 
 
 class BestCheckpoint(ModelCheckpoint):
@@ -89,13 +79,12 @@ class BestCheckpoint(ModelCheckpoint):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         score = state_dict.get("best_model_score")
-        if isinstance(score, torch.Tensor):
-            score = score.item() if score.numel() == 1 else None
+        usable = isinstance(score, torch.Tensor) and score.numel() == 1 and not score.isnan()
         # Without its file a score would keep the next best one from being written.
-        if not self.present or not isinstance(score, int | float) or math.isnan(score):
+        if not self.present or not usable:
             return
         path = self.format_checkpoint_name({})
-        self.best_model_score = self.kth_value = torch.tensor(score)
+        self.best_model_score = self.kth_value = torch.tensor(score.item())
         self.best_model_path = self.kth_best_model_path = path
         self.best_k_models = {path: self.best_model_score}
 
