@@ -44,8 +44,17 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         """Raises DiskFull, or another OSError where it cannot be written; the old file is then as it was."""
         path = Path(path)
         path.parent.mkdir(exist_ok=True)  # not the run's folder: where that is gone, so is the run
-        with atomic_file(path) as file:
+        with atomic_file(path, _tensor_bytes(checkpoint)) as file:
             torch.save(checkpoint, file)
+
+
+def _tensor_bytes(content: object) -> int:
+    """Bytes of the tensors in a checkpoint; the rest of its file is small beside them."""
+    if isinstance(content, torch.Tensor):
+        return content.nbytes
+    if isinstance(content, dict):
+        return sum(map(_tensor_bytes, content.values()))
+    return sum(map(_tensor_bytes, content)) if isinstance(content, list | tuple) else 0
 
 
 class BestCheckpoint(ModelCheckpoint):
