@@ -6,7 +6,7 @@ import torch
 import zoo
 from zoo.errors import InputError
 from zoo.recipe import read_recipe, resolve
-from zoo.recipe.encoding import changed_label, encoding_changes, may_change, keep_trained_options
+from zoo.recipe.encoding import changed_label, encoding_changes, keep_trained_options, may_change
 from zoo.runs.load import load_task
 from zoo.training.fit import fit
 

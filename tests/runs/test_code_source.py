@@ -9,10 +9,10 @@ import torch
 
 import zoo
 from zoo import registry
-from zoo.registry import Description
 from zoo.errors import InputError
+from zoo.registry import Description
+from zoo.runs.code_source import describe_changes, describe_missing, encoding_sources, recorded_sources
 from zoo.runs.load import load_task
-from zoo.runs.code_source import encoding_sources, recorded_sources, describe_changes, describe_missing
 from zoo.training.fit import fit
 
 PLUGIN = '''\

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from zoo.errors import InputError
-from zoo.runs import folder as run_folder
 from zoo.recipe.diff import diff
+from zoo.runs import folder as run_folder
 from zoo.runs.folder import Claim, new_run, validate_free, write_recipe
 from zoo.runs.lock import RunLock
 from zoo.training.loggers import CsvLog

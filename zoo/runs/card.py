@@ -103,7 +103,9 @@ def make_card(
     `init_from` is the run that its weights come from: what that one has learned counts too.
     """
     # A plugin's file that was edited since then is another encoding.
-    plugins = {Path(file).name: hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in recipe.plugins}
+    plugins = {
+        Path(file).name: hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in recipe.plugins
+    }
     versions: dict[str, str | None] = {"python": platform.python_version()}
     for library in LIBRARIES:
         versions[library] = None

@@ -1,7 +1,7 @@
 """Reading a checkpoint file: what was written there, of the zoo, and nothing but data.
 
-The archive's checksums are compared, which torch does not do; `torch.load(weights_only=True)` looks up no class
-or function but its own for tensors; a pydantic model checks the rest.
+The archive's checksums are compared, which torch does not do; `torch.load(weights_only=True)` looks up no
+class or function but its own for tensors; a pydantic model checks the rest.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ class _Content(BaseModel):
         # Other models are built for this vocabulary: it may be no larger than the file.
         table, vocab_size = self.state_dict.get(EMBEDDING), self.hyper_parameters.vocab_size
         if table is not None and table.shape[:1] != (vocab_size,):
-            raise ValueError(f"size mismatch for {EMBEDDING}: {list(table.shape)}, vocab_size is {vocab_size}")
+            raise ValueError(
+                f"size mismatch for {EMBEDDING}: {list(table.shape)}, vocab_size is {vocab_size}"
+            )
         return self
 
 
@@ -138,13 +140,16 @@ def _load(file: IO[bytes]) -> Any:
         return torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds
         if is_out_of_memory(error):
-            raise _Foreign(f"it asks for more memory than its {format_bytes(file.seek(0, 2))} need") from error
+            raise _Foreign(
+                f"it asks for more memory than its {format_bytes(file.seek(0, 2))} need"
+            ) from error
         text = str(error)
         named = re.search(r"GLOBAL \S+|Unsupported (?:class|operand) \S+|function \S+", text)
         if named:
             raise InputError(
-                f"{file.name}: not read, since it holds more than weights and plain data ({named[0]}), and "
-                f"reading that could run code. A checkpoint of the zoo holds none: take one from whom you trust"
+                f"{file.name}: not read, since it holds more than weights and plain data ({named[0]}), "
+                f"and reading that could run code. "
+                "A checkpoint of the zoo holds none: take one from whom you trust"
             ) from error
         line = (text.strip().splitlines() or [""])[0][:200]
         raise _Damaged(f"torch cannot load it ({type(error).__name__}: {line})") from error

@@ -1,5 +1,5 @@
-"""Where the code of a run's encoding, dataset, task, ... came from, when that is not the zoo: a plugin file or an
-installed package.
+"""Where the code of a run's encoding, dataset, task, ... came from, when that is not the zoo: a plugin file
+or an installed package.
 
 The card records it, so that an error can name what a checkpoint needs.
 """
@@ -15,8 +15,8 @@ from zoo import registry
 from zoo.recipe.encoding import encodings_in
 
 Source = dict[str, Any]
-"""{"name", "sha256" of its file, and "file" or "package" with "version"}, all text; and the "kind" where it is
-not an encoding."""
+"""{"name", "sha256" of its file, and "file" or "package" with "version"}, all text; and the "kind" where it
+is not an encoding."""
 
 
 def encoding_sources(encoding: Any) -> list[Source]:
@@ -69,8 +69,8 @@ def describe_missing(sources: Sequence[Source]) -> list[str]:
 def describe_changes(sources: Sequence[Source]) -> list[str]:
     """A sentence on each class whose code is another now than in training."""
     return [
-        f"{_registry(then).kind} {then['name']!r} may have changed since it was trained: then {_origin(then)}, "
-        f"now {_origin(now)}"
+        f"{_registry(then).kind} {then['name']!r} may have changed since it was trained: "
+        f"then {_origin(then)}, now {_origin(now)}"
         for then, now in _changed(sources)
     ]
 

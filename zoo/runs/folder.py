@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import InputError, Problem, RunError, shorten
-from zoo.files import atomic_write, DiskFull, full_disk_message, is_disk_full
+from zoo.files import DiskFull, atomic_write, full_disk_message, is_disk_full
 from zoo.recipe import Recipe, dump
 from zoo.recipe.diff import MAX_STEPS, refused_on_resume
 from zoo.recipe.yaml_file import read_file
@@ -68,7 +68,7 @@ class Claim:
 
 
 def new_run(recipe: Recipe, out: Path | None) -> Claim:
-    """Claim a folder for a new run: `out`, or runs/NAME, or the first of runs/NAME-2, -3 ... that is not there.
+    """Claim a folder for a new run: `out`, or runs/NAME, or the first of runs/NAME-2, -3 ... that is free.
 
     Raises:
         InputError: `out` holds something already, or cannot be written.
@@ -171,8 +171,9 @@ def max_steps_problem(folder: Path, stored: dict[str, Any], recipe: Recipe, done
     anew = shlex.join([*fit, "--set", f"init_from={folder}", "--set", f"{MAX_STEPS}={max(1, new - done)}"])
     wsd = shlex.join([*fit, "--set", "optimizer.schedule=wsd", "--set", f"{MAX_STEPS}={new}"])
     lines = [
-        f"the run has done {done} of {old} steps at learning rates that are not those of {new} steps (schedule "
-        f"{config.schedule}: {then:.3g} at step {step + 1}, and {now:.3g} where trainer.max_steps is {new}), "
+        f"the run has done {done} of {old} steps at learning rates that are not those of {new} steps "
+        f"(schedule {config.schedule}: "
+        f"{then:.3g} at step {step + 1}, and {now:.3g} where trainer.max_steps is {new}), "
         f"so it cannot become the run of {new} steps",
         *([f"finish it as it is, with {MAX_STEPS}={old}: {finish}"] if done < old else []),
         f"train on from its weights, as a new run with a schedule of its own: {anew}",
@@ -207,7 +208,7 @@ def write_recipe(folder: Path, recipe: Recipe) -> None:
 
 
 def nearest_run_hint(path: Path) -> str:
-    """`; did you mean runs/NAME?`: the run beside the path, or in runs/, whose name is nearest; else nothing."""
+    """`; did you mean runs/NAME?`: the run of the nearest name beside the path or in runs/; else nothing."""
     known: dict[str, Path] = {}
     for folder in (RUNS, path.parent):
         with suppress(OSError, ValueError):

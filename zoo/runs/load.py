@@ -101,7 +101,7 @@ def load_task(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path
     Args:
         path: a checkpoint or a run folder.
         sets: `key=value` changes to its recipe; none that would make it another model. What of its encoding
-            may change, the encoding declares (`after_training`, `replaces`); it is recorded in `Task.changed`.
+            may change, the encoding declares (`after_training`, `replaces`); `Task.changed` records it.
         plugins: Python files that the user names; one that only the checkpoint names is never run.
 
     Raises:

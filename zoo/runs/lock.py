@@ -56,8 +56,8 @@ class RunLock:
     def gone(self, when: str) -> RunError:
         """What ends a process whose folder is gone; `when` that was, in words."""
         return RunError(
-            f"{self.folder}: the run folder was removed or moved {when}, so nothing more can be saved; what was "
-            f"saved was in it"
+            f"{self.folder}: the run folder was removed or moved {when}, so nothing more can be saved; "
+            f"what was saved was in it"
         )
 
 
