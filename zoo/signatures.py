@@ -7,7 +7,6 @@ lightning) that the classes stand on. Their source has all that is needed: names
 from __future__ import annotations
 
 import ast
-import copy
 import functools
 import inspect
 import json
@@ -170,47 +169,59 @@ _NAMES: dict[str, object] = {
     **{name: getattr(field_types, name) for name in field_types.OPTION_TYPES},
 }
 """What an annotation may use."""
-_PARTS = (ast.Name, ast.Constant, ast.Subscript, ast.Tuple, ast.BinOp, ast.BitOr, ast.UnaryOp,
-          ast.USub, ast.Call, ast.keyword, ast.Load)  # fmt: skip
-
-
-class _Plain(ast.NodeTransformer):
-    """Types by their names alone: `typing.Literal` is `Literal`, and a text is the annotation in it."""
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        return ast.Name(node.attr, ast.Load())
-
-    def visit_Constant(self, node: ast.Constant) -> ast.AST:
-        if isinstance(node.value, str):
-            return self.visit(ast.parse(node.value, mode="eval").body)
-        if node.value not in (None, ...):
-            raise ValueError(f"{node.value} is no type")
-        return node
-
-    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
-        node.value = self.visit(node.value)
-        if ast.unparse(node.value) != "Literal":
-            node.slice = self.visit(node.slice)
-        return node
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        return node
 
 
 def _annotation(node: ast.expr | None, known: Mapping[str, object]) -> object:
-    """The typing object that an annotation means; `typing.Any` where it cannot be understood.
-
-    It is evaluated where it is made of types alone: of the names in `known`, with no call but of `Field`.
-    """
+    """The typing object that an annotation means; `typing.Any` where it cannot be understood."""
     if node is None:
         return typing.Any
     try:
-        tree = ast.fix_missing_locations(ast.Expression(_Plain().visit(copy.deepcopy(node))))
-        parts = [*ast.walk(tree.body)]
-        called = {ast.unparse(part.func) for part in parts if isinstance(part, ast.Call)}
-        of_types = all(isinstance(part, _PARTS) for part in parts) and called <= {"Field"}
-        if of_types and not isinstance(tree.body, ast.Tuple | ast.Call):
-            return eval(compile(tree, "<annotation>", "eval"), {"__builtins__": {}}, dict(known))
-    except Exception:
-        pass
-    return typing.Any
+        return _evaluate(node, known)
+    except (LookupError, TypeError, ValueError, SyntaxError):
+        return typing.Any
+
+
+def _evaluate(node: ast.expr, known: Mapping[str, object]) -> object:
+    """The typing object that an annotation means. Only names in `known` are looked up; nothing is called."""
+    match node:
+        case ast.Constant(value=None):
+            return None
+        case ast.Constant(value=str(text)):  # a forward reference
+            return _evaluate(ast.parse(text, mode="eval").body, known)
+        case ast.Name(id=name):
+            return known[name]
+        case ast.Attribute(attr=name):  # typing.Literal
+            return known[name]
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return _union([_evaluate(left, known), _evaluate(right, known)])
+        case ast.Subscript(value=head, slice=inside):
+            generic = _evaluate(head, known)
+            parts = inside.elts if isinstance(inside, ast.Tuple) else [inside]
+            if generic is typing.Annotated:
+                return typing.Annotated[_evaluate(parts[0], known), *map(_field, parts[1:])]
+            if generic is typing.Literal:
+                return typing.Literal[tuple(ast.literal_eval(part) for part in parts)]
+            arguments = [... if _is_ellipsis(part) else _evaluate(part, known) for part in parts]
+            if generic in (typing.Union, typing.Optional):
+                return _union(arguments if generic is typing.Union else [*arguments, None])
+            return generic[tuple(arguments)]
+    raise ValueError(f"not an annotation that can be read: {ast.unparse(node)}")
+
+
+def _field(node: ast.expr) -> object:
+    """The `Field(gt=0, ...)` of an `Annotated`: pydantic's, with literal keywords."""
+    match node:
+        case ast.Call(func=ast.Name(id="Field"), args=[], keywords=keywords):
+            return pydantic.Field(**{keyword.arg: ast.literal_eval(keyword.value) for keyword in keywords})
+    raise ValueError(f"not a field that can be read: {ast.unparse(node)}")
+
+
+def _union(members: list[object]) -> object:
+    # Any takes everything already: a union with it would only lose that.
+    if any(member is typing.Any for member in members):
+        return typing.Any
+    return functools.reduce(operator.or_, (type(None) if member is None else member for member in members))
+
+
+def _is_ellipsis(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is ...

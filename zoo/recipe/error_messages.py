@@ -73,6 +73,8 @@ def _message(path: KeyPath, details: list[dict[str, Any]], keys: Mapping[KeyPath
     kind, value = details[0]["type"], details[0]["input"]
     if kind == "missing":
         return "missing"
+    if kind == "string_pattern_mismatch":
+        return f"may hold letters, digits and . _ - only, got {shorten(str(value))!r}"
     if kind == "extra_forbidden":
         elsewhere = ((*owner, name) for owner, names in keys.items() if owner != path[:-1] for name in names)
         return unknown_key(path, keys.get(path[:-1], ()), elsewhere)
