@@ -170,7 +170,9 @@ def test_a_package_is_listed_trained_with_and_asked_for_by_its_checkpoint(
     (refused,) = zoo_with([], EVALUATE)
     assert refused.code == 2
     for name in ("around_theirs", "theirs"):
-        assert f"encoding '{name}' of the package their-encodings 1.2, which is not inst" in refused.err
+        assert (
+            f"encoding '{name}' of the package their-encodings 1.2, which does not provide it" in refused.err
+        )
     assert "pip install their-encodings==1.2" in refused.err
 
 

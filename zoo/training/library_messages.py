@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
+from typing import Any
 
 HIDDEN_LINES = (
     "GPU available:",
@@ -51,8 +53,25 @@ def hide_library_messages() -> None:
             logging.getLogger(name).addFilter(_is_of_use)
     for message in HIDDEN_WARNINGS:
         warnings.filterwarnings("ignore", message=message)
+    _hide_second_report_of_dead_workers()
 
 
 def _is_of_use(record: logging.LogRecord) -> bool:
     text = record.getMessage().strip()
     return bool(text) and not text.startswith(HIDDEN_LINES)
+
+
+def _hide_second_report_of_dead_workers() -> None:
+    """The death of a data worker is raised where its batch is missing. Torch raises it from its handler of
+    SIGCHLD too, wherever that runs: within a `__del__` or a hook of a fork Python prints it."""
+    shown = sys.unraisablehook
+    if getattr(shown, "hides_dead_workers", False):
+        return
+
+    def show(what: Any) -> None:
+        error = what.exc_value
+        if not isinstance(error, RuntimeError) or not str(error).startswith("DataLoader worker"):
+            shown(what)
+
+    show.hides_dead_workers = True
+    sys.unraisablehook = show
