@@ -5,7 +5,7 @@
     python scripts/benchmark_encodings.py --device cuda --batch 16 --out scripts/results/costs_gpu
 
 Time: in one process, a model with the encoding and one with `none` take turns, in rounds, on the same batch;
-the ratio is taken round by round, so that a machine whose speed drifts slows both, and its median is told.
+the ratio is taken round by round, so that a machine whose speed drifts slows both; its median is reported.
 Memory: each model trains two steps in a process of its own; counted is what it adds to that process at its
 peak. Models are decoders, or encoders for what is not for decoders; an encoding that needs another is put
 around `alibi` or the first that it takes. Where a file of the same setting is there already, the rows of

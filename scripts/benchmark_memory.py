@@ -8,7 +8,7 @@ Each pair of an encoding and a length is measured in a process of its own, at ba
 model and one forward up to its last layer add to that process at its peak. Models are decoders, or encoders
 for what is not for decoders, of the size of `recipes/base/wikitext2.yaml`; an encoding that needs another is
 put around the first plain one that it takes. A length that does not fit, or takes longer than `--limit`, is
-told in its place. Where a file of the same setting is there already, what is not measured now is kept.
+reported in its place. Where a file of the same setting is there already, what is not measured now is kept.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def apart(name: str, length: int, options: argparse.Namespace) -> Row:
         return row | {"note": f"more than {options.limit:g} s"}
     if done.returncode == 0:
         return json.loads(done.stdout.splitlines()[-1])
-    told = done.stderr.strip().splitlines() or [f"exit {done.returncode}"]
-    return row | {"note": told[-1][:200]}
+    errors = done.stderr.strip().splitlines() or [f"exit {done.returncode}"]
+    return row | {"note": errors[-1][:200]}
 
 
 def markdown(rows: list[Row], setting: Row) -> str:
@@ -109,9 +109,9 @@ def markdown(rows: list[Row], setting: Row) -> str:
         its = found[name]
         label = max((row["label"] for row in its.values()), key=len)
         lines.append(f"| {label} | " + " | ".join(_cell(its.get(length)) for length in lengths) + " |")
-    told = "{layers} layers of width {width}, {heads} heads, trained length {trained}, batch 1"
+    model = "{layers} layers of width {width}, {heads} heads, trained length {trained}, batch 1"
     machine = "{machine}, torch {torch}, tables in blocks of {block_elements:,} numbers"
-    return "\n".join([*lines, "", f"MiB (seconds). {told.format(**setting)}; {machine.format(**setting)}."])
+    return "\n".join([*lines, "", f"MiB (seconds). {model.format(**setting)}; {machine.format(**setting)}."])
 
 
 def _cell(row: Row | None) -> str:

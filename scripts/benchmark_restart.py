@@ -3,9 +3,9 @@
     python scripts/benchmark_restart.py                     2e8 tokens
     python scripts/benchmark_restart.py --tokens 1e9
 
-Each side is a process of its own, from its start to the end of its first step, told in parts. The corpus is
-made of random tokens, written as the token cache writes them; the checkpoint is one of a few steps, moved to
-nine tenths of the epoch.
+Each side is a process of its own, from its start to the end of its first step, reported in parts. The corpus
+is made of random tokens, written as the token cache writes them; the checkpoint is one of a few steps, moved
+to nine tenths of the epoch.
 """
 
 from __future__ import annotations
@@ -132,9 +132,9 @@ def side(arguments: list[str], step: int) -> list[float]:
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:
         sys.exit(done.stderr)
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert told["step"] == step, f"it began at step {told['step']} and not at {step}"
-    return told["seconds"]
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["step"] == step, f"it began at step {result['step']} and not at {step}"
+    return result["seconds"]
 
 
 def main() -> None:
@@ -156,7 +156,7 @@ def compare(recipe: Path, folder: Path, tokens: int, rounds: int) -> None:
     from zoo.recipe import read_recipe
 
     source = open_data(read_recipe(recipe, settings(folder)))
-    enlarge(source.cache.folder, tokens)
+    enlarge(source.stream("train").folder.parent, tokens)
     sets = [part for one in settings(folder) for part in ("--set", one)]
     fit = ["fit", "--recipe", str(recipe), *sets]
     zoo = [sys.executable, "-m", "zoo", *fit, "--out", str(folder / "run")]
