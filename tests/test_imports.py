@@ -1,10 +1,17 @@
-"""The modules of the zoo import each other in one direction."""
+"""The modules of the zoo import each other in one direction, and no more of others than a command needs."""
 
 import ast
+import os
+import subprocess
+import sys
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+import pytest
+
 import zoo
+from zoo.arguments import LISTS
+from zoo.cli import VERBS
 
 ROOT = Path(zoo.__file__).parent
 
@@ -32,3 +39,46 @@ def test_no_module_imports_one_that_imports_it():
     graph = {name: set(imports(file)) - {name} for name, file in MODULES.items()}
     # Raises CycleError with the modules of the circle.
     assert set(TopologicalSorter(graph).static_order()) == set(MODULES)
+
+
+HEAVY = {"torch", "lightning", "torchmetrics", "transformers", "datasets", "matplotlib", "scipy"}
+RECIPE = "recipes/alibi_sample.yaml"
+BROKEN = ["--set", "model.encoding.slope=official"]
+"""A key that the encoding does not have."""
+
+
+@pytest.mark.launch
+@pytest.mark.parametrize(
+    "command, code",
+    [
+        ([], 0),
+        *(([verb, "--help"], 0) for verb in VERBS),
+        *((["list", what], 0) for what in LISTS if what != "runs"),
+        (["list", "runs"], 2),  # there are none
+        (["list", "rope"], 0),
+        (["list", "no_such"], 2),
+        (["show", RECIPE], 0),
+        (["show", "--schema"], 0),
+        (["show", RECIPE, *BROKEN], 2),
+        (["fit", RECIPE, *BROKEN], 2),
+        (["evaluate", "no_such"], 2),
+        (["completion", "bash"], 0),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_nothing_heavy_is_imported_to_read_to_check_and_to_list(command, code, tmp_path):
+    (tmp_path / "recipes").symlink_to(ROOT.parent / "recipes")
+    program = (
+        "import sys\nfrom zoo.cli import main\n"
+        "try:\n    code = main(sys.argv[1:])\nexcept SystemExit as end:\n    code = end.code\n"
+        f"print(code, sorted({HEAVY} & sys.modules.keys()), file=sys.stderr)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT.parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", program, *command],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=tmp_path,
+    )
+    assert done.stderr.splitlines()[-1] == f"{code} []", done.stderr

@@ -1,6 +1,6 @@
 """Tables of what there is: encodings, recipes, datasets, tasks, runs.
 
-Nothing heavy is imported for them, but for torch where the parameters of encodings are counted.
+Nothing heavy is imported for them, but for torch where the parameters of a plugin's encodings are counted.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from zoo import registry
 from zoo.console import table
+from zoo.encodings.parameters import HEADS, LAYERS, LENGTH, WIDTH, learned_parameters
 from zoo.errors import InputError, nearest, shorten
 from zoo.files import read_text
 from zoo.recipe.encoding import encoding_label
@@ -101,11 +102,10 @@ def _one_encoding(one: registry.Description) -> str:
 
 def _count(one: registry.Description) -> tuple[str, str]:
     """The number of parameters that an encoding learns; or a dash, and why they cannot be counted."""
-    from zoo.encodings.parameters import learned_parameters
-
     note = f"cannot be used: {one.name}"
     try:
-        registry.encodings.load(one.name)
+        if not one.builtin:
+            registry.encodings.load(one.name)
         note = "not counted"
         return str(learned_parameters(one.name)), ""
     except InputError as error:
@@ -113,8 +113,6 @@ def _count(one: registry.Description) -> tuple[str, str]:
 
 
 def _size() -> str:
-    from zoo.encodings.parameters import HEADS, LAYERS, LENGTH, WIDTH
-
     return f"width {WIDTH}, {LAYERS} layers, {HEADS} heads, length {LENGTH}"
 
 

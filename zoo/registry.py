@@ -192,6 +192,7 @@ encodings = Registry(
         "distance_only": False,
         "per_layer": False,
         "after_training": (),
+        "learns": "",
         "replaces": (),
     },
 )

@@ -35,6 +35,7 @@ class DynamicPositionBias(ByDistance):
     """
 
     paper = "Wang et al. 2022 (arXiv:2108.00154); Liu et al. 2022 (arXiv:2111.09883)"
+    learns = "width // 4 * (width // 4 + 3 + heads)"
     extrapolates = "yes"
 
     def __init__(

@@ -31,6 +31,7 @@ class KERPLE(Encoding):
 
     paper = "Chi, Fan, Ramadge, Rudnicky 2022 (arXiv:2205.09921)"
     family = "bias"
+    learns = "2 * heads"
     relative = True
     extrapolates = "yes"
     distance_only = True

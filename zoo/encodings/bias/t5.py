@@ -27,6 +27,7 @@ class T5Bias(Encoding):
 
     paper = "Raffel et al. 2020 (arXiv:1910.10683)"
     family = "bias"
+    learns = "32 * heads"
     relative = True
     extrapolates = "yes"
     distance_only = True

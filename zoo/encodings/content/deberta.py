@@ -42,6 +42,7 @@ class DeBERTa(Encoding):
 
     paper = "He et al. 2020 (arXiv:2006.03654)"
     family = "content"
+    learns = "layers * width * (2 * width + 256)"
     relative = True
     extrapolates = "no"
     per_layer = True

@@ -31,6 +31,7 @@ class TransformerXL(Encoding):
 
     paper = "Dai et al. 2019 (arXiv:1901.02860)"
     family = "content"
+    learns = "layers * width * (width + 2)"
     relative = True
     extrapolates = "yes"
     per_layer = True

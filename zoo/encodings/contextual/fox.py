@@ -33,6 +33,7 @@ class FoX(Encoding):
 
     paper = "Lin et al. 2025 (arXiv:2503.02130)"
     family = "contextual"
+    learns = "layers * (width + 1) * heads"
     encoder = False
     relative = True
     extrapolates = "yes"

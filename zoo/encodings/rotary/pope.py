@@ -30,6 +30,7 @@ class PoPE(Encoding):
 
     paper = "Gopalakrishnan, Csordás, Schmidhuber, Mozer 2025 (arXiv:2509.10534)"
     family = "rotary"
+    learns = "layers * width"
     relative = True
     extrapolates = "yes"
     per_layer = True
