@@ -67,6 +67,20 @@ def test_outputs_and_gradients_are_those_of_the_definition(mask, bias, kernel, s
         torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("bias", BIASES)
+@pytest.mark.parametrize("mask", MASKS)
+def test_evaluation_in_blocks_gives_the_same(mask, bias, size_of, monkeypatch):
+    span = spanned(**MASKS[mask])
+    encoding = encoding_of(BIASES[bias], size_of, span.causal)
+    q, k, v = heads(span.num_queries, span.num_keys)
+    monkeypatch.setattr(kernels, "FEWEST_ROWS", 2)
+    monkeypatch.setattr(kernels, "BLOCKS_BY_DISTANCE", span.num_queries)
+    with torch.no_grad():
+        got = attend(q, k, v, Scores(View([encoding]), [span]), D**-0.5)
+        expected = naive(q, k, v, encoding if encoding.uses("bias") else None, span)
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-10)
+
+
 @pytest.mark.parametrize("kernel", ["sdpa", "reference"])
 @pytest.mark.parametrize("bias", BIASES)
 def test_who_sees_nothing_gets_zeros_and_finite_gradients(bias, kernel, size_of):
@@ -113,13 +127,15 @@ def test_long_sequences_go_in_blocks(name, size_of, monkeypatch):
 
         return run
 
-    for path in ("_sdpa", "_reference"):
+    for path in ("_sdpa", "_reference", "_by_distance"):
         monkeypatch.setattr(kernels, path, watched(getattr(kernels, path)))
     with torch.no_grad():
         monkeypatch.setattr(kernels, "BLOCK_ELEMENTS", length**2)
+        monkeypatch.setattr(kernels, "FEWEST_ROWS", length)
         whole = attend(q, k, v, Scores(View([encoding]), [span]), 8**-0.5)
         assert sizes == [length**2]
         monkeypatch.setattr(kernels, "BLOCK_ELEMENTS", 2**20)
+        monkeypatch.setattr(kernels, "FEWEST_ROWS", 256)
         blocked = attend(q, k, v, Scores(View([encoding]), [span]), 8**-0.5)
     assert len(sizes) > 2 and max(sizes[1:]) <= 2**20
     torch.testing.assert_close(blocked, whole, rtol=0, atol=1e-5)
@@ -166,8 +182,13 @@ def test_no_table_is_made_where_a_kernel_can_do_without(model_of, tokens, monkey
     for name in ("none", "sinusoidal", "learned", "rope"):
         for kind in ("decoder", "encoder"):
             model_of(name, kind)(tokens(1, 8))
+    for name in ("alibi", "sandwich"):
+        model_of(name)(tokens(1, 8))
+    with torch.no_grad():
+        for name in ("kerple", "dpb"):
+            model_of(name)(tokens(1, 8))
     with pytest.raises(AssertionError, match="a table"):
-        model_of("alibi")(tokens(1, 8))
+        model_of("kerple")(tokens(1, 8))
 
 
 @pytest.mark.parametrize("name", ["none", "rope", "pope", "alibi", "sandwich", "t5", "deberta", "fox"])

@@ -81,6 +81,7 @@ def test_every_way_to_compute_it_gives_the_same(spec, model_of, tokens, monkeypa
             torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-6, msg=name)
         with torch.no_grad(), monkeypatch.context() as blocks:
             blocks.setattr(kernels, "BLOCK_ELEMENTS", 1)
+            blocks.setattr(kernels, "FEWEST_ROWS", 1)
             same(model(row, padding)[real], outputs[0])
     with torch.no_grad():
         for chunks in ([1] * 40, [13, 1, 26]):
@@ -103,11 +104,8 @@ def test_a_pattern_of_one_is_a_window_for_all(model_of, tokens, recipe):
 
 
 def test_a_layer_without_one_needs_no_mask(model_of, tokens, monkeypatch):
-    made = []
-    masked = Scores.additive_mask
-    monkeypatch.setattr(
-        Scores, "additive_mask", lambda s, q, k: made.append(s.span.window) or masked(s, q, k)
-    )
+    made, line = [], Scores.line
+    monkeypatch.setattr(Scores, "line", lambda s, *given: made.append(s.span.window) or line(s, *given))
     model = model_of("rope", num_layers=4, window=PATTERN)
     model(tokens(1, 12))
     assert made == [3, 5, 3]
@@ -117,10 +115,8 @@ def test_a_layer_without_one_needs_no_mask(model_of, tokens, monkeypatch):
 
 
 def test_layers_with_one_window_share_one_mask(model_of, tokens, monkeypatch):
-    made, with_mask = [], Scores._with_mask
-    monkeypatch.setattr(
-        Scores, "_with_mask", lambda s, *given: made.append(s.span.window) or with_mask(s, *given)
-    )
+    made, line = [], Scores._line
+    monkeypatch.setattr(Scores, "_line", lambda s, *given: made.append(s.span.window) or line(s, *given))
     model_of("alibi", num_layers=6, window=PATTERN)(tokens(1, 12))
     assert made == [3, None, 5]
 

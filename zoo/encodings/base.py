@@ -101,6 +101,14 @@ class Span:
     def _window_bites(self) -> bool:
         return self.window is not None and self.window < self.num_keys
 
+    def reach(self) -> slice:
+        """The rows of the keys between the first and the last that any of the queries may look at."""
+        start, stop = 0, self.first + self.num_queries if self.causal else self.num_keys
+        if self.window is not None:
+            start = max(0, self.first - self.window + 1)
+            stop = min(stop, self.first + self.num_queries - 1 + self.window)
+        return slice(start, stop)
+
     def allowed(self) -> Tensor:
         """True where a query may look at a key: [T,S], or [B,1,T,S] where there is padding."""
         row = torch.arange(self.first, self.first + self.num_queries, device=self.q_pos.device)[:, None]

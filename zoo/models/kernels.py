@@ -27,6 +27,10 @@ BLOCK_ELEMENTS = 2**22
 Small enough for a processor's cache to hold much of a block: larger tables are slower, and several times so
 with encodings that compute many numbers for each pair (FIRE, DAPE, CoPE)."""
 
+BLOCKS_BY_DISTANCE, FEWEST_ROWS = 16, 256
+"""Of queries in evaluation, where no table is written: so many blocks that few of the keys behind a query are
+computed, none so small that the kernel's own blocks would be cut."""
+
 GPU_BLOCKS = 16
 """How many times larger blocks are on a GPU, where launching many small kernels would dominate."""
 
@@ -55,8 +59,11 @@ def attend(
         if scores.span.is_plain_causal():
             return _fused(scores.scaled_queries(q_BHTD), k_BHSD, v_BHSV, is_causal=True, scale=scale)
     path = _sdpa if kernel == "sdpa" else _reference
-    elements = BLOCK_ELEMENTS * (GPU_BLOCKS if q_BHTD.is_cuda else 1)
-    block = max(16, elements // (q_BHTD.shape[0] * q_BHTD.shape[1] * k_BHSD.shape[2]))
+    if kernel == "sdpa" and _reads_lines(q_BHTD) and scores.is_by_distance():
+        path, block = _by_distance, max(FEWEST_ROWS, -(-q_BHTD.shape[2] // BLOCKS_BY_DISTANCE))
+    else:
+        elements = BLOCK_ELEMENTS * (GPU_BLOCKS if q_BHTD.is_cuda else 1)
+        block = max(16, elements // (q_BHTD.shape[0] * q_BHTD.shape[1] * k_BHSD.shape[2]))
     if torch.is_grad_enabled() or block >= q_BHTD.shape[2]:
         return path(q_BHTD, k_BHSD, v_BHSV, scores, scale)
     out_BHTV = None
@@ -115,6 +122,22 @@ def _sdpa(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: Scores, scale:
         return _fused(
             q_BHTD, k_BHSD, v_BHSV, biased_attention.attend, bias_bhTS=mask, scale=scale, first=first
         )
+
+
+def _reads_lines(q_BHTD: Tensor) -> bool:
+    """Whether the fused kernel takes a mask whose rows overlap in memory; others would copy it."""
+    return q_BHTD.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def _by_distance(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: Scores, scale: float) -> Tensor:
+    """Bias and mask depend on the distance alone: the kernel reads them from one line, in which each query
+    begins a step further than the one behind it. Keys outside a window are left out."""
+    seen = scores.span.reach()
+    line_HN = scores.line(q_BHTD, seen)
+    mask_1HTS = line_HN.unfold(-1, seen.stop - seen.start, 1)[None]
+    # The last query sees the farthest, with which the line begins.
+    q_BHTD = scores.scaled_queries(q_BHTD).flip(2)
+    return _fused(q_BHTD, k_BHSD[:, :, seen], v_BHSV[:, :, seen], attn_mask=mask_1HTS, scale=scale).flip(2)
 
 
 def _fused(

@@ -97,6 +97,40 @@ class Scores:
             ("mask", shared, self.span.window), lambda: self._with_mask(q_BHTD, self.added(q_BHTD, k_BHSD))
         )
 
+    def is_by_distance(self) -> bool:
+        """Whether bias and mask of a query and a key depend on how far apart their rows are and on nothing
+        else, and no gradient is asked of them."""
+        if self.has_content or self.span.keep is not None:
+            return False
+        if not self.has_bias:
+            return True
+        if self.row_scale is not None or (self.bias_is_learned and torch.is_grad_enabled()):
+            return False
+        biased = ((self.view.encodings[i], self.spans[i]) for i in self.view.biased)
+        return all(encoding.distance_only and span.consecutive for encoding, span in biased)
+
+    def line(self, q_BHTD: Tensor, seen: slice) -> Tensor:
+        """Bias and mask by distance, in q's dtype: [H,N], or [1,N] without a bias.
+
+        It begins with the distance of the last query to the first of the keys `seen`, and ends with that of
+        the first query to the last of them.
+        """
+        shared = tuple(id(self.view.encodings[i]) for i in self.view.biased)
+        if self.all_queries and not any(self.view.encodings[i].per_layer for i in self.view.biased):
+            return self._once(("line", shared, self.span.window), lambda: self._line(q_BHTD, seen))
+        return self._line(q_BHTD, seen)
+
+    def _line(self, q_BHTD: Tensor, seen: slice) -> Tensor:
+        span = self.span
+        farthest = span.first + span.num_queries - 1 - seen.start
+        keys = torch.arange(span.num_queries + seen.stop - seen.start - 1, device=q_BHTD.device)
+        query = keys.new_tensor([farthest])
+        # As one query sees them that has all the distances before it or, not causal, on both sides.
+        one = Span(query, keys, farthest, span.causal, span.window, consecutive=True)
+        tables = [self.view.encodings[i].bias_table(one, q_BHTD.shape[1]) for i in self.view.biased]
+        line = sum(tables[1:], tables[0])[:, 0] if tables else torch.zeros(1, len(keys), device=keys.device)
+        return line.masked_fill(~one.allowed(), -torch.inf).to(q_BHTD.dtype)
+
     def _once(self, key: Hashable, make: Callable[[], Tensor | None]) -> Tensor | None:
         if key not in self.span.memo:
             self.span.memo[key] = make()
