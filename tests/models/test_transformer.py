@@ -196,7 +196,7 @@ def test_grouped_heads_and_their_norms_with_a_cache(encoding, model_of, tokens):
     same(torch.cat([model(part, cache=cache) for part in row.split(3, 1)], 1), model(row))
     assert cache.length == 10
     # Only as many heads are kept as there are.
-    assert cache.layers[0].k_BGSD.shape == (2, 2, 10, 8)
+    assert cache.layers[0].rows["keys"].all().shape == (2, 2, 10, 8)
 
 
 @pytest.mark.parametrize("shape", [(5,), (0, 5), (2, 0), (1, 2, 3)])

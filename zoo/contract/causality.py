@@ -62,6 +62,7 @@ def deterministic(subject: Subject) -> Iterator[Finding]:
     yield within(farthest(model(row), one), 0.0)
 
 
+@torch.no_grad()
 def decoded(
     model: Transformer, row: Tensor, chunks: int | Sequence[int], keep: Tensor | None = None
 ) -> Tensor:

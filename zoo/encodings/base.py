@@ -80,6 +80,11 @@ class Span:
             read=None if self.read is None else self.read[:, :keys],
         )
 
+    def own_keys(self) -> Span:
+        """The same queries, with no other keys than those of their own tokens."""
+        keep = None if self.keep is None else self.keep[:, self.first :]
+        return replace(self, k_pos=self.q_pos, first=0, keep=keep, read=None)
+
     def once(self, owner: object, at: Tensor, make: Callable[[Tensor], Made]) -> Made:
         """make(at), computed by the first layer of this forward pass that asks and kept for the others."""
         key = (id(owner), id(at))
@@ -166,6 +171,9 @@ class Encoding(nn.Module):
     position_key: Hashable = None
     """Instances in different layers with the same key, if it is not None, have the same positions:
     `positions` is called on the first of them only."""
+    rotates_alone: bool = False
+    """`rotate` makes of a query or a key what its own position says, whatever the other tokens: while
+    decoding each key is rotated once, and the rotated one is kept."""
     per_layer: bool = False
     """Each layer owns an instance. May be set on the instance, by an option or by what it wraps."""
 

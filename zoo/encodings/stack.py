@@ -155,6 +155,7 @@ class View:
 
     def __init__(self, encodings: Sequence[Encoding]):
         self.encodings = list(encodings)
+        self.rotating = self._using("rotate")
         self.biased = self._using("bias")
         self.scored = self._using("score")
         self.reshaped = self._using("logits")
@@ -163,10 +164,20 @@ class View:
     def _using(self, hook: str) -> list[int]:
         return [i for i, encoding in enumerate(self.encodings) if encoding.uses(hook)]
 
+    @property
+    def rotates_alone(self) -> bool:
+        """Whether a rotated key is final, whatever tokens follow."""
+        return bool(self.rotating) and all(self.encodings[i].rotates_alone for i in self.rotating)
+
+    @property
+    def reads_content(self) -> bool:
+        """Whether a hook asks for queries and keys as they are before any rotation."""
+        return bool(self.scored or self.reshaped)
+
     def read(self, x: Tensor) -> list[Tensor | None]:
         return [encoding.read(x) for encoding in self.encodings]
 
     def rotate(self, q: Tensor, k: Tensor, spans: Sequence[Span]) -> tuple[Tensor, Tensor]:
-        for encoding, span in zip(self.encodings, spans, strict=True):
-            q, k = encoding.rotate(q, k, span)
+        for i in self.rotating:
+            q, k = self.encodings[i].rotate(q, k, spans[i])
         return q, k

@@ -29,6 +29,7 @@ class Wrapper(Encoding):
         self.of = of
         for fact in FOLLOWED:
             setattr(self, fact, getattr(of, fact))
+        self.rotates_alone = of.rotates_alone and type(self).rotate is Wrapper.rotate
 
     @property
     def max_length(self) -> int | None:

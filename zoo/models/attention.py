@@ -53,14 +53,26 @@ class Attention(nn.Module):
         if self.q_norm is not None and self.k_norm is not None:
             q_BHTD, k_BGSD = self.q_norm(q_BHTD).to(v_BGSD.dtype), self.k_norm(k_BGSD).to(v_BGSD.dtype)
         if cache is not None:
-            k_BGSD, v_BGSD, read = cache.extend(k_BGSD, v_BGSD, read)
-        groups = self.num_heads // self.num_kv_heads
-        k_BHSD, v_BHSD = (one.repeat_interleave(groups, 1) if groups > 1 else one for one in (k_BGSD, v_BGSD))
+            v_BGSD = cache.append("values", v_BGSD, -2)
+            read = [None if r is None else cache.append(("read", i), r, 1) for i, r in enumerate(read)]
         spans = [span if r is None else replace(span, read=r) for span, r in zip(spans, read, strict=True)]
+        groups = self.num_heads // self.num_kv_heads
+        content: tuple[Tensor, Tensor] | None = None
+        if cache is not None and view.rotates_alone and groups == 1:
+            # Rotated once and kept so; a rotation may differ between the heads that share a key.
+            if view.reads_content:
+                content = q_BHTD, cache.append("keys", k_BGSD, -2)
+            q_BHTD, k_BGSD = view.rotate(q_BHTD, k_BGSD, [span.own_keys() for span in spans])
+            k_BHSD, v_BHSD = cache.append("rotated keys", k_BGSD, -2), v_BGSD
+        else:
+            if cache is not None:
+                k_BGSD = cache.append("keys", k_BGSD, -2)
+            k_BHSD, v_BHSD = (x.repeat_interleave(groups, 1) if groups > 1 else x for x in (k_BGSD, v_BGSD))
+            content = q_BHTD, k_BHSD
+            q_BHTD, k_BHSD = view.rotate(q_BHTD, k_BHSD, spans)
         row_scale = None
         if self.logit_scale is not None:
             row_scale = self.logit_scale(spans[0], torch.promote_types(q_BHTD.dtype, torch.float32))
-        scores = Scores(view, spans, content=(q_BHTD, k_BHSD), row_scale=row_scale)
-        q_BHTD, k_BHSD = view.rotate(q_BHTD, k_BHSD, spans)
+        scores = Scores(view, spans, content, row_scale=row_scale)
         out_BHTD = attend(q_BHTD, k_BHSD, v_BHSD, scores, self.head_dim**-0.5, self.kernel)
         return self.out(out_BHTD.transpose(1, 2).flatten(2))

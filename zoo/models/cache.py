@@ -1,61 +1,108 @@
-"""Keys, values and positions of earlier tokens, kept while decoding.
+"""What is kept of earlier tokens while decoding.
 
-Tensors have their shape in their name: B batch, S keys, G key heads, D head width.
+Tensors have their shape in their name: B batch, T new tokens, S all tokens so far.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Hashable
 
 import torch
 from torch import Tensor
 
 
-@dataclass
-class LayerCache:
-    """One layer's keys and values [B,G,S,D], and what each encoding's `read` returned for the tokens.
+class Rows:
+    """A tensor that grows along one dimension, in memory with room for more.
 
-    Keys are kept unrotated so that an encoding whose angles depend on the length stays exact as it grows.
+    A step writes its own rows and copies no earlier ones. Where the room ends it is doubled, so that all
+    copying stays in proportion to the rows.
+
+    Args:
+        dim: the dimension.
+        room: for how many rows to make room at first.
     """
 
-    k_BGSD: Tensor | None = None
-    v_BGSD: Tensor | None = None
-    read: list[Tensor | None] = field(default_factory=list)
+    def __init__(self, dim: int, room: int = 0):
+        self.dim, self.room, self.count = dim, room, 0
+        self._memory: Tensor | None = None
 
-    def extend(
-        self, k_BGSD: Tensor, v_BGSD: Tensor, read: list[Tensor | None]
-    ) -> tuple[Tensor, Tensor, list[Tensor | None]]:
-        """Append the new tokens; returns keys, values and `read` of all tokens."""
-        if self.k_BGSD is None or self.v_BGSD is None:
-            self.k_BGSD, self.v_BGSD, self.read = k_BGSD, v_BGSD, read
-        else:
-            self.k_BGSD = torch.cat((self.k_BGSD, k_BGSD), -2)
-            self.v_BGSD = torch.cat((self.v_BGSD, v_BGSD), -2)
-            self.read = [
-                new if old is None or new is None else torch.cat((old, new), 1)
-                for old, new in zip(self.read, read, strict=True)
-            ]
-        return self.k_BGSD, self.v_BGSD, self.read
+    def all(self) -> Tensor | None:
+        """A view of all rows so far; None before the first."""
+        return None if self._memory is None else self._memory.narrow(self.dim, 0, self.count)
+
+    def append(self, new: Tensor) -> Tensor:
+        """Add rows; returns a view of all of them, which later steps leave as it is.
+
+        Where autograd or another precision is in the way, all rows are copied.
+        """
+        old, before = self.all(), self.count
+        self.count += new.shape[self.dim]
+        if new.requires_grad or (old is not None and not _may_be_written(old, new)):
+            # A tensor of its own for every step: autograd keeps what it saw.
+            self._memory = new if old is None else torch.cat((old, new), self.dim)
+            return self._memory
+        if self._memory is None or self.count > self._memory.shape[self.dim]:
+            shape = list(new.shape)
+            shape[self.dim] = max(self.room, self.count) if old is None else max(2 * before, self.count)
+            self._memory = new.new_empty(shape)
+            if old is not None:
+                self._memory.narrow(self.dim, 0, before).copy_(old)
+        self._memory.narrow(self.dim, before, self.count - before).copy_(new)
+        return self.all()
+
+
+def _may_be_written(old: Tensor, new: Tensor) -> bool:
+    frozen = old.is_inference() and not torch.is_inference_mode_enabled()
+    return not (old.requires_grad or frozen) and old.dtype == new.dtype
+
+
+class LayerCache:
+    """What one layer keeps of its tokens, each under a name: keys, values, what its encodings read."""
+
+    def __init__(self, room: int = 0):
+        self.room = room
+        self.rows: dict[Hashable, Rows] = {}
+
+    def append(self, name: Hashable, new: Tensor, dim: int) -> Tensor:
+        """Add rows along a dimension; returns a view of all under this name."""
+        if name not in self.rows:
+            self.rows[name] = Rows(dim, self.room)
+        return self.rows[name].append(new)
 
 
 class Cache:
-    """The cache of every layer, the positions [S] or [B,S] of the keys for each encoding, and the padding."""
+    """The cache of every layer, the positions [S] or [B,S] of the keys for each encoding, and the padding.
 
-    def __init__(self, num_layers: int):
-        self.layers = [LayerCache() for _ in range(num_layers)]
+    Args:
+        num_layers: of the model.
+        room: for how many tokens to make room at first. It grows as it must.
+    """
+
+    def __init__(self, num_layers: int, room: int = 0):
+        self.layers = [LayerCache(room) for _ in range(num_layers)]
+        self.room = room
         self.length = 0
         self.keep: Tensor | None = None
+        """[B,S], False at padding; None as long as there is none."""
         self.consecutive = True
         """Whether the positions of all tokens so far are 0, 1, 2 ..."""
-        self._positions: dict[int, Tensor] = {}
+        self._keep = Rows(1, room)
+        self._positions: dict[int, tuple[Rows, Tensor]] = {}
+
+    def extend_keep(self, keep: Tensor) -> Tensor:
+        """Append where the new tokens are no padding, [B,T]; returns it for all tokens."""
+        if self.keep is None and self.length:
+            self._keep.append(keep.new_ones(keep.shape[0], self.length))
+        self.keep = self._keep.append(keep)
+        return self.keep
 
     def extend_positions(self, owner: object, pos: Tensor) -> Tensor:
         """Append an encoding's positions of the new tokens; returns those of all tokens."""
-        old = self._positions.get(id(owner))
-        if old is not None:
-            if old.dim() != pos.dim():
-                rows = max(old.shape[0] if old.dim() == 2 else 1, pos.shape[0] if pos.dim() == 2 else 1)
-                old, pos = old.expand(rows, -1), pos.expand(rows, -1)
-            pos = torch.cat((old, pos), -1)
-        self._positions[id(owner)] = pos
+        rows, old = self._positions.get(id(owner), (Rows(-1, self.room), None))
+        if old is not None and old.shape[:-1] != pos.shape[:-1]:
+            batch = max(one.shape[0] if one.dim() == 2 else 1 for one in (old, pos))
+            rows, pos = Rows(-1, self.room), pos.expand(batch, -1)
+            rows.append(old.expand(batch, -1))
+        pos = rows.append(pos)
+        self._positions[id(owner)] = rows, pos
         return pos

@@ -182,10 +182,7 @@ class Transformer(nn.Module):
         batch, length = tokens.shape
         if keep is None and cache is not None and cache.keep is not None:
             keep = torch.ones_like(tokens, dtype=torch.bool)
-        keep_BS = keep
-        if cache is not None and keep is not None:
-            old = cache.keep if cache.keep is not None else keep.new_ones(batch, past)
-            keep_BS = cache.keep = torch.cat((old, keep), 1)
+        keep_BS = keep if cache is None or keep is None else cache.extend_keep(keep)
         if positions is not None:
             ids_BT = positions
         elif keep_BS is None:

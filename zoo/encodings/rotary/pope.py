@@ -33,6 +33,7 @@ class PoPE(Encoding):
     learns = "layers * width"
     relative = True
     extrapolates = "yes"
+    rotates_alone = True
     per_layer = True
     after_training = ("base",)
 

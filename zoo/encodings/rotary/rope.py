@@ -121,6 +121,7 @@ class RoPE(Encoding):
             short_factor=short_factor,
             long_factor=long_factor,
         )
+        self.rotates_alone = not self.scaling.depends_on_length
         self.register_buffer("frequency", self.scaling.frequency(), persistent=False)
         self.register_buffer("long_frequency", self.scaling.long_frequency(), persistent=False)
 

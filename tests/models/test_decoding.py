@@ -1,0 +1,144 @@
+"""The memory of a cache: what a step writes, when it moves, and decoding from it."""
+
+import pytest
+import torch
+
+from zoo.models.cache import Cache, Rows
+from zoo.models.decoding import decode
+
+ENCODINGS = ["none", "rope", "pope", "xpos", "t5", "fox", "path", ["rope", "fox"], ["rope", "cope"]]
+
+
+def memory_of(cache):
+    """Where each tensor of each layer lies."""
+    return [rows.all().data_ptr() for layer in cache.layers for rows in layer.rows.values()]
+
+
+def size_of(cache):
+    """How many bytes each tensor of each layer has room for."""
+    return [rows.all().untyped_storage().nbytes() for layer in cache.layers for rows in layer.rows.values()]
+
+
+def test_rows_are_written_where_there_is_room_and_moved_where_there_is_none():
+    rows, expected, addresses = Rows(1), torch.randn(2, 40, 3), []
+    for start, part in zip((0, *range(5, 40)), expected.split([5, *[1] * 35], 1), strict=True):
+        got = rows.append(part)
+        assert torch.equal(got, expected[:, : start + part.shape[1]])
+        addresses.append(got.data_ptr())
+    # Room for 5, 10, 20 and 40 rows.
+    assert len(set(addresses)) == 4
+    assert addresses[-20] == addresses[-1] != addresses[-21]
+
+
+def test_what_was_returned_stays_as_it_is():
+    rows = Rows(0)
+    before = [rows.append(torch.full((1,), float(i))) for i in range(9)]
+    assert [one.tolist() for one in before] == [[float(i) for i in range(n + 1)] for n in range(9)]
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@torch.no_grad()
+def test_no_step_copies_the_cache(encoding, model_of, tokens):
+    model, row = model_of(encoding), tokens(2, 12)
+    cache, addresses = Cache(model.num_layers, room=12), []
+    for part in row.split([4, *[1] * 8], 1):
+        model(part, cache=cache)
+        addresses.append(memory_of(cache))
+    assert all(one == addresses[0] for one in addresses)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@torch.no_grad()
+def test_prompts_of_several_lengths_stay_equal_where_the_cache_grows(encoding, model_of, tokens):
+    model, row = model_of(encoding), tokens(3, 20)
+    keep = torch.arange(20) >= torch.tensor([[0], [2], [4]])
+    cache = Cache(model.num_layers)
+    steps = [model(row[:, :5], keep[:, :5], cache)]
+    size = size_of(cache)
+    steps += [model(part, cache=cache) for part in row[:, 5:].split(1, 1)]
+    assert size_of(cache) == [4 * one for one in size]
+    full = model(row, keep)
+    torch.testing.assert_close(torch.cat(steps, 1)[keep], full[keep], rtol=0, atol=1e-5)
+    for i, padding in enumerate((0, 2, 4)):
+        alone = model(row[i : i + 1, padding:])[0]
+        torch.testing.assert_close(torch.cat(steps, 1)[i, padding:], alone, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("encoding", ["rope", "fox"])
+def test_a_gradient_goes_back_through_the_cache(encoding, model_of, tokens):
+    model, row = model_of(encoding), tokens(2, 9)
+
+    def gradients(out):
+        model.zero_grad()
+        out.square().sum().backward()
+        return [parameter.grad.clone() for parameter in model.parameters()]
+
+    expected, cache = gradients(model(row)), Cache(model.num_layers)
+    got = gradients(torch.cat([model(part, cache=cache) for part in row.split([5, 1, 3], 1)], 1))
+    for one, other in zip(got, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+def test_a_cache_filled_with_gradients_or_under_inference_mode_is_gone_on_with(model_of, tokens):
+    model, row = model_of("rope"), tokens(2, 9)
+    cache = Cache(model.num_layers)
+    steps = [model(row[:, :4], cache=cache)]
+    with torch.inference_mode():
+        steps.append(model(row[:, 4:5], cache=cache))
+    with torch.no_grad():
+        steps += [model(part, cache=cache) for part in row[:, 5:].split(1, 1)]
+    torch.testing.assert_close(torch.cat(steps, 1), model(row), rtol=0, atol=1e-5)
+
+
+def test_a_key_is_rotated_once(model_of, tokens):
+    model, row = model_of("rope", num_layers=1), tokens(2, 9)
+    rope, cache, rotated = model.encoding.view(0).encodings[0], Cache(1), []
+    rotate = rope.rotate
+    rope.rotate = lambda q, k, span: rotated.append(k.shape[2]) or rotate(q, k, span)
+    for part in row.split([6, 1, 2], 1):
+        model(part, cache=cache)
+    assert rotated == [6, 1, 2]
+    assert set(cache.layers[0].rows) == {"values", "rotated keys"}
+
+
+# Writing.
+
+
+def written(model, row, **options):
+    return torch.stack(list(decode(model, row, 10, **options)), 1)
+
+
+@pytest.mark.parametrize("encoding", ["rope", "alibi", "fox"])
+def test_the_likeliest_tokens_are_those_of_full_passes(encoding, model_of, tokens):
+    model, row = model_of(encoding), tokens(3, 6)
+    whole = row
+    for _ in range(10):
+        whole = torch.cat((whole, model(whole)[:, -1].argmax(-1, keepdim=True)), 1)
+    assert torch.equal(written(model, row), whole[:, 6:])
+    assert torch.is_grad_enabled()
+
+
+def test_prompts_of_several_lengths_are_continued_as_each_alone(model_of, tokens):
+    model, row = model_of("rope"), tokens(2, 8)
+    keep = torch.arange(8) >= torch.tensor([[0], [3]])
+    together = written(model, row, keep=keep)
+    assert torch.equal(together[0], written(model, row[:1])[0])
+    assert torch.equal(together[1], written(model, row[1:, 3:])[0])
+
+
+def test_drawn_tokens_follow_the_generator_and_the_temperature(model_of, tokens):
+    model, row = model_of("alibi"), tokens(2, 6)
+
+    def drawn(seed, temperature):
+        return written(model, row, temperature=temperature, generator=torch.Generator().manual_seed(seed))
+
+    assert torch.equal(drawn(0, 1.0), drawn(0, 1.0))
+    assert not torch.equal(drawn(0, 1.0), drawn(1, 1.0))
+    assert torch.equal(drawn(0, 1e-4), written(model, row))
+
+
+def test_the_end_of_a_table_is_told(model_of, tokens):
+    model = model_of("learned")
+    longest = model.encoding.max_length
+    with pytest.raises(ValueError, match=f"ends at {longest}"):
+        list(decode(model, tokens(1, longest - 2), 5))

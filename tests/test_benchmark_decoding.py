@@ -1,0 +1,26 @@
+"""The benchmark of decoding: a row for every side, at a size at which it takes no time."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / "scripts" / "benchmark_decoding.py"
+
+
+def test_every_side_has_its_row(monkeypatch, capsys):
+    pytest.importorskip("transformers")
+    spec = importlib.util.spec_from_file_location("benchmark_decoding", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    flags = ["--quick", "--layers", "1", "--new", "3", "--prompt", "4", "--encodings", "rope,fox"]
+    monkeypatch.setattr("sys.argv", [str(SCRIPT), *flags])
+    module.main()
+    rows = re.findall(
+        r"^\| (.+?) \| (\d+) \| ([\d,]+) \| ([\d.]+) \|$", capsys.readouterr().out, re.MULTILINE
+    )
+    sides = ["transformers, static cache", "transformers, dynamic cache", "zoo rope", "zoo fox"]
+    assert [row[:2] for row in rows] == [(side, batch) for batch in ("1", "8") for side in sides]
+    assert all(int(speed.replace(",", "")) > 0 for _, _, speed, _ in rows)
+    assert [ratio for side, _, _, ratio in rows if "static" in side] == ["1.00", "1.00"]
