@@ -182,7 +182,7 @@ def test_layers_still_share_the_table_of_a_bias(name, model_of, tokens, monkeypa
 
 
 def test_no_table_is_made_where_a_kernel_can_do_without(model_of, tokens, monkeypatch):
-    def fail(*_):
+    def fail(*_, **__):
         raise AssertionError("a table of queries by keys")
 
     monkeypatch.setattr(Scores, "additive_mask", fail)

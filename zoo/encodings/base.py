@@ -276,6 +276,15 @@ class Encoding(nn.Module):
         """
         return None
 
+    def key_score(self, k: Tensor, span: Span) -> Tensor | None:
+        """What `bias` and `score` add, up to a number of each query's own, as a number of each key.
+
+        [B,H,1,S] in float32, B and H may be 1; None where there is no such form. Softmax does not see what is
+        the same for all keys of a query, and a kernel that adds one row to all scores needs no table of them.
+        k is as projected.
+        """
+        return None
+
     def logits(self, logits: Tensor, q: Tensor, k: Tensor, span: Span) -> Tensor:
         """The scores so far, [B,H,T,S], every term added and the mask not yet applied, to new ones.
 

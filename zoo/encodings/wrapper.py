@@ -72,6 +72,10 @@ class Wrapper(Encoding):
     def score(self, q: Tensor, k: Tensor, span: Span) -> Tensor | None:
         return self.of.score(q, k, span)
 
+    def key_score(self, k: Tensor, span: Span) -> Tensor | None:
+        own = type(self).bias is not Wrapper.bias or type(self).score is not Wrapper.score
+        return None if own else self.of.key_score(k, span)
+
     def logits(self, logits: Tensor, q: Tensor, k: Tensor, span: Span) -> Tensor:
         return self.of.logits(logits, q, k, span)
 

@@ -8,7 +8,6 @@ V width of values. An encoding may change D, so it need not equal V.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any
@@ -19,7 +18,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-from zoo.models import biased_attention
+from zoo.models import cpu_attention
 from zoo.models.scores import Scores
 
 BLOCK_ELEMENTS = 2**22
@@ -53,13 +52,13 @@ def attend(
     kernel = choose(kernel, q_BHTD, scores)
     if kernel == "flex":
         return _flex(q_BHTD, k_BHSD, v_BHSV, scores, scale)
-    if kernel == "sdpa" and not scores.has_bias and not scores.has_content:
-        if scores.span.is_open():
-            return _fused(scores.scaled_queries(q_BHTD), k_BHSD, v_BHSV, scale=scale)
-        if scores.span.is_plain_causal():
-            return _fused(scores.scaled_queries(q_BHTD), k_BHSD, v_BHSV, is_causal=True, scale=scale)
+    if kernel == "sdpa" and (scores.span.is_open() or scores.span.is_plain_causal()):
+        # A bias of each key is large far from the start, and elsewhere it would be rounded as queries are.
+        bias_BH1S = scores.key_bias(k_BHSD) if cpu_attention.applies(q_BHTD) else None
+        if bias_BH1S is not None or not scores.adds_any:
+            return _without_table(q_BHTD, k_BHSD, v_BHSV, scores, scale, bias_BH1S)
     path = _sdpa if kernel == "sdpa" else _reference
-    if kernel == "sdpa" and _reads_lines(q_BHTD) and scores.is_by_distance():
+    if kernel == "sdpa" and cpu_attention.applies(q_BHTD) and scores.is_by_distance():
         path, block = _by_distance, max(FEWEST_ROWS, -(-q_BHTD.shape[2] // BLOCKS_BY_DISTANCE))
     else:
         elements = BLOCK_ELEMENTS * (GPU_BLOCKS if q_BHTD.is_cuda else 1)
@@ -110,25 +109,6 @@ def choose(kernel: str, q_BHTD: Tensor, scores: Scores) -> str:
     return "flex" if fused else "sdpa"
 
 
-def _sdpa(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: Scores, scale: float) -> Tensor:
-    mask = scores.additive_mask(q_BHTD, k_BHSD)
-    # cuDNN, first choice on Hopper, has defects with a mask (pytorch#196678, #191612).
-    no_cudnn = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-    with sdpa_kernel(no_cudnn) if q_BHTD.is_cuda else nullcontext():
-        q_BHTD = scores.scaled_queries(q_BHTD)
-        if not biased_attention.applies(q_BHTD, mask):
-            return _fused(q_BHTD, k_BHSD, v_BHSV, attn_mask=mask, scale=scale)
-        first = scores.span.first if scores.span.causal else None
-        return _fused(
-            q_BHTD, k_BHSD, v_BHSV, biased_attention.attend, bias_bhTS=mask, scale=scale, first=first
-        )
-
-
-def _reads_lines(q_BHTD: Tensor) -> bool:
-    """Whether the fused kernel takes a mask whose rows overlap in memory; others would copy it."""
-    return q_BHTD.device.type == "cpu" and not torch.compiler.is_compiling()
-
-
 def _by_distance(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: Scores, scale: float) -> Tensor:
     """Bias and mask depend on the distance alone: the kernel reads them from one line, in which each query
     begins a step further than the one behind it. Keys outside a window are left out."""
@@ -137,24 +117,47 @@ def _by_distance(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: Scores,
     mask_1HTS = line_HN.unfold(-1, seen.stop - seen.start, 1)[None]
     # The last query sees the farthest, with which the line begins.
     q_BHTD = scores.scaled_queries(q_BHTD).flip(2)
-    return _fused(q_BHTD, k_BHSD[:, :, seen], v_BHSV[:, :, seen], attn_mask=mask_1HTS, scale=scale).flip(2)
+    k_BHSD, v_BHSV = k_BHSD[:, :, seen], v_BHSV[:, :, seen]
+    return cpu_attention.attend(q_BHTD, k_BHSD, v_BHSV, mask_1HTS, scale, first=None).flip(2)
 
 
-def _fused(
+def _without_table(
     q_BHTD: Tensor,
     k_BHSD: Tensor,
     v_BHSV: Tensor,
-    kernel: Callable[..., Tensor] = F.scaled_dot_product_attention,
-    **options: Any,
+    scores: Scores,
+    scale: float,
+    bias_BH1S: Tensor | None,
 ) -> Tensor:
-    """A fused kernel, also for values of another width than the keys: none on a CPU supports that, and the
+    """Of queries that see every key, or every one up to their own."""
+    q_BHTD, causal = scores.scaled_queries(q_BHTD), not scores.span.is_open()
+    if cpu_attention.applies(q_BHTD):
+        return cpu_attention.attend(q_BHTD, k_BHSD, v_BHSV, bias_BH1S, scale, first=0 if causal else None)
+    return _fused(q_BHTD, k_BHSD, v_BHSV, is_causal=causal, scale=scale)
+
+
+def _sdpa(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: Scores, scale: float) -> Tensor:
+    if cpu_attention.applies(q_BHTD):
+        wide = torch.promote_types(q_BHTD.dtype, torch.float32)
+        bias = scores.additive_mask(q_BHTD, k_BHSD, wide, later_apart=scores.span.is_plain_causal())
+        first = scores.span.first if scores.span.causal else None
+        return cpu_attention.attend(scores.scaled_queries(q_BHTD), k_BHSD, v_BHSV, bias, scale, first)
+    mask = scores.additive_mask(q_BHTD, k_BHSD, q_BHTD.dtype)
+    # cuDNN, first choice on Hopper, has defects with a mask (pytorch#196678, #191612).
+    no_cudnn = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    with sdpa_kernel(no_cudnn) if q_BHTD.is_cuda else nullcontext():
+        return _fused(scores.scaled_queries(q_BHTD), k_BHSD, v_BHSV, attn_mask=mask, scale=scale)
+
+
+def _fused(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, **options: Any) -> Tensor:
+    """PyTorch's kernels, also for values of another width than the keys: none on a CPU supports that, and the
     unfused one writes the table of scores. Padding with zeros changes no product."""
     width = v_BHSV.shape[-1]
     if width == k_BHSD.shape[-1] or q_BHTD.is_cuda:
-        return kernel(q_BHTD, k_BHSD, v_BHSV, **options)
+        return F.scaled_dot_product_attention(q_BHTD, k_BHSD, v_BHSV, **options)
     widest = max(width, k_BHSD.shape[-1])
     q_BHTD, k_BHSD, v_BHSV = (F.pad(x, (0, widest - x.shape[-1])) for x in (q_BHTD, k_BHSD, v_BHSV))
-    return kernel(q_BHTD, k_BHSD, v_BHSV, **options)[..., :width]
+    return F.scaled_dot_product_attention(q_BHTD, k_BHSD, v_BHSV, **options)[..., :width]
 
 
 def _reference(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: Scores, scale: float) -> Tensor:

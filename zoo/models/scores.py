@@ -62,6 +62,10 @@ class Scores:
         return bool(self.view.scored)
 
     @property
+    def adds_any(self) -> bool:
+        return self.has_bias or self.has_content
+
+    @property
     def needs_weights(self) -> bool:
         """Whether a hook needs the logits or the attention weights, which no fused kernel returns."""
         return bool(self.view.reshaped or self.view.valued)
@@ -83,19 +87,36 @@ class Scores:
         terms = [term for term in terms if term is not None]
         return sum(terms[1:], terms[0]) if terms else None
 
-    def additive_mask(self, q_BHTD: Tensor, k_BHSD: Tensor) -> Tensor | None:
-        """Biases and scores, scaled, and the mask, in q's dtype; None if there are none and every query sees
-        every key."""
+    def key_bias(self, k_BHSD: Tensor) -> Tensor | None:
+        """All biases and scores as a number of each key, [B,H,1,S]; None if there are none, or other ones."""
+        if self.row_scale is not None:
+            return None
+        terms, k_BHSD = [], k_BHSD if self.content is None else self.content[1]
+        for i in {*self.view.biased, *self.view.scored}:
+            terms.append(self.view.encodings[i].key_score(k_BHSD, self.spans[i]))
+            if terms[-1] is None:
+                return None
+        return sum(terms[1:], terms[0]) if terms else None
+
+    def additive_mask(
+        self, q_BHTD: Tensor, k_BHSD: Tensor, dtype: torch.dtype, later_apart: bool = False
+    ) -> Tensor | None:
+        """Biases and scores, scaled, and the mask, in a precision; None if nothing is added or masked.
+
+        `later_apart`: the kernel hides the later keys itself, and the mask does no more than that.
+        """
+
+        def masked(added: Tensor | None) -> Tensor | None:
+            return self._with_mask(added, dtype, later_apart)
+
         per_layer = any(self.view.encodings[i].per_layer for i in self.view.biased)
         if self.has_content or per_layer or not self.all_queries:
-            return self._with_mask(q_BHTD, self.added(q_BHTD, k_BHSD))
+            return masked(self.added(q_BHTD, k_BHSD))
         # The same in all layers that share their encodings and window: computed by the first of them.
         shared = tuple(id(self.view.encodings[i]) for i in self.view.biased)
         if self.has_bias and self.row_scale is not None and not self.row_scale.shared:
-            return self._with_mask(q_BHTD, self._once(("bias", shared), lambda: self.added(q_BHTD, k_BHSD)))
-        return self._once(
-            ("mask", shared, self.span.window), lambda: self._with_mask(q_BHTD, self.added(q_BHTD, k_BHSD))
-        )
+            return masked(self._once(("bias", shared), lambda: self.added(q_BHTD, k_BHSD)))
+        return self._once(("mask", shared, self.span.window), lambda: masked(self.added(q_BHTD, k_BHSD)))
 
     def is_by_distance(self) -> bool:
         """Whether bias and mask of a query and a key depend on how far apart their rows are and on nothing
@@ -110,7 +131,7 @@ class Scores:
         return all(encoding.distance_only and span.consecutive for encoding, span in biased)
 
     def line(self, q_BHTD: Tensor, seen: slice) -> Tensor:
-        """Bias and mask by distance, in q's dtype: [H,N], or [1,N] without a bias.
+        """Bias and mask by distance, in float32: [H,N], or [1,N] without a bias.
 
         It begins with the distance of the last query to the first of the keys `seen`, and ends with that of
         the first query to the last of them.
@@ -129,22 +150,23 @@ class Scores:
         one = Span(query, keys, farthest, span.causal, span.window, consecutive=True)
         tables = [self.view.encodings[i].bias_table(one, q_BHTD.shape[1]) for i in self.view.biased]
         line = sum(tables[1:], tables[0])[:, 0] if tables else torch.zeros(1, len(keys), device=keys.device)
-        return line.masked_fill(~one.allowed(), -torch.inf).to(q_BHTD.dtype)
+        return line.masked_fill(~one.allowed(), -torch.inf)
 
     def _once(self, key: Hashable, make: Callable[[], Tensor | None]) -> Tensor | None:
         if key not in self.span.memo:
             self.span.memo[key] = make()
         return self.span.memo[key]
 
-    def _with_mask(self, q_BHTD: Tensor, added: Tensor | None) -> Tensor | None:
+    def _with_mask(self, added: Tensor | None, dtype: torch.dtype, later_apart: bool) -> Tensor | None:
+        unmasked = later_apart or self.span.is_open()
         if added is None:
-            return None if self.span.is_open() else self.span.allowed()
+            return None if unmasked else self.span.allowed()
         if self.row_scale is not None:
             added = self.row_scale.of_table(added)
-        if not self.span.is_open():
+        if not unmasked:
             added = added.masked_fill(~self.span.allowed(), -torch.inf)
         # The fused CPU kernel takes masks of two or four dimensions, not three.
-        return (added[None] if added.dim() == 3 else added).to(q_BHTD.dtype)
+        return (added[None] if added.dim() == 3 else added).to(dtype)
 
     def logits(self, logits_BHTS: Tensor, q_BHTD: Tensor, k_BHSD: Tensor) -> Tensor:
         """The logits that go into the softmax, before the mask."""

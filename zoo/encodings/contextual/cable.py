@@ -84,10 +84,20 @@ class CABLE(Encoding):
         return q * self.factor, k
 
     def score(self, q: Tensor, k: Tensor, span: Span) -> Tensor:
-        read_BSF = span.read if span.keep is None else span.read * span.keep[..., None]
-        read_BFS = read_BSF.transpose(1, 2)
+        position_BHS = self._positions(span)
         rows = slice(span.first, span.first + span.num_queries)
-        heads = self.size.num_heads
-        position_BHS = read_BFS[:, :heads].cumsum(-1)
         distance_BHTS = (position_BHS[..., rows, None] - position_BHS[..., None, :]).abs()
-        return -distance_BHTS if self.gates is None else -read_BFS[:, heads:, rows, None] * distance_BHTS
+        if self.gates is None:
+            return -distance_BHTS
+        return -span.read[:, rows, self.size.num_heads :].transpose(1, 2)[..., None] * distance_BHTS
+
+    def key_score(self, k: Tensor, span: Span) -> Tensor | None:
+        # Steps are positive: of what a query sees no key is ahead.
+        return self._positions(span)[..., None, :] if span.causal and self.gates is None else None
+
+    def _positions(self, span: Span) -> Tensor:
+        """The sum of the steps up to each key, [B,H,S]."""
+        steps_BSH = span.read[..., : self.size.num_heads]
+        if span.keep is not None:
+            steps_BSH = steps_BSH * span.keep[..., None]
+        return steps_BSH.transpose(1, 2).cumsum(-1)

@@ -54,9 +54,16 @@ class FoX(Encoding):
             return F.logsigmoid(F.linear(x.float(), self.gate.weight.float(), self.gate.bias.float()))
 
     def score(self, q: Tensor, k: Tensor, span: Span) -> Tensor:
+        total_BHS = self._total(span)
+        total_BHT = total_BHS[..., span.first : span.first + span.num_queries]
+        return total_BHT[..., :, None] - total_BHS[..., None, :]
+
+    def key_score(self, k: Tensor, span: Span) -> Tensor:
+        return -self._total(span)[..., None, :]
+
+    def _total(self, span: Span) -> Tensor:
+        """The sum of the log gates up to each key, [B,H,S]."""
         log_gate_BSH = span.read
         if span.keep is not None:
             log_gate_BSH = log_gate_BSH * span.keep[..., None]
-        total_BHS = self.scale * log_gate_BSH.cumsum(1).transpose(1, 2)
-        total_BHT = total_BHS[..., span.first : span.first + span.num_queries]
-        return total_BHT[..., :, None] - total_BHS[..., None, :]
+        return self.scale * log_gate_BSH.cumsum(1).transpose(1, 2)
