@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from zoo.models import cpu_attention
+from zoo.models import blocked_attention, cpu_attention
 
 B, H, D, V = 2, 3, 8, 6
 # Queries, keys, row of the first query; None where each sees all keys.
@@ -13,7 +13,7 @@ LAYOUTS = {"square": (37, 37, 0), "cached": (20, 37, 17), "open": (37, 37, None)
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(cpu_attention, "BLOCK_ELEMENTS", 0)
+    monkeypatch.setattr(blocked_attention, "BLOCK_ELEMENTS", 0)
 
 
 def inputs(layout, shape, dtype):
@@ -61,6 +61,27 @@ def test_a_bias_without_the_mask_and_one_of_each_key(layout, shape):
     got = ours(q, k, v, bias, visible, first, folded=False)
     for one, other in zip(got, plain(q, k, v, bias, visible), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("heads", [1, H])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_bias_by_distance(layout, heads):
+    queries, keys, _ = LAYOUTS[layout]
+    (q, k, v, line), visible, first = inputs(layout, (heads,), torch.float64)
+    line = torch.randn(heads, queries + keys - 1).double().requires_grad_()
+    table = line[:, torch.arange(keys) - torch.arange(queries)[:, None] + queries - 1]
+    expected, *others = plain(q, k, v, table[None], visible)
+    out = cpu_attention.attend(q, k, v, line, 0.3, first)
+    dq, dk, dv, dline = gradients(out, (q, k, v, line))
+    others[-1] = torch.autograd.grad(table, line, others[-1][0])[0]
+    for one, other in zip((out, dq, dk, dv, dline), (expected, *others), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+    with torch.no_grad():
+        later = torch.zeros(queries + keys - 1, dtype=torch.bool)
+        if first is not None:
+            later[queries + first :] = True
+        out = cpu_attention.attend(q, k, v, line.masked_fill(later, -torch.inf), 0.3, first)
+    torch.testing.assert_close(out, expected.detach(), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("layout", ["square", "open"])
@@ -112,3 +133,30 @@ def test_a_query_that_sees_nothing_gets_zeros():
     out, dq, *others = ours(q, k, v, bias, visible, None)
     assert not out[:, :, 3].any() and not dq[:, :, 3].any()
     assert all(x.isfinite().all() for x in (dq, *others))
+
+
+def test_the_gradients_are_those_of_finite_differences():
+    generator = torch.Generator().manual_seed(0)
+    sizes = [(1, 2, 20, 2), (1, 2, 20, 2), (1, 2, 20, 3), (1, 2, 20, 20)]
+    tensors = [torch.randn(size, generator=generator).double().requires_grad_() for size in sizes]
+    assert torch.autograd.gradcheck(lambda *x: cpu_attention.attend(*x, 0.3, None), tensors)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_without_gradients_it_is_the_same(layout):
+    (q, k, v, bias), visible, first = inputs(layout, (1, H, LAYOUTS[layout][0]), torch.float64)
+    expected, *_ = ours(q, k, v, bias, visible, first)
+    with torch.no_grad():
+        out = cpu_attention.attend(q, k, v, bias.masked_fill(~visible, -torch.inf), 0.3, first)
+    torch.testing.assert_close(out, expected, rtol=0, atol=1e-12)
+
+
+def test_a_compiler_leaves_it_as_it_is():
+    tensors, *_ = inputs("open", (1, H, 37), torch.float32)
+
+    def loss(*x):
+        return cpu_attention.attend(*x, 0.3, None).square().sum()
+
+    compiled = torch.compile(loss, backend="aot_eager", fullgraph=True)
+    pairs = [torch.autograd.grad(function(*tensors), tensors) for function in (compiled, loss)]
+    torch.testing.assert_close(*pairs)

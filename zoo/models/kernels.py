@@ -110,15 +110,11 @@ def choose(kernel: str, q_BHTD: Tensor, scores: Scores) -> str:
 
 
 def _by_distance(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: Scores, scale: float) -> Tensor:
-    """Bias and mask depend on the distance alone: the kernel reads them from one line, in which each query
-    begins a step further than the one behind it. Keys outside a window are left out."""
+    """Bias and mask depend on the distance alone. Keys outside a window are left out."""
     seen = scores.span.reach()
-    line_HN = scores.line(q_BHTD, seen)
-    mask_1HTS = line_HN.unfold(-1, seen.stop - seen.start, 1)[None]
-    # The last query sees the farthest, with which the line begins.
-    q_BHTD = scores.scaled_queries(q_BHTD).flip(2)
-    k_BHSD, v_BHSV = k_BHSD[:, :, seen], v_BHSV[:, :, seen]
-    return cpu_attention.attend(q_BHTD, k_BHSD, v_BHSV, mask_1HTS, scale, first=None).flip(2)
+    first = scores.span.first - seen.start if scores.span.causal else None
+    q_BHTD, k_BHSD, v_BHSV = scores.scaled_queries(q_BHTD), k_BHSD[:, :, seen], v_BHSV[:, :, seen]
+    return cpu_attention.attend(q_BHTD, k_BHSD, v_BHSV, scores.line(q_BHTD, seen), scale, first)
 
 
 def _without_table(

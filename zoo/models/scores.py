@@ -120,12 +120,12 @@ class Scores:
 
     def is_by_distance(self) -> bool:
         """Whether bias and mask of a query and a key depend on how far apart their rows are and on nothing
-        else, and no gradient is asked of them."""
+        else."""
         if self.has_content or self.span.keep is not None:
             return False
         if not self.has_bias:
             return True
-        if self.row_scale is not None or (self.bias_is_learned and torch.is_grad_enabled()):
+        if self.row_scale is not None:
             return False
         biased = ((self.view.encodings[i], self.spans[i]) for i in self.view.biased)
         return all(encoding.distance_only and span.consecutive for encoding, span in biased)

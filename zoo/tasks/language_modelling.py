@@ -22,7 +22,7 @@ class LanguageModelling(Task):
     takes, protocols = "text", ("nonoverlapping", "sliding", "fixed_targets", "per_position")
 
     def loss(self, batch: dict[str, Tensor]) -> Tensor:
-        return token_losses(self.model(batch["tokens"]), batch["targets"]).mean()
+        return self.model(batch["tokens"], targets=batch["targets"]) / batch["targets"].numel()
 
     def validate(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         losses = token_losses(self.model(batch["tokens"]), batch["targets"])

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from zoo.field_types import Number
 from zoo.registry import register
-from zoo.tasks.language_modelling import LanguageModelling, token_losses
+from zoo.tasks.language_modelling import LanguageModelling
 
 
 @register.task("masked_language_modelling")
@@ -35,8 +35,8 @@ class MaskedLanguageModelling(LanguageModelling):
         self.mask_fraction = mask_fraction
 
     def loss(self, batch: dict[str, Tensor]) -> Tensor:
-        losses = token_losses(self.model(batch["tokens"]), batch["targets"])
+        loss = self.model(batch["tokens"], targets=batch["targets"])
         # Divided by what is expected rather than by what this device happened to draw: the mean over devices
         # is then that of the global batch, whatever their number.
         expected = self.mask_fraction * batch["targets"].numel()
-        return losses.sum() / expected
+        return loss / expected

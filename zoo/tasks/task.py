@@ -138,13 +138,14 @@ class Task(pl.LightningModule):
             norm = torch.nn.utils.clip_grad_norm_(parameters, gradient_clip_val)
         else:
             norm = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
-            self.clip_gradients(optimizer, gradient_clip_val, gradient_clip_algorithm)
+            if gradient_clip_val:
+                torch.nn.utils.clip_grad_value_(parameters, gradient_clip_val)
         self.gradient_norm = norm.full_tensor() if isinstance(norm, DTensor) else norm
 
     def configure_optimizers(self) -> dict[str, Any]:
         config = self.recipe.optimizer
-        # Lightning's mixed precision does not clip the gradients of a fused optimizer.
-        fused = not self.recipe.trainer.precision.endswith("-mixed")
+        # The scaler of 16-mixed hands unscaled gradients to clip only to an optimizer that is not fused.
+        fused = self.recipe.trainer.precision != "16-mixed"
         optimizer = build_optimizer(config, self.model.parameters(), fused)
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimizer, schedule_of(config, self.recipe.trainer.max_steps)

@@ -1,0 +1,93 @@
+"""Cross-entropy over a vocabulary that never holds all logits.
+
+The logits of some tokens at a time become their loss and, in training, at once the gradients of hidden states
+and weight; the backward pass only scales these. Compare Hsu et al. 2024 (arXiv:2410.10989, 3.2).
+
+Tensors have their shape in their name: N tokens, E model width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+PART_ELEMENTS = {"cpu": 2**23, "cuda": 2**27}
+"""Of the logits held at a time: many on a GPU, whose kernels are large."""
+SLICE_ELEMENTS = 2**19
+"""Of the part of them in float32 on a CPU, which stays in its cache."""
+IGNORED = -100
+"""The target of a token that is not scored, as in `torch.nn.functional.cross_entropy`."""
+
+
+def summed_loss(hidden: Tensor, weight_VE: Tensor, targets: Tensor) -> Tensor:
+    """The sum of the losses in nats of `hidden` [...,E] at `targets` [...], int64, as a scalar in float32 (in
+    float64 for such inputs). Logits and their gradients are as under autocast, softmax and sums in float32.
+    """
+    device = hidden.device.type
+    if torch.is_autocast_enabled(device):
+        # The sum of the gradient over all tokens, which is then the weight's, is in float32.
+        weight_VE, hidden = (x.to(torch.get_autocast_dtype(device)) for x in (weight_VE, hidden))
+    learns = torch.is_grad_enabled() and (hidden.requires_grad or weight_VE.requires_grad)
+    return _summed_loss(hidden.flatten(0, -2), weight_VE, targets.flatten(), learns)[0]
+
+
+# An operator of its own, so that torch.compile leaves it as it is.
+@torch.library.custom_op("zoo::summed_loss", mutates_args=())
+def _summed_loss(
+    hidden_NE: Tensor, weight_VE: Tensor, targets_N: Tensor, learns: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The loss, and the gradients of hidden states and weight by it; empty if nothing learns."""
+    scored = targets_N != IGNORED
+    every = bool(scored.all())
+    given, rows = (hidden_NE, targets_N) if every else (hidden_NE[scored], targets_N[scored])
+    wide = torch.promote_types(hidden_NE.dtype, torch.float32)
+    total = hidden_NE.new_zeros((), dtype=wide)
+    dgiven = torch.empty_like(given) if learns else given.new_empty(0)
+    dweight = torch.zeros_like(weight_VE, dtype=wide) if learns else given.new_empty(0, dtype=wide)
+    vocabulary = weight_VE.shape[0]
+    device = "cpu" if hidden_NE.device.type == "cpu" else "cuda"
+    part = max(1, PART_ELEMENTS[device] // vocabulary)
+    step = max(1, SLICE_ELEMENTS // vocabulary) if device == "cpu" else part
+    for start in range(0, len(given), part):
+        some = slice(start, start + part)
+        logits = given[some] @ weight_VE.T
+        for first in range(0, len(logits), step):
+            piece = logits[first : first + step]
+            wanted = rows[some][first : first + step, None]
+            log_p = torch.log_softmax(piece.to(wide), -1)
+            total -= log_p.gather(1, wanted).sum()
+            if learns:
+                # Softmax less one at the target, over the logits.
+                p = log_p.exp_()
+                piece.copy_(p.scatter_add_(1, wanted, p.new_full((), -1.0).expand_as(wanted)))
+        if learns:
+            torch.mm(logits, weight_VE, out=dgiven[some])
+            dweight += logits.T @ given[some]
+    if learns and not every:
+        dhidden = torch.zeros_like(hidden_NE)
+        dhidden[scored] = dgiven
+        dgiven = dhidden
+    return total, dgiven, dweight
+
+
+@_summed_loss.register_fake
+def _(hidden_NE: Tensor, weight_VE: Tensor, targets_N: Tensor, learns: bool):
+    wide = torch.promote_types(hidden_NE.dtype, torch.float32)
+    dhidden = torch.empty_like(hidden_NE) if learns else hidden_NE.new_empty(0)
+    dweight = torch.empty_like(weight_VE, dtype=wide) if learns else hidden_NE.new_empty(0, dtype=wide)
+    return hidden_NE.new_empty((), dtype=wide), dhidden, dweight
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.save_for_backward(*output[1:])
+    ctx.mark_non_differentiable(*output[1:])
+
+
+def _gradients(ctx: Any, dloss: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+    dhidden, dweight = ctx.saved_tensors
+    return dhidden * dloss, dweight * dloss, None, None
+
+
+_summed_loss.register_autograd(_gradients, setup_context=_save)
