@@ -71,7 +71,7 @@ def test_a_bias_by_distance(layout, heads):
     line = torch.randn(heads, queries + keys - 1).double().requires_grad_()
     table = line[:, torch.arange(keys) - torch.arange(queries)[:, None] + queries - 1]
     expected, *others = plain(q, k, v, table[None], visible)
-    out = cpu_attention.attend(q, k, v, line, 0.3, first)
+    out = cpu_attention.attend(q, k, v, line, 0.3, first, by_distance=True)
     dq, dk, dv, dline = gradients(out, (q, k, v, line))
     others[-1] = torch.autograd.grad(table, line, others[-1][0])[0]
     for one, other in zip((out, dq, dk, dv, dline), (expected, *others), strict=True):
@@ -80,7 +80,8 @@ def test_a_bias_by_distance(layout, heads):
         later = torch.zeros(queries + keys - 1, dtype=torch.bool)
         if first is not None:
             later[queries + first :] = True
-        out = cpu_attention.attend(q, k, v, line.masked_fill(later, -torch.inf), 0.3, first)
+        masked = line.masked_fill(later, -torch.inf)
+        out = cpu_attention.attend(q, k, v, masked, 0.3, first, by_distance=True)
     torch.testing.assert_close(out, expected.detach(), rtol=0, atol=1e-12)
 
 

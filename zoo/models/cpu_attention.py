@@ -22,16 +22,23 @@ def applies(q_BHTD: Tensor) -> bool:
 
 
 def attend(
-    q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, bias: Tensor | None, scale: float, first: int | None
+    q_BHTD: Tensor,
+    k_BHSD: Tensor,
+    v_BHSV: Tensor,
+    bias: Tensor | None,
+    scale: float,
+    first: int | None,
+    by_distance: bool = False,
 ) -> Tensor:
     """softmax(scale q k^T + bias) v, [B,H,T,V]; 0 for a query whose bias is -inf at every key.
 
     Args:
-        bias: [b,h,t,S], float, with -inf where a query may not see a key, kept in float32 beside narrower
-            queries; or bool, True where a query may see a key; or, where it depends on the distance alone,
-            float by distance, [h,T+S-1], from that of the last query to the first key.
+        bias: broadcastable to [B,H,T,S], float, with -inf where a query may not see a key, kept in float32
+            beside narrower queries; or bool, True where a query may see a key.
         first: where queries see no later key, the row of the first query among the keys; else None. Where
             queries and keys are as many, the bias need not hide the later keys.
+        by_distance: the bias is a line of distances, from that of the last query to the first key: [h,T+S-1]
+            with h heads or 1.
     """
     if torch.is_autocast_enabled("cpu"):
         dtype = torch.get_autocast_dtype("cpu")
@@ -40,8 +47,9 @@ def attend(
         wide = torch.promote_types(q_BHTD.dtype, torch.float32)
         if bias.dtype == torch.bool:
             bias = torch.zeros_like(bias, dtype=wide).masked_fill(~bias, -torch.inf)
-            bias = bias[(None,) * (4 - bias.dim())]
-        bias = bias.to(wide) if bias.dim() == 2 else bias.to(wide).expand(-1, -1, -1, k_BHSD.shape[2])
+        bias = bias.to(wide)
+        if not by_distance:
+            bias = bias[(None,) * (4 - bias.dim())].expand(-1, -1, -1, k_BHSD.shape[2])
     attend = blocked_attention.attend if torch.is_grad_enabled() else _fused
     return attend(q_BHTD, k_BHSD, v_BHSV, bias, scale, first)
 

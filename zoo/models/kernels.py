@@ -114,7 +114,8 @@ def _by_distance(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: Scores,
     seen = scores.span.reach()
     first = scores.span.first - seen.start if scores.span.causal else None
     q_BHTD, k_BHSD, v_BHSV = scores.scaled_queries(q_BHTD), k_BHSD[:, :, seen], v_BHSV[:, :, seen]
-    return cpu_attention.attend(q_BHTD, k_BHSD, v_BHSV, scores.line(q_BHTD, seen), scale, first)
+    line_HN = scores.line(q_BHTD, seen)
+    return cpu_attention.attend(q_BHTD, k_BHSD, v_BHSV, line_HN, scale, first, by_distance=True)
 
 
 def _without_table(
