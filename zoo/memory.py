@@ -165,11 +165,11 @@ def shortage(device: torch.device, processes: int = 1) -> str:
 
 @contextmanager
 def freed_memory_kept() -> Iterator[None]:
-    """Has glibc keep large freed blocks for the next training step, and give them back at the end.
+    """Has glibc keep large freed blocks for the next step or block, and give them back at the end.
 
     Otherwise every step's activations and logits are mapped, zeroed page by page and unmapped again, which
-    takes a fifth of a training step on two cores (`scripts/benchmark_step.py --allocator`). Does nothing
-    where there is another C library.
+    takes a fifth of a training step on two cores (`scripts/benchmark_step.py --allocator`), and two thirds of
+    an evaluation that writes tables of scores. Does nothing where there is another C library.
     """
     try:
         libc = ctypes.CDLL(None)

@@ -30,6 +30,7 @@ from zoo.evaluation.timing import TOO_LONG, CostByLength, ForeignLoad, Stopwatch
 from zoo.launch.team import Team, alone, device_for
 from zoo.memory import (
     allocations_bounded,
+    freed_memory_kept,
     is_out_of_memory,
     peak_memory_mb,
     restart_peak_memory,
@@ -180,7 +181,7 @@ class _Work:
         scored, late = None, False
         watch, load = Stopwatch(tokens, limit, predicted, report), ForeignLoad()
         try:
-            with torch.inference_mode(), allocations_bounded(team.local_size):
+            with torch.inference_mode(), freed_memory_kept(), allocations_bounded(team.local_size):
                 # Nobody begins, nor counts free memory, while another still works on what came before.
                 team.barrier()
                 watch.start()

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from zoo.encodings.base import Encoding, Size, Span, per_query_and_key
+from zoo.encodings.pair_network import pair_network
 from zoo.field_types import AboveZero, Positive
 from zoo.registry import register
 
@@ -84,10 +85,8 @@ class FIRE(Encoding):
         q, k = per_query_and_key(span.q_pos, span.k_pos)
         with torch.autocast(q.device.type, enabled=False):
             x = self.share(q.float(), k.float())
-            # Hidden units first, pairs last: the biases come out as attention takes them, heads first.
-            weight, offset = self.hidden.weight.float(), self.hidden.bias.float()[:, None]
-            hidden = self.activate_(torch.addcmul(offset, weight, x.flatten()[None]))
-            table = (self.out.weight.float() @ hidden).unflatten(1, x.shape)
+            table = pair_network(x.flatten()[None], self.hidden, self.activate_, self.out)
+            table = table.unflatten(1, x.shape)
         # [H,T,S], or [H,B,1,T,S].
         return table if table.dim() == 3 else table.squeeze(2).transpose(0, 1)
 

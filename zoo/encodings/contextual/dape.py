@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size, Span
+from zoo.encodings.pair_network import pair_network
 from zoo.encodings.wrapper import Wrapper
 from zoo.field_types import Positive
 from zoo.registry import register
@@ -66,10 +67,6 @@ class DAPE(Wrapper):
             logits = logits + bias
         # A bias of -1000.4 is -1000 in bf16: the scores stay in float32 under autocast.
         with torch.autocast(logits.device.type, enabled=False):
-            hidden = _linear(self.inner, input_BFTS.movedim(1, -1))
-            change_BTSH = _linear(self.outer, F.leaky_relu(hidden))
-        return logits + change_BTSH.movedim(-1, 1)
-
-
-def _linear(layer: nn.Linear, x: Tensor) -> Tensor:
-    return F.linear(x, layer.weight.to(x.dtype), layer.bias.to(x.dtype))
+            input_FN = input_BFTS.transpose(0, 1).flatten(1)
+            change_HN = pair_network(input_FN, self.inner, F.leaky_relu_, self.outer)
+        return logits + change_HN.view_as(logits.transpose(0, 1)).transpose(0, 1)
