@@ -31,7 +31,10 @@ class SeededSteps(Callback):
         self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, index: int
     ) -> None:
         done = trainer.fit_loop.total_batch_idx + 1
-        torch.manual_seed(seed_of(module.recipe.seed, "step", done, trainer.global_rank))
+        seed = seed_of(module.recipe.seed, "step", done, trainer.global_rank)
+        # torch.manual_seed keeps a printed stack for each kind of device that is not in use: 0.2 ms.
+        on_cpu = module.device.type == "cpu"
+        (torch.default_generator if on_cpu else torch).manual_seed(seed)
 
 
 LOSSES = "zoo_losses"
