@@ -403,29 +403,8 @@ def test_datasets_and_tasks_are_listed(capsys):
         assert cli.main(["list", what, "zzz"]) == 2
 
 
-# Quick
-
-
 def _environment():
     return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-
-
-@pytest.mark.launch
-@pytest.mark.parametrize("arguments", [
-    ["--help"], ["fit", "--help"], ["check", "--help"], ["list", "recipes"], ["list", "tasks"],
-    ["show", "recipes/small.yaml"],
-    ["show", "recipes/wrong.yaml"], ["show", "--schema"], ["fit", "--recipe", "recipes/wrong.yaml"],
-], ids=" ".join)  # fmt: skip
-def test_no_heavy_import_where_none_is_needed(workplace, arguments):
-    code = (
-        "import sys\nfrom zoo.cli import main\n"
-        "try:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
-        "heavy = {'torch', 'lightning', 'datasets', 'numpy', 'scipy', 'matplotlib'} & sys.modules.keys()\n"
-        "print('heavy:', sorted(heavy))\n"
-    )
-    command = [sys.executable, "-c", code, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env=_environment(), check=True)
-    assert done.stdout.splitlines()[-1] == "heavy: []"
 
 
 @pytest.mark.parametrize("verb", [*cli.VERBS])

@@ -41,7 +41,7 @@ def test_no_module_imports_one_that_imports_it():
     assert set(TopologicalSorter(graph).static_order()) == set(MODULES)
 
 
-HEAVY = {"torch", "lightning", "torchmetrics", "transformers", "datasets", "matplotlib", "scipy"}
+HEAVY = {"numpy", "torch", "lightning", "torchmetrics", "transformers", "datasets", "matplotlib", "scipy"}
 RECIPE = "recipes/alibi_sample.yaml"
 BROKEN = ["--set", "model.encoding.slope=official"]
 """A key that the encoding does not have."""
@@ -68,10 +68,12 @@ BROKEN = ["--set", "model.encoding.slope=official"]
 )
 def test_nothing_heavy_is_imported_to_read_to_check_and_to_list(command, code, tmp_path):
     (tmp_path / "recipes").symlink_to(ROOT.parent / "recipes")
+    # The options of a generated task are checked by its class, which draws by numpy.
+    heavy = HEAVY - {"numpy"} if command == ["list", "recipes"] else HEAVY
     program = (
         "import sys\nfrom zoo.cli import main\n"
         "try:\n    code = main(sys.argv[1:])\nexcept SystemExit as end:\n    code = end.code\n"
-        f"print(code, sorted({HEAVY} & sys.modules.keys()), file=sys.stderr)\n"
+        f"print(code, sorted({heavy} & sys.modules.keys()), file=sys.stderr)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT.parent)}
     done = subprocess.run(

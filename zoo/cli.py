@@ -145,10 +145,7 @@ def _set_recipe(options: argparse.Namespace) -> None:
 
 def _late_imports(recipe: Recipe) -> list[str]:
     """The modules that a training imports only when it needs them."""
-    from zoo.registry import datasets
-
     late = {
-        "datasets": datasets.describe(recipe.data.name).gives == "text",
         "torch.utils.tensorboard": "tensorboard" in recipe.logging,
         "torch._dynamo": recipe.compile,
     }
@@ -169,7 +166,7 @@ def _evaluate(options: argparse.Namespace) -> None:
     with waiting("loading torch and lightning"):
         from zoo.reports.evaluate import evaluate
 
-        raise_on_signals("datasets", *DRAWING)
+        raise_on_signals(*DRAWING)
     evaluate(options.paths, options.lengths, options.protocol, options.set, options.devices)
 
 

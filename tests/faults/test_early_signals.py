@@ -81,7 +81,7 @@ def test_while_fit_imports(zoo, here, number):
 @pytest.mark.parametrize(
     "arguments",
     [["evaluate", "run"], ["compare", "run"], ["sweep", "text.yaml", "--encodings", "alibi,none"],
-     ["list", "encodings"], ["check", "alibi"]],
+     ["check", "alibi"]],
     ids=lambda arguments: arguments[0],
 )  # fmt: skip
 def test_while_another_verb_imports(zoo, here, arguments):

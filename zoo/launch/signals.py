@@ -1,7 +1,7 @@
 """SIGINT and SIGTERM from the start of a command to its end. Imports nothing heavy.
 
 A KeyboardInterrupt that is raised during the import of torch, numpy or matplotlib can be lost: native code
-and `except` clauses of the libraries swallow it. So none is raised until the heavy modules are imported.
+and `except` clauses of the libraries swallow it. So none is raised while the heavy modules are imported.
 """
 
 from __future__ import annotations
@@ -45,6 +45,18 @@ def raise_on_signals(*modules: str) -> None:
         with suppress(ImportError):  # reported by whoever needs it
             import_module(name)
     _set_handler(signal.default_int_handler)
+
+
+@contextmanager
+def signals_deferred() -> Iterator[None]:
+    """Signals are handled after the block: for an import of something heavy in the midst of a command."""
+    came: list[int] = []
+    try:
+        with signal_handler(lambda number, frame: came.append(number)):
+            yield
+    finally:
+        for number in came[:1]:
+            signal.raise_signal(number)
 
 
 @contextmanager

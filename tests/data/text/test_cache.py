@@ -3,6 +3,8 @@
 import multiprocessing
 import os
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import zoo
 from zoo import registry
 from zoo.data.text import SPLITS, Corpus, plain_text, tokens
 from zoo.data.text import cache as token_cache
@@ -64,6 +67,20 @@ def test_bytes_and_words_of_a_split_are_exact(tmp_path):
         words = sum(len(text.split()) + text.count("\n") for text in documents)
         assert cache.units.bytes_of(tokens).sum() == len(raw)
         assert cache.units.words_of(tokens, previous).sum() == words
+
+
+@pytest.mark.launch
+def test_what_is_kept_is_read_without_datasets_and_pandas(tmp_path):
+    open_cache(corpus(), 300, tmp_path)
+    program = (
+        "import sys\nfrom pathlib import Path\nfrom zoo.data.text.tokens import TokenStream\n"
+        "assert len(TokenStream(Path(sys.argv[1])))\n"
+        "print(sorted({'datasets', 'pandas'} & sys.modules.keys()))\n"
+    )
+    (folder,) = tmp_path.glob("*/train")
+    command = [sys.executable, "-c", program, str(folder)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(zoo.__file__).parents[1])}
+    assert subprocess.check_output(command, text=True, env=environment) == "[]\n"
 
 
 def test_datasets_can_read_what_is_kept(tmp_path):

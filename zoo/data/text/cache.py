@@ -32,6 +32,7 @@ from zoo.data.text.tokenizer import TextTokenizer, TextUnits, train_tokenizer
 from zoo.data.text.tokens import TokenStream, write_split
 from zoo.errors import InputError, Problem
 from zoo.files import atomic_write, fsync_folder, fsync_tree, full_disk_message, is_disk_full
+from zoo.launch.signals import signals_deferred
 
 FORMAT = 2
 META = "meta.json"
@@ -152,7 +153,8 @@ def _build(corpus: Corpus, contents: Contents, vocab_size: int, folder: Path, lo
 
     Raises TextChanged for a corpus that is not `contents` any more.
     """
-    import datasets
+    with signals_deferred():
+        import datasets  # slow, and not needed to read a cache
 
     if locked:  # then what lies beside is left over from a process that was killed
         for stale in folder.parent.glob(f"{folder.name}.part-*"):

@@ -68,8 +68,9 @@ class TokenStream:
             with pa.ipc.open_stream(pa.memory_map(str(file))) as reader:
                 for batch in reader:
                     column = batch.column(COLUMN)
-                    pieces.append(column.flatten().to_numpy(zero_copy_only=True))
-                    lengths.append(np.diff(column.offsets.to_numpy()))
+                    # Views, as of `to_numpy`, which would import pandas first.
+                    pieces.append(np.from_dlpack(column.flatten()))
+                    lengths.append(np.diff(np.from_dlpack(column.offsets)))
         self._pieces = [piece for piece in pieces if len(piece)]
         self._piece_starts = np.cumsum([0, *map(len, self._pieces)])
         bounds = np.cumsum(np.concatenate([[0], *lengths]), dtype=np.int64)

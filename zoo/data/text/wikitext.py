@@ -16,6 +16,7 @@ from typing import Any
 
 from zoo.data.text import SPLITS, Corpus, read_lines, stamp
 from zoo.errors import InputError, Problem
+from zoo.launch.signals import signals_deferred
 
 REPOSITORY = "Salesforce/wikitext"
 HUB_SPLITS = {"train": "train", "valid": "validation", "test": "test"}
@@ -79,7 +80,8 @@ def fetch(name: str, looked_at: tuple[Path, ...]) -> Any:
 
     Raises InputError, which says where files were looked for, if it does not come.
     """
-    import datasets
+    with signals_deferred():
+        import datasets
 
     unreachable = why_unreachable()
     try:

@@ -1,0 +1,23 @@
+"""Signals while a command works."""
+
+import signal
+
+import pytest
+
+from zoo.launch.signals import signal_handler, signals_deferred
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_within_an_import_is_handled_after_it(number):
+    heard = []
+    with signal_handler(lambda number, frame: heard.append(number)):
+        with signals_deferred():
+            signal.raise_signal(number)
+            signal.raise_signal(number)
+            assert not heard
+        assert heard == [number]
+
+
+def test_an_error_of_the_import_is_raised():
+    with pytest.raises(ImportError), signals_deferred():
+        raise ImportError
