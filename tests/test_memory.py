@@ -9,7 +9,14 @@ import pytest
 import torch
 
 from zoo import memory
-from zoo.memory import allocations_bounded, free_memory, is_out_of_memory, shortage
+from zoo.memory import (
+    allocations_bounded,
+    free_memory,
+    is_out_of_memory,
+    peak_memory_mb,
+    restart_peak_memory,
+    shortage,
+)
 
 ROOT = Path(__file__).parents[1]
 CPU = torch.device("cpu")
@@ -204,6 +211,19 @@ def test_a_length_that_does_not_fit_has_a_note_and_the_others_their_rows(zoo_com
         assert own[4096]["note"] == note
         assert all(own[length]["loss_nats"] > 0 and "note" not in own[length] for length in (64, 256))
     assert note in done.stdout
+
+
+def test_on_a_gpu_it_is_what_torch_says_of_that_one(monkeypatch):
+    device, restarted = torch.device("cuda", 1), []
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda one: {device: (3 * 2**30, 8 * 2**30)}[one])
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda one: {device: 5 * MIB}[one])
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", restarted.append)
+    assert free_memory(device) == 3 * 2**30
+    assert peak_memory_mb(device) == 5
+    restart_peak_memory(device)
+    assert restarted == [device]
+    # A GPU is not shared by the processes of a machine.
+    assert shortage(device, processes=2) == "needs more memory than the 3.0 GiB free on this GPU"
 
 
 @pytest.mark.launch

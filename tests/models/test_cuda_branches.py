@@ -1,0 +1,124 @@
+"""What is done on a GPU, on machines without one: the branches are taken by CPU tensors that say they are on
+CUDA, and what a model makes on a device of its own is followed on the device `meta`."""
+
+import pytest
+import torch
+from torch.nn.attention.flex_attention import flex_attention
+
+from zoo import registry
+from zoo.contract.subject import VOCABULARY
+from zoo.models import cpu_attention, kernels
+from zoo.models.cache import Cache
+
+TABLES = ["t5", "kerple", "fire", "sandwich", "fox", "path", "cable", "transformer_xl"]
+
+
+@pytest.fixture
+def on_cuda(monkeypatch):
+    """Every tensor says that it is on CUDA; the kernels that were chosen."""
+    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda self: True))
+    monkeypatch.setattr(cpu_attention, "applies", lambda q: False)
+    monkeypatch.setattr(kernels, "_compiled_flex", lambda: flex_attention)
+    chosen, choose = [], kernels.choose
+    monkeypatch.setattr(kernels, "choose", lambda *of: chosen.append(choose(*of)) or chosen[-1])
+    return chosen
+
+
+def passes(model, row, keep):
+    """Logits in training and in evaluation, and the gradients."""
+    model.zero_grad()
+    model(row, keep)[keep].square().sum().backward()
+    with torch.no_grad():
+        logits = model(row, keep)[keep]
+    return [logits, *(p.grad.clone() for p in model.parameters() if p.grad is not None)]
+
+
+@pytest.mark.parametrize("encoding", ["none", "rope", "pope", "rerope", "cope", "shaw", *TABLES], ids=str)
+@pytest.mark.parametrize("window", [None, 4])
+def test_with_gradients_it_is_the_reference(encoding, window, model_of, tokens, on_cuda):
+    row, keep = tokens(2, 11), torch.arange(11) >= torch.tensor([[0], [3]])
+    expected = passes(model_of(encoding, window=window, kernel="reference"), row, keep)
+    on_cuda.clear()
+    got = passes(model_of(encoding, window=window), row, keep)
+    assert set(on_cuda) == {"reference" if encoding in ("cope", "rerope", "shaw") else "sdpa"}
+    for one, other in zip(got, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("encoding", "window"), [("alibi", 4), (["rope", "alibi"], None)], ids=str)
+@torch.no_grad()
+def test_a_fixed_bias_is_fused_and_decodes_with_a_cache(encoding, window, model_of, tokens, on_cuda):
+    row, keep = tokens(2, 11), torch.arange(11) >= torch.tensor([[0], [3]])
+    model = model_of(encoding, window=window)
+    expected = model_of(encoding, window=window, kernel="reference")(row, keep)[keep]
+    on_cuda.clear()
+    torch.testing.assert_close(model(row, keep)[keep], expected, rtol=0, atol=1e-5)
+    cache = Cache(model.num_layers)
+    parts = [(row[:, :6], keep[:, :6]), (row[:, 6:7], None), (row[:, 7:], None)]
+    steps = torch.cat([model(part, one, cache) for part, one in parts], 1)
+    torch.testing.assert_close(steps[keep], expected, rtol=0, atol=1e-5)
+    assert set(on_cuda) == {"flex"}
+
+
+@torch.no_grad()
+def test_blocks_of_queries_are_larger_and_change_nothing(model_of, tokens, on_cuda, monkeypatch):
+    model, row, tables = model_of("transformer_xl", num_layers=1), tokens(1, 1024), []
+    monkeypatch.setattr(kernels, "GPU_BLOCKS", 1 << 20)
+    expected = model(row)
+    sdpa = kernels._sdpa
+    monkeypatch.setattr(kernels, "_sdpa", lambda *of: tables.append(of[0].shape[2]) or sdpa(*of))
+    monkeypatch.setattr(kernels, "BLOCK_ELEMENTS", 2**14)
+    for blocks in (4, 16):
+        monkeypatch.setattr(kernels, "GPU_BLOCKS", blocks)
+        tables.clear()
+        torch.testing.assert_close(model(row), expected, rtol=0, atol=1e-5)
+        assert tables[0] == max(16, blocks * 2**14 // (model.blocks[0].attention.num_heads * 1024))
+        assert sum(tables) == 1024
+
+
+def test_a_mask_never_meets_cudnn(model_of, tokens, on_cuda, monkeypatch):
+    enabled, sdpa = [], torch.nn.functional.scaled_dot_product_attention
+
+    def watched(*of, **options):
+        if options.get("attn_mask") is not None:
+            enabled.append(torch.backends.cuda.cudnn_sdp_enabled())
+        return sdpa(*of, **options)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", watched)
+    before = torch.backends.cuda.cudnn_sdp_enabled()
+    model_of("t5")(tokens(2, 9)).sum().backward()
+    assert enabled
+    assert not any(enabled)
+    assert torch.backends.cuda.cudnn_sdp_enabled() == before
+
+
+def test_values_of_another_width_are_not_padded(model_of, tokens, on_cuda, monkeypatch):
+    widths, sdpa = [], torch.nn.functional.scaled_dot_product_attention
+
+    def watched(q, k, v, **options):
+        widths.append((k.shape[-1], v.shape[-1]))
+        return sdpa(q, k, v, **options)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", watched)
+    model = model_of("pope")
+    model(tokens(2, 9))
+    width = model.blocks[0].attention.head_dim
+    assert set(widths) == {(2 * width, width)}
+
+
+@pytest.mark.parametrize("name", registry.encodings.names())
+def test_all_that_a_model_makes_is_on_its_device(name, spec_of, model_of, monkeypatch):
+    """A tensor made on the CPU would not go with those on `meta`, for which there is no autocast."""
+    autocast = torch.autocast
+    monkeypatch.setattr(torch, "autocast", lambda device, **options: autocast("cpu", **options))
+    monkeypatch.setattr(kernels, "_compiled_flex", lambda: flex_attention)
+    model = model_of(spec_of(name), num_layers=1).to("meta")
+    row = torch.zeros(2, 12, dtype=torch.long, device="meta")
+    logits = model(row)
+    logits.sum().backward()
+    assert (logits.shape, logits.device.type) == ((2, 12, VOCABULARY), "meta")
+    if model.causal and model.encoding.max_cached_length is None:
+        cache = Cache(model.num_layers)
+        with torch.no_grad():
+            for part in row.split([6, 1, 5], 1):
+                assert model(part, cache=cache).device.type == "meta"
