@@ -1,7 +1,8 @@
-"""What it takes to evaluate a long sequence: peak memory and seconds of one forward, by its length.
+"""What it takes to evaluate a long sequence: peak memory and tokens per second of one forward, by its length.
 
     python scripts/benchmark_memory.py
     python scripts/benchmark_memory.py --encodings alibi,fire --lengths 1024,2048,4096
+    python scripts/benchmark_memory.py --precision bf16-mixed --lengths 32768,131072
     python scripts/benchmark_memory.py --block-elements 67108864 --out /tmp/larger_blocks
 
 Each pair of an encoding and a length is measured in a process of its own, at batch 1: counted is what the
@@ -31,6 +32,7 @@ from zoo.encodings.parameters import representative
 from zoo.files import atomic_write
 from zoo.memory import (
     allocations_bounded,
+    freed_memory_kept,
     is_out_of_memory,
     peak_memory_mb,
     restart_peak_memory,
@@ -58,34 +60,38 @@ def forward(name: str, length: int, options: argparse.Namespace) -> Row:
     # What torch sets up once, at the first forward of any model, is not the encoding's.
     _run("none", kind, 16, options)
     restart_peak_memory(device)
-    before, start = peak_memory_mb(device), time.perf_counter()
+    before = peak_memory_mb(device)
     try:
         with allocations_bounded():
-            _run(spec, kind, length, options)
+            seconds = _run(spec, kind, length, options)
     except (RuntimeError, MemoryError) as error:
         if is_out_of_memory(error):
             return row | {"note": shortage(device)}
         raise
     except ValueError as error:  # longer than the encoding can take
         return row | {"note": str(error)}
-    return row | {"memory_mb": peak_memory_mb(device) - before, "seconds": time.perf_counter() - start}
+    return row | {"memory_mb": peak_memory_mb(device) - before, "seconds": seconds}
 
 
-def _run(spec: Row | str, kind: str, length: int, options: argparse.Namespace) -> None:
+def _run(spec: Row | str, kind: str, length: int, options: argparse.Namespace) -> float:
+    """Seconds of a forward, without building the model."""
     config = ModelConfig(
         kind=kind, encoding=spec, d_model=options.width, num_layers=options.layers, num_heads=options.heads
     )
     model = {"decoder": Decoder, "encoder": Encoder}[kind](config, options.vocabulary, options.trained)
     tokens = torch.randint(options.vocabulary, (1, length))
-    with torch.inference_mode():
+    mixed = torch.autocast("cpu", torch.bfloat16, enabled=options.precision == "bf16-mixed")
+    with torch.inference_mode(), freed_memory_kept(), mixed:
+        start = time.perf_counter()
         model.eval().hidden(tokens)
+        return time.perf_counter() - start
 
 
 def apart(name: str, length: int, options: argparse.Namespace) -> Row:
     """The same in a fresh process; its row has a note where nothing came back."""
     command = [sys.executable, __file__, "--only", "--encodings", name, "--lengths", str(length)]
     command += [part for key in SIZE for part in (f"--{key}", str(getattr(options, key)))]
-    command += ["--block-elements", str(options.block_elements)]
+    command += ["--block-elements", str(options.block_elements), "--precision", options.precision]
     row: Row = {"name": name, "label": name, "length": length}
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=options.limit)
@@ -109,15 +115,18 @@ def markdown(rows: list[Row], setting: Row) -> str:
         its = found[name]
         label = max((row["label"] for row in its.values()), key=len)
         lines.append(f"| {label} | " + " | ".join(_cell(its.get(length)) for length in lengths) + " |")
-    model = "{layers} layers of width {width}, {heads} heads, trained length {trained}, batch 1"
+    model = "{layers} layers of width {width}, {heads} heads, trained length {trained}, batch 1, {precision}"
     machine = "{machine}, torch {torch}, tables in blocks of {block_elements:,} numbers"
-    return "\n".join([*lines, "", f"MiB (seconds). {model.format(**setting)}; {machine.format(**setting)}."])
+    about = f"MiB (tokens per second). {model.format(**setting)}; {machine.format(**setting)}."
+    return "\n".join([*lines, "", about])
 
 
 def _cell(row: Row | None) -> str:
     if row is None:
         return ""
-    return row["note"] if "note" in row else f"{row['memory_mb']:,.0f} ({row['seconds']:.1f})"
+    if "note" in row:
+        return row["note"]
+    return f"{row['memory_mb']:,.0f} ({row['length'] / row['seconds']:,.0f})"
 
 
 def kept_rows(file: Path, setting: Row) -> dict[tuple[str, int], Row]:
@@ -137,6 +146,7 @@ def arguments() -> argparse.ArgumentParser:
     add("--encodings", metavar="A,B", help="these alone (default: every registered one)")
     add("--lengths", metavar="N,M", default=",".join(map(str, LENGTHS)), help="default: %(default)s")
     add("--limit", type=float, default=600, metavar="S", help="seconds for a length (default: %(default)g)")
+    add("--precision", choices=("32-true", "bf16-mixed"), default="32-true")
     add("--out", type=Path, default=OUT, metavar="STEM", help="path of the files, without an ending")
     add(
         "--block-elements", type=int, default=kernels.BLOCK_ELEMENTS, metavar="N", help="default: %(default)s"
@@ -161,7 +171,7 @@ def main(given: list[str] | None = None) -> None:
     if options.only:
         print(json.dumps(forward(names[0], lengths[0], options)))
         return
-    setting = {key: getattr(options, key) for key in (*SIZE, "block_elements")}
+    setting = {key: getattr(options, key) for key in (*SIZE, "block_elements", "precision")}
     setting |= {
         "machine": f"{torch.get_num_threads()} threads of {platform.machine()}",
         "torch": torch.__version__,

@@ -48,8 +48,8 @@ def test_rows_of_the_same_setting_are_kept_and_others_are_not(script, tmp_path):
     assert list(measured(script, out, "--encodings", "rope", "--lengths", "8")) == [
         ("none", 8), ("none", 16), ("rope", 8),
     ]  # fmt: skip
-    other = ["--block-elements", "99"]
-    assert list(measured(script, out, "--encodings", "rope", "--lengths", "8", *other)) == [("rope", 8)]
+    for other in (["--block-elements", "99"], ["--precision", "bf16-mixed"]):
+        assert list(measured(script, out, "--encodings", "rope", "--lengths", "8", *other)) == [("rope", 8)]
 
 
 @pytest.mark.launch
