@@ -1,0 +1,111 @@
+"""The benchmark beside other libraries: every side trains, at a size at which it takes no time."""
+
+import importlib
+import json
+import math
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("transformers")
+pytest.importorskip("x_transformers")
+
+ROOT = Path(__file__).parents[1]
+VOCABULARY = 64  # of the size tiny
+
+
+@pytest.fixture
+def script(monkeypatch):
+    """The script as a module; its sides run in processes of their own, as always."""
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    yield importlib.import_module("benchmark_peers")
+    for name in [name for name in sys.modules if name.split(".")[0] in ("benchmark_peers", "peers")]:
+        del sys.modules[name]
+
+
+def measured(script, out, *arguments):
+    script.main(["--size", "tiny", "--rounds", "2", "--turn", "0.01", "--out", str(out), *arguments])
+    return json.loads(out.with_suffix(".json").read_text())
+
+
+@pytest.mark.launch
+def test_every_side_trains_and_has_its_row(script, tmp_path, capsys):
+    readme = tmp_path / "README.md"
+    readme.write_text("before\n<!-- peers: begin -->\nold\n<!-- peers: end -->\nafter\n")
+    only = ["--only", "none,rope,learned,alibi,t5", "--modes", "default,bf16", "--readme", str(readme)]
+    rows = measured(script, tmp_path / "new" / "peers", *only)
+    names = {(row["library"], row["encoding"]) for row in rows}
+    assert names == {
+        *script.BUILDERS,
+        *(("zoo", name) for name in ("none", "rope", "learned", "alibi", "t5")),
+    }
+    assert len(rows) == 2 * len(names)
+    table, short = (tmp_path / "new" / "peers.md").read_text(), readme.read_text()
+    for row in rows:
+        about = {key: value for key, value in row.items() if key != "size"}
+        assert "note" not in row, about
+        # Its first loss is that of a model that knows nothing; T5 starts from wide embeddings.
+        assert abs(row["loss"] - math.log(VOCABULARY)) < (1.0 if row["encoding"] == "t5" else 0.3), about
+        assert 0 < row["share_from"] <= row["share"] <= row["share_to"] and row["milliseconds"] > 0
+        assert row["matrix_rate"] > 0 and row["peak_memory_mb"] > 0
+        assert f"| {row['encoding']} | {row['library']} |" in table
+        assert f"| {row['encoding']} | {row['library']} |" in short
+    assert short.startswith("before\n<!-- peers: begin -->\n") and short.endswith(
+        "<!-- peers: end -->\nafter\n"
+    )
+    assert "old" not in short and "the zoo's default to the fastest peer's default" in short
+    assert capsys.readouterr().out.splitlines()[-1] == f"written: {tmp_path / 'new' / 'peers'}.json, .md"
+
+
+def test_sides_of_an_encoding_have_as_many_parameters(script):
+    """To 3 %, at the sizes that are measured."""
+    import torch
+    from peers.sides import Side, recipe_of
+
+    from zoo.tasks import build_task
+
+    for name in ("small", "medium"):
+        size, counts = script.SIZES[name], {}
+        for (_, encoding), builder in script.BUILDERS.items():
+            with torch.device("meta"):
+                model, _ = builder(size, True)
+            counts.setdefault(encoding, []).append(sum(p.numel() for p in model.parameters()))
+        for encoding, others in counts.items():
+            recipe = recipe_of(Side("zoo", encoding), size, torch.device("cpu"), 1)
+            own = sum(p.numel() for p in build_task(recipe, size.vocabulary).parameters())
+            for count in others:
+                assert abs(count / own - 1) < 0.03, (name, encoding, own, others)
+
+
+@pytest.mark.launch
+def test_a_side_that_fails_is_noted(script, tmp_path, monkeypatch):
+    monkeypatch.setitem(script.SIZES, "tiny", script.Size(32, 2, 2, 16, 64, 2))
+    monkeypatch.setattr(script, "ENCODINGS", ("none", "no_such"))
+    rows = measured(script, tmp_path / "peers", "--only", "zoo", "--modes", "default")
+    notes = {row["encoding"]: row.get("note") for row in rows if row["library"] == "zoo"}
+    assert notes["none"] is None and "no_such" in notes["no_such"]
+    assert "no_such" in (tmp_path / "peers.md").read_text()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [["--size", "huge"], ["--only", "rop"], ["--modes", "fp16"], ["--rounds", "0"], ["--device", "tpu"]],
+)
+def test_wrong_arguments_are_reported(script, wrong, capsys):
+    with pytest.raises(SystemExit) as caught:
+        script.main(wrong)
+    assert caught.value.code == 2
+    assert wrong[1] in capsys.readouterr().err or wrong[0] == "--rounds"
+
+
+def test_groups_hold_few_sides_of_one_encoding(script):
+    options = script.arguments().parse_args([])
+    sides = script.sides_of(options)
+    assert {(side.library, side.encoding) for side in sides} >= set(script.BUILDERS)
+    grouped = list(script.groups(sides))
+    assert [side for group in grouped for side in group] == sides
+    assert all(
+        len({side.encoding for side in group}) == 1 and len(group) <= script.AT_ONCE for group in grouped
+    )
