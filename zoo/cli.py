@@ -147,7 +147,7 @@ def _late_imports(recipe: Recipe) -> list[str]:
     """The modules that a training imports only when it needs them."""
     late = {
         "torch.utils.tensorboard": "tensorboard" in recipe.logging,
-        "torch._dynamo": recipe.compile,
+        "torch._dynamo": recipe.compile is True,
     }
     return [*DRAWING, *(module for module, is_used in late.items() if is_used)]
 

@@ -52,7 +52,7 @@ MAY_NOT_DIFFER = [
     ("data.corpus_seed", 1, 0),
     ("optimizer.lr", 0.5, 0.001),
     ("optimizer.betas", [0.5, 0.6], [0.9, 0.95]),
-    ("trainer.precision", "bf16-mixed", "32-true"),
+    ("trainer.precision", "bf16-mixed", "auto"),
     ("trainer.gradient_clip_val", 2.0, 1.0),
     ("trainer.gradient_clip_algorithm", "value", "not set"),
     ("trainer.limit_train_batches", 3, "not set"),

@@ -116,13 +116,16 @@ def limits_epochs(trainer: dict[str, Any]) -> bool:
 
 
 def refused_on_resume(stored: dict[str, Any], recipe: Recipe) -> list[Change]:
-    """The differences to a run's stored recipe that would make another run, `trainer.max_steps` apart."""
+    """The differences to a run's stored recipe that would make another run, `trainer.max_steps` apart.
+
+    `auto` is what the run has.
+    """
     # An epoch that is limited to so many batches has other tokens where the batches have another size.
     fixed = (ACCUMULATE,) if limits_epochs(recipe.trainer.flags()) else ()
     return [
         row
         for row in diff(stored, recipe.as_dict())
-        if row[0] in fixed or not (row[0] == MAX_STEPS or may_change_on_resume(row[0]))
+        if row[0] in fixed or not (row[0] == MAX_STEPS or may_change_on_resume(row[0]) or row[2] == "auto")
     ]
 
 

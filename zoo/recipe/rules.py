@@ -19,7 +19,7 @@ from zoo.recipe.schema import section_class
 from zoo.recipe.sections import construct
 from zoo.recipe.trainer import PRECISION_ALIASES
 
-FSDP_PRECISIONS = ("32-true", "bf16-mixed", "bf16-true", "16-true")
+FSDP_PRECISIONS = ("auto", "32-true", "bf16-mixed", "bf16-true", "16-true")
 
 Fault = str | dict[KeyPath, str] | None
 """What is wrong with the first of a rule's keys, or with others by their path; None where nothing is."""

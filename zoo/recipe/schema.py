@@ -122,8 +122,9 @@ class Recipe(Section):
     """When checkpoints are written."""
     evaluate: Annotated[by_name("evaluate"), Differs("nothing", after_training=True)] = EvaluateConfig()
     """How the trained model is evaluated."""
-    compile: Annotated[Flag, Differs("rounding")] = False
-    """Whether the model is compiled by torch.compile."""
+    compile: Annotated[Flag | Literal["auto"], Differs("rounding")] = "auto"
+    """Whether the model is compiled by torch.compile. auto: from 5,000 steps on, on a GPU from 1,000, where a
+    compiler is installed and the strategy is not fsdp; the run's recipe holds what was chosen."""
     logging: Annotated[tuple[Literal["csv", "tensorboard", "wandb"], ...], Differs("nothing")] = (
         "csv", "tensorboard",
     )  # fmt: skip

@@ -57,12 +57,13 @@ class TrainerConfig(Section):
     weights, gradients and moments. auto: ddp on several devices."""
     precision: Annotated[
         Literal[
-            "32-true", "64-true", "16-mixed", "bf16-mixed", "16-true", "bf16-true",
+            "auto", "32-true", "64-true", "16-mixed", "bf16-mixed", "16-true", "bf16-true",
             "transformer-engine", "transformer-engine-float16",
         ],
         BeforeValidator(_precision),
-    ] = "32-true"  # fmt: skip
-    """Number format of weights and arithmetic."""
+    ] = "auto"  # fmt: skip
+    """Number format of weights and arithmetic. auto: bf16-mixed where the device multiplies bf16 natively and
+    d_model is 64 or more, else 32-true; the run's recipe holds what was chosen."""
     gradient_clip_val: Annotated[Number, Field(ge=0)] | None = 1.0
     """Largest norm of the gradient. null: no clipping."""
     accumulate_grad_batches: Annotated[Positive, Differs("rounding")] = 1

@@ -72,6 +72,8 @@ class Card(_Part):
     data: str | None = None
     train_length: int | None = None
     seed: int | None = None
+    precision: str | None = None
+    compiled: bool | str | None = None
     device: str | None = None
     changed_on_resume: list[RecordedChange] | None = None
 
@@ -120,6 +122,8 @@ def make_card(
         "fingerprint": fingerprint | ({"plugins": plugins} if plugins else {}),
         "train_length": recipe.data.sequence_length,
         "seed": recipe.seed,
+        "precision": recipe.trainer.precision,
+        "compiled": recipe.compile,
         "init_from": init_from,
         "steps": 0,
         "tokens_seen": 0,

@@ -25,11 +25,13 @@ def opening_line(recipe: Recipe, task: Task, folder: Path, checkpoint: Path | No
     parameters = sum(p.numel() for p in task.model.parameters())
     start = f", from {recipe.init_from}" if recipe.init_from and not checkpoint else ""
     verb = "continuing" if checkpoint else "training"
+    computed = f"in {recipe.trainer.precision}{', compiled' if recipe.compile else ''}"
     article = "an" if recipe.model.kind == "encoder" else "a"
     line = (
         f"{verb} {recipe.name}: {encoding_label(recipe.model.encoding)} in {article} {recipe.model.kind} of "
         f"{parameters / 1e6:.2f} M parameters on {recipe.data.name}, length {recipe.data.sequence_length}, "
-        f"{recipe.trainer.max_steps} steps{start}; run folder {folder}"
+        f"{recipe.trainer.max_steps} steps {computed}{start}; "
+        f"run folder {folder}"
     )
     first = RUNS / recipe.name
     numbered = folder.parent == RUNS and folder.name.startswith(f"{recipe.name}-")

@@ -22,11 +22,12 @@ from zoo.runs.init_from import init_weights, read_init_from, validate_same_token
 from zoo.runs.lock import RunLock
 from zoo.tasks import build_encoding, build_task
 from zoo.tasks.task import Task
+from zoo.training.auto import choose_auto
 from zoo.training.finish import finish, opening_line
 from zoo.training.interruption import GO_ON
 from zoo.training.library_messages import hide_library_messages
 from zoo.training.loggers import hide_writer_tracebacks, validate_installed
-from zoo.training.resume import Resume, resume_command, resume_point, run_to_resume
+from zoo.training.resume import Resume, recipe_so_far, resume_command, resume_point, run_to_resume
 from zoo.training.resume_checks import restoring
 from zoo.training.run_status import RunStatus
 from zoo.training.strategy import validate_precision, validate_world_size
@@ -61,6 +62,7 @@ def fit(
         try:
             with report_once():
                 start = _prepare(recipe, out, resume)
+            recipe = start.recipe
             folder = _train(recipe, start, status)
             if is_first_process():
                 _measure(recipe, start.source, status)
@@ -81,11 +83,13 @@ class _Start:
     """What training starts from.
 
     Attributes:
+        recipe: with what `auto` stands for here.
         checkpoint, content: those of a resumed run.
         claim: that of a new run's folder.
         origin: for the card, where a new run takes its weights from.
     """
 
+    recipe: Recipe
     task: Task
     source: DataSource
     folder: Path
@@ -101,9 +105,10 @@ def _prepare(recipe: Recipe, out: Path | None, resume: Resume) -> _Start:
     validate_world_size(recipe)
     validate_precision(recipe)
     validate_installed(recipe)
+    folder = run_to_resume(recipe, out, resume)
+    recipe = choose_auto(recipe, recipe_so_far(folder))
     built = build_encoding(recipe)
     _validate_plugins(recipe)
-    folder = run_to_resume(recipe, out, resume)
     checkpoint = content = claim = origin = None
     if folder is not None:
         checkpoint, content = resume_point(folder, recipe)
@@ -126,7 +131,7 @@ def _prepare(recipe: Recipe, out: Path | None, resume: Resume) -> _Start:
         # Only the first process claims a folder; the others learn of it once they have met.
         claim = new_run(recipe, out) if is_first_process() else None
         folder = claim.folder if claim else Path()
-    return _Start(task, source, folder, checkpoint, content, claim, origin and origin.facts)
+    return _Start(recipe, task, source, folder, checkpoint, content, claim, origin and origin.facts)
 
 
 def _validate_plugins(recipe: Recipe) -> None:

@@ -23,6 +23,7 @@ from zoo.runs.folder import (
     existing_run,
     find_run,
     max_steps_problem,
+    stored_recipe,
     validate_recipe_present,
 )
 from zoo.runs.load import warn_of_changed_code
@@ -49,6 +50,13 @@ def run_to_resume(recipe: Recipe, out: Path | None, resume: Resume) -> Path | No
         if resume == "auto":
             return None
     return existing_run(recipe, out)
+
+
+def recipe_so_far(folder: Path | None) -> dict[str, Any] | None:
+    """The recipe of a run that is resumed, as plain data; None where there is none."""
+    if folder is None or (folder / RECIPE).is_file():
+        return stored_recipe(folder) if folder is not None else None
+    return read_checkpoint(folder / LAST)["hyper_parameters"]["recipe"]
 
 
 def resume_point(folder: Path, recipe: Recipe) -> tuple[Path | None, dict[str, Any] | None]:
