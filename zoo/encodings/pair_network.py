@@ -35,5 +35,6 @@ def _linear(layer: nn.Linear, x_FN: Tensor) -> Tensor:
     if layer.bias is None:
         return weight @ x_FN
     offset = layer.bias.to(x_FN.dtype)[:, None]
-    # A product with one number each is faster as what it is, an outer product.
-    return torch.addcmul(offset, weight, x_FN) if len(x_FN) == 1 else torch.addmm(offset, weight, x_FN)
+    # A product with one number each is faster as what it is, an outer product, and in two steps: addcmul with
+    # rows and columns takes three times as long.
+    return (weight * x_FN).add_(offset) if len(x_FN) == 1 else torch.addmm(offset, weight, x_FN)

@@ -1,11 +1,12 @@
 """Functional interpolation for relative positions (FIRE)."""
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
+from torch.autograd.function import once_differentiable
 
 from zoo.encodings.base import Encoding, Size, Span, per_query_and_key
 from zoo.encodings.pair_network import pair_network
@@ -63,7 +64,7 @@ class FIRE(Encoding):
         super().__init__(size)
         self.per_layer = not shared
         self.threshold = size.length / 4 if threshold is None else threshold
-        self.activate_ = torch.relu_ if activation == "relu" else F.leaky_relu_
+        self.slope = 0.0 if activation == "relu" else 0.01
         # Of one element each: what has no dimension cannot be shared out over devices.
         self.c = nn.Parameter(torch.tensor([float(c)]))
         self.multiple = nn.Parameter(torch.ones(1))
@@ -71,28 +72,81 @@ class FIRE(Encoding):
         self.out = nn.Linear(width, size.num_heads, bias=False)
 
     def bias_table(self, span: Span, num_heads: int) -> Tensor:
-        block = max(16, BLOCK_ELEMENTS // (span.num_keys * self.hidden.out_features))
-        if block >= span.num_queries or not torch.is_grad_enabled() or torch.compiler.is_compiling():
+        if not torch.is_grad_enabled() or torch.compiler.is_compiling():
             return self._table(span)
-        tables = []
-        for start in range(0, span.num_queries, block):
-            rows = span.queries(start, min(start + block, span.num_queries))
-            table = checkpoint(self._table, rows, use_reentrant=False, preserve_rng_state=False)
-            tables.append(F.pad(table, (0, span.num_keys - rows.num_keys)))
-        return torch.cat(tables, -2)
+        weights = self.hidden.weight[:, 0], self.hidden.bias, self.out.weight
+        return _Biases.apply(self, span, *self._scales(), *(weight.float() for weight in weights))
 
     def _table(self, span: Span) -> Tensor:
         q, k = per_query_and_key(span.q_pos, span.k_pos)
         with torch.autocast(q.device.type, enabled=False):
             x = self.share(q.float(), k.float())
-            table = pair_network(x.flatten()[None], self.hidden, self.activate_, self.out)
+            table = pair_network(x.flatten()[None], self.hidden, self._activate_, self.out)
             table = table.unflatten(1, x.shape)
         # [H,T,S], or [H,B,1,T,S].
         return table if table.dim() == 3 else table.squeeze(2).transpose(0, 1)
 
+    def _activate_(self, x: Tensor) -> Tensor:
+        return F.leaky_relu_(x, self.slope)
+
     def share(self, q: Tensor, k: Tensor) -> Tensor:
         """How far the key lies back, of how far the query could look: 0 to 1, by the logarithm of both."""
-        c, threshold = self.c.float().abs(), (self.multiple.float() * self.threshold).abs()
-        # A later key has a distance too, as there is no logarithm otherwise; the causal mask hides it.
-        far = torch.maximum(q, threshold)
-        return (c * (q - k).abs()).log1p() / ((c * far).log1p() + EPSILON)
+        return _share(q, k, *self._scales())
+
+    def _scales(self) -> tuple[Tensor, Tensor]:
+        """|c| and |L|, [1] each, in float32."""
+        return self.c.float().abs(), (self.multiple.float() * self.threshold).abs()
+
+
+def _share(q: Tensor, k: Tensor, c: Tensor, threshold: Tensor) -> Tensor:
+    # A later key has a distance too, as there is no logarithm otherwise; the causal mask hides it.
+    far = torch.maximum(q, threshold)
+    return (c * (q - k).abs()).log1p() / ((c * far).log1p() + EPSILON)
+
+
+class _Biases(torch.autograd.Function):
+    """The table of the pairs that the causal mask leaves, a block of queries at a time; 0 elsewhere.
+
+    Nothing of a pair is kept. All gradients come from a_wp, the slope of hidden unit w at pair p: with g that
+    of the biases, sum_p g_hp a_wp and sum_p g_hp x_p a_wp hold those of the weights, and that of x_p is
+    sum_h g_hp sum_w o_hw m_w a_wp, with m the weights of the hidden layer and o those of the last.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, encoding: FIRE, span: Span, *parameters: Tensor) -> Tensor:
+        ctx.span, ctx.slope = span, encoding.slope
+        ctx.save_for_backward(*parameters)
+        parts = []
+        for rows in _blocks(span, encoding.hidden.out_features):
+            parts.append(F.pad(encoding._table(rows), (0, span.num_keys - rows.num_keys)))
+        return torch.cat(parts, -2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dtable: Tensor) -> tuple[Tensor | None, ...]:
+        c, threshold, weight_W, offset_W, out_HW = ctx.saved_tensors
+        of_share = c.detach().requires_grad_(), threshold.detach().requires_grad_()
+        dshare = [torch.zeros_like(c), torch.zeros_like(threshold)]
+        sums_HW = out_HW.new_zeros(2, *out_HW.shape)
+        for rows in _blocks(ctx.span, len(weight_W)):
+            q, k = per_query_and_key(rows.q_pos, rows.k_pos)
+            with torch.enable_grad():
+                x = _share(q.float(), k.float(), *of_share)
+            start = rows.first - ctx.span.first
+            g_HP = dtable[..., start : start + rows.num_queries, : rows.num_keys]
+            g_HP = (g_HP if g_HP.dim() == 3 else g_HP.transpose(0, 1)).flatten(1)
+            x_P = x.detach().flatten()
+            slope_WP = (weight_W[:, None] * x_P).add_(offset_W[:, None]).gt_(0).clamp_(min=ctx.slope)
+            sums_HW[0] += g_HP @ slope_WP.T
+            sums_HW[1] += (g_HP * x_P) @ slope_WP.T
+            dx_P = ((out_HW * weight_W) @ slope_WP).mul_(g_HP).sum(0)
+            for total, part in zip(dshare, torch.autograd.grad(x, of_share, dx_P.view_as(x)), strict=True):
+                total += part
+        doffset_W, dweight_W = (out_HW * sums_HW).sum(1)
+        return None, None, *dshare, dweight_W, doffset_W, sums_HW[1] * weight_W + sums_HW[0] * offset_W
+
+
+def _blocks(span: Span, width: int) -> Iterator[Span]:
+    block = max(16, BLOCK_ELEMENTS // (span.num_keys * width))
+    for start in range(0, span.num_queries, block):
+        yield span.queries(start, min(start + block, span.num_queries))
