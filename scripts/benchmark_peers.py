@@ -123,7 +123,7 @@ def measure(sides: Sequence[Side], name: str, options: argparse.Namespace) -> It
         for side in (ANCHOR, *sides):
             print(f"{name}: {side}", file=sys.stderr, flush=True)
             try:
-                one = stack.enter_context(closing(Running(side, size, device)))
+                one = stack.enter_context(closing(Running(side, size, device, options.steps)))
                 one.answer()
                 steps = round(options.turn / one.turn(1)["seconds"])
                 running[side], seconds[side] = (one, min(max(steps, 1), 100)), []
@@ -183,7 +183,8 @@ def training(options: argparse.Namespace) -> None:
             bar.update()
             about = (
                 f"Training steps on {machine(options.device)}, load {load:.1f} at the start; torch "
-                f"{torch.__version__}; {options.rounds} rounds. Fastest product: "
+                f"{torch.__version__}; {options.rounds} rounds; runs of {options.steps:,} steps. "
+                "Fastest product: "
                 f"{rates['fp32'] / 1e9:,.0f} G operations/s in fp32, "
                 f"{rates['bf16'] / 1e9:,.0f} in bf16. "
                 + "; ".join(f"{name}: {SIZES[name]}" for name in options.sizes)
@@ -260,6 +261,8 @@ def arguments() -> argparse.ArgumentParser:
         "--quick", action="store_true", help=f"{', '.join(QUICK)} alone, nothing compiled by hand, few rounds"
     )
     add("--rounds", type=int, help="turns of each side (default: 9, or 4 with --quick)")
+    add("--steps", type=int, metavar="N", help="of the zoo's run, by which it compiles or not "
+        "(default: 100000, or 1000 with --quick)")  # fmt: skip
     add("--turn", type=float, default=0.4, metavar="S", help="about so long a turn (default: %(default)s s)")
     add("--out", type=Path, default=OUT, metavar="STEM", help="path of the files, without an ending")
     add("--readme", type=Path, metavar="FILE", help="write the short table between its markers too")
@@ -277,6 +280,7 @@ def main(given: list[str] | None = None) -> None:
             parser.error(f"{', '.join(unknown)}: there are {', '.join(known)}")
     if options.rounds is None:
         options.rounds = 4 if options.quick else 9
+    options.steps = options.steps or (1000 if options.quick else 100_000)
     if options.rounds < 1:
         parser.error("--rounds is at least 1")
     if not sides_of(options):

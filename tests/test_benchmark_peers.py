@@ -26,7 +26,8 @@ def script(monkeypatch):
 
 
 def measured(script, out, *arguments):
-    script.main(["--size", "tiny", "--rounds", "2", "--turn", "0.01", "--out", str(out), *arguments])
+    script.main(["--size", "tiny", "--steps", "1000", "--rounds", "2", "--turn", "0.01", "--out", str(out),
+                 *arguments])  # fmt: skip
     return json.loads(out.with_suffix(".json").read_text())
 
 

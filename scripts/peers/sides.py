@@ -41,8 +41,7 @@ from zoo.training.fit import fit
 WARM_UP = 3
 MODES = ("default", "fp32", "bf16", "fp32 compiled", "bf16 compiled")
 TINY = Size(32, 1, 2, 16, 64, 1)
-LONG_RUN = 100_000
-"""Steps of the zoo's run, of which those are made that are asked for."""
+NEVER = 1 << 30
 
 # Imported once and forked from: a side then starts in less than a second.
 IMPORTED = (
@@ -204,7 +203,7 @@ def recipe_of(side: Side, size: Size, device: torch.device, steps: int) -> Recip
         "data": {"name": "random_tokens", **data},
         "optimizer": {"lr": 1e-4},
         "trainer": {"max_steps": steps, "accelerator": device.type},
-        "checkpoint": {"every_n_steps": LONG_RUN},
+        "checkpoint": {"every_n_steps": NEVER},
     }
     if side.mode != "default":
         precision, compiled = side.mode[:4], side.mode.endswith("compiled")
@@ -213,13 +212,13 @@ def recipe_of(side: Side, size: Size, device: torch.device, steps: int) -> Recip
     return resolve(recipe)
 
 
-def zoo_fit(side: Side, size: Size, turns: Turns, folder: Path) -> None:
-    """`zoo fit`, without end."""
+def zoo_fit(side: Side, size: Size, turns: Turns, folder: Path, steps: int) -> None:
+    """`zoo fit` of a run of so many steps, of which those are made that are asked for."""
     fit(
         recipe_of(replace(side, mode="fp32"), TINY, turns.device, 1), folder / "tiny"
     )  # imports what it needs
     turns.begin()
-    recipe = recipe_of(side, size, turns.device, LONG_RUN)
+    recipe = recipe_of(side, size, turns.device, steps)
     task = build_task(recipe, size.vocabulary)
     tokens = next(random_tokens(size, torch.device("cpu")))
     about = {
@@ -243,7 +242,7 @@ def mode_used(run: Path) -> str:
 class Running:
     """A side's process, seen from the benchmark. Close it."""
 
-    def __init__(self, side: Side, size: Size, device: torch.device):
+    def __init__(self, side: Side, size: Size, device: torch.device, steps: int):
         self.side, self.batch_tokens = side, size.batch * size.length
         # A process that has used a GPU cannot be forked.
         context = multiprocessing.get_context("forkserver" if device.type == "cpu" else "spawn")
@@ -251,7 +250,9 @@ class Running:
             context.set_forkserver_preload(list(IMPORTED))
         self.folder = tempfile.TemporaryDirectory()
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_run, args=(side, size, device, theirs, self.folder.name))
+        self.process = context.Process(
+            target=_run, args=(side, size, device, theirs, self.folder.name, steps)
+        )
         self.process.start()
         theirs.close()
 
@@ -279,7 +280,7 @@ class Running:
         self.folder.cleanup()
 
 
-def _run(side: Side, size: Size, device: torch.device, pipe: Connection, folder: str) -> None:
+def _run(side: Side, size: Size, device: torch.device, pipe: Connection, folder: str, steps: int) -> None:
     os.setsid()
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
@@ -288,7 +289,7 @@ def _run(side: Side, size: Size, device: torch.device, pipe: Connection, folder:
     try:
         turns = Turns(pipe, device)
         if side.library == "zoo":
-            zoo_fit(side, size, turns, Path(folder))
+            zoo_fit(side, size, turns, Path(folder), steps)
         else:
             loop(side, size, turns)
     except Exception as error:
