@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from zoo.models import vocabulary_loss
-from zoo.models.vocabulary_loss import IGNORED, summed_loss
+from zoo.models.vocabulary_loss import IGNORED, losses, summed_loss
 
 TOKENS, WIDTH, VOCABULARY = 37, 8, 50
 
@@ -80,3 +80,10 @@ def test_a_compiler_leaves_it_as_it_is():
         torch.autograd.grad(f(hidden, weight, targets), (hidden, weight)) for f in (compiled, summed_loss)
     ]
     torch.testing.assert_close(*pairs)
+
+
+def test_losses_one_by_one():
+    hidden, weight, targets = inputs(torch.float32, ignored=(3,))
+    each = losses(hidden.view(1, TOKENS, WIDTH), weight, targets[None])
+    assert each.shape == (1, TOKENS) and each[0, 3] == 0
+    torch.testing.assert_close(each.sum(), plain(hidden, weight, targets))

@@ -8,7 +8,7 @@ import torch
 from zoo.recipe import resolve
 from zoo.schedules import last_other_rate, lr_factor
 from zoo.tasks import build, build_task
-from zoo.tasks.language_modelling import token_losses
+from zoo.models.vocabulary_loss import token_losses
 from zoo.tasks.max_index import judge
 
 BASE = {

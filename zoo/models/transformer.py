@@ -17,7 +17,7 @@ from zoo.encodings.base import Encoding, Size, Span
 from zoo.encodings.stack import EncodingStack, View
 from zoo.models.attention import Attention
 from zoo.models.cache import Cache, LayerCache
-from zoo.models.vocabulary_loss import summed_loss
+from zoo.models.vocabulary_loss import losses, summed_loss
 from zoo.recipe import schema
 from zoo.seeds import seed_of
 
@@ -115,6 +115,7 @@ class Transformer(nn.Module):
         positions: Tensor | None = None,
         wanted: Tensor | None = None,
         targets: Tensor | None = None,
+        reduction: Literal["sum", "none"] = "sum",
     ) -> Tensor:
         """Logits for token ids [B,T].
 
@@ -124,8 +125,9 @@ class Transformer(nn.Module):
             cache: earlier tokens; these are appended.
             positions: [T] or [B,T]; by default 0, 1, 2 ..., after those in the cache.
             wanted: [B,T], True at the N positions whose logits to return, as [N,V], row by row.
-            targets: [B,T], the token ids to predict, -100 where nothing is: to return, instead of logits, the
-                sum of their losses in nats, without holding all logits at a time.
+            targets: [B,T], the token ids to predict, -100 where nothing is: to return, instead of logits,
+                their losses in nats, without holding all logits at a time.
+            reduction: of these losses: `sum` for training, or `none`, [B,T], for evaluation.
 
         Raises:
             ValueError: not [B,T], longer than the encoding can take, or longer than it can take with a cache.
@@ -133,7 +135,7 @@ class Transformer(nn.Module):
         hidden = self.hidden(tokens, keep, cache, positions)
         if targets is not None:
             weight = self.tokens.weight if self.head is None else self.head.weight
-            return summed_loss(hidden, weight, targets)
+            return (summed_loss if reduction == "sum" else losses)(hidden, weight, targets)
         return self.unembed(hidden if wanted is None else hidden[wanted])
 
     def unembed(self, hidden: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 PART_ELEMENTS = {"cpu": 2**23, "cuda": 2**27}
@@ -33,6 +34,30 @@ def summed_loss(hidden: Tensor, weight_VE: Tensor, targets: Tensor) -> Tensor:
     return _summed_loss(hidden.flatten(0, -2), weight_VE, targets.flatten(), learns)[0]
 
 
+def losses(hidden: Tensor, weight_VE: Tensor, targets: Tensor) -> Tensor:
+    """The loss in nats of `hidden` [...,E] at each of `targets` [...], 0 where nothing is scored. For
+    evaluation: where gradients are asked for, all logits are kept after all."""
+    part = max(1, part_elements(hidden.device.type) // weight_VE.shape[0])
+    of_parts = [
+        token_losses(F.linear(some, weight_VE), wanted)
+        for some, wanted in zip(hidden.flatten(0, -2).split(part), targets.flatten().split(part), strict=True)
+    ]
+    return torch.cat(of_parts).view_as(targets)
+
+
+def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
+    """The loss in nats at every position, as targets [...], from logits [...,V]; 0 where not scored."""
+    each = F.cross_entropy(
+        logits.flatten(0, -2).float(), targets.flatten(), reduction="none", ignore_index=IGNORED
+    )
+    return each.view_as(targets)
+
+
+def part_elements(device: str) -> int:
+    """Of the logits held at a time on a kind of device."""
+    return PART_ELEMENTS["cpu" if device == "cpu" else "cuda"]
+
+
 # An operator of its own, so that torch.compile leaves it as it is.
 @torch.library.custom_op("zoo::summed_loss", mutates_args=())
 def _summed_loss(
@@ -47,8 +72,8 @@ def _summed_loss(
     dgiven = torch.empty_like(given) if learns else given.new_empty(0)
     dweight = torch.zeros_like(weight_VE, dtype=wide) if learns else given.new_empty(0, dtype=wide)
     vocabulary = weight_VE.shape[0]
-    device = "cpu" if hidden_NE.device.type == "cpu" else "cuda"
-    part = max(1, PART_ELEMENTS[device] // vocabulary)
+    device = hidden_NE.device.type
+    part = max(1, part_elements(device) // vocabulary)
     step = max(1, SLICE_ELEMENTS // vocabulary) if device == "cpu" else part
     for start in range(0, len(given), part):
         some = slice(start, start + part)

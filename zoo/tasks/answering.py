@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from zoo.data.blocks import NOT_SCORED
+from zoo.models.vocabulary_loss import token_losses
 from zoo.registry import register
-from zoo.tasks.language_modelling import token_losses
 from zoo.tasks.task import Task, split_by_length
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from zoo.data.blocks import NOT_SCORED
@@ -25,16 +24,8 @@ class LanguageModelling(Task):
         return self.model(batch["tokens"], targets=batch["targets"]) / batch["targets"].numel()
 
     def validate(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        losses = token_losses(self.model(batch["tokens"]), batch["targets"])
+        losses = self.model(batch["tokens"], targets=batch["targets"], reduction="none")
         return {"loss": losses[batch["targets"] != NOT_SCORED]}
-
-
-def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
-    """The loss in nats at every position, as targets [...], from logits [...,V]; 0 where not scored."""
-    losses = F.cross_entropy(
-        logits.flatten(0, -2).float(), targets.flatten(), reduction="none", ignore_index=NOT_SCORED
-    )
-    return losses.view_as(targets)
 
 
 def perplexity(loss: float) -> float:

@@ -62,10 +62,6 @@ class MemoryGuard(Callback):
         if self.rows < data.batch_size:
             text += f", {self.rows:,} x {length:,} at a time"
         if self.task.takes == "text":
-            # At every position, and losses are computed in float32 whatever the precision.
-            vocabulary = self.task.hparams["vocab_size"]
-            logits = _size(4 * self.rows * length * vocabulary)
-            text += f"; the logits over {vocabulary:,} tokens take {logits} and their gradient as much"
         if layers := self._layers_with_tables():
             tables = _size(4 * layers * self.rows * model.num_heads * length**2)
             text += f"; the tables of this encoding's scores {tables}"

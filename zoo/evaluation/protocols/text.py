@@ -31,8 +31,9 @@ from zoo.evaluation.protocols.protocol import (
     obstacle,
     split_among,
 )
+from zoo.models.vocabulary_loss import token_losses
 from zoo.recipe.sections import EvaluateConfig
-from zoo.tasks.language_modelling import perplexity, token_losses
+from zoo.tasks.language_modelling import perplexity
 from zoo.tasks.task import Task
 
 LOGIT_TOKENS = 4096
