@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
+from zoo.models.vocabulary_loss import token_losses
 from zoo.recipe import resolve
 from zoo.schedules import last_other_rate, lr_factor
 from zoo.tasks import build, build_task
-from zoo.models.vocabulary_loss import token_losses
 from zoo.tasks.max_index import judge
 
 BASE = {

@@ -61,7 +61,6 @@ class MemoryGuard(Callback):
         text = f"out of memory {when}{there}: a batch is {data.batch_size:,} x {length:,} tokens"
         if self.rows < data.batch_size:
             text += f", {self.rows:,} x {length:,} at a time"
-        if self.task.takes == "text":
         if layers := self._layers_with_tables():
             tables = _size(4 * layers * self.rows * model.num_heads * length**2)
             text += f"; the tables of this encoding's scores {tables}"
