@@ -158,18 +158,23 @@ def _fused(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, **options: Any) -> Te
 
 
 def _reference(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: Scores, scale: float) -> Tensor:
-    products_BHTS = q_BHTD @ k_BHSD.transpose(-1, -2)
-    logits_BHTS = products_BHTS.to(torch.promote_types(products_BHTS.dtype, torch.float32)) * scale
+    products_BHTS = (q_BHTD * scale) @ k_BHSD.transpose(-1, -2)
+    logits_BHTS = products_BHTS.to(torch.promote_types(products_BHTS.dtype, torch.float32))
     added = scores.added(q_BHTD, k_BHSD)
     if added is not None:
         logits_BHTS = logits_BHTS + added
     logits_BHTS = scores.logits(logits_BHTS, q_BHTD, k_BHSD)
     if not scores.span.is_open():
         logits_BHTS = logits_BHTS.masked_fill(~scores.span.allowed(), -torch.inf)
-    # A row without any key would be NaN, and so would its gradient: fill it before and after the softmax.
-    masked_BHT1 = logits_BHTS.amax(-1, keepdim=True) == -torch.inf
-    weights_BHTS = logits_BHTS.masked_fill(masked_BHT1, 0.0).softmax(-1)
-    weights_BHTS = weights_BHTS.masked_fill(masked_BHT1, 0.0).to(v_BHSV.dtype)
+    # A row without any key would be NaN, and so would its gradient: fill it before and after the softmax. Two
+    # passes over the table that a CPU saves where there is none; elsewhere to know it would be a wait.
+    masked_BHT1 = logits_BHTS.detach().amax(-1, keepdim=True) == -torch.inf
+    known = logits_BHTS.device.type == "cpu" and not torch.compiler.is_compiling()
+    if known and not masked_BHT1.any():
+        weights_BHTS = logits_BHTS.softmax(-1).to(v_BHSV.dtype)
+    else:
+        logits_BHTS = logits_BHTS.masked_fill(masked_BHT1, 0.0)
+        weights_BHTS = logits_BHTS.softmax(-1).masked_fill(masked_BHT1, 0.0).to(v_BHSV.dtype)
     out_BHTV = weights_BHTS @ v_BHSV
     extra_BHTV = scores.value(weights_BHTS)
     return out_BHTV if extra_BHTV is None else out_BHTV + extra_BHTV
