@@ -229,8 +229,8 @@ def test_a_terminal_shows_what_it_waits_for_and_a_log_is_not(monkeypatch, capsys
 
 @pytest.mark.launch
 @pytest.mark.parametrize("arguments", [
-    ["fit", "recipes/small.yaml"], ["evaluate", "run"], ["list", "encodings"], ["check", "none"],
-    ["compare", "run"], ["sweep", "recipes/small.yaml", "--encodings", "rope"],
+    ["fit", "recipes/small.yaml"], ["evaluate", "run"], ["check", "none"], ["compare", "run"],
+    ["sweep", "recipes/small.yaml", "--encodings", "rope"],
 ], ids=lambda arguments: arguments[0])  # fmt: skip
 def test_a_terminal_shows_before_anything_heavy_is_imported(workplace, arguments):
     """Whatever a verb then does: here the first heavy import ends it."""

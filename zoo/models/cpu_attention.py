@@ -62,8 +62,9 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float, f
         table = bias.unfold(-1, k.shape[2], 1)[None]
         return _fused(q.flip(2), k, v, table, scale, first=None).flip(2)
     if bias is not None:
-        bias = bias.expand(*q.shape[:3], -1)
+        # In this order: expanded, a row would become a table.
         bias = bias if bias.stride(-1) in (0, 1) else bias.contiguous()
+        bias = bias.expand(*q.shape[:3], -1)
     # It takes vectors of one width only; zeros change no product.
     width, widest = v.shape[-1], max(q.shape[-1], v.shape[-1])
     q, k, v = (x if x.shape[-1] == widest else F.pad(x, (0, widest - x.shape[-1])) for x in (q, k, v))
