@@ -4,8 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from zoo.data.blocks import NOT_SCORED
 from zoo.models import vocabulary_loss
-from zoo.models.vocabulary_loss import IGNORED, losses, summed_loss
+from zoo.models.vocabulary_loss import losses, summed_loss
 
 TOKENS, WIDTH, VOCABULARY = 37, 8, 50
 
@@ -22,7 +23,7 @@ def inputs(dtype=torch.float64, ignored=()):
     hidden = torch.randn(TOKENS, WIDTH, generator=generator).to(dtype).requires_grad_()
     weight = torch.randn(VOCABULARY, WIDTH, generator=generator).to(dtype).requires_grad_()
     targets = torch.randint(0, VOCABULARY, (TOKENS,), generator=generator)
-    targets[list(ignored)] = IGNORED
+    targets[list(ignored)] = NOT_SCORED
     return hidden, weight, targets
 
 

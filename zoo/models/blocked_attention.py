@@ -24,24 +24,11 @@ BLOCK_ELEMENTS = 2**20
 """Of a block's table [N,R,K]; larger ones fall out of the processor's cache, smaller ones cost more calls."""
 
 
-def attend(
-    q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, bias: Tensor | None, scale: float, first: int | None
-) -> Tensor:
-    """softmax(scale q k^T + bias) v, [B,H,T,V]; 0 for a query whose bias is -inf at every key.
-
-    Args:
-        bias: in float32 at least, [b,h,t,S] of full size or 1 in its first three dimensions; or a line of
-            distances [h,T+S-1], from that of the last query to the first key.
-        first: where queries see no later key, the row of the first query among the keys; else None.
-    """
-    return _forward(q_BHTD, k_BHSD, v_BHSV, bias, scale, first)
-
-
 class _Blocks:
     """The attention weights of one block of queries after the other."""
 
     def __init__(self, q: Tensor, k: Tensor, bias: Tensor | None, scale: float, first: int | None):
-        self.batch_heads, self.dtype = q.shape[:2], q.dtype
+        self.batch_heads = q.shape[:2]
         wide = torch.promote_types(q.dtype, torch.float32)
         self.q_NTD, self.k_NSD = flat(q.to(wide) * scale), flat(k.to(wide))
         self.bias, self.first = bias, first
@@ -118,7 +105,7 @@ def flat(x: Tensor) -> Tensor:
 
 # Operators of their own, so that torch.compile leaves them as they are.
 @torch.library.custom_op("zoo::blocked_attention", mutates_args=(), device_types="cpu")
-def _forward(
+def attend(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -126,6 +113,14 @@ def _forward(
     scale: float,
     first: int | None,
 ) -> Tensor:
+    """softmax(scale q k^T + bias) v, [B,H,T,V]; 0 for a query whose bias is -inf at every key.
+
+    Args:
+        q, k, v: [B,H,T,D], [B,H,S,D] and [B,H,S,V].
+        bias: in float32 at least, [b,h,t,S] of full size or 1 in its first three dimensions; or a line of
+            distances [h,T+S-1], from that of the last query to the first key.
+        first: where queries see no later key, the row of the first query among the keys; else None.
+    """
     v_NSV = flat(v)
     out = q.new_empty(*q.shape[:3], v.shape[-1])
     out_NTV = out.view(-1, *out.shape[2:])
@@ -134,7 +129,7 @@ def _forward(
     return out
 
 
-@_forward.register_fake
+@attend.register_fake
 def _(q: Tensor, k: Tensor, v: Tensor, *options: Any) -> Tensor:
     return q.new_empty(*q.shape[:3], v.shape[-1])
 
@@ -153,7 +148,7 @@ def _backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     blocks = _Blocks(q, k, bias, scale, first)
     wide = torch.promote_types(q.dtype, torch.float32)
-    q_NTD, k_NSD, v_NSV, dout_NTV = flat(q), flat(k), flat(v), flat(dout)
+    q_NTD, k_NSD, v_NSV, dout_NTV = flat(q), blocks.k_NSD.to(k.dtype), flat(v), flat(dout)
     # The weighted mean of a row's gradient, subtracted within the product: in low precision as two parts.
     mean = flat((dout.to(wide) * out).sum(-1, keepdim=True))
     high = mean.to(q.dtype)
@@ -193,4 +188,4 @@ def _gradients(ctx: Any, dout: Tensor) -> tuple[Tensor | None, ...]:
     return dq, dk, dv, dbias if learned else None, None, None
 
 
-_forward.register_autograd(_gradients, setup_context=_save)
+attend.register_autograd(_gradients, setup_context=_save)

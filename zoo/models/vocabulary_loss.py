@@ -14,12 +14,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from zoo.data.blocks import NOT_SCORED
+
 PART_ELEMENTS = {"cpu": 2**23, "cuda": 2**27}
 """Of the logits held at a time: many on a GPU, whose kernels are large."""
 SLICE_ELEMENTS = 2**19
 """Of the part of them in float32 on a CPU, which stays in its cache."""
-IGNORED = -100
-"""The target of a token that is not scored, as in `torch.nn.functional.cross_entropy`."""
 
 
 def summed_loss(hidden: Tensor, weight_VE: Tensor, targets: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ def losses(hidden: Tensor, weight_VE: Tensor, targets: Tensor) -> Tensor:
 def token_losses(logits: Tensor, targets: Tensor) -> Tensor:
     """The loss in nats at every position, as targets [...], from logits [...,V]; 0 where not scored."""
     each = F.cross_entropy(
-        logits.flatten(0, -2).float(), targets.flatten(), reduction="none", ignore_index=IGNORED
+        logits.flatten(0, -2).float(), targets.flatten(), reduction="none", ignore_index=NOT_SCORED
     )
     return each.view_as(targets)
 
@@ -64,7 +64,7 @@ def _summed_loss(
     hidden_NE: Tensor, weight_VE: Tensor, targets_N: Tensor, learns: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The loss, and the gradients of hidden states and weight by it; empty if nothing learns."""
-    scored = targets_N != IGNORED
+    scored = targets_N != NOT_SCORED
     every = bool(scored.all())
     given, rows = (hidden_NE, targets_N) if every else (hidden_NE[scored], targets_N[scored])
     wide = torch.promote_types(hidden_NE.dtype, torch.float32)

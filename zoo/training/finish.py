@@ -30,8 +30,7 @@ def opening_line(recipe: Recipe, task: Task, folder: Path, checkpoint: Path | No
     line = (
         f"{verb} {recipe.name}: {encoding_label(recipe.model.encoding)} in {article} {recipe.model.kind} of "
         f"{parameters / 1e6:.2f} M parameters on {recipe.data.name}, length {recipe.data.sequence_length}, "
-        f"{recipe.trainer.max_steps} steps {computed}{start}; "
-        f"run folder {folder}"
+        f"{recipe.trainer.max_steps} steps {computed}{start}; run folder {folder}"
     )
     first = RUNS / recipe.name
     numbered = folder.parent == RUNS and folder.name.startswith(f"{recipe.name}-")

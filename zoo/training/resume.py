@@ -54,8 +54,10 @@ def run_to_resume(recipe: Recipe, out: Path | None, resume: Resume) -> Path | No
 
 def recipe_so_far(folder: Path | None) -> dict[str, Any] | None:
     """The recipe of a run that is resumed, as plain data; None where there is none."""
-    if folder is None or (folder / RECIPE).is_file():
-        return stored_recipe(folder) if folder is not None else None
+    if folder is None:
+        return None
+    if (folder / RECIPE).is_file():
+        return stored_recipe(folder)
     return read_checkpoint(folder / LAST)["hyper_parameters"]["recipe"]
 
 
