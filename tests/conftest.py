@@ -1,6 +1,7 @@
 """Small models over any encoding, a registry that forgets what a test adds to it, and runs of a few steps."""
 
 import functools
+import gc
 import os
 import signal
 import subprocess
@@ -119,6 +120,12 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if LAUNCHERS.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.launch)
+
+
+def pytest_collection_finish():
+    # A run collects garbage before its evaluation, and would look through thousands of tests each time.
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -66,6 +66,7 @@ def plot(panels: Sequence[Panel], title: str | None = None) -> dict[str, bytes]:
             content = io.BytesIO()
             figure.savefig(content, format=ending[1:], dpi=200, metadata=metadata)
             pictures[ending] = content.getvalue()
+            figure.set_layout_engine("none")  # found once, for both
     return pictures
 
 
