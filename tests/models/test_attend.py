@@ -81,6 +81,23 @@ def test_evaluation_in_blocks_gives_the_same(mask, bias, size_of, monkeypatch):
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("spec", ["cope", {"name": "dape", "of": "t5"}, "shaw", "none"], ids=str)
+@pytest.mark.parametrize("mask", [name for name in MASKS if MASKS[name].get("causal", True)])
+def test_training_on_kept_tables_in_blocks_gives_the_same(mask, spec, size_of, monkeypatch):
+    """Output and gradients of queries taken a few at a time, where a hook asks for the table."""
+    span = spanned(**MASKS[mask])
+    encoding = encoding_of(spec, size_of, causal=True)
+    q, k, v = heads(span.num_queries, span.num_keys)
+    v = v[..., :D]
+    results = []
+    for rows in (1000, 2):
+        monkeypatch.setattr(kernels, "FEWEST_TRAINING_ROWS", rows)
+        out = attend(q, k, v, Scores(View([encoding]), [span]), D**-0.5, "reference")
+        results.append((out, *gradients(out, [q, k, v, *encoding.parameters()])))
+    for whole, in_blocks in zip(*results, strict=True):
+        torch.testing.assert_close(whole, in_blocks, rtol=0, atol=1e-10)
+
+
 @pytest.mark.parametrize("kernel", ["sdpa", "reference"])
 @pytest.mark.parametrize("bias", BIASES)
 def test_who_sees_nothing_gets_zeros_and_finite_gradients(bias, kernel, size_of):
