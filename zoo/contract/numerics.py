@@ -132,7 +132,8 @@ def _results(
     if encoding.uses("value"):
         weights = raw.masked_fill(~span.allowed(), -torch.inf).softmax(-1)
         made["value"] = encoding.value(weights.to(x.dtype), span)
-    return {hook: result for hook, result in made.items() if result is not None}
+    # Nothing is left of queries and keys where `score` is the whole product.
+    return {hook: result for hook, result in made.items() if result is not None and result.numel()}
 
 
 def _rounded_once(hook: str, actual: Tensor, exact: Tensor, rotated: Tensor | None, span: Span) -> Finding:

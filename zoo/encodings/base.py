@@ -59,6 +59,9 @@ class Span:
     read: Any = field(default=None, repr=False)
     memo: dict = field(default_factory=dict, repr=False, compare=False)
     """Values computed once in a forward pass and used by every layer; see `once`."""
+    kept: dict | None = field(default=None, repr=False, compare=False)
+    """What a layer's encodings keep, each under a name, from one block of queries to the next and, while
+    decoding, from one forward pass to the next. Only values without gradients."""
 
     @property
     def num_queries(self) -> int:
@@ -153,8 +156,6 @@ class Encoding(nn.Module):
     """The bias depends on query position minus key position alone, so a table over distances can hold it."""
     fused: ClassVar[bool] = True
     """Its bias is arithmetic and indexing, point by point, so that a fused kernel can compute it."""
-    plain_product: ClassVar[bool] = False
-    """Its terms complete the product of queries and keys as they are: no other encoding may rotate them."""
     after_training: ClassVar[tuple[str, ...]] = ()
     """Options that may be changed on a trained model: no parameter depends on them."""
     learns: ClassVar[str] = ""

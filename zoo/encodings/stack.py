@@ -134,7 +134,7 @@ class EncodingStack(nn.Module):
 
 def _validate_combination(encodings: Sequence[Encoding]) -> None:
     """Raises InputError if two encodings of a list each decide what queries and keys are multiplied."""
-    deciding = [e for e in encodings if e.uses("rotate") or e.plain_product]
+    deciding = [e for e in encodings if e.uses("rotate")]
     if len(deciding) > 1:
         names = " and ".join(repr(e.name) for e in deciding)
         raise InputError(

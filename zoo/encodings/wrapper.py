@@ -9,7 +9,6 @@ FOLLOWED = (
     "extrapolates",
     "distance_only",
     "fused",
-    "plain_product",
     "reads_positions",
     "integer_positions",
     "position_key",

@@ -100,7 +100,7 @@ def _of_table(bias: Tensor, rows: slice, seen: slice) -> tuple[Any, ...]:
 
 
 def flat(x: Tensor) -> Tensor:
-    return x.reshape(-1, *x.shape[2:]).contiguous()
+    return x.flatten(0, 1).contiguous()
 
 
 # Operators of their own, so that torch.compile leaves them as they are.

@@ -62,6 +62,8 @@ class LayerCache:
     def __init__(self, room: int = 0):
         self.room = room
         self.rows: dict[Hashable, Rows] = {}
+        self.kept: dict[Hashable, Tensor] = {}
+        """What encodings compute anew from their own at each step; see `Span.kept`."""
 
     def append(self, name: Hashable, new: Tensor, dim: int) -> Tensor:
         """Add rows along a dimension; returns a view of all under this name."""

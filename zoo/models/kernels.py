@@ -161,7 +161,7 @@ def _fused(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, **options: Any) -> Te
     """PyTorch's kernels, also for values of another width than the keys: none on a CPU supports that, and the
     unfused one writes the table of scores. Padding with zeros changes no product."""
     width = v_BHSV.shape[-1]
-    if width == k_BHSD.shape[-1] or q_BHTD.is_cuda:
+    if width == k_BHSD.shape[-1] or (q_BHTD.is_cuda and k_BHSD.shape[-1]):
         return F.scaled_dot_product_attention(q_BHTD, k_BHSD, v_BHSV, **options)
     widest = max(width, k_BHSD.shape[-1])
     q_BHTD, k_BHSD, v_BHSV = (F.pad(x, (0, widest - x.shape[-1])) for x in (q_BHTD, k_BHSD, v_BHSV))

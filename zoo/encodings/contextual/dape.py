@@ -45,10 +45,10 @@ class DAPE(Wrapper):
     def __init__(self, size: Size, *, of: Encoding, hidden: Positive = 32):
         super().__init__(size, of)
         others = [hook for hook in REFUSED if of.uses(hook)]
-        if others or of.plain_product:
-            what = f" (it uses {', '.join(others)})" if others else ""
+        if others:
             raise ValueError(
-                f"{of.name!r} does more than add a bias{what}: dape adapts biases and `none` only"
+                f"{of.name!r} does more than add a bias (it uses {', '.join(others)}): dape adapts biases "
+                f"and `none` only"
             )
         self.per_layer = True
         heads = size.num_heads

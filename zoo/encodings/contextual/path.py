@@ -1,7 +1,12 @@
 """Position encoding by accumulated Householder transformations (PaTH).
 
-Shapes in names: B batch, T queries, S keys, H heads, D head width, N blocks of K keys.
+Shapes in names: B batch, T tokens, S tokens and earlier ones, P earlier ones, H heads, D head width, N parts
+of C tokens.
 """
+
+from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -12,7 +17,11 @@ from zoo.field_types import Positive
 from zoo.registry import register
 
 BLOCK = 32
-"""Keys whose transformations are multiplied in one go; larger blocks lose digits where tokens are alike."""
+"""Tokens whose reflections are multiplied by solving for them; larger blocks lose digits where tokens are
+alike."""
+
+PART = 128
+"""Tokens up to which neighbouring blocks are joined, for fewer steps from part to part."""
 
 
 @register("path")
@@ -29,14 +38,14 @@ class PaTH(Encoding):
         rank: width of the projection on its way to w.
         kernel: tokens that the convolution sees.
 
-    It completes the plain product, and so cannot be combined with an encoding that rotates. PaTH-FoX as the
+    It is the whole product, and so cannot be combined with an encoding that rotates. PaTH-FoX as the
     authors compute it is `[path, {name: fox, scaled: true}]`: they add the forget gates before the division
     by sqrt(D); `[path, fox]` adds them after it, as FoX does. All weights are drawn from N(0, 0.02), the
     convolution's taps too, as in the authors' model; c starts at 0. All of it is computed in float32. Padding
     reflects nothing, and a window hides keys but keeps their reflections. Positions are not read.
-    Cost grows with T S, by D + 32 products for each pair. Checked against a loop that applies one H at a
-    time, with forget gates and without; w and beta follow the authors' layer
-    (github.com/fla-org/flash-linear-attention, PaTHAttention).
+    Keys are kept as the last token sees them: a token that is decoded costs one reflection of each. Checked
+    against a loop that applies one H at a time, with forget gates and without; w and beta follow the authors'
+    layer (github.com/fla-org/flash-linear-attention, PaTHAttention).
     """
 
     paper = "Yang et al. 2025 (arXiv:2505.16381)"
@@ -45,7 +54,6 @@ class PaTH(Encoding):
     encoder = False
     relative = True
     extrapolates = "yes"
-    plain_product = True
     per_layer = True
     reads_positions = False
 
@@ -66,54 +74,131 @@ class PaTH(Encoding):
             strength = F.linear(x, self.strength.weight.float(), self.strength.bias.float())
             return torch.cat((F.linear(x, self.down.float()), strength), -1)
 
+    def rotate(self, q: Tensor, k: Tensor, span: Span) -> tuple[Tensor, Tensor]:
+        """Leaves nothing to multiply: `score` is the whole product."""
+        return q[..., :0], k[..., :0]
+
     def score(self, q: Tensor, k: Tensor, span: Span) -> Tensor:
         with torch.autocast(q.device.type, enabled=False):
-            w_BHSD, beta_BHS = self._reflections(span)
-            return (
-                turned_products(q.float(), k.float(), w_BHSD, beta_BHS, span.first) * self.size.head_dim**-0.5
-            )
+            # The keys go on from what the tokens before left, but for a gradient, which needs all their way.
+            kept = {} if torch.is_grad_enabled() or span.kept is None else span.kept
+            k, earlier = k.float(), kept.get("keys as the last token sees them")
+            if earlier is None or earlier.shape[2] != span.first:
+                earlier = k[:, :, :0]
+                if span.first:
+                    earlier = turned_keys(k[:, :, : span.first], *self._reflections(span, 0, span.first))
+            stop = span.first + q.shape[2]
+            w_BHTD, beta_BHT = self._reflections(span, span.first, stop)
+            q = q.float() * self.size.head_dim**-0.5
+            products_BHTS, k = turned_products(q, k[:, :, span.first : stop], w_BHTD, beta_BHT, earlier)
+            kept["keys as the last token sees them"] = k
+            return products_BHTS
 
-    def _reflections(self, span: Span) -> tuple[Tensor, Tensor]:
-        """w [B,H,S,D] and beta [B,H,S] of every key; 0 at padding."""
-        low, strength = span.read.split((self.rank, self.size.num_heads), -1)
-        beta = 2 * strength.sigmoid()
+    def _reflections(self, span: Span, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """w [B,H,T,D] and beta [B,H,T] of the tokens in rows start..stop; 0 at padding."""
+        # The convolution sees a few tokens before.
+        taps_KE = self.taps[:, 0].float().T
+        seen = slice(max(0, start - len(taps_KE) + 1), stop)
+        before = start - seen.start
+        low, strength = span.read[:, seen].split((self.rank, self.size.num_heads), -1)
+        beta = 2 * strength[:, before:].sigmoid()
         if span.keep is not None:
-            low, beta = low * span.keep[..., None], beta * span.keep[..., None]
-        channels = F.linear(low, self.up.float()).transpose(1, 2)
-        taps = self.taps.float()
-        w = F.silu(F.conv1d(F.pad(channels, (taps.shape[-1] - 1, 0)), taps, groups=len(taps)))
-        w = w.unflatten(1, (self.size.num_heads, self.size.head_dim)).transpose(2, 3)
+            keep = span.keep[:, seen, None]
+            low, beta = low * keep, beta * keep[:, before:]
+        if before < len(taps_KE) - 1:
+            low = F.pad(low, (0, 0, len(taps_KE) - 1 - before, 0))
+        # Few taps: each a product is faster than a convolution.
+        x_BTE = F.linear(low, self.up.float())
+        mixed = [x_BTE[:, i : i + stop - start] * tap_E for i, tap_E in enumerate(taps_KE)]
+        w = F.silu(sum(mixed[1:], mixed[0])).unflatten(-1, (-1, self.size.head_dim)).transpose(1, 2)
         # Padding before a sequence has w = 0: no division by its length.
         return w * (w.square().sum(-1, keepdim=True) + 1e-6).rsqrt(), beta.transpose(1, 2)
 
 
-def turned_products(q_BHTD: Tensor, k_BHSD: Tensor, w_BHSD: Tensor, beta_BHS: Tensor, first: int) -> Tensor:
-    """k_j . (H_(j+1) ... H_i - 1) q_i for the queries in rows first .. of the keys, [B,H,T,S].
+@dataclass(frozen=True)
+class _Parts:
+    """Consecutive tokens, C in each part, and what their reflections do within it."""
 
-    With P = tril(Q W^T), the transformations of a block of keys take from the queries P A^-1 b W, and from
-    their products with the block's own keys P A^-1 b stril(W K^T), where b = diag(beta) and
-    A = 1 + b stril(W W^T). Blocks are taken from the last to the first, as a query meets them.
+    products_BHNCC: Tensor
+    """k_j . H_(j+1) ... H_i q_i, on and below the diagonal; what is above has no meaning."""
+    q_BHNCD: Tensor
+    """Each query on its way back, where it leaves the part."""
+    k_BHNCD: Tensor
+    """Each key on its way to later queries, where it leaves the part."""
+    turn_BHNDD: Tensor
+    """What a query, as a row, is multiplied by on its way through the whole part; a key by the transpose."""
+
+    @classmethod
+    def of_blocks(cls, q: Tensor, k: Tensor, w: Tensor, beta: Tensor) -> _Parts:
+        """With P = tril(Q W^T), b = diag(beta) and A = 1 + b stril(W W^T), a block's reflections take
+        P A^-1 b W from its queries, and P A^-1 b stril(W K^T) from their products with its keys."""
+        beta = beta[..., None]
+        products = torch.cat((w, (w @ k.mT).tril(-1)), -1)
+        # `unitriangular` takes the ones on the diagonal as given.
+        solved = torch.linalg.solve_triangular(
+            (beta * (w @ w.mT)).tril(-1), beta * products, upper=False, unitriangular=True
+        )
+        on_query, on_key = solved.split((w.shape[-1], w.shape[-2]), -1)
+        met = (q @ w.mT).tril()
+        turn = torch.eye(w.shape[-1], device=w.device, dtype=w.dtype) - w.mT @ on_query
+        return cls(q @ k.mT - met @ on_key, q - met @ on_query, k - on_key.mT @ w, turn)
+
+    def in_pairs(self) -> _Parts:
+        """Each two neighbours as one part."""
+        pairs = (x.unflatten(2, (-1, 2)).unbind(3) for x in vars(self).values())
+        (own, later_own), (q, later_q), (k, later_k), (turn, later_turn) = pairs
+        across = later_q @ k.mT
+        products = torch.cat(
+            (torch.cat((own, torch.zeros_like(own)), -1), torch.cat((across, later_own), -1)), -2
+        )
+        q, k = torch.cat((q, later_q @ turn), -2), torch.cat((k @ later_turn.mT, later_k), -2)
+        return _Parts(products, q, k, later_turn @ turn)
+
+
+def turned_products(
+    q_BHTD: Tensor, k_BHTD: Tensor, w_BHTD: Tensor, beta_BHT: Tensor, earlier_BHPD: Tensor
+) -> tuple[Tensor, Tensor]:
+    """k_j . H_(j+1) ... H_i q_i of new tokens i and all tokens j up to them, [B,H,T,S].
+
+    Args:
+        earlier_BHPD: the earlier keys as the last token before the new ones sees them.
+
+    Returns:
+        The products, what is above the diagonal of no meaning; and all keys as the last new token sees them,
+        [B,H,S,D].
     """
-    keys = k_BHSD.shape[2]
-    size = min(BLOCK, keys)
-    fill = -keys % size
-    k_BHNKD, w_BHNKD = (F.pad(x, (0, 0, 0, fill)).unflatten(2, (-1, size)) for x in (k_BHSD, w_BHSD))
-    beta_BHNK1 = F.pad(beta_BHS, (0, fill)).unflatten(2, (-1, size))[..., None]
-    # One solve for all blocks. `unitriangular` takes the ones on the diagonal as given.
-    products = torch.cat((w_BHNKD, (w_BHNKD @ k_BHNKD.transpose(-1, -2)).tril(-1)), -1)
-    within_BHNKK = (beta_BHNK1 * (w_BHNKD @ w_BHNKD.transpose(-1, -2))).tril(-1)
-    solved = torch.linalg.solve_triangular(
-        within_BHNKK, beta_BHNK1 * products, upper=False, unitriangular=True
-    )
-    on_query_BHNKD, on_key_BHNKK = solved.split((q_BHTD.shape[-1], size), -1)
+    tokens, keys_BHSD, rows = q_BHTD.shape[2], earlier_BHPD, []
+    if tokens == 1:
+        turned_BHPD = keys_BHSD - (keys_BHSD @ w_BHTD.mT) * (beta_BHT[..., None] * w_BHTD)
+        keys_BHSD = torch.cat((turned_BHPD, k_BHTD), 2)
+        return q_BHTD @ keys_BHSD.mT, keys_BHSD
+    parts = _parts(q_BHTD, k_BHTD, w_BHTD, beta_BHT)
+    total = earlier_BHPD.shape[2] + parts.q_BHNCD.shape[2] * parts.q_BHNCD.shape[3]
+    for own, q, k, turn in zip(*(x.unbind(2) for x in vars(parts).values()), strict=True):
+        after = own.new_zeros(()).expand(*own.shape[:3], total - keys_BHSD.shape[2] - own.shape[3])
+        rows.append(torch.cat((q @ keys_BHSD.mT, own, after), -1))
+        keys_BHSD = torch.cat((keys_BHSD @ turn.mT, k), 2)
+    seen = earlier_BHPD.shape[2] + tokens
+    return torch.cat(rows, 2)[:, :, :tokens, :seen], keys_BHSD[:, :, :seen]
 
-    row = torch.arange(first, first + q_BHTD.shape[2], device=q_BHTD.device)[:, None]
-    column = torch.arange(size, device=q_BHTD.device)
-    change_BHTD, scores = torch.zeros_like(q_BHTD), []
-    for block in reversed(range(k_BHNKD.shape[2])):
-        met_BHTK = (q_BHTD + change_BHTD) @ w_BHNKD[:, :, block].transpose(-1, -2)
-        met_BHTK = met_BHTK.masked_fill(column + block * size > row, 0.0)
-        on_keys = change_BHTD @ k_BHNKD[:, :, block].transpose(-1, -2)
-        scores.append(on_keys - met_BHTK @ on_key_BHNKK[:, :, block])
-        change_BHTD = change_BHTD - met_BHTK @ on_query_BHNKD[:, :, block]
-    return torch.cat(scores[::-1], -1)[..., :keys]
+
+def turned_keys(k_BHTD: Tensor, w_BHTD: Tensor, beta_BHT: Tensor) -> Tensor:
+    """k_j H_(j+1) ... H_T for the T tokens: their keys as the last of them sees them."""
+    keys_BHSD, parts = k_BHTD[:, :, :0], _parts(k_BHTD, k_BHTD, w_BHTD, beta_BHT)
+    for k, turn in zip(parts.k_BHNCD.unbind(2), parts.turn_BHNDD.unbind(2), strict=True):
+        keys_BHSD = torch.cat((keys_BHSD @ turn.mT, k), 2)
+    return keys_BHSD[:, :, : k_BHTD.shape[2]]
+
+
+def _parts(q: Tensor, k: Tensor, w: Tensor, beta: Tensor) -> _Parts:
+    tokens = q.shape[2]
+    block = length = min(BLOCK, tokens)
+    while length < min(tokens, PART):
+        length *= 2
+    # Filled up with tokens that reflect nothing.
+    fill = -tokens % length
+    q, k, w = (F.pad(x, (0, 0, 0, fill)).unflatten(2, (-1, block)) for x in (q, k, w))
+    parts = _Parts.of_blocks(q, k, w, F.pad(beta, (0, fill)).unflatten(2, (-1, block)))
+    while parts.q_BHNCD.shape[3] < length:
+        parts = parts.in_pairs()
+    return parts
