@@ -224,6 +224,16 @@ def test_the_python_shown_runs(home: Path, monkeypatch: pytest.MonkeyPatch):
     assert names["model"].num_layers == 4
 
 
+def test_the_notebook_shown_runs(home: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(home)
+    shown = next(block for block in blocks("python") if "zoo.fit" in block)
+    assert shown.count('["seed=1"]') == 1
+    names: dict = {}
+    sets = [*SMALL, "evaluate.samples=16", "seed=1"]
+    exec(compile(shown.replace('["seed=1"]', repr(sets)), "README.md", "exec"), names)
+    assert names["weights"].shape == (1, 1, 4, 8, 8) and names["bias"].shape == (4, 512, 512)
+
+
 def test_the_recipe_shown_is_one(home: Path):
     from zoo.recipe import read_recipe
 

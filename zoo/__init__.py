@@ -6,6 +6,11 @@ zoo.encodings.names()                              what there is
 model = zoo.load("runs/alibi_wikitext2")           a trained model
 model = zoo.build("recipes/rope_wikitext2.yaml")   one at its initial weights
 
+run = zoo.fit("recipes/rope_maxindex.yaml")        train; `zoo.open("runs/x")` opens a run that is there
+run.recipe, run.card, run.curves, run.results, run.model()
+zoo.evaluate(run, lengths=[128, 256])
+zoo.compare(["runs/a", "runs/b"])                  a picture and tables, in a notebook
+
 @zoo.register("mine")              one of your own
 class Mine(zoo.Encoding): ...
 
@@ -27,7 +32,12 @@ if TYPE_CHECKING:
     from zoo.encodings.base import Span as Span
     from zoo.encodings.wrapper import Wrapper as Wrapper
     from zoo.errors import InputError as InputError
+    from zoo.errors import RunError as RunError
     from zoo.evaluation.protocols.protocol import Protocol as Protocol
+    from zoo.notebook.commands import compare as compare
+    from zoo.notebook.commands import evaluate as evaluate
+    from zoo.notebook.commands import fit as fit
+    from zoo.notebook.run import open_run as open  # noqa: F401
     from zoo.registry import register as register
     from zoo.runs.load import load as load
     from zoo.schedules import Schedule as Schedule
@@ -40,6 +50,7 @@ _WHERE = {
     "Dataset": ("zoo.data", "Dataset"),
     "Encoding": ("zoo.encodings.base", "Encoding"),
     "InputError": ("zoo.errors", "InputError"),
+    "RunError": ("zoo.errors", "RunError"),
     "Protocol": ("zoo.evaluation.protocols.protocol", "Protocol"),
     "Schedule": ("zoo.schedules", "Schedule"),
     "Size": ("zoo.encodings.base", "Size"),
@@ -48,11 +59,16 @@ _WHERE = {
     "TextDataset": ("zoo.data.text.datasets", "TextDataset"),
     "Wrapper": ("zoo.encodings.wrapper", "Wrapper"),
     "build": ("zoo.tasks", "build"),
+    "compare": ("zoo.notebook.commands", "compare"),
+    "evaluate": ("zoo.notebook.commands", "evaluate"),
+    "fit": ("zoo.notebook.commands", "fit"),
+    "open": ("zoo.notebook.run", "open_run"),
     "load": ("zoo.runs.load", "load"),
     "register": ("zoo.registry", "register"),
 }
 
-__all__ = [*_WHERE, "encodings"]
+# `from zoo import *` must not take Python's own `open` away.
+__all__ = [*(name for name in _WHERE if name != "open"), "encodings"]
 
 
 def __getattr__(name: str) -> Any:
@@ -65,4 +81,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
+    return sorted({*_WHERE, "encodings", *(name for name in globals() if name.startswith("__"))})

@@ -11,13 +11,12 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoo.arguments import LISTS, completion, make_parser
 from zoo.console import waiting
-from zoo.errors import InputError, Problem, RunError
+from zoo.errors import InputError, RunError
 from zoo.launch.ranks import is_distributed, is_first_process, report_once
 from zoo.launch.signals import INTERRUPTED, may_set_handlers, raise_on_signals
 
@@ -109,7 +108,7 @@ def _fit(options: argparse.Namespace) -> None:
     from zoo.launch.ranks import exit_when_parent_dies
 
     exit_when_parent_dies()
-    from zoo.recipe import locate, read_recipe
+    from zoo.recipe import read_recipe, with_locations
 
     _set_recipe(options)
     recipe = read_recipe(options.recipe, options.set)
@@ -120,14 +119,7 @@ def _fit(options: argparse.Namespace) -> None:
     try:
         fit(recipe, out=options.out, resume=options.resume, ignore_signals=True)
     except InputError as error:
-        # Found only when the run began: the keys have no location yet.
-        problems = (
-            replace(problem, where=locate(options.recipe, options.set, problem.key))
-            if problem.key is not None and problem.where is None
-            else problem
-            for problem in error.problems
-        )
-        raise InputError(problems) from error
+        raise with_locations(error, options.recipe, options.set) from error
 
 
 def _set_recipe(options: argparse.Namespace) -> None:
@@ -156,13 +148,11 @@ def _evaluate(options: argparse.Namespace) -> None:
     from zoo.launch.ranks import exit_when_parent_dies
 
     exit_when_parent_dies()
-    missing = [path for path in options.paths if not path.exists()]
     # Processes that were started together meet first; then the first of them reports it.
-    if missing and not is_distributed():
-        from zoo.runs.folder import nearest_run_hint
+    if not is_distributed() and not all(path.exists() for path in options.paths):
+        from zoo.runs.folder import validate_present
 
-        what = "no such run folder or checkpoint"
-        raise InputError(Problem(f"{what}{nearest_run_hint(path)}", where=str(path)) for path in missing)
+        validate_present(options.paths)
     with waiting("loading torch and lightning"):
         from zoo.reports.evaluate import evaluate
 

@@ -76,6 +76,7 @@ class EncodingStack(nn.Module):
 
     def __init__(self, specs: Spec | Sequence[Spec], size: Size, seed: int = 0):
         super().__init__()
+        self.size = size
         self.slots = nn.ModuleList()
         for index, spec in enumerate([specs] if isinstance(specs, (dict, str)) else specs):
             first = _seeded(spec, replace(size, layer=0), seed_of(seed, "encoding", index, 0))
@@ -116,6 +117,48 @@ class EncodingStack(nn.Module):
         for slot, slot_spans in zip(self.slots, spans, strict=True):
             x = slot[0].embed(x, slot_spans[0].q_pos)
         return x
+
+    @torch.no_grad()
+    def bias_table(self, queries: int, keys: int | None = None, layer: int = 0) -> Tensor:
+        """What the positions alone add to the scaled scores of a layer, [H,T,S], in float32, without a mask.
+
+        For pictures and tables: a forward pass asks each encoding by its hook of this name. Terms that depend
+        on content are not in it.
+
+        Args:
+            queries: T, the last of the keys.
+            keys: S, by default as many.
+            layer: from 0.
+
+        Raises:
+            InputError: no encoding of this layer adds such a bias, no such layer, or numbers of tokens that
+                cannot be, or that the encoding cannot take.
+        """
+        keys, layers = queries if keys is None else keys, self.size.num_layers
+        if not 0 < queries <= keys:
+            raise InputError(f"{queries} queries of {keys} keys: give 1 or more, and no more than keys")
+        if self.max_length is not None and keys > self.max_length:
+            raise InputError(f"{keys} tokens, but the encoding ends at {self.max_length}")
+        if not 0 <= layer < layers:
+            raise InputError(f"no layer {layer}: this model has layers 0 to {layers - 1}")
+        encodings = self.of_layer(self.slots, layer)
+        biased = [encoding for encoding in encodings if encoding.uses("bias")]
+        if not biased:
+            named = ", ".join(encoding.name for encoding in encodings)
+            raise InputError(
+                f"{named} adds no bias of positions alone in layer {layer}; what attention comes to is "
+                f"model.attention(tokens)"
+            )
+        buffer = next((one for encoding in encodings for one in encoding.buffers()), None)
+        weight = next((one for encoding in encodings for one in encoding.parameters()), buffer)
+        ids = torch.arange(keys, device=None if weight is None else weight.device)
+        total = torch.zeros(self.size.num_heads, queries, keys, device=ids.device)
+        for encoding in biased:
+            pos = encoding.positions(ids, 1) if encoding.uses("positions") else ids
+            plain = Span(pos, pos, causal=self.size.causal, consecutive=pos is ids)
+            table = encoding.bias_table(plain.queries(keys - queries, keys), self.size.num_heads)
+            total += table[0] if table.dim() == 4 else table
+        return total
 
     @property
     def max_length(self) -> int | None:

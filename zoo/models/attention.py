@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from zoo.encodings.base import Span
 from zoo.encodings.stack import View
 from zoo.models.cache import LayerCache
-from zoo.models.kernels import attend
+from zoo.models.kernels import attend, attention_weights
 from zoo.models.logit_scale import LogitScale
 from zoo.models.scores import Scores
 from zoo.recipe import schema
@@ -46,6 +46,19 @@ class Attention(nn.Module):
         self, x_BTE: Tensor, view: View, spans: Sequence[Span], cache: LayerCache | None = None
     ) -> Tensor:
         """`spans`: one for each encoding of the view."""
+        q_BHTD, k_BHSD, v_BHSD, scores = self._project(x_BTE, view, spans, cache)
+        out_BHTD = attend(q_BHTD, k_BHSD, v_BHSD, scores, self.head_dim**-0.5, self.kernel)
+        return self.out(out_BHTD.transpose(1, 2).flatten(2))
+
+    def weights(self, x_BTE: Tensor, view: View, spans: Sequence[Span]) -> Tensor:
+        """The attention weights of every pair, [B,H,T,T], of what `forward` gets."""
+        q_BHTD, k_BHSD, _, scores = self._project(x_BTE, view, spans, None)
+        return attention_weights(q_BHTD, k_BHSD, scores, self.head_dim**-0.5)
+
+    def _project(
+        self, x_BTE: Tensor, view: View, spans: Sequence[Span], cache: LayerCache | None
+    ) -> tuple[Tensor, Tensor, Tensor, Scores]:
+        """Queries and keys as they are multiplied, values, and what is added to the products."""
         read = view.read(x_BTE)
         # [B,T,H+2G,D] to [B,H+2G,T,D], then split by heads.
         qkv = self.qkv(x_BTE).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
@@ -74,6 +87,4 @@ class Attention(nn.Module):
         row_scale = None
         if self.logit_scale is not None:
             row_scale = self.logit_scale(spans[0], torch.promote_types(q_BHTD.dtype, torch.float32))
-        scores = Scores(view, spans, content, row_scale=row_scale)
-        out_BHTD = attend(q_BHTD, k_BHSD, v_BHSD, scores, self.head_dim**-0.5, self.kernel)
-        return self.out(out_BHTD.transpose(1, 2).flatten(2))
+        return q_BHTD, k_BHSD, v_BHSD, Scores(view, spans, content, row_scale=row_scale)

@@ -169,6 +169,17 @@ def _fused(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, **options: Any) -> Te
 
 
 def _reference(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: Scores, scale: float) -> Tensor:
+    weights_BHTS = attention_weights(q_BHTD, k_BHSD, scores, scale).to(v_BHSV.dtype)
+    out_BHTV = weights_BHTS @ v_BHSV
+    extra_BHTV = scores.value(weights_BHTS)
+    return out_BHTV if extra_BHTV is None else out_BHTV + extra_BHTV
+
+
+def attention_weights(q_BHTD: Tensor, k_BHSD: Tensor, scores: Scores, scale: float) -> Tensor:
+    """What every path multiplies the values by, as one table: [B,H,T,S], in float32 or wider.
+
+    The row of a query sums to one; that of a query that may see no key is zero.
+    """
     products_BHTS = (q_BHTD * scale) @ k_BHSD.transpose(-1, -2)
     logits_BHTS = products_BHTS.to(torch.promote_types(products_BHTS.dtype, torch.float32))
     added = scores.added(q_BHTD, k_BHSD)
@@ -182,13 +193,8 @@ def _reference(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: Scores, s
     masked_BHT1 = logits_BHTS.detach().amax(-1, keepdim=True) == -torch.inf
     known = logits_BHTS.device.type == "cpu" and not torch.compiler.is_compiling()
     if known and not masked_BHT1.any():
-        weights_BHTS = logits_BHTS.softmax(-1).to(v_BHSV.dtype)
-    else:
-        logits_BHTS = logits_BHTS.masked_fill(masked_BHT1, 0.0)
-        weights_BHTS = logits_BHTS.softmax(-1).masked_fill(masked_BHT1, 0.0).to(v_BHSV.dtype)
-    out_BHTV = weights_BHTS @ v_BHSV
-    extra_BHTV = scores.value(weights_BHTS)
-    return out_BHTV if extra_BHTV is None else out_BHTV + extra_BHTV
+        return logits_BHTS.softmax(-1)
+    return logits_BHTS.masked_fill(masked_BHT1, 0.0).softmax(-1).masked_fill(masked_BHT1, 0.0)
 
 
 def _flex(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: Scores, scale: float) -> Tensor:

@@ -168,6 +168,32 @@ class Transformer(nn.Module):
             x_BTE = block(x_BTE, view, layer_spans, past_layer)
         return self.final_norm(x_BTE)
 
+    @torch.no_grad()
+    def attention(self, tokens: Tensor, keep: Tensor | None = None) -> Tensor:
+        """The attention weights by layer and head, [layers,B,H,T,T], in float32: the row of a query sums to
+        one, that of padding may be zero. They are exact whatever the encoding and the kernel, and without
+        gradients; the memory grows with the square of the length.
+
+        Args:
+            tokens, keep: as in `forward`.
+
+        Raises:
+            ValueError: not [B,T], or longer than the encoding can take.
+        """
+        weights: list[Tensor] = []
+        handles = [
+            block.attention.register_forward_pre_hook(
+                lambda module, given: weights.append(module.weights(*given[:3]))
+            )
+            for block in self.blocks
+        ]
+        try:
+            self.hidden(tokens, keep)
+        finally:
+            for handle in handles:
+                handle.remove()
+        return torch.stack(weights)
+
     def _check_length(self, length: int, cached: bool) -> None:
         limit = self.encoding.max_length
         if limit is not None and length > limit:

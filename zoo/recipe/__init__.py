@@ -1,7 +1,14 @@
 """Recipes: what decides a run, read from YAML and checked before anything heavy starts."""
 
 from zoo.recipe.json_schema import json_schema
-from zoo.recipe.reader import locate, read_recipe, resolve, validate_trainable
+from zoo.recipe.reader import (
+    locate,
+    read_recipe,
+    resolve,
+    to_recipe,
+    validate_trainable,
+    with_locations,
+)
 from zoo.recipe.schema import Recipe
 from zoo.recipe.yaml_file import dump, to_yaml_line
 
@@ -12,6 +19,8 @@ __all__ = [
     "locate",
     "read_recipe",
     "resolve",
+    "to_recipe",
     "to_yaml_line",
     "validate_trainable",
+    "with_locations",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,27 @@ def read_recipe(path: str | Path, sets: Sequence[str] = ()) -> Recipe:
             if all can be read, every problem with what they say.
     """
     return validate_tree(_read_tree(Path(path), sets), (*RULES, *FOR_TRAINING))
+
+
+def to_recipe(given: Recipe | Mapping[str, Any] | str | Path, sets: Sequence[str] = ()) -> Recipe:
+    """A recipe from what Python code may hold: one already, a mapping, or the path of a file.
+
+    Raises:
+        InputError: as `read_recipe`.
+    """
+    if isinstance(given, Recipe):
+        return resolve(given.as_dict(), sets) if sets else given
+    return resolve(given, sets) if isinstance(given, Mapping) else read_recipe(given, sets)
+
+
+def with_locations(error: InputError, path: str | Path, sets: Sequence[str]) -> InputError:
+    """The same problems, found only when the run of a recipe file began, each with where its key was set."""
+    return InputError(
+        replace(problem, where=locate(path, sets, problem.key))
+        if problem.key is not None and problem.where is None
+        else problem
+        for problem in error.problems
+    )
 
 
 def locate(path: str | Path, sets: Sequence[str], key: str) -> str | None:

@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 import shutil
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -205,6 +206,14 @@ def stored_recipe(folder: Path) -> dict[str, Any]:
 
 def write_recipe(folder: Path, recipe: Recipe) -> None:
     atomic_write(folder / RECIPE, dump(recipe))
+
+
+def validate_present(paths: Iterable[Path]) -> None:
+    """Raises InputError for all run folders and checkpoints that are not there, with the nearest of each."""
+    missing = [path for path in paths if not path.exists()]
+    if missing:
+        what = "no such run folder or checkpoint"
+        raise InputError(Problem(f"{what}{nearest_run_hint(path)}", where=str(path)) for path in missing)
 
 
 def nearest_run_hint(path: Path) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from zoo.errors import InputError, Problem
-from zoo.recipe import Recipe, read_recipe, resolve
+from zoo.recipe import Recipe, to_recipe
 from zoo.registry import tasks
 
 if TYPE_CHECKING:
@@ -40,14 +40,13 @@ def build(
 
     Args:
         recipe: a recipe, a mapping, or the path of a recipe file.
-        sets: `key=value` changes to a mapping or file.
+        sets: `key=value` changes to it.
         vocab_size: number of token ids; by default what the recipe's data asks for.
 
     Raises:
         InputError: the recipe is wrong, or asks for what cannot be built.
     """
-    if not isinstance(recipe, Recipe):
-        recipe = resolve(recipe, sets) if isinstance(recipe, Mapping) else read_recipe(recipe, sets)
+    recipe = to_recipe(recipe, sets)
     if vocab_size is None:
         from zoo.data import build_dataset
 

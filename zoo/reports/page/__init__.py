@@ -41,24 +41,32 @@ def page(report: Report) -> str:
     for panel in report.panels:
         plots += [values_plot(panel, looks, refused), differences_plot(panel, looks, refused)]
     style, script = css() + _asset("page.css"), "\n".join(_asset(name) for name in SCRIPTS)
-    environment = Environment(
+    return (
+        environment()
+        .from_string(_asset("page.html"))
+        .render(
+            report=report,
+            verdict=report.verdict.removeprefix("Verdict: "),
+            panels=[_panel(panel) for panel in report.panels],
+            costs=costs_table(report),
+            order=order_text(report),
+            looks=looks,
+            indices={label: index for index, label in enumerate(looks)},
+            data={"plots": plots},
+            marks=list(MARKS.values()),
+            style=style,
+            script=script,
+            policy=_policy(style, script),
+        )
+    )
+
+
+def environment() -> Environment:
+    """Of templates that escape whatever a report holds."""
+    return Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         keep_trailing_newline=True, finalize=_shown,
     )  # fmt: skip
-    return environment.from_string(_asset("page.html")).render(
-        report=report,
-        verdict=report.verdict.removeprefix("Verdict: "),
-        panels=[_panel(panel) for panel in report.panels],
-        costs=costs_table(report),
-        order=order_text(report),
-        looks=looks,
-        indices={label: index for index, label in enumerate(looks)},
-        data={"plots": plots},
-        marks=list(MARKS.values()),
-        style=style,
-        script=script,
-        policy=_policy(style, script),
-    )
 
 
 def _panel(panel: Panel) -> dict[str, object]:

@@ -1,0 +1,137 @@
+"""The zoo from Python: a run as an object, the commands as functions, what a notebook shows."""
+
+import builtins
+import json
+import re
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+import torch
+
+import zoo
+from zoo.errors import InputError
+from zoo.notebook.comparison import Comparison
+from zoo.reports.report import Caveat
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two runs of a recipe, one for each of two encodings, evaluated at two lengths."""
+    from conftest import MAX_INDEX
+
+    home = tmp_path_factory.mktemp("notebook")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(home)
+        sets = ["evaluate.lengths=[8]", "trainer.enable_progress_bar=false"]
+        made = [zoo.fit({**MAX_INDEX, "name": "first"}, sets)]
+        made.append(zoo.fit(made[0].recipe, ["name=second", "model.encoding=none"]))
+        zoo.evaluate(made, lengths=[8, 16])
+        for run in made:
+            run.path = run.path.absolute()
+    return made
+
+
+def test_a_run_is_what_lies_in_its_folder(runs):
+    run = zoo.open(str(runs[0].path))
+    assert (run.path.name, run.recipe.name, run.recipe.as_dict()["model"]["encoding"]["name"]) == (
+        "first",
+        "first",
+        "alibi",
+    )
+    assert run.card == json.loads((run.path / "card.json").read_text()) and run.card["steps"] == 6
+    curves = run.curves
+    assert curves.index.tolist() == [2, 4, 6] and curves.index.name == "step"
+    assert curves["train/loss"].dtype == float and curves["train/loss"].notna().all()
+    assert curves["val/loss"].notna().tolist() == [False, True, False]
+    assert run.results["length"].tolist() == [8, 16] and run.results["accuracy"].between(0, 1).all()
+    row = torch.randint(1, 19, (2, 8))
+    assert torch.equal(run.model()(row), zoo.load(run.path)(row))
+    best = zoo.load(run.path / "checkpoints" / "best.ckpt")
+    assert torch.equal(run.model(best=True)(row), best(row))
+    assert zoo.open(run.path / "checkpoints" / "last.ckpt").path.resolve() == run.path.resolve()
+    assert repr(run) == f"zoo.open('{run.path}')"
+
+
+def test_a_run_that_logged_nothing_and_measured_nothing_has_empty_tables(runs, tmp_path):
+    (tmp_path / "bare").mkdir()
+    for name in ("recipe.yaml", "card.json"):
+        (tmp_path / "bare" / name).write_text((runs[0].path / name).read_text())
+    bare = zoo.open(tmp_path / "bare")
+    assert bare.curves.empty and bare.results.empty
+    with pytest.raises(InputError, match=r"last\.ckpt: no such run or checkpoint"):
+        bare.model()
+
+
+def test_evaluate_gives_the_rows_and_stores_them(runs, capsys):
+    rows = zoo.evaluate(runs[0], lengths=16, sets=["evaluate.samples=8"])
+    assert isinstance(rows, pd.DataFrame) and rows["length"].tolist() == [16]
+    stored = runs[0].results
+    assert rows["accuracy"][0] in stored["accuracy"].tolist()
+    assert "accuracy" in capsys.readouterr().out
+
+
+def test_compare_has_a_table_a_picture_and_a_verdict(runs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    comparison = zoo.compare(runs, lengths=[8, 16])
+    assert not [*tmp_path.iterdir()]  # nothing is written that nobody asked for
+    table = comparison.table
+    assert set(table["encoding"]) == {"alibi", "none"} and set(table["length"]) == {8, 16}
+    assert table["mean"].between(0, 1).all() and comparison.verdict.startswith("Verdict: ")
+    page = comparison._repr_html_()
+    assert page.count("<img") == 1 and page.count("<table>") == page.count("</table>") >= 2
+    assert "data:image/png;base64,iVBOR" in page and "alibi" in page and "none" in page
+    assert comparison.verdict in str(comparison)
+    zoo.compare([run.path for run in runs], "accuracy", out="beside")
+    assert {"compare.csv", "index.html"} <= {file.name for file in (tmp_path / "beside").iterdir()}
+    saved = pd.read_csv(tmp_path / "beside" / "compare.csv", keep_default_na=False, na_values=[""])
+    assert set(saved.columns) == set(table.columns)
+
+
+def test_what_a_label_holds_is_not_markup(runs):
+    comparison = zoo.compare(runs)
+    report = comparison.report
+    verdict, caveats = "<script>alert(1)</script>", (Caveat("<script>alert(2)</script>"),)
+    comparison = Comparison(replace(report, title='"><script>', verdict=verdict, caveats=caveats))
+    assert "<script>" not in comparison._repr_html_()
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda runs: zoo.open("runs/frist"), "^runs/frist: no such run; did you mean runs/first"),
+        (lambda runs: zoo.open("."), r"^\.: no run folder: there is no recipe.yaml in it"),
+        (lambda runs: zoo.evaluate("runs/frist"), "^runs/frist: no such run folder .* mean runs/first"),
+        (lambda runs: zoo.evaluate(runs, lengths=[0, 8, "16"]), "^lengths: 0, '16': lengths are whole"),
+        (lambda runs: zoo.evaluate(runs, protocols="acuracy"), "did you mean 'accuracy'"),
+        (lambda runs: zoo.evaluate([]), "^which runs"),
+        (lambda runs: zoo.compare(runs, lengths=[99]), "evaluated at 99, only at 8, 16"),
+        (lambda runs: zoo.fit({"model": {"encoding": "alibbi"}}), "did you mean 'alibi'"),
+        (lambda runs: zoo.fit("x.yaml"), "^x.yaml:2: model.encoding: no encoding 'alibbi'"),
+        (lambda runs: zoo.fit(runs[0].recipe, out="runs/first"), "already holds a run"),
+    ],
+)
+def test_wrong_input_is_an_error_and_no_exit(runs, call, message, monkeypatch):
+    monkeypatch.chdir(runs[0].path.parent.parent)
+    (runs[0].path.parent.parent / "x.yaml").write_text("model:\n  encoding: alibbi\n")
+    with pytest.raises(zoo.InputError, match=re.compile(message, re.MULTILINE)):
+        call(runs)
+
+
+def test_a_key_that_is_found_wrong_when_the_run_begins_has_its_line(here, mapping):
+    import yaml
+
+    (here / "x.yaml").write_text(yaml.safe_dump({**mapping(), "logging": ["csv"]}))
+    with pytest.raises(InputError, match=r"^--set logging=\[wandb\]: logging: .* not installed"):
+        import importlib.util
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(importlib.util, "find_spec", lambda name: None)
+            zoo.fit("x.yaml", ["logging=[wandb]"])
+
+
+def test_a_star_import_leaves_open_alone():
+    names = {}
+    exec("from zoo import *", names)
+    assert names.get("open", builtins.open) is builtins.open and names["fit"] is zoo.fit
+    assert "open" in dir(zoo)

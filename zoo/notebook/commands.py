@@ -1,0 +1,137 @@
+"""The commands as functions. What is wrong with their arguments raises InputError, with the same message."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from zoo.errors import InputError, Problem
+from zoo.launch.ranks import is_distributed
+from zoo.notebook.comparison import Comparison
+from zoo.notebook.run import Run
+from zoo.recipe import Recipe, to_recipe, with_locations
+from zoo.reports import compare as comparing
+from zoo.reports import evaluate as evaluating
+from zoo.reports.write import validate_out
+from zoo.runs.folder import validate_present
+from zoo.training import fit as training
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Runs = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+"""A run, its folder or its checkpoint, or several."""
+
+
+def fit(
+    recipe: Recipe | Mapping[str, Any] | str | Path,
+    sets: Sequence[str] = (),
+    out: str | Path | None = None,
+    resume: bool | Literal["auto"] = False,
+) -> Run:
+    """Train, and evaluate at the recipe's lengths; shows the progress of `zoo fit`.
+
+    Args:
+        recipe: the path of a recipe file, a mapping, or a recipe, such as another run's.
+        sets: `key=value` changes to it.
+        out: the run folder; by default runs/NAME, or the next free number after it.
+        resume: continue the run in `out`, or the newest of this name; "auto": if there is one, else begin.
+
+    Raises:
+        InputError: the recipe or its data are wrong, or cannot be used here.
+        RunError: training failed; what was saved stays in the run folder.
+        KeyboardInterrupt: it was stopped; its text says how to continue.
+    """
+    resolved = to_recipe(recipe, sets)
+    try:
+        return Run(training.fit(resolved, None if out is None else Path(out), resume))
+    except InputError as error:
+        if isinstance(recipe, str | Path):
+            raise with_locations(error, recipe, sets) from error
+        raise
+
+
+def evaluate(
+    runs: Runs,
+    lengths: Sequence[int] | None = None,
+    protocols: str | Sequence[str] | None = None,
+    sets: Sequence[str] = (),
+) -> pd.DataFrame:
+    """Score trained models at several lengths, store the results beside each, and print them.
+
+    Args:
+        runs: a run, its folder or one of its checkpoints, or several.
+        lengths: in tokens; by default those of each recipe.
+        protocols: a name or several; by default those of each recipe.
+        sets: `key=value` changes to the recipes, as `model.encoding=rerope`.
+
+    Returns: a row for each run, protocol and length, as in `lengths.json`.
+
+    Raises:
+        InputError: what cannot be read or cannot be measured so, with all that is wrong.
+        RunError: nothing at all could be measured.
+    """
+    import pandas as pd
+
+    paths = _paths(runs)
+    if not is_distributed():
+        validate_present(paths)
+    return pd.DataFrame(evaluating.evaluate(paths, _lengths(lengths), _names(protocols), sets))
+
+
+def compare(
+    runs: Runs,
+    protocols: str | Sequence[str] | None = None,
+    lengths: Sequence[int] | None = None,
+    force: bool = False,
+    reference: str | None = None,
+    out: str | Path | None = None,
+) -> Comparison:
+    """Compare evaluated runs: a picture, tables and a verdict, which a notebook shows.
+
+    Args:
+        runs: run folders.
+        protocols: a name or several; by default all by which one of the runs was evaluated.
+        lengths: in tokens; by default all at which one was.
+        force: compare runs that are not comparable, marked as such.
+        reference: the label of the curve that differences are to; by default the best at the trained length.
+        out: a folder to write it to, as the command does; by default nothing is written.
+
+    Raises:
+        InputError: runs that cannot be read, were not evaluated or are not comparable, with all that is
+            wrong; or a folder that holds anything else.
+    """
+    folder = comparing.OUT if out is None else Path(out)
+    if out is not None:
+        validate_out(folder)
+    comparison = Comparison(
+        comparing.build(_paths(runs), _names(protocols), _lengths(lengths), force, folder, reference)
+    )
+    if out is not None:
+        comparison.save(folder)
+    return comparison
+
+
+def _paths(runs: Runs) -> list[Path]:
+    paths = [Path(run) for run in ([runs] if isinstance(runs, str | os.PathLike) else runs)]
+    if not paths:
+        raise InputError("which runs? Give a run folder, or a list of them")
+    return paths
+
+
+def _names(names: str | Sequence[str] | None) -> list[str] | None:
+    return ([names] if isinstance(names, str) else list(names)) if names else None
+
+
+def _lengths(lengths: Sequence[int] | None) -> list[int] | None:
+    if lengths is None:
+        return None
+    given = [lengths] if isinstance(lengths, Integral) else list(lengths)
+    wrong = [one for one in given if isinstance(one, bool) or not isinstance(one, Integral) or one < 1]
+    if wrong or not given:
+        named = ", ".join(map(repr, wrong)) or "none"
+        raise InputError(Problem(f"{named}: lengths are whole numbers of tokens, 1 or more", key="lengths"))
+    return [int(one) for one in given]

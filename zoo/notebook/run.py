@@ -1,0 +1,95 @@
+"""A run folder as an object: what was trained, how it went, what was measured, and the model."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from zoo.errors import InputError, Problem
+from zoo.evaluation.measurement import flat_rows
+from zoo.evaluation.store import read_measurements
+from zoo.recipe import Recipe, resolve
+from zoo.runs.card import read_card
+from zoo.runs.folder import BEST, LAST, METRICS, RECIPE, nearest_run_hint, stored_recipe
+from zoo.runs.load import load, run_folder_of
+from zoo.runs.metrics_csv import read_metrics
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from zoo.models.transformer import Transformer
+
+
+class Run:
+    """A run folder. Each part is read when it is asked for and not before; what a run of this process or of
+    another has written since is there.
+
+    Attributes:
+        path: the folder.
+    """
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        if not (self.path / RECIPE).is_file():
+            folder = run_folder_of(self.path) if self.path.is_file() else None
+            if folder is None:
+                why = f"no run folder: there is no {RECIPE} in it" if self.path.exists() else "no such run"
+                raise InputError(Problem(f"{why}{nearest_run_hint(self.path)}", where=str(path)))
+            self.path = folder
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """The resolved recipe, as it was trained. Raises InputError where it cannot be read."""
+        return resolve(stored_recipe(self.path))
+
+    @property
+    def card(self) -> dict[str, Any]:
+        """What makes its checkpoint comparable to others. Raises InputError where it cannot be read."""
+        return read_card(self.path)
+
+    @property
+    def curves(self) -> pd.DataFrame:
+        """What was logged in training, a row for each logged step (its index) and a column for each number,
+        NaN where it was not logged: `run.curves["train/loss"].plot()`. Empty where nothing was.
+
+        Raises:
+            InputError: metrics.csv is not what a run has written.
+        """
+        import pandas as pd
+
+        columns, rows = read_metrics(self.path / METRICS)
+        frame = pd.DataFrame(rows, columns=columns or ["step"]).apply(pd.to_numeric, errors="coerce")
+        return frame.set_index("step")
+
+    @property
+    def results(self) -> pd.DataFrame:
+        """What was measured in evaluations, the rows of `evaluation/lengths.json`; empty before the first.
+
+        Raises:
+            InputError: a file there that no evaluation has written.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(flat_rows(read_measurements(self.path)))
+
+    def model(self, best: bool = False, **options: Any) -> Transformer:
+        """The trained model, in evaluation mode: of the last checkpoint, or of the one with the lowest
+        validation loss. `options` are those of `zoo.load`: `device`, `plugins`, `sets`."""
+        return load(self.path / (BEST if best else LAST), **options)
+
+    def __fspath__(self) -> str:
+        return os.fspath(self.path)
+
+    def __repr__(self) -> str:
+        return f"zoo.open({str(self.path)!r})"
+
+
+def open_run(path: str | Path) -> Run:
+    """A run folder, or the one that a checkpoint lies in, as an object.
+
+    Raises:
+        InputError: there is no run.
+    """
+    return Run(path)
