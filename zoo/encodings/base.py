@@ -32,10 +32,12 @@ class Size:
     causal: bool
     layer: int | None = None
     """Which layer this instance serves; 0 also for the one that serves them all."""
+    width_of_head: int | None = None
+    """Where it is not d_model / num_heads."""
 
     @property
     def head_dim(self) -> int:
-        return self.d_model // self.num_heads
+        return self.width_of_head or self.d_model // self.num_heads
 
 
 @dataclass(frozen=True)

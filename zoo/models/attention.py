@@ -31,14 +31,15 @@ class Attention(nn.Module):
         super().__init__()
         self.num_heads = config.num_heads
         self.num_kv_heads = config.num_kv_heads or config.num_heads
-        self.head_dim = config.d_model // config.num_heads
+        self.head_dim = config.head_dim or config.d_model // config.num_heads
         self.kernel = config.kernel
         rows = (self.num_heads + 2 * self.num_kv_heads) * self.head_dim
-        self.qkv = nn.Linear(config.d_model, rows, bias=False)
-        self.out = nn.Linear(config.d_model, config.d_model, bias=False)
+        self.qkv = nn.Linear(config.d_model, rows, bias=config.bias != "none")
+        columns, has_bias = self.num_heads * self.head_dim, config.bias in ("attention", "all")
+        self.out = nn.Linear(columns, config.d_model, bias=has_bias)
         self.out.into_residual = True
-        self.q_norm = nn.RMSNorm(self.head_dim) if config.qk_norm else None
-        self.k_norm = nn.RMSNorm(self.head_dim) if config.qk_norm else None
+        self.q_norm = nn.RMSNorm(self.head_dim, config.norm_eps) if config.qk_norm else None
+        self.k_norm = nn.RMSNorm(self.head_dim, config.norm_eps) if config.qk_norm else None
         scale = config.logit_scale
         self.logit_scale = None if scale == "none" else LogitScale(scale, self.num_heads)
 

@@ -24,21 +24,31 @@ from zoo.seeds import seed_of
 WEIGHT_STD = 0.02
 
 
+def size_of(config: schema.ModelConfig, length: int) -> Size:
+    """What an encoding is told of a model of this trained length."""
+    shape = config.d_model, config.num_heads, config.num_layers
+    return Size(*shape, length, config.kind == "decoder", width_of_head=config.head_dim)
+
+
 def norm(config: schema.ModelConfig) -> nn.Module:
-    return nn.RMSNorm(config.d_model) if config.norm == "rmsnorm" else nn.LayerNorm(config.d_model)
+    if config.norm == "rmsnorm":
+        return nn.RMSNorm(config.d_model, config.norm_eps)
+    return nn.LayerNorm(config.d_model, config.norm_eps or 1e-5, bias=config.norm_bias)
 
 
 class FeedForward(nn.Module):
-    """Two projections around GELU, or the gated form SwiGLU with the same number of parameters."""
+    """Two projections around GELU or ReLU, or the gated form SwiGLU with the same number of parameters."""
 
     def __init__(self, config: schema.ModelConfig):
         super().__init__()
+        self.activation = config.activation
         self.gated = config.activation == "swiglu"
         # Three matrices of 8/3 E instead of two of 4 E, rounded up to a multiple of 8.
         default = -(-8 * config.d_model // 3 // 8) * 8 if self.gated else 4 * config.d_model
         width = config.d_ff or default
-        self.up = nn.Linear(config.d_model, 2 * width if self.gated else width, bias=False)
-        self.down = nn.Linear(width, config.d_model, bias=False)
+        has_bias = config.bias == "all"
+        self.up = nn.Linear(config.d_model, 2 * width if self.gated else width, bias=has_bias)
+        self.down = nn.Linear(width, config.d_model, bias=has_bias)
         self.down.into_residual = True
 
     def forward(self, x: Tensor) -> Tensor:
@@ -46,11 +56,16 @@ class FeedForward(nn.Module):
         if self.gated:
             gate, x = x.chunk(2, -1)
             return self.down(F.silu(gate) * x)
-        return self.down(F.gelu(x))
+        if self.activation == "relu":
+            return self.down(F.relu(x))
+        return self.down(F.gelu(x, approximate="tanh" if self.activation == "gelu_tanh" else "none"))
 
 
 class Block(nn.Module):
-    """Attention and feed-forward, each normalised before and added to the residual stream after."""
+    """Attention and feed-forward, each normalised before and added to the residual stream after.
+
+    With `parallel_residual` both read the residual stream before either is added.
+    """
 
     def __init__(self, config: schema.ModelConfig):
         super().__init__()
@@ -59,11 +74,15 @@ class Block(nn.Module):
         self.feed_forward_norm = norm(config)
         self.feed_forward = FeedForward(config)
         self.dropout = nn.Dropout(config.dropout)
+        self.parallel = config.parallel_residual
 
     def forward(
         self, x_BTE: Tensor, view: View, spans: Sequence[Span], cache: LayerCache | None = None
     ) -> Tensor:
-        x_BTE = x_BTE + self.dropout(self.attention(self.attention_norm(x_BTE), view, spans, cache))
+        attended = self.dropout(self.attention(self.attention_norm(x_BTE), view, spans, cache))
+        if self.parallel:
+            return x_BTE + attended + self.dropout(self.feed_forward(self.feed_forward_norm(x_BTE)))
+        x_BTE = x_BTE + attended
         return x_BTE + self.dropout(self.feed_forward(self.feed_forward_norm(x_BTE)))
 
 
@@ -92,9 +111,10 @@ class Transformer(nn.Module):
         super().__init__()
         self.num_layers = config.num_layers
         self.windows = [config.window_of(layer) for layer in range(config.num_layers)]
-        size = Size(config.d_model, config.num_heads, config.num_layers, length, self.causal)
+        size = size_of(config, length)
         self.encoding = EncodingStack(config.encoding, size, seed) if encoding is None else encoding
         self.tokens = nn.Embedding(vocab_size, config.d_model)
+        self.embedding_norm = norm(config) if config.embedding_norm else nn.Identity()
         self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_layers))
         self.final_norm = norm(config)
@@ -158,7 +178,7 @@ class Transformer(nn.Module):
         past = 0 if cache is None else cache.length
         self._check_length(past + tokens.shape[1], cached=cache is not None)
         spans = self._spans(tokens, keep, cache, positions, past)
-        x_BTE = self.dropout(self.encoding.embed(self.tokens(tokens), spans))
+        x_BTE = self.dropout(self.encoding.embed(self.embedding_norm(self.tokens(tokens)), spans))
         for index, block in enumerate(self.blocks):
             view = self.encoding.view(index)
             past_layer = None if cache is None else cache.layers[index]

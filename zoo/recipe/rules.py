@@ -76,9 +76,9 @@ def _value(values: dict[str, Any], key: KeyPath) -> Any:
     return section_class(section, value or {}).model_fields[inner[0]].get_default()
 
 
-@rule("model.num_heads", "model.d_model")
-def heads_divide_width(heads: int, width: int) -> Fault:
-    return f"{heads} heads do not divide d_model {width}" if width % heads else None
+@rule("model.num_heads", "model.d_model", "model.head_dim")
+def heads_divide_width(heads: int, width: int, head_dim: int | None) -> Fault:
+    return f"{heads} heads do not divide d_model {width}" if width % heads and head_dim is None else None
 
 
 @rule("model.num_kv_heads", "model.num_heads")

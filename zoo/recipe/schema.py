@@ -52,12 +52,25 @@ class ModelConfig(Section):
     """Query heads per layer; they divide d_model."""
     num_kv_heads: Positive | None = None
     """Key and value heads for grouped-query attention; they divide num_heads. null: as many as num_heads."""
+    head_dim: Positive | None = None
+    """Width of a head. null: d_model divided by num_heads."""
     d_ff: Annotated[Positive, Field(le=4 * WIDEST)] | None = None
     """Width inside the feed-forward layer. null: the model's own rule from d_model and the activation."""
     norm: Literal["layernorm", "rmsnorm"] = "layernorm"
     """Normalisation before each sub-layer."""
-    activation: Literal["gelu", "swiglu"] = "gelu"
-    """Non-linearity of the feed-forward layer."""
+    norm_eps: Annotated[Number, Field(gt=0, lt=1)] | None = None
+    """What normalisation adds to a variance or a mean square. null: 1e-5 in layernorm; in rmsnorm the machine
+    epsilon of the precision that it is computed in."""
+    norm_bias: Flag = True
+    """Whether layernorm has an offset besides its gain."""
+    embedding_norm: Flag = False
+    """Whether token vectors are normalised before the first layer, as in BLOOM."""
+    activation: Literal["gelu", "gelu_tanh", "relu", "swiglu"] = "gelu"
+    """Non-linearity of the feed-forward layer; gelu_tanh is its approximation by tanh, as in GPT-2."""
+    bias: Literal["none", "qkv", "attention", "all"] = "none"
+    """Which projections have biases: of queries, keys and values; of all of attention; of all layers."""
+    parallel_residual: Flag = False
+    """Whether attention and feed-forward read the same input and are added together, as in GPT-NeoX."""
     dropout: Annotated[Number, Field(ge=0, lt=1)] = 0.0
     """Probability with which the outputs of embedding, attention and feed-forward are dropped in training."""
     tie_embeddings: Flag = True

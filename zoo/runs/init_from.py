@@ -18,8 +18,9 @@ from zoo.tasks.task import Task
 KEY = "init_from"
 ENCODING = "model.encoding."
 """What the names of an encoding's parameters and buffers begin with."""
-SHAPING = ("kind", "d_model", "num_layers", "num_heads", "num_kv_heads", "d_ff", "norm", "activation",
-           "qk_norm", "tie_embeddings")  # fmt: skip
+SHAPING = ("kind", "d_model", "num_layers", "num_heads", "num_kv_heads", "head_dim", "d_ff", "norm",
+           "norm_eps", "norm_bias", "embedding_norm", "activation", "bias", "parallel_residual", "qk_norm",
+           "tie_embeddings")  # fmt: skip
 """Keys of `model` that decide which weights there are, and what they mean."""
 
 

@@ -61,12 +61,12 @@ def build_encoding(recipe: Recipe) -> BuiltRecipe:
         InputError: what only an encoding's own code can find: option values that it refuses, tables that do
             not fit into memory, a trained length beyond its end, a kernel that cannot compute it.
     """
-    from zoo.encodings.base import Size
     from zoo.encodings.stack import EncodingStack
     from zoo.memory import allocations_bounded
+    from zoo.models.transformer import size_of
 
     model, length = recipe.model, recipe.data.sequence_length
-    size = Size(model.d_model, model.num_heads, model.num_layers, length, model.kind == "decoder")
+    size = size_of(model, length)
     try:
         with allocations_bounded():
             stack = EncodingStack(recipe.as_dict()["model"]["encoding"], size, recipe.seed)
