@@ -6,32 +6,11 @@ import argparse
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from zoo.argument_types import count, lengths, whole_numbers, words
+
 LISTS = ("encodings", "datasets", "tasks", "protocols", "optimizers", "schedules", "recipes", "runs")
+FORMATS = ("hf", "safetensors")
 SHELLS = ("bash", "zsh", "fish")
-
-
-def _whole_numbers(text: str, least: int = 0) -> list[int]:
-    numbers = [int(part) for part in text.split(",") if part.isdecimal()]
-    if len(numbers) != text.count(",") + 1 or min(numbers) < least:
-        raise argparse.ArgumentTypeError(f"whole numbers from {least} on, as in 1,2,3; got {text!r}")
-    return numbers
-
-
-def _lengths(text: str) -> list[int]:
-    return _whole_numbers(text, least=1)
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"a whole number above 0 is needed; got {text!r}")
-    return int(text)
-
-
-def _words(text: str) -> list[str]:
-    words = [word for word in text.split(",") if word]
-    if not words:
-        raise argparse.ArgumentTypeError(f"names are separated by commas, as in a,b; got {text!r}")
-    return words
 
 
 def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argparse.ArgumentParser:
@@ -89,13 +68,13 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
     )
     evaluate.add_argument("paths", type=Path, nargs="+", metavar="PATH", help="run folders or checkpoints")
     evaluate.add_argument(
-        "--lengths", type=_lengths, metavar="N,N", help="lengths in tokens (default: the recipe's)"
+        "--lengths", type=lengths, metavar="N,N", help="lengths in tokens (default: the recipe's)"
     )
     evaluate.add_argument(
-        "--protocol", type=_words, metavar="NAME,NAME", help="protocols (default: the recipe's)"
+        "--protocol", type=words, metavar="NAME,NAME", help="protocols (default: the recipe's)"
     )
     evaluate.add_argument(
-        "--devices", type=_count, default=1, metavar="N", help="GPUs or processes to share it (default: 1)"
+        "--devices", type=count, default=1, metavar="N", help="GPUs or processes to share it (default: 1)"
     )
     _add_set(evaluate, "change a key of the run's recipe: where its data lies, or what of its encoding may")
 
@@ -113,10 +92,10 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
     )
     compare.add_argument("paths", type=Path, nargs="*", metavar="RUN", help="run folders")
     compare.add_argument(
-        "--protocol", type=_words, metavar="NAME,NAME", help="protocols (default: all that were measured)"
+        "--protocol", type=words, metavar="NAME,NAME", help="protocols (default: all that were measured)"
     )
     compare.add_argument(
-        "--lengths", type=_lengths, metavar="N,N", help="lengths in tokens (default: all that were measured)"
+        "--lengths", type=lengths, metavar="N,N", help="lengths in tokens (default: all that were measured)"
     )
     compare.add_argument(
         "--reference", metavar="NAME", help="show differences to this encoding (default: the best as trained)"
@@ -151,7 +130,7 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
         metavar="A,B",
         help="as a recipe has them, separated by commas",
     )
-    sweep.add_argument("--seeds", type=_whole_numbers, default=[0], metavar="N,N", help="seeds (default: 0)")
+    sweep.add_argument("--seeds", type=whole_numbers, default=[0], metavar="N,N", help="seeds (default: 0)")
     _add_set(sweep, "change a key of the recipe, for all runs")
     sweep.add_argument(
         "--out",
@@ -162,7 +141,7 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
     )
     sweep.add_argument(
         "--jobs",
-        type=_count,
+        type=count,
         metavar="N",
         help="runs at the same time (default: one for each visible GPU; on a CPU one; SLURM decides itself)",
     )
@@ -183,6 +162,34 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
         action="store_true",
         help="print the commands of unfinished runs, and run nothing",
     )
+
+    export = _verb(
+        verbs,
+        "export",
+        run["export"],
+        "Write a trained model for other tools: a folder that `transformers` or zoo.load reads.",
+        """
+        zoo export runs/rope_wikitext2 --out exported/rope
+        zoo export runs/rope_wikitext2 --format safetensors --out exported/rope_weights
+        zoo export runs/rope_wikitext2 --out exported/rerope --set model.encoding=rerope
+        """,
+    )
+    export.add_argument("path", type=Path, metavar="RUN", help="a run folder, or a checkpoint")
+    export.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="hf",
+        help="hf: for AutoModelForCausalLM, with the zoo's own code only where transformers has no such "
+        "architecture; safetensors: weights, recipe, card and tokenizer, for zoo.load (default: hf)",
+    )
+    export.add_argument(
+        "--out",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="the folder to make; one that is there is empty",
+    )
+    _add_set(export, "change a key of the run's recipe that may change after training")
 
     lists = _verb(
         verbs,
@@ -277,21 +284,3 @@ def _add_set(verb: argparse.ArgumentParser, about: str) -> None:
     verb.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help=f"{about}; may be given several times"
     )
-
-
-def completion(parser: argparse.ArgumentParser, shell: str) -> str:
-    """The script by which bash, zsh or fish completes verbs, options, recipe files and folders."""
-    import shtab
-
-    # A checkpoint is a file, and a run a folder.
-    by_metavar = {"RECIPE": shtab.glob("*.yaml", "*.yml"), "RUN": shtab.DIRECTORY, "DIR": shtab.DIRECTORY}
-    by_metavar |= {("A", "B"): shtab.DIRECTORY, "PATH": shtab.FILE, "NAME|FILE|ENCODING": shtab.FILE}
-    choices = {"|".join(LISTS): LISTS, "auto": ("auto",)}
-    (verbs,) = (one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
-    for verb in verbs.choices.values():
-        for action in verb._actions:
-            if action.metavar in choices:
-                action.choices = choices[action.metavar]
-            elif action.metavar in by_metavar:
-                action.complete = by_metavar[action.metavar]
-    return shtab.complete(parser, shell)

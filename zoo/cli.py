@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zoo.arguments import LISTS, completion, make_parser
+from zoo.arguments import LISTS, make_parser
 from zoo.console import waiting
 from zoo.errors import InputError, RunError
 from zoo.launch.ranks import is_distributed, is_first_process, report_once
@@ -200,6 +200,17 @@ def _compare(options: argparse.Namespace) -> None:
     )
 
 
+def _export(options: argparse.Namespace) -> None:
+    with waiting("loading torch"):
+        from zoo.pretrained.export import export
+
+    exported = export(options.path, options.out, options.format, options.set)
+    if exported.difference is not None:
+        kind = f"a {exported.architecture}" if exported.architecture else "a model of the zoo"
+        print(f"written as {kind}; its logits differ from the run's by at most {exported.difference:.1e}")
+    print(f"done: {options.out}; {exported.loaded_by} loads it")
+
+
 def _list(options: argparse.Namespace) -> None:
     what, pattern = options.what, options.pattern
     if what not in LISTS and pattern is None:
@@ -238,10 +249,12 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _completion(options: argparse.Namespace) -> None:
+    from zoo.completion import completion
+
     print(completion(make_parser(VERBS), options.shell))
 
 
 VERBS = {
-    "fit": _fit, "evaluate": _evaluate, "compare": _compare, "sweep": _sweep,
+    "fit": _fit, "evaluate": _evaluate, "compare": _compare, "sweep": _sweep, "export": _export,
     "list": _list, "show": _show, "check": _check, "completion": _completion,
 }  # fmt: skip

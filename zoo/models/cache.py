@@ -50,6 +50,11 @@ class Rows:
         self._memory.narrow(self.dim, before, self.count - before).copy_(new)
         return self.all()
 
+    def select(self, index: Tensor) -> None:
+        """Take sequences index [B] of the batch, the first dimension, instead of those there are."""
+        if self._memory is not None:
+            self._memory = self._memory.index_select(0, index)
+
 
 def _may_be_written(old: Tensor, new: Tensor) -> bool:
     frozen = old.is_inference() and not torch.is_inference_mode_enabled()
@@ -108,3 +113,15 @@ class Cache:
         pos = rows.append(pos)
         self._positions[id(owner)] = rows, pos
         return pos
+
+    def select(self, index: Tensor) -> None:
+        """Take sequences index [B] of the batch instead of those there are, as beam search does."""
+        for layer in self.layers:
+            for rows in layer.rows.values():
+                rows.select(index)
+        self._keep.select(index)
+        self.keep = None if self.keep is None else self._keep.all()
+        for owner, (rows, positions) in self._positions.items():
+            if positions.dim() == 2 and len(positions) > 1:
+                rows.select(index)
+                self._positions[owner] = rows, rows.all()

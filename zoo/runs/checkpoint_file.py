@@ -1,11 +1,13 @@
 """Reading a checkpoint file: what was written there, of the zoo, and nothing but data.
 
 The archive's checksums are compared, which torch does not do; `torch.load(weights_only=True)` looks up no
-class or function but its own for tensors; a pydantic model checks the rest.
+class or function but its own for tensors; a pydantic model checks the rest. An exported checkpoint is a file
+of safetensors, whose metadata hold what is not a tensor.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import stat
 import zipfile
@@ -26,6 +28,9 @@ MAX_VALUES, MAX_DEPTH, MAX_TEXT = 500_000, 50, 100_000
 MEMORY = 1 << 30
 """Bytes that reading a checkpoint may take beside twice the size of its file."""
 EMBEDDING = "model.tokens.weight"
+SAFETENSORS = ".safetensors"
+METADATA = "positional_encoding_zoo"
+"""The key of what a file of safetensors holds beside its tensors, as JSON."""
 
 
 class _Damaged(Exception):
@@ -79,23 +84,61 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
             raise _Foreign("it is a folder" if path.is_dir() else "it is a pipe or a device, not a file")
         with path.open("rb") as file:
             size = file.seek(0, 2)
-            _verify_checksums(file, size)
-            file.seek(0)
-            with allocations_bounded(most=2 * size + MEMORY):
-                content = _load(file)
+            bounded = allocations_bounded(most=2 * size + MEMORY)
+            if path.suffix == SAFETENSORS:
+                with bounded:
+                    content = _load_safetensors(path)
+            else:
+                _verify_checksums(file, size)
+                file.seek(0)
+                with bounded:
+                    content = _load(file)
         _validate_bounds(content, size)
         if faults := faults_of(_Content, content, "content"):
             raise _Foreign("; ".join(faults[:6]))
     except _Foreign as error:
         raise InputError(
             f"{path}: not a checkpoint of the zoo: {error}. What can be read is what `fit` writes, "
-            f"RUN/checkpoints/last.ckpt or best.ckpt"
+            f"RUN/checkpoints/last.ckpt or best.ckpt, and what `export --format safetensors` does"
         ) from error
     except _Damaged as error:
         raise InputError(f"{path}: damaged: {error}. {alternatives(path)}") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
     return content
+
+
+def write_safetensors(path: Path, content: dict[str, Any], weights: dict[str, Tensor]) -> None:
+    """Write weights that `transformers` too can read, with the rest of a checkpoint as JSON beside them.
+
+    Args:
+        content: what `read_checkpoint` is to give but for the weights; plain data.
+        weights: by the names that they are to have in the file; none shares memory with another.
+    """
+    from safetensors.torch import save_file
+
+    about = {"format": "pt"} | ({METADATA: json.dumps(content)} if content else {})
+    save_file({name: value.detach().cpu().contiguous() for name, value in weights.items()}, path, about)
+
+
+def _load_safetensors(path: Path) -> dict[str, Any]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, "pt") as file:
+            text = (file.metadata() or {}).get(METADATA)
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise _Damaged(f"safetensors cannot load it ({error})") from error
+    if text is None:
+        raise _Foreign("it holds weights and no recipe, as a model that is not the zoo's own")
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _Damaged(f"its metadata are no JSON ({error})") from error
+    if not isinstance(content, dict):
+        raise _Foreign("its metadata hold no recipe")
+    return {**content, "state_dict": weights}
 
 
 def alternatives(path: Path) -> str:

@@ -32,6 +32,8 @@ METRICS = "metrics.csv"
 CHECKPOINTS = Path("checkpoints")
 LAST = CHECKPOINTS / "last.ckpt"
 BEST = CHECKPOINTS / "best.ckpt"
+EXPORTED = Path("model.safetensors")
+"""The weights in a folder that `export` has made."""
 RESULTS = Path("evaluation") / "lengths.json"
 # What `atomic_file` writes before it has its name.
 _LEFTOVER = re.compile(r"\..+(\.\d+)+")

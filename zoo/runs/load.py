@@ -26,7 +26,7 @@ from zoo.runs.code_source import (
     describe_missing,
     recorded_sources,
 )
-from zoo.runs.folder import LAST, RECIPE
+from zoo.runs.folder import EXPORTED, LAST, RECIPE
 from zoo.tasks import build_task
 from zoo.tasks.task import Task
 
@@ -37,7 +37,7 @@ ROOM = 1 << 30
 
 
 def find_checkpoint(path: Path) -> Path:
-    """A checkpoint file itself, or the last one of a run folder or of its folder of checkpoints.
+    """A checkpoint file itself, or the last one of a run folder, of its checkpoints or of an export.
 
     Raises:
         InputError: neither is there, or there is no permission to look.
@@ -48,7 +48,7 @@ def find_checkpoint(path: Path) -> Path:
         if not path.is_dir():
             raise InputError(f"{path}: no such run or checkpoint")
         last = path / LAST
-        for file in (last, path / LAST.name):
+        for file in (last, path / LAST.name, path / EXPORTED):
             if file.is_file():
                 return file
         runs = sorted(str(file.parent.parent) for file in path.glob(f"*/{LAST}"))

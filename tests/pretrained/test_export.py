@@ -1,0 +1,198 @@
+"""`zoo export`: what was written loads elsewhere and is the model of the run."""
+
+import pytest
+import torch
+import yaml
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+import zoo
+from zoo.cli import main
+from zoo.data.text.tokenizer import TextTokenizer
+from zoo.errors import InputError
+from zoo.models.decoding import decode
+from zoo.pretrained.export import export
+
+GATED = ("model.norm=rmsnorm", "model.activation=swiglu")
+ROPE = (*GATED, "model.encoding=rope")
+LENGTH = 16
+
+
+def stretched(scaling):
+    return (*ROPE, f"model.encoding.scaling={scaling}", "model.encoding.factor=4")
+
+
+NATIVE = {
+    "Llama": ROPE,
+    "Llama, grouped, untied": (*ROPE, "model.num_kv_heads=1", "model.tie_embeddings=false", "model.d_ff=24"),
+    "Llama, linear": stretched("linear"),
+    "Llama, ntk": stretched("ntk"),
+    "Llama, yarn": stretched("yarn"),
+    "Llama, llama3": stretched("llama3"),
+    "Mistral": (*ROPE, "model.window=6"),
+    "Qwen3": (*ROPE, "model.qk_norm=true"),
+    "SmolLM3": (*GATED, "model.encoding={name: interleave, pattern: [rope, none]}"),
+    "GPT-NeoX": ("model.encoding=rope",),
+    "GPT-NeoX, partial, untied": ("model.encoding={name: rope, partial: 0.5}", "model.tie_embeddings=false"),
+    "GPT-2": ("model.encoding={name: learned, table_length: 64}",),
+    "GPT-2, untied": ("model.encoding={name: learned, table_length: 64}", "model.tie_embeddings=false"),
+}
+OWN = {
+    "alibi": "not a GPT-NeoX: encoding is alibi",
+    "[rope, fox]": "not a GPT-NeoX: encoding is rope+fox",
+    "{name: learned, beyond: clamp}": "not a GPT-2: learned has beyond clamp",
+    "{name: rope, scaling: dynamic_ntk, factor: 2}": "not a GPT-NeoX: rope has scaling dynamic_ntk",
+    "t5": "not a GPT-NeoX: encoding is t5",
+}
+
+
+def ids(batch, length):
+    return torch.randint(300, (batch, length), generator=torch.Generator().manual_seed(1))
+
+
+@torch.no_grad()
+def assert_same(model, task, lengths):
+    """The logits are the run's, with and without padding on the left, which counts for nothing."""
+    for length in lengths:
+        tokens = ids(2, length)
+        mask = torch.ones_like(tokens)
+        wanted = task.model(tokens)
+        scale = wanted.abs().max()
+        assert (model(input_ids=tokens).logits - wanted).abs().max() <= 1e-5 * scale
+        assert (model(input_ids=tokens, attention_mask=mask).logits - wanted).abs().max() <= 1e-5 * scale
+        mask[1, :5] = 0
+        positions = (mask.cumsum(1) - 1).clamp(min=0)
+        given = {} if type(model).__name__ == "ZooForCausalLM" else {"position_ids": positions}
+        got = model(input_ids=tokens, attention_mask=mask, **given).logits
+        wanted = task.model(tokens, mask.bool())
+        assert (got - wanted)[mask.bool()].abs().max() <= 1e-5 * scale
+
+
+@pytest.mark.parametrize("title", NATIVE)
+def test_a_known_architecture_is_loaded_without_our_code(title, checkpoint, tmp_path):
+    place, task = checkpoint(*NATIVE[title])
+    exported = export(place, tmp_path / "out", "hf")
+    assert exported.architecture == title.split(",")[0] and exported.difference < 1e-4
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    assert type(model).__module__.startswith("transformers.")
+    assert not (tmp_path / "out" / "modeling_zoo.py").exists()
+    assert_same(model, task, (LENGTH, 4 * LENGTH))
+
+
+@pytest.mark.parametrize("encoding", OWN)
+def test_any_other_is_loaded_with_a_file_that_imports_the_zoo(
+    encoding, checkpoint, tmp_path, capsys, monkeypatch
+):
+    place, task = checkpoint(f"model.encoding={encoding}")
+    exported = export(place, tmp_path / "out", "hf")
+    assert exported.architecture is None and OWN[encoding] in capsys.readouterr().out
+    # Where `transformers` keeps copies of such files.
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "out", trust_remote_code=True)
+    assert_same(model, task, (LENGTH, 4 * LENGTH))
+    prompts, mask = ids(2, 9), torch.ones(2, 9, dtype=torch.long)
+    mask[1, :4] = 0
+    wanted = torch.stack(list(decode(task.model, prompts, 6, mask.bool())), 1)
+    for cached in (True, False):
+        options = {"max_new_tokens": 6, "do_sample": False, "eos_token_id": None, "use_cache": cached}
+        written = model.generate(prompts, attention_mask=mask, pad_token_id=0, **options)
+        assert torch.equal(written[:, 9:], wanted), cached
+    beams = {"max_new_tokens": 5, "num_beams": 3, "eos_token_id": None, "pad_token_id": 0}
+    with_cache, without = (model.generate(prompts, attention_mask=mask, use_cache=c, **beams) for c in (1, 0))
+    assert torch.equal(with_cache, without)
+    low = AutoModelForCausalLM.from_pretrained(tmp_path / "out", trust_remote_code=True, dtype=torch.bfloat16)
+    fixed = dict(task.model.bfloat16().named_buffers())
+    assert all(torch.equal(value, fixed[name]) for name, value in low.model.named_buffers())
+    assert low.dtype == torch.bfloat16 and low(ids(1, 8)).logits.isfinite().all()
+
+
+@pytest.mark.parametrize("kind", ["text", "masked", "max_index"])
+def test_weights_are_loaded_by_the_zoo_bit_for_bit(kind, checkpoint, tmp_path):
+    place, task = checkpoint(kind=kind)
+    exported = export(place, tmp_path / "out", "safetensors")
+    names = {"model.safetensors", "recipe.yaml", "card.json", "tokenizer.json", "README.md"}
+    assert {file.name for file in (tmp_path / "out").iterdir()} == names
+    model = eval(exported.loaded_by, {"zoo": zoo})
+    assert torch.equal(model(ids(2, 8)), task.model(ids(2, 8)))
+    if kind == "text":
+        assert main(["show", str(tmp_path / "out" / "recipe.yaml")]) == 0
+
+
+def test_an_encoding_changed_after_training_is_exported_as_changed(checkpoint, tmp_path):
+    place, task = checkpoint(*ROPE)
+    sets = ["model.encoding.scaling=yarn", "model.encoding.factor=4"]
+    out = tmp_path / "out"
+    export(place, out, "hf", sets)
+    wanted = zoo.load(place, sets=sets)(ids(1, 50))
+    assert not torch.equal(wanted, task.model(ids(1, 50)))
+    assert (AutoModelForCausalLM.from_pretrained(out)(ids(1, 50)).logits - wanted).abs().max() < 1e-4
+    assert "model.encoding.scaling=yarn" in (out / "README.md").read_text()
+
+
+def test_the_tokenizer_is_the_run_s(checkpoint, tmp_path):
+    place, _ = checkpoint()
+    export(place, tmp_path / "out", "hf")
+    theirs, ours = (
+        AutoTokenizer.from_pretrained(tmp_path / "out"),
+        TextTokenizer.load(place / "tokenizer.json"),
+    )
+    for text in ("the dog on the mat", "ünknown, 漢字\n\n", "a <|endoftext|> is text like any other"):
+        assert theirs(text)["input_ids"] == ours.encode(text).tolist()
+        assert theirs.decode(theirs(text)["input_ids"]) == text
+    assert theirs.eos_token_id == theirs.pad_token_id == ours.end_token and theirs.padding_side == "left"
+    assert theirs.mask_token_id == ours.mask_token and theirs.unk_token is None
+
+
+def test_the_model_card_has_what_is_known(checkpoint, tmp_path):
+    from huggingface_hub import ModelCard
+
+    place, _ = checkpoint()
+    # As in a run's folder, of which only the last checkpoint is another.
+    (place / "evaluation").mkdir()
+    (place / "evaluation" / "lengths.md").write_text(
+        "# tiny by length\n\n## sliding\n\n| a | 16 |\n|---|---|\n"
+    )
+    export(place, tmp_path / "out", "hf")
+    card = ModelCard.load(tmp_path / "out" / "README.md")
+    assert card.data.library_name == "transformers" and "alibi" in card.data.tags
+    assert card.data.license is None
+    for shown in ("tokens seen | 448", "16 tokens", "### sliding", "trust_remote_code=True", "`abc`"):
+        assert shown in card.text, shown
+    assert yaml.safe_load(card.content.split("---")[1])["pipeline_tag"] == "text-generation"
+
+
+def test_what_cannot_be_exported_is_refused_and_nothing_is_left(checkpoint, tmp_path, capsys):
+    place, _ = checkpoint(kind="masked")
+    out = tmp_path / "out"
+    assert main(["export", str(place), "--out", str(out)]) == 2
+    assert "an encoder is no model" in (told := capsys.readouterr().err) and "--format safetensors" in told
+    assert main(["export", str(tmp_path / "no_run"), "--out", str(out)]) == 2
+    out.mkdir()
+    (out / "notes.txt").write_text("mine")
+    assert main(["export", str(place), "--format", "safetensors", "--out", str(out)]) == 2
+    assert "is not empty" in capsys.readouterr().err
+    assert [file.name for file in out.iterdir()] == ["notes.txt"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["out", "run"]
+
+
+def test_a_failure_leaves_nothing_and_an_empty_folder_is_taken(checkpoint, tmp_path, monkeypatch, capsys):
+    place, _ = checkpoint()
+    out = tmp_path / "out"
+    out.mkdir()
+    with monkeypatch.context() as patched:
+        patched.setattr("zoo.pretrained.export.write_card", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            export(place, out, "safetensors")
+    assert not list(out.iterdir()) and sorted(file.name for file in tmp_path.iterdir()) == ["out", "run"]
+    assert main(["export", str(place), "--format", "safetensors", "--out", str(out)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f'done: {out}; zoo.load("{out}") loads it'
+
+
+def test_a_file_of_weights_alone_or_a_damaged_one_is_reported(checkpoint, tmp_path):
+    place, _ = checkpoint(*ROPE)
+    export(place, tmp_path / "out", "hf")
+    with pytest.raises(InputError, match="weights and no recipe"):
+        zoo.load(tmp_path / "out")
+    file = place / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(InputError, match="damaged"):
+        zoo.load(place)

@@ -1,0 +1,29 @@
+"""What an option of the command line may be, from its text."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def whole_numbers(text: str, least: int = 0) -> list[int]:
+    numbers = [int(part) for part in text.split(",") if part.isdecimal()]
+    if len(numbers) != text.count(",") + 1 or min(numbers) < least:
+        raise argparse.ArgumentTypeError(f"whole numbers from {least} on, as in 1,2,3; got {text!r}")
+    return numbers
+
+
+def lengths(text: str) -> list[int]:
+    return whole_numbers(text, least=1)
+
+
+def count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a whole number above 0 is needed; got {text!r}")
+    return int(text)
+
+
+def words(text: str) -> list[str]:
+    words = [word for word in text.split(",") if word]
+    if not words:
+        raise argparse.ArgumentTypeError(f"names are separated by commas, as in a,b; got {text!r}")
+    return words

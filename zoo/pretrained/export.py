@@ -1,0 +1,255 @@
+"""Giving a trained model to other tools: a folder that `zoo.load` or `transformers` reads.
+
+--format safetensors   model.safetensors  recipe.yaml  card.json  tokenizer.json  README.md
+--format hf            config.json  generation_config.json  model.safetensors  tokenizer.json
+                       tokenizer_config.json  README.md, and modeling_zoo.py where `transformers` has no such
+                       architecture
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from zoo.data.text.tokenizer import TextTokenizer
+from zoo.errors import InputError, Problem
+from zoo.files import atomic_write, fsync_tree, raise_disk_full
+from zoo.models.transformer import Decoder
+from zoo.pretrained.model_card import model_card
+from zoo.runs.card import write_card
+from zoo.runs.checkpoint_file import write_safetensors
+from zoo.runs.folder import EXPORTED, RESULTS, write_recipe
+from zoo.runs.load import find_checkpoint, load_task, run_folder_of
+from zoo.tasks.task import Task
+
+TOKENIZER = "tokenizer.json"
+CLOSE, MOST_TOKENS = 1e-4, 4096
+"""How far logits may be from the run's, relative to the largest, and on how many tokens that is tried."""
+MODELLING = '''\
+"""The model of this folder, for `transformers`: `from_pretrained(FOLDER, trust_remote_code=True)`."""
+
+try:
+    from zoo.pretrained.modelling import ZooConfig, ZooForCausalLM
+except ImportError as error:
+    raise ImportError("this model needs its package: pip install positional-encoding-zoo") from error
+
+__all__ = ["ZooConfig", "ZooForCausalLM"]
+'''
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written: the Python that loads it, the architecture, and by how much logits differ."""
+
+    loaded_by: str
+    architecture: str | None = None
+    difference: float | None = None
+
+
+def export(path: Path, out: Path, form: str, sets: Sequence[str] = ()) -> Exported:
+    """Write the model of a run or a checkpoint into a new folder, whole or not at all.
+
+    Args:
+        path: a run folder (its last checkpoint is taken) or a checkpoint.
+        out: the folder; it is made, or empty.
+        form: `hf` or `safetensors`.
+        sets: `key=value` changes that leave its weights as they are, such as another scaling of RoPE.
+
+    Returns: what was written; `hf` was read back and compared with the model of the run.
+
+    Raises:
+        InputError: no usable run, a folder that holds something, a model that the format cannot hold, or
+            `transformers` is not installed.
+    """
+    problems = [Problem(fault, where=str(out)) for fault in _not_free(out)]
+    if form == "hf" and find_spec("transformers") is None:
+        install = "pip install 'positional-encoding-zoo[hf]'"
+        problems.append(Problem(f"--format hf needs transformers: {install}; --format safetensors does not"))
+    if problems:
+        raise InputError(problems)
+    checkpoint = find_checkpoint(path)
+    task = load_task(path, sets)
+    # What was changed after training belongs to the model from here on.
+    card = {**task.card} | ({"changed_after_training": task.changed} if task.changed else {})
+    run = run_folder_of(checkpoint) or checkpoint.parent
+    if form == "hf":
+        _validate_for_hf(task, path)
+    with _made_whole(out) as folder:
+        if (run / TOKENIZER).is_file():
+            shutil.copyfile(run / TOKENIZER, folder / TOKENIZER)
+        if form == "hf":
+            exported = _write_hf(task, folder, out)
+        else:
+            write_safetensors(folder / EXPORTED, checkpoint_content(task, card), _weights(task))
+            write_recipe(folder, task.recipe)
+            exported = Exported(f'zoo.load("{out}")')
+        write_card(folder, card)
+        curves = (run / RESULTS).with_suffix(".md")
+        table = curves.read_text(encoding="utf-8") if curves.is_file() else None
+        if table is not None and (picture := (run / RESULTS).with_suffix(".png")).is_file():
+            shutil.copyfile(picture, folder / picture.name)
+        text = model_card(task.recipe.as_dict(), card, table, exported.loaded_by, exported.architecture)
+        atomic_write(folder / "README.md", text)
+    return exported
+
+
+def _not_free(out: Path) -> Iterator[str]:
+    if os.path.lexists(out) and not out.is_dir():
+        yield "is a file; an export is a folder"
+    elif out.is_dir() and any(out.iterdir()):
+        yield "is not empty; an export needs a folder of its own"
+
+
+@contextmanager
+def _made_whole(out: Path) -> Iterator[Path]:
+    """A folder to write into, which gets the name `out` once the block has ended well."""
+    beside = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        beside.mkdir()
+    except OSError as error:
+        raise InputError(Problem(f"cannot be written: {error.strerror}", where=str(out))) from error
+    try:
+        with raise_disk_full(out / EXPORTED):
+            yield beside
+            fsync_tree(beside)
+            os.rename(beside, out)  # onto an empty folder it may be
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def checkpoint_content(task: Task, card: dict[str, Any]) -> dict[str, Any]:
+    """What a checkpoint holds beside its weights, as `read_checkpoint` gives it."""
+    parameters = {"recipe": task.recipe.as_dict(), "vocab_size": task.hparams["vocab_size"]}
+    content = {"hyper_parameters": parameters, "global_step": card.get("steps") or 0}
+    return content | ({"zoo_card": card} if card else {})
+
+
+def _weights(task: Task) -> dict[str, torch.Tensor]:
+    return dict(task.state_dict())
+
+
+def _validate_for_hf(task: Task, path: Path) -> None:
+    """Raises InputError for what is no language model of tokens to come."""
+    if not isinstance(task.model, Decoder) or task.model.pointer:
+        kind = "a model that points at positions" if task.model.pointer else "an encoder"
+        raise InputError(
+            Problem(
+                f"{kind} is no model that `transformers` loads for causal language modelling: "
+                f"--format safetensors writes it for zoo.load",
+                where=str(path),
+            )
+        )
+    if task.recipe.plugins:
+        named = ", ".join(Path(one).name for one in task.recipe.plugins)
+        raise InputError(
+            Problem(
+                f"its encoding is of a plugin ({named}), which another program would not find: make it an "
+                f"installed package (README, Add an encoding), or use --format safetensors",
+                where=str(path),
+            )
+        )
+
+
+def _write_hf(task: Task, folder: Path, out: Path) -> Exported:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    from zoo.pretrained.modelling import ZooConfig, ZooForCausalLM
+    from zoo.pretrained.native import native
+
+    section, vocab_size = task.recipe.as_dict()["model"], task.hparams["vocab_size"]
+    length = task.recipe.data.sequence_length
+    # What the recipe leaves to the model's own rule.
+    feed_forward = task.model.blocks[0].feed_forward
+    section |= {"d_ff": feed_forward.down.in_features}
+    special = _write_tokenizer(folder, length)
+    architecture, why = native(section)
+    if architecture is None:
+        config = ZooConfig(section, vocab_size, length, task.model.encoding.max_cached_length is None)
+        config.architectures = [ZooForCausalLM.__name__]
+        names = {"AutoConfig": ZooConfig, "AutoModelForCausalLM": ZooForCausalLM}
+        config.auto_map = {auto: f"modeling_zoo.{cls.__name__}" for auto, cls in names.items()}
+        atomic_write(folder / "modeling_zoo.py", MODELLING)
+        weights, loader = _weights(task), ZooForCausalLM
+        print(f"{why}; it is exported with code that imports the zoo")
+    else:
+        config = AutoConfig.for_model(
+            architecture.model_type, vocab_size=vocab_size, **architecture.config(section, length)
+        )
+        own = {name.removeprefix("model."): value for name, value in _weights(task).items()}
+        weights, loader = dict(architecture.rename(own, section)), AutoModelForCausalLM
+        config.architectures = [AutoModelForCausalLM._model_mapping[type(config)].__name__]
+    config.dtype = "float32"
+    for key in ("bos_token_id", "eos_token_id", "pad_token_id"):
+        setattr(config, key, special)
+    config.save_pretrained(folder)
+    # Weights of the zoo's own names are a checkpoint of the zoo too.
+    beside = checkpoint_content(task, task.card) if architecture is None else {}
+    write_safetensors(folder / EXPORTED, beside, weights)
+    difference = _difference(task, loader, folder, length, vocab_size)
+    _write_generation_config(folder, special, config.use_cache)
+    trust = ", trust_remote_code=True" if architecture is None else ""
+    loaded_by = f'AutoModelForCausalLM.from_pretrained("{out}"{trust})'
+    return Exported(loaded_by, architecture.title if architecture else None, difference)
+
+
+def _write_tokenizer(folder: Path, length: int) -> int | None:
+    """Let `transformers` read tokenizer.json as the zoo does; returns the token that ends a document."""
+    if not (folder / TOKENIZER).is_file():
+        return None
+    from transformers import PreTrainedTokenizerFast
+
+    own = TextTokenizer.load(folder / TOKENIZER)
+    end, mask = (
+        None if one is None else own.tokenizer.id_to_token(one) for one in (own.end_token, own.mask_token)
+    )
+    special = {"bos_token": end, "eos_token": end, "pad_token": end, "mask_token": mask}
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_file=str(folder / TOKENIZER),
+        **{name: token for name, token in special.items() if token is not None},
+        # Text that happens to spell a special token is text, as it was in training.
+        split_special_tokens=True,
+        clean_up_tokenization_spaces=False,
+        padding_side="left",
+        model_max_length=length,
+    )
+    tokenizer.save_pretrained(folder)
+    return own.end_token
+
+
+def _write_generation_config(folder: Path, special: int | None, use_cache: bool) -> None:
+    from transformers import GenerationConfig
+
+    ids = {key: special for key in ("bos_token_id", "eos_token_id", "pad_token_id")}
+    GenerationConfig(**ids, use_cache=use_cache).save_pretrained(folder)
+
+
+@torch.no_grad()
+def _difference(task: Task, loader: Any, folder: Path, length: int, vocab_size: int) -> float:
+    """The largest difference between the logits of the run's model and of what `loader` reads in a folder, at
+    the trained length and at twice it where the encoding takes that.
+
+    Raises AssertionError where they are not one model: that is a fault of the zoo.
+    """
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    model = loader.from_pretrained(folder, dtype=torch.float32).eval()
+    limit = min(MOST_TOKENS, task.model.encoding.max_length or MOST_TOKENS)
+    generator, largest = torch.Generator().manual_seed(0), 0.0
+    for tokens in {min(length, limit), min(2 * length, limit)}:
+        ids = torch.randint(vocab_size, (1, tokens), generator=generator)
+        wanted, got = task.model(ids), model(input_ids=ids, use_cache=False).logits
+        difference = (got - wanted).abs().max().item()
+        bound = CLOSE * max(1.0, wanted.abs().max().item())
+        assert difference <= bound, f"logits of {tokens} tokens differ by {difference:.1e}"
+        largest = max(largest, difference)
+    return largest

@@ -1,0 +1,101 @@
+"""README.md of an exported model: what it is, what it learned from, its curves by length, how to load it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+HUB_DATASETS = {"wikitext-2": "Salesforce/wikitext", "wikitext-103": "Salesforce/wikitext"}
+"""The name that a dataset of the zoo has on the hub, where it is there."""
+
+
+def model_card(
+    recipe: dict[str, Any],
+    card: dict[str, Any],
+    curves: str | None,
+    loaded_by: str,
+    architecture: str | None = None,
+) -> str:
+    """The model card, Markdown under the hub's metadata. No licence is given: the run does not know it.
+
+    Args:
+        recipe: resolved.
+        card: the run's; empty for a checkpoint that has none.
+        curves: the tables of its evaluation, Markdown; None where it was not evaluated.
+        loaded_by: the Python expression that loads it.
+        architecture: of `transformers`, as which it is exported; None for the zoo's own.
+    """
+    model, data = recipe["model"], recipe["data"]
+    encoding = _encoding_name(model["encoding"])
+    causal = model["kind"] == "decoder"
+    metadata: dict[str, Any] = {
+        "library_name": "transformers" if "from_pretrained" in loaded_by else "positional-encoding-zoo",
+        "tags": ["positional-encoding-zoo", "positional-encoding", encoding],
+    }
+    if causal:
+        metadata["pipeline_tag"] = "text-generation"
+    if data["name"] in HUB_DATASETS:
+        metadata["datasets"] = [HUB_DATASETS[data["name"]]]
+    facts = {
+        "model": f"{model['kind']}, {model['num_layers']} layers of width {model['d_model']}, "
+        f"{model['num_heads']} heads" + (f", written as a {architecture}" if architecture else ""),
+        "positional encoding": f"`{_in_one_line(model['encoding'])}`",
+        "parameters": _parameters(card.get("parameters")),
+        "data": data["name"],
+        "trained length": f"{data['sequence_length']:,} tokens",
+        "tokens seen": _number(card.get("tokens_seen")),
+        "optimizer steps": _number(card.get("steps")),
+        "seed": str(recipe["seed"]),
+        "changed after training": ", ".join(
+            f"`{key}={value}`" for key, value in (card.get("changed_after_training") or {}).items()
+        ),
+        "corpus, tokenizer (sha256)": ", ".join(
+            f"`{card['fingerprint'][key][:12]}`"
+            for key in ("corpus", "tokenizer")
+            if (card.get("fingerprint") or {}).get(key)
+        ),
+        "commit of the zoo": f"`{card['git_commit']}`" if card.get("git_commit") else "",
+    }
+    rows = "\n".join(f"| {key} | {_cell(value)} |" for key, value in facts.items() if value)
+    library = "zoo" if loaded_by.startswith("zoo.") else "transformers"
+    first = "import zoo" if library == "zoo" else "from transformers import AutoModelForCausalLM"
+    parts = [
+        f"---\n{yaml.safe_dump(metadata, sort_keys=False)}---",
+        f"# {recipe['name']}",
+        f"A transformer {model['kind']} with the positional encoding {encoding}, trained with the "
+        "positional-encoding zoo.",
+        f"| | |\n|---|---|\n{rows}",
+        f"```python\n{first}\n\nmodel = {loaded_by}\n```",
+    ]
+    if "trust_remote_code" in loaded_by:
+        parts.append(
+            "`transformers` has no architecture that holds this model: `modeling_zoo.py` imports the package "
+            "`positional-encoding-zoo`, which must be installed."
+        )
+    if curves:
+        # One level deeper than in the run's own report, whose title says nothing new here.
+        body = curves.split("\n", 1)[1] if curves.startswith("# ") else curves
+        parts.append("## By length\n\n" + re.sub("^##", "###", body.strip(), flags=re.MULTILINE))
+    return "\n\n".join(parts) + "\n"
+
+
+def _encoding_name(encoding: Any) -> str:
+    return "+".join(map(_encoding_name, encoding)) if isinstance(encoding, list) else encoding["name"]
+
+
+def _in_one_line(value: Any) -> str:
+    return yaml.safe_dump(value, default_flow_style=True, width=10**6).strip()
+
+
+def _parameters(counts: dict[str, int] | None) -> str:
+    return f"{counts['total']:,}, {counts['positional']:,} of them positional" if counts else "unknown"
+
+
+def _number(value: int | None) -> str:
+    return "unknown" if value is None else f"{value:,}"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
