@@ -119,6 +119,12 @@ class Span:
             stop = min(stop, self.first + self.num_queries - 1 + self.window)
         return slice(start, stop)
 
+    def distances(self) -> Tensor:
+        """Rows of queries less rows of keys, from the farthest key behind to the nearest or, not causal, the
+        farthest ahead."""
+        end = -1 if self.causal else self.first - self.num_keys
+        return torch.arange(self.first + self.num_queries - 1, end, -1, device=self.q_pos.device)
+
     def allowed(self) -> Tensor:
         """True where a query may look at a key: [T,S], or [B,1,T,S] where there is padding."""
         row = torch.arange(self.first, self.first + self.num_queries, device=self.q_pos.device)[:, None]

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size, Span, per_query_and_key
+from zoo.encodings.distance_products import distance_products
 from zoo.registry import register
 
 
@@ -81,29 +82,36 @@ class DeBERTa(Encoding):
         return q / self.divisor, k
 
     def score(self, q: Tensor, k: Tensor, span: Span) -> Tensor:
-        rows_BHTS = self._rows(span).expand(q.shape[0], q.shape[1], -1, -1)
+        q, k = (x * (self.size.head_dim**-0.5 / self.divisor) for x in (q, k))
+        keys_HRD, queries_HRD = self._projected(self.keys, q), self._projected(self.queries, k)
+        if span.consecutive:
+            rows = self._rows(span.distances())
+            of_query, of_key = (x if x is None else x.index_select(1, rows) for x in (keys_HRD, queries_HRD))
+            return distance_products(q, k, of_query, of_key, None, span.causal)
+        q_pos, k_pos = per_query_and_key(span.q_pos, span.k_pos)
+        rows_BHTS = self._rows(q_pos - k_pos)
+        rows_BHTS = rows_BHTS.expand(q.shape[0], q.shape[1], *rows_BHTS.shape[-2:])
         # All rows of the table first and then a lookup: no [T,S,D] tensor.
         terms = []
-        if self.keys is not None:
-            terms.append((q @ self._projected(self.keys, q)).gather(-1, rows_BHTS))
-        if self.queries is not None:
-            products_BHSR = k @ self._projected(self.queries, k)
-            terms.append(products_BHSR.gather(-1, rows_BHTS.transpose(-1, -2)).transpose(-1, -2))
-        return sum(terms[1:], terms[0]) * (self.size.head_dim**-0.5 / self.divisor)
+        if keys_HRD is not None:
+            terms.append((q @ keys_HRD.mT).gather(-1, rows_BHTS))
+        if queries_HRD is not None:
+            terms.append((k @ queries_HRD.mT).gather(-1, rows_BHTS.transpose(-1, -2)).transpose(-1, -2))
+        return sum(terms[1:], terms[0])
 
-    def _projected(self, weight: Tensor, like: Tensor) -> Tensor:
-        """The table's rows as each head sees them, [H,D,R]."""
+    def _projected(self, weight: Tensor | None, like: Tensor) -> Tensor | None:
+        """The table's rows as each head sees them, [H,R,D]."""
+        if weight is None:
+            return None
         table_RE = F.layer_norm(self.table.float(), (self.size.d_model,), eps=1e-7).to(like.dtype)
-        weight_HDE = weight.to(like.dtype).unflatten(0, (self.size.num_heads, self.size.head_dim))
-        return weight_HDE @ table_RE.T
+        rows_RE = F.linear(table_RE, weight.to(like.dtype))
+        return rows_RE.unflatten(-1, (self.size.num_heads, self.size.head_dim)).transpose(0, 1)
 
-    def _rows(self, span: Span) -> Tensor:
-        """The table's row for every query and key, [1,1,T,S] or [B,1,T,S]."""
-        q_pos, k_pos = per_query_and_key(span.q_pos, span.k_pos)
-        distance = (q_pos - k_pos).long()
+    def _rows(self, distance: Tensor) -> Tensor:
+        """The table's row for each of some distances."""
+        distance = distance.long()
         bucket = self.bucket[distance.abs().clamp(max=len(self.bucket) - 1)]
-        rows = (self.middle + distance.sign() * bucket).clamp(0, len(self.table) - 1)
-        return rows if rows.dim() == 4 else rows[None, None]
+        return (self.middle + distance.sign() * bucket).clamp(0, len(self.table) - 1)
 
 
 def log_buckets(distance: Tensor, buckets: int) -> Tensor:

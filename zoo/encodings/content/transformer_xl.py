@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size, Span, per_query_and_key
+from zoo.encodings.distance_products import distance_products
 from zoo.field_types import Positive
 from zoo.registry import register
 
@@ -25,7 +26,7 @@ class TransformerXL(Encoding):
 
     W is drawn from N(0, 0.02), and so are u and v, as in the authors' code, where layers share u and v unless
     `untie_r` is set. Angles are computed in float32. At the default positions the products with
-    all distances are laid out along the diagonals, by the paper's shift; anywhere else sin and cos of a
+    all distances are laid out along the diagonals, as by the paper's shift; anywhere else sin and cos of a
     difference come from those of query and key. Checked against a loop over the paper's section 3.3.
     """
 
@@ -50,17 +51,15 @@ class TransformerXL(Encoding):
         self.register_buffer("frequency", frequency, persistent=False)
 
     def score(self, q: Tensor, k: Tensor, span: Span) -> Tensor:
+        q, k = q * self.size.head_dim**-0.5, k * self.size.head_dim**-0.5
         content_BH1S = self.content_bias.to(k.dtype)[:, None] @ k.transpose(-1, -2)
-        q_BHTD = q + self.position_bias.to(q.dtype)[:, None]
-        by_distance = self._by_rows if span.consecutive else self._by_positions
-        return (content_BH1S + by_distance(q_BHTD, span)) * self.size.head_dim**-0.5
-
-    def _by_rows(self, q: Tensor, span: Span) -> Tensor:
-        """q . W R_(i-j) where positions are rows: one product for each distance that occurs."""
-        farthest = span.first + span.num_queries - 1
-        nearest = 0 if span.causal else span.first - span.num_keys + 1
-        distance = torch.arange(farthest, nearest - 1, -1, device=q.device)
-        return shifted(self._products(q, distance), span.num_keys)
+        q_BHTD = q + (self.position_bias * self.size.head_dim**-0.5).to(q.dtype)[:, None]
+        if span.consecutive:
+            distance = span.distances()
+            return distance_products(
+                q_BHTD, k, self._vectors(distance, q.dtype), None, content_BH1S, span.causal
+            )
+        return content_BH1S + self._by_positions(q_BHTD, span)
 
     def _by_positions(self, q: Tensor, span: Span) -> Tensor:
         """The same for any positions, by sin(a - b) and cos(a - b): no [T,S,E] tensor, no rounding."""
@@ -68,7 +67,9 @@ class TransformerXL(Encoding):
         start = span.k_pos[..., :1]
         sin_q, cos_q = self._waves(span.q_pos - start).chunk(2, -1)
         sin_k, cos_k = self._waves(span.k_pos - start).chunk(2, -1)
-        by_sin, by_cos = (q @ self._weights(q)).chunk(2, -1)
+        # W for each head, [H,D,E].
+        weights_HDE = self.project.to(q.dtype).unflatten(0, (self.size.num_heads, self.size.head_dim))
+        by_sin, by_cos = (q @ weights_HDE).chunk(2, -1)
         query_BHTE = torch.cat((by_cos * sin_q - by_sin * cos_q, by_sin * sin_q + by_cos * cos_q), -1)
         score_BHTS = query_BHTE.to(q.dtype) @ torch.cat((sin_k, cos_k), -1).to(q.dtype).transpose(-1, -2)
         if self.clamp is None:
@@ -76,20 +77,16 @@ class TransformerXL(Encoding):
         q_pos, k_pos = per_query_and_key(span.q_pos, span.k_pos)
         distance = q_pos - k_pos
         ends = torch.tensor([self.clamp, -self.clamp], device=q.device)
-        back, ahead = self._products(q, ends).split(1, -1)
+        back, ahead = (q @ self._vectors(ends, q.dtype).mT).split(1, -1)
         score_BHTS = torch.where(distance >= self.clamp, back, score_BHTS)
         return torch.where(distance <= -self.clamp, ahead, score_BHTS)
 
-    def _products(self, q: Tensor, distance: Tensor) -> Tensor:
-        """q . W R_d for each of the distances [L]: [B,H,T,L]."""
+    def _vectors(self, distance: Tensor, dtype: torch.dtype) -> Tensor:
+        """W R_d for each head and each of the distances [L]: [H,L,D]."""
         if self.clamp is not None:
             distance = distance.clamp(-self.clamp, self.clamp)
-        # The rows are projected, [H,D,L], as there are fewer of them than queries of all sequences.
-        return q @ (self._weights(q) @ self._waves(distance).to(q.dtype).T)
-
-    def _weights(self, q: Tensor) -> Tensor:
-        """W for each head, [H,D,E], in q's precision."""
-        return self.project.to(q.dtype).unflatten(0, (self.size.num_heads, self.size.head_dim))
+        rows_LE = F.linear(self._waves(distance).to(dtype), self.project.to(dtype))
+        return rows_LE.unflatten(-1, (self.size.num_heads, self.size.head_dim)).transpose(0, 1)
 
     def _waves(self, pos: Tensor) -> Tensor:
         """R of positions or distances [L] or [B,L]: [L,E] or [B,1,L,E], in float32."""
@@ -97,14 +94,3 @@ class TransformerXL(Encoding):
             angle = pos.float()[..., None] * self.frequency
         angle = angle if pos.dim() == 1 else angle[:, None]
         return torch.cat((angle.sin(), angle.cos()), -1)
-
-
-def shifted(products_BHTL: Tensor, keys: int) -> Tensor:
-    """The entry of each query and key from products with all distances, the farthest first.
-
-    Row t holds the distance of query t to key j in column T - 1 - t + j. With one column more,
-    the same entry of the next row begins one column earlier: a view of the flat tensor lines them up.
-    """
-    rows, columns = products_BHTL.shape[-2:]
-    flat = F.pad(products_BHTL, (0, 1)).flatten(-2)
-    return flat[..., rows - 1 : rows - 1 + rows * columns].unflatten(-1, (rows, columns))[..., :keys]
