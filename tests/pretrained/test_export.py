@@ -28,20 +28,47 @@ NATIVE = {
     "Llama, ntk": stretched("ntk"),
     "Llama, yarn": stretched("yarn"),
     "Llama, llama3": stretched("llama3"),
+    "Llama, biases, wide heads": (*ROPE, "model.bias=all", "model.head_dim=12", "model.norm_eps=1e-3"),
     "Mistral": (*ROPE, "model.window=6"),
     "Qwen3": (*ROPE, "model.qk_norm=true"),
+    "Qwen2": (*ROPE, "model.bias=qkv"),
     "SmolLM3": (*GATED, "model.encoding={name: interleave, pattern: [rope, none]}"),
     "GPT-NeoX": ("model.encoding=rope",),
     "GPT-NeoX, partial, untied": ("model.encoding={name: rope, partial: 0.5}", "model.tie_embeddings=false"),
+    "GPT-NeoX, parallel": (
+        "model.encoding=rope",
+        "model.parallel_residual=true",
+        "model.bias=qkv",
+        "model.activation=relu",
+    ),
     "GPT-2": ("model.encoding={name: learned, table_length: 64}",),
-    "GPT-2, untied": ("model.encoding={name: learned, table_length: 64}", "model.tie_embeddings=false"),
+    "GPT-2, untied": (
+        "model.encoding={name: learned, table_length: 64}",
+        "model.tie_embeddings=false",
+        "model.activation=gelu_tanh",
+        "model.bias=all",
+    ),
+    "MPT": ("model.norm_bias=false",),
+    "MPT, six heads": (
+        "model.norm_bias=false",
+        "model.d_model=24",
+        "model.num_heads=6",
+        "model.tie_embeddings=false",
+    ),
+    "BLOOM": ("model.embedding_norm=true", "model.activation=gelu_tanh", "model.bias=all"),
+    "BLOOM, six heads": (
+        "model.embedding_norm=true",
+        "model.activation=gelu_tanh",
+        "model.d_model=24",
+        "model.num_heads=6",
+    ),
 }
 OWN = {
-    "alibi": "not a GPT-NeoX: encoding is alibi",
-    "[rope, fox]": "not a GPT-NeoX: encoding is rope+fox",
-    "{name: learned, beyond: clamp}": "not a GPT-2: learned has beyond clamp",
-    "{name: rope, scaling: dynamic_ntk, factor: 2}": "not a GPT-NeoX: rope has scaling dynamic_ntk",
-    "t5": "not a GPT-NeoX: encoding is t5",
+    "alibi": "no MPT: norm_bias is True",
+    "[rope, fox]": "no GPT-NeoX: encoding is rope+fox",
+    "{name: learned, beyond: clamp}": "no GPT-2: learned has beyond clamp",
+    "{name: rope, scaling: dynamic_ntk, factor: 2}": "no GPT-NeoX: rope has scaling dynamic_ntk",
+    "t5": "no GPT-NeoX: encoding is t5",
 }
 
 

@@ -163,7 +163,7 @@ def _write_hf(task: Task, folder: Path, out: Path) -> Exported:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     from zoo.pretrained.modelling import ZooConfig, ZooForCausalLM
-    from zoo.pretrained.native import native
+    from zoo.pretrained.outward import architecture_of
 
     section, vocab_size = task.recipe.as_dict()["model"], task.hparams["vocab_size"]
     length = task.recipe.data.sequence_length
@@ -171,7 +171,7 @@ def _write_hf(task: Task, folder: Path, out: Path) -> Exported:
     feed_forward = task.model.blocks[0].feed_forward
     section |= {"d_ff": feed_forward.down.in_features}
     special = _write_tokenizer(folder, length)
-    architecture, why = native(section)
+    architecture, why = architecture_of(section)
     if architecture is None:
         config = ZooConfig(section, vocab_size, length, task.model.encoding.max_cached_length is None)
         config.architectures = [ZooForCausalLM.__name__]
