@@ -201,7 +201,7 @@ datasets = Registry(
     "dataset",
     "zoo.data",
     "zoo.data:Dataset",
-    {"gives": "", "source": "generated", "imports_torch": True},
+    {"gives": "", "source": "generated", "imports_torch": True, "text_options": ()},
 )
 tasks = Registry(
     "task",

@@ -13,16 +13,12 @@ from zoo.data.algorithmic.answers import Answers
 from zoo.data.algorithmic.questions import Questions
 from zoo.data.blocks import NOT_SCORED
 from zoo.data.draws import Chance
-from zoo.data.source import GENERATED_SIZE
-from zoo.data.text import Corpus
-from zoo.data.text.cache import TokenCache
-from zoo.data.text.datasets import TextDataset, TextSource
-from zoo.data.text.tokenizer import WHITESPACE, TextTokenizer
+from zoo.data.text.tokenizer import TextTokenizer
 from zoo.data.text.tokens import TokenStream
+from zoo.data.text_questions import TextQuestionsDataset, text_too_short, tokens_that_open, word_borders
 from zoo.errors import InputError, Problem
 from zoo.field_types import Folder, Positive, Seed, Vocabulary
-from zoo.recipe import Recipe
-from zoo.registry import datasets, register
+from zoo.registry import register
 
 SENTENCE = "\nThe pass key is ", ". Remember it.\n"
 QUESTION = "\nWhat is the pass key? The pass key is "
@@ -52,9 +48,13 @@ class Passkey(Questions):
             tokenizer.encode(text).tolist() for text in (*SENTENCE, QUESTION)
         )
         self._bytes = tokenizer.token_bytes()
-        self._digits = [self._bytes.index(b"%d" % digit) for digit in range(10)]
-        # A document's end has no bytes; words part there too.
-        self._opens = np.array([not raw or raw[0] in WHITESPACE for raw in self._bytes])
+        written = [b"%d" % digit for digit in range(10)]
+        if missing := [digit.decode() for digit in written if digit not in self._bytes]:
+            raise InputError(
+                Problem(f"the tokenizer has no token for {', '.join(missing)}; ask needle instead")
+            )
+        self._digits = [*map(self._bytes.index, written)]
+        self._opens = tokens_that_open(tokenizer)
 
     @property
     def vocab_size(self) -> int:
@@ -64,11 +64,14 @@ class Passkey(Questions):
         sentences = len(self.before) + len(self.after) + len(self.question)
         return size + sentences + 2 * self.digits - 1
 
+    def obstacle(self, size: int, split: str) -> str | None:
+        return text_too_short(self.stream, size, split)
+
     def example(self, size: int, chance: Chance) -> tuple[list[int], list[int]]:
         start = chance.below(len(self.stream) - size + 1)
         text = self.stream[start : start + size].tolist()
         depth = chance.below(size + 1)
-        borders = np.concatenate([[0], 1 + np.flatnonzero(self._opens[text[1:]]), [size]])
+        borders = word_borders(text, self._opens)
         border = int(borders[np.abs(borders - depth).argmin()])
         key = self._key(text, chance)
         sentence = [*self.before, *key, *self.after]
@@ -98,18 +101,14 @@ class Passkeys(Answers):
 
 
 @register.dataset("passkey")
-class PasskeyDataset(TextDataset):
+class PasskeyDataset(TextQuestionsDataset):
     """Find a number that stands in one sentence of a long text.
 
     Args:
-        corpus: the corpus whose text surrounds the sentence.
         digits: digits of the number; a long text is likely to hold every shorter one by itself.
-        documents: corpus sample: number of documents.
-        words: corpus sample: words per document.
-        corpus_seed: corpus sample: its own seed, apart from that of the run.
     """
 
-    gives, source = "answers", "generated, from data.corpus"
+    drawn_as, format = Passkeys, 2
 
     def __init__(
         self,
@@ -123,40 +122,11 @@ class PasskeyDataset(TextDataset):
         words: Annotated[Positive, Field(ge=50)] = 3000,
         corpus_seed: Seed = 0,
     ):
-        super().__init__(root=root, cache=cache, vocab_size=vocab_size)
+        super().__init__(
+            corpus=corpus, root=root, cache=cache, vocab_size=vocab_size,
+            documents=documents, words=words, corpus_seed=corpus_seed,
+        )  # fmt: skip
         self.digits = digits
-        self._corpus = corpus
-        self._options = {"documents": documents, "words": words, "corpus_seed": corpus_seed}
 
-    def corpus(self) -> Corpus:
-        options = self._options if self._corpus == "sample" else {}
-        text = datasets.load(self._corpus)
-        return text(root=self.root, cache=self.cache, vocab_size=self.vocab_size, **options).corpus()
-
-    def open(self, recipe: Recipe, write_cache: bool = True) -> PasskeySource:
-        return PasskeySource(recipe, self.gives, self.tokens(write_cache))
-
-
-class PasskeySource(TextSource):
-    """Passkeys in the text of a corpus; those of a split in the text of that split."""
-
-    def __init__(self, recipe: Recipe, kind: str, tokens: TokenCache):
-        super().__init__(recipe, kind, tokens)
-        text = self.fingerprint["corpus"]
-        self.fingerprint["corpus"] = f"passkey, digits {recipe.data.digits}, format 2, in {text}"
-
-    def examples(self, split: str, length: int, size: int, sizes: str = "largest") -> Passkeys:
-        """As of `GeneratedSource`. Raises InputError also for a length beyond that of the text."""
-        stream = self.stream(split)
-        questions = Passkey(stream, self.tokenizer, self.recipe.data.digits)
-        if questions.largest(length) > len(stream):
-            raise InputError(Problem(f"the {split} text has only {len(stream)} tokens"))
-        return Passkeys(questions, "passkey", length, size, seed=self.seed(split), split=split, sizes=sizes)
-
-    def dataset(self, split: str) -> Passkeys:
-        try:
-            return self.examples(split, self.recipe.data.sequence_length, GENERATED_SIZE[split], "all")
-        except InputError as error:
-            # Known only here: how many tokens the sentence has is the tokenizer's affair.
-            message = error.problems[0].message
-            raise InputError(Problem(message, key="data.sequence_length")) from error
+    def questions(self, stream: TokenStream, tokenizer: TextTokenizer) -> Passkey:
+        return Passkey(stream, tokenizer, self.digits)

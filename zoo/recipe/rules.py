@@ -15,6 +15,7 @@ from zoo.errors import InputError, nearest
 from zoo.field_types import float_to_int
 from zoo.recipe.encoding import ENCODING, encodings_in
 from zoo.recipe.located_tree import KeyPath, dotted
+from zoo.recipe.questions import questions_section
 from zoo.recipe.schema import section_class
 from zoo.recipe.sections import construct
 from zoo.recipe.trainer import PRECISION_ALIASES
@@ -220,6 +221,17 @@ def no_protocol(name: str, task: str) -> str | None:
     near = nearest(name, known)
     hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(known)}"
     return f"no protocol {name!r} for task {task!r}; {hint}"
+
+
+@rule("evaluate.questions")
+def questions_can_be_asked(questions: Sequence[Any]) -> Fault:
+    faults = {}
+    for index, one in enumerate(questions):
+        try:
+            questions_section(one)
+        except ValueError as error:
+            faults["evaluate", "questions", index] = str(error)
+    return faults
 
 
 @rule("evaluate.stride", "evaluate.protocols", "evaluate.lengths")

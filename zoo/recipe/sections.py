@@ -12,6 +12,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    BeforeValidator,
     Field,
     PlainSerializer,
     PlainValidator,
@@ -70,6 +71,10 @@ class EncodingConfig(Section):
     name: Text
 
 
+def _several(value: Any) -> Any:
+    return (value,) if isinstance(value, str | dict) else value
+
+
 class EvaluateConfig(Section):
     """How the trained model is evaluated."""
 
@@ -93,6 +98,14 @@ class EvaluateConfig(Section):
     """Protocol fixed_targets: tokens scored at the end of each document; at most the shortest length."""
     bins_per_octave: Positive = 2
     """Protocol per_position: bins of positions to every doubling of the context."""
+    questions: Annotated[
+        tuple[Text | dict[str, Any], ...], Field(min_length=1), BeforeValidator(_several)
+    ] = (
+        "needle",
+        "variable_tracking",
+        "common_words",
+    )
+    """Protocol prompts: what is asked; names of datasets, or mappings of such a name and its options."""
 
 
 BASES: dict[str, type[Section]] = {

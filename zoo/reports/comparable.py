@@ -195,7 +195,7 @@ def _remedy(runs: Sequence[Run], kind: tuple[str, str]) -> str:
     """Why targets differ, and the commands after which they do not."""
     of_kind = [(run, one) for run in runs for one in run.measurements if one.kind[:2] == kind]
     protocol = registry.protocols.all().get(kind[0])
-    key = "samples" if protocol is not None and protocol.needs == "examples" else "max_tokens"
+    key = "samples" if protocol is not None and protocol.unit == "examples" else "max_tokens"
     chosen = sorted({own for run, _ in of_kind if isinstance(own := setting(run.recipe, key), int)})
     same = (f"evaluate.{key}={chosen[-1]}",) if len(chosen) > 1 else ()
     asked: dict[tuple[str, ...], dict[str, None]] = defaultdict(dict)

@@ -55,6 +55,9 @@ def protocol_text(protocol: str, parameters: dict[str, Any]) -> str:
 
 
 def value_text(value: object) -> str:
+    if isinstance(value, dict) and "name" in value:  # something named, with its options
+        options = (f"{key} {value_text(own)}" for key, own in value.items() if key != "name")
+        return ", ".join([str(value["name"]), *options])
     return value if isinstance(value, str) else json.dumps(value)
 
 

@@ -67,6 +67,10 @@ class TextTokenizer:
                 pieces[number].append(np.asarray(encoding.ids, dtype=np.int64))
         return [np.concatenate(parts) if parts else np.zeros(0, np.int64) for parts in pieces]
 
+    def encode_short(self, text: str) -> list[int]:
+        """The same for a few words, on this core alone: for one line the others cost more than they save."""
+        return self.tokenizer.encode(text, add_special_tokens=False).ids
+
     def decode(self, tokens: Iterable[int]) -> str:
         """The text of tokens; special tokens are spelled out, a cut character becomes U+FFFD."""
         return self.tokenizer.decode([int(token) for token in tokens], skip_special_tokens=False)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import numpy as np
+from torch import Tensor
 from torch.utils.data import Dataset
 
 from zoo.data.source import DataSource
@@ -24,6 +25,8 @@ from zoo.evaluation.protocols.protocol import (
 )
 from zoo.registry import register
 from zoo.tasks.task import Task
+
+Batch = dict[str, Tensor]
 
 
 @register.protocol("accuracy")
@@ -61,17 +64,24 @@ def _plan(task: Task, source: DataSource, length: int, samples: int) -> LengthPl
 
 
 def _score(task: Task, examples: Dataset, length: int, execution: Execution) -> Numbers:
+    numbers = score_examples(task, examples, length, task.judge, execution)
+    return numbers | {"seen_in_training": float(examples.seen_in_training(task.recipe.data.sequence_length))}
+
+
+def score_examples(
+    task: Task, examples: Dataset, length: int, judge: Callable[[Batch], Batch], execution: Execution
+) -> Numbers:
+    """How right a model's answers to examples are, as `judge` says it of a batch (see `Task.judge`)."""
     per_batch = max(1, task.recipe.evaluate.batch_tokens // length)
     starts = range(0, len(examples), per_batch)
     pieces = [range(start, min(start + per_batch, len(examples))) for start in starts]
 
-    def judge(piece: range) -> dict[str, np.ndarray]:
+    def run(piece: range) -> dict[str, np.ndarray]:
         batch = {name: values.to(execution.device) for name, values in examples.batch(piece).items()}
-        return {name: values.double().cpu().numpy() for name, values in task.judge(batch).items()}
+        return {name: values.double().cpu().numpy() for name, values in judge(batch).items()}
 
-    judged = split_among(execution, pieces, lambda piece: len(piece) * length, judge)
+    judged = split_among(execution, pieces, lambda piece: len(piece) * length, run)
     numbers: Numbers = {"examples": len(examples), "tokens": len(examples) * length}
-    numbers["seen_in_training"] = float(examples.seen_in_training(task.recipe.data.sequence_length))
     for measure in judged[0]:
         numbers |= _means(measure, [piece[measure] for piece in judged])
     return numbers

@@ -110,17 +110,21 @@ def build_protocol(name: str, config: EvaluateConfig) -> Protocol:
 
 def obstacle(task: Task, source: DataSource, length: int) -> str | None:
     """Why a length cannot be measured whatever the protocol; None where it can."""
-    limit = task.model.encoding.max_length
-    if limit is not None and length > limit:
-        return f"the encoding ends at {limit} tokens"
-    if source.kind != "text":
-        return None
+    end = end_of_encoding(task, length)
+    if end or source.kind != "text":
+        return end
     tokens, most = len(source.stream("valid")), task.recipe.evaluate.max_tokens
     if length >= tokens:
         return f"the validation text has only {tokens} tokens"
     if length > most:
         return f"only evaluate.max_tokens={most} are scored; raise it to {length} or more"
     return None
+
+
+def end_of_encoding(task: Task, length: int) -> str | None:
+    """Why a length is too long for the encoding of a model; None where it is not."""
+    limit = task.model.encoding.max_length
+    return f"the encoding ends at {limit} tokens" if limit is not None and length > limit else None
 
 
 def split_among(

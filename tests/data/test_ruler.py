@@ -1,0 +1,183 @@
+"""RULER's tasks: whoever reads the text can answer, and the text is one of the corpus at any length."""
+
+import re
+from collections import Counter
+
+import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from zoo import registry
+from zoo.data import open_data
+from zoo.data.text.tokenizer import TextTokenizer
+from zoo.data.text_questions import LONG_NAMES, NAMES
+from zoo.errors import InputError
+from zoo.recipe import resolve
+
+NUMBER = re.compile(r"\nThe number of (\w+) is (\d+)\.\n")
+LINE = re.compile(r"\nVAR (\w+) = (\w+)\n")
+
+
+def needles(text):
+    """What a reader answers who looks for the lines of the names in the question."""
+    asked = re.findall(r"\w+", re.search(r"\nWhat (?:is|are) the numbers? of ([\w, ]+)\?", text)[1])
+    found = {name: [number for other, number in NUMBER.findall(text) if other == name] for name in asked}
+    return " " + ", ".join(number for name in asked for number in found[name])
+
+
+def variables(text):
+    values = {re.search(r"Which variables are (\d+)\?", text)[1]}
+    names = []
+    for name, given in LINE.findall(text):
+        if given in values:
+            values.add(name)
+            names.append(name)
+    return " " + ", ".join(names)
+
+
+def common(text, count=3):
+    counted = Counter(text.partition("\n")[0].split())
+    return " " + ", ".join(sorted((w for w, _ in counted.most_common(count)), key=list(counted).index))
+
+
+CASES = {
+    "single": ({"name": "needle"}, needles),
+    "multi_key": ({"name": "needle", "kind": "multi_key", "digits": 7}, needles),
+    "multi_value": ({"name": "needle", "kind": "multi_value", "needles": 3}, needles),
+    "multi_query": ({"name": "needle", "kind": "multi_query", "needles": 2}, needles),
+    "variables": ({"name": "variable_tracking"}, variables),
+    "chains": ({"name": "variable_tracking", "hops": 2, "chains": 3}, variables),
+    "common": ({"name": "common_words"}, common),
+    "rare": ({"name": "common_words", "common": 2, "times": 3, "others": 1}, lambda text: common(text, 2)),
+}
+
+
+@pytest.fixture(scope="module")
+def source_of(tmp_path_factory):
+    cache = tmp_path_factory.mktemp("cache")
+    model = {"kind": "decoder", "encoding": "none", "d_model": 16, "num_layers": 1, "num_heads": 2}
+    shared = {
+        "corpus": "sample", "documents": 12, "words": 300, "cache": str(cache), "vocab_size": 400,
+        "sequence_length": 320, "batch_size": 4,
+    }  # fmt: skip
+
+    def source_of(data, *sets):
+        recipe = {
+            "name": "tiny",
+            "model": model,
+            "data": {**shared, **data},
+            "optimizer": {"lr": 1e-3},
+            "trainer": {"max_steps": 1},
+        }
+        return open_data(resolve(recipe, sets))
+
+    return source_of
+
+
+@pytest.fixture(params=CASES)
+def case(request, source_of):
+    data, solve = CASES[request.param]
+    return source_of(data), solve
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_whoever_reads_the_text_finds_the_answer(case, split):
+    source, solve = case
+    made = source.examples(split, 400, 12)
+    for prompt, answer in map(made.example, range(12)):
+        text = source.tokenizer.decode(prompt)
+        assert solve(text) == source.tokenizer.decode(answer)
+
+
+def test_an_evaluated_example_fills_its_length(case):
+    source, _ = case
+    for prompt, answer in map(source.examples("test", 380, 12).example, range(12)):
+        tokens = len(prompt) + len(answer) - 1
+        # In a list of words there is no half a word.
+        slack = 30 if source.recipe.data.name == "common_words" else 0
+        assert 380 - slack <= tokens <= 380
+
+
+def test_the_shortest_examples_fit_and_no_shorter_ones_are_asked_for(case):
+    source, solve = case
+    least = source.examples("test", 400, 1).questions.smallest
+    for prompt, answer in map(source.examples("train", least, 12).example, range(12)):
+        assert len(prompt) + len(answer) - 1 <= least
+        assert solve(source.tokenizer.decode(prompt)) == source.tokenizer.decode(answer)
+    with pytest.raises(InputError, match=f"needs at least {least}"):
+        source.examples("test", least - 1, 1)
+
+
+def test_what_is_scored_is_held_out_and_the_same_for_all_seeds(source_of):
+    one, other = (source_of(CASES["multi_key"][0], f"seed={seed}") for seed in (0, 1))
+    scored, again = ([*map(source.examples("test", 320, 30).example, range(30))] for source in (one, other))
+    assert scored == again
+    train = one.dataset("train")
+    assert train.example(0) != other.dataset("train").example(0)
+    trained = {tuple(train.example(i)[0]) for i in range(200)}
+    assert not trained & {tuple(prompt) for prompt, _ in scored}
+    assert one.dataset("valid").seen_in_training(320) == 0
+
+
+def test_the_name_that_is_asked_for_stands_at_any_place(source_of):
+    made = source_of(CASES["multi_key"][0]).examples("test", 400, 200)
+    order = Counter()
+    for prompt, _ in map(made.example, range(200)):
+        text = made.questions.tokenizer.decode(prompt)
+        names = [name for name, _ in NUMBER.findall(text)]
+        order[names.index(re.search(r"What is the number of (\w+)", text)[1])] += 1
+    assert sorted(order) == [0, 1, 2, 3] and min(order.values()) > 25
+
+
+def test_invented_names_differ():
+    assert len(set(NAMES)) == len(NAMES) > 700
+    # A few come about in two ways.
+    assert len(set(LONG_NAMES)) == len(LONG_NAMES) > 10_000
+
+
+def test_any_tokenizer_writes_them(source_of):
+    """One of single bytes, for whose text each character is a token."""
+    source = source_of(CASES["multi_query"][0])
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    words = Tokenizer(models.BPE({c: i for i, c in enumerate([*alphabet, "<|endoftext|>", "<|mask|>"])}, []))
+    words.pre_tokenizer, words.decoder = (
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+        decoders.ByteLevel(),
+    )
+    tokenizer = TextTokenizer(words)
+    text = tokenizer.encode(source.tokenizer.decode(source.stream("test")[:]))
+    for name, solve in (("needle", needles), ("variable_tracking", variables), ("common_words", common)):
+        dataset = registry.datasets.load(name)()
+        made = dataset.examples(text, tokenizer, "test", 700, 5, seed=0)
+        for prompt, answer in map(made.example, range(5)):
+            assert solve(tokenizer.decode(prompt)) == tokenizer.decode(answer)
+
+
+@pytest.mark.parametrize(
+    "data, message",
+    [
+        ({"name": "needle", "needles": 10_000}, "data.needles: there are 768 names"),
+        ({"name": "variable_tracking", "hops": 400, "chains": 2}, "data.hops: 802 variables"),
+        ({"name": "common_words", "others": 5}, "data.others: words that stand 5 times are no rarer"),
+        ({"name": "common_words", "common": 101}, "data.common: at most 100"),
+        ({"name": "needle", "kind": "multikey"}, "data.kind"),
+    ],
+)
+def test_options_that_cannot_be(source_of, data, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        source_of(data)
+
+
+def test_lengths_that_cannot_be(source_of):
+    source = source_of({"name": "needle"})
+    with pytest.raises(InputError, match=r"^data\.sequence_length: \d+ tokens are too few for needle"):
+        source_of({"name": "needle", "sequence_length": 20}).dataset("train")
+    with pytest.raises(InputError, match="the test text has only"):
+        source.examples("test", 10**6, 1)
+    with pytest.raises(InputError, match=r"there are words for \d+ tokens"):
+        source_of({"name": "common_words"}).examples("test", 10**6, 1)
+
+
+def test_the_fingerprint_tells_the_options(source_of):
+    one, other = (source_of({"name": "needle", "digits": digits}).fingerprint for digits in (5, 6))
+    assert one["corpus"].startswith("needle, kind single, needles 4, digits 5, format 1, in ")
+    assert one["corpus"] != other["corpus"] and one["tokenizer"] == other["tokenizer"]

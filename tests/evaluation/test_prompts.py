@@ -1,0 +1,151 @@
+"""Questions asked of a language model: scored as they should be, in its own text and tokens."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from zoo import registry
+from zoo.data import open_data
+from zoo.errors import InputError
+from zoo.evaluation.measurement import Measurement
+from zoo.evaluation.protocols.prompts import _judge
+from zoo.evaluation.protocols.protocol import build_protocol
+from zoo.models.decoding import decode
+from zoo.recipe import resolve
+from zoo.recipe.questions import questions_section
+from zoo.reports.commands import settings
+from zoo.reports.formatting import protocol_text
+from zoo.tasks import build_task
+
+SAMPLES = 20
+
+
+def recipe(cache, *sets):
+    model = {"kind": "decoder", "encoding": "rope", "d_model": 16, "num_layers": 1, "num_heads": 2}
+    data = {
+        "name": "sample", "documents": 12, "words": 300, "cache": str(cache), "vocab_size": 400,
+        "sequence_length": 32, "batch_size": 4,
+    }  # fmt: skip
+    return resolve(
+        {
+            "name": "tiny", "model": model, "data": data, "optimizer": {"lr": 1e-3},
+            "trainer": {"max_steps": 1, "accelerator": "cpu"},
+            "evaluate": {"samples": SAMPLES, "batch_tokens": 1000, "lengths": [128]},
+        },
+        sets,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    cache = tmp_path_factory.mktemp("cache")
+
+    def opened(*sets):
+        made = recipe(cache, *sets)
+        return made, open_data(made)
+
+    return opened
+
+
+class Knows(nn.Module):
+    """Knows the answers to some prompts, and of all others only how they begin."""
+
+    def __init__(self, examples, vocab_size):
+        super().__init__()
+        self.encoding, self.vocab_size = SimpleNamespace(max_length=300), vocab_size
+        self.answers = {tuple(p): a if i % 2 else [a[0], *[0] * len(a[1:])] for i, (p, a) in examples}
+
+    def forward(self, tokens, wanted):
+        said = []
+        for row, asked in zip(tokens.tolist(), wanted, strict=True):
+            said += self.answers[tuple(row[: int(asked.int().argmax()) + 1])]
+        return nn.functional.one_hot(torch.tensor(said), self.vocab_size).float()
+
+
+def test_the_rows_say_which_answers_were_right(opened, measure):
+    own, source = opened('evaluate.questions={"name": "needle", "digits": 3}')
+    dataset = registry.datasets.load("needle")(digits=3)
+    made = dataset.examples(source.stream("test"), source.tokenizer, "test", 200, SAMPLES, seed=0)
+    examples = list(enumerate(map(made.example, range(SAMPLES))))
+    task = SimpleNamespace(recipe=own, model=Knows(examples, source.vocab_size))
+    row, late = measure("prompts", task, source, [200, 301])
+    assert row["units"] == {"scores": [0, 1] * (SAMPLES // 2)} and row["accuracy"] == 0.5
+    right = [1.0 if i % 2 else 1 / len(answer) for i, (_, answer) in examples]
+    assert row["token_accuracy"] == pytest.approx(np.mean(right)) and row["examples"] == SAMPLES
+    assert row["parameters"] == {"questions": {"name": "needle", "kind": "single", "needles": 4, "digits": 3}}
+    assert late["note"] == "the encoding ends at 300 tokens" and late["targets"] == row["targets"]
+
+
+def test_an_answer_is_right_where_greedy_decoding_writes_it(opened, measure):
+    own, source = opened("evaluate.questions=needle")
+    task = build_task(own, source.vocab_size).eval()
+    (row,) = measure("prompts", task, source, [100])
+    made = registry.datasets.load("needle")().examples(
+        source.stream("test"), source.tokenizer, "test", 100, SAMPLES, seed=0
+    )
+    # An answer of its own, in place of the true ones, which no untrained model writes.
+    prompt, answer = made.example(0)
+    written = [int(one) for one in decode(task.model, torch.tensor([prompt]), len(answer))]
+    made.example = lambda index: (prompt, written if index == 0 else [*written[:-1], written[-1] ^ 1])
+    with torch.no_grad():
+        judged = _judge(task, made.batch(range(2)))
+    assert judged["accuracy"].tolist() == [1.0, 0.0] and row["accuracy"] == 0.0
+
+
+def test_each_question_is_a_measurement_of_its_own(opened):
+    own, source = opened()
+    task = SimpleNamespace(recipe=own, model=SimpleNamespace(encoding=SimpleNamespace(max_length=None)))
+    plans = build_protocol("prompts", own.evaluate).plan(task, source, [30, 300])
+    assert [plan.parameters["questions"]["name"] for plan in plans] == [
+        "needle", "variable_tracking", "common_words",
+    ]  # fmt: skip
+    assert len({plan.targets.digest for plan in plans}) == 3
+    assert all(
+        "tokens are too few for" in plan.lengths[0].note and not plan.lengths[1].note for plan in plans
+    )
+    assert plans[0].lengths[1].tokens == SAMPLES * 300
+
+
+def test_what_is_asked_is_named_and_asked_again_by_a_command(opened):
+    own, _ = opened()
+    parameters = {"questions": {"name": "needle", "kind": "multi_key", "needles": 4, "digits": 5}}
+    said = "prompts (questions needle, kind multi_key, needles 4, digits 5)"
+    assert protocol_text("prompts", parameters) == said
+    (again,) = settings(own.as_dict(), parameters)
+    assert opened(again)[0].evaluate.questions == (parameters["questions"],)
+
+
+@pytest.mark.parametrize(
+    "questions, message",
+    [
+        ("needles", "no questions in a text: 'needles'; did you mean 'needle'?"),
+        (
+            "copy",
+            "no questions in a text: 'copy'; there are: common_words, needle, passkey, variable_tracking",
+        ),
+        ('{"name": "needle", "kind": "two"}', "needle: kind: "),
+        ('{"name": "needle", "corpus": "sample"}', "needle: corpus: they are asked in the text"),
+        ("[]", "evaluate.questions: "),
+        ("3", "evaluate.questions: "),
+    ],
+)
+def test_what_cannot_be_asked(tmp_path, questions, message):
+    with pytest.raises(InputError, match=r"evaluate\.questions") as raised:
+        recipe(tmp_path, f"evaluate.questions={questions}")
+    assert message in str(raised.value)
+
+
+def test_the_options_of_questions_have_their_defaults():
+    section = questions_section({"name": "needle", "kind": "multi_value"})
+    assert (section.kind, section.needles, section.digits) == ("multi_value", 4, 5)
+
+
+def test_a_measurement_can_be_stored():
+    about = {"run": "a", "encoding": "rope", "seed": 0, "train_length": 8, "checkpoint": "x", "step": 1}
+    parameters = {"questions": {"name": "needle", "kind": "single"}}
+    targets = {"digest": "d", "count": 3}
+    one = Measurement(**about, protocol="prompts", parameters=parameters, targets=targets, rows=[])
+    assert Measurement.model_validate_json(one.model_dump_json(exclude_unset=True)) == one
