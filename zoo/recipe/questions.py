@@ -1,4 +1,4 @@
-"""What protocol prompts asks: names of datasets whose questions can be asked in any text, with their options."""
+"""What protocol prompts asks: datasets whose questions can be asked in any text, with their options."""
 
 from __future__ import annotations
 

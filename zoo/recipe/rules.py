@@ -224,13 +224,15 @@ def no_protocol(name: str, task: str) -> str | None:
 
 
 @rule("evaluate.questions")
-def questions_can_be_asked(questions: Sequence[Any]) -> Fault:
+def questions_can_be_asked(questions: Any) -> Fault:
     faults = {}
-    for index, one in enumerate(questions):
+    key = ("evaluate", "questions")
+    several = {(*key, index): one for index, one in enumerate(questions)}
+    for path, one in {key: questions}.items() if isinstance(questions, str | dict) else several.items():
         try:
             questions_section(one)
         except ValueError as error:
-            faults["evaluate", "questions", index] = str(error)
+            faults[path] = str(error)
     return faults
 
 
