@@ -3,8 +3,11 @@
 Shapes in names: B batch, T queries, S keys, H heads, P rows of the table.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from zoo.encodings.base import Encoding, Size, Span
 from zoo.field_types import Several
@@ -45,12 +48,41 @@ class CoPE(Encoding):
     def logits(self, logits: Tensor, q: Tensor, k: Tensor, span: Span) -> Tensor:
         # The logits come in float32, and the sums must stay there: a bf16 sum stops growing at 256.
         with torch.autocast(q.device.type, enabled=False):
-            # Keys that the query may not see are not counted.
-            gate_BHTS = logits.sigmoid().masked_fill(~span.allowed(), 0.0)
-            last = len(self.table) - 1
-            position_BHTS = gate_BHTS.flip(-1).cumsum(-1).flip(-1).clamp(max=last)
-            below_BHTS = position_BHTS.detach().long()
             scores_BHTP = q.to(logits.dtype) @ self.table.to(logits.dtype).T * self.size.head_dim**-0.5
-            low_BHTS = scores_BHTP.gather(-1, below_BHTS)
-            high_BHTS = scores_BHTP.gather(-1, (below_BHTS + 1).clamp(max=last))
-            return logits + torch.lerp(low_BHTS, high_BHTS, position_BHTS - below_BHTS)
+            return logits + _Counted.apply(logits, scores_BHTP, span.allowed())
+
+
+class _Counted(torch.autograd.Function):
+    """The scores at every key's position, [B,H,T,S], from those at whole positions, [B,H,T,P].
+
+    Three tables are kept for the gradients; the operations one by one would keep twice as many.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, scores_BHTP: Tensor, allowed: Tensor) -> Tensor:
+        # Keys that the query may not see are not counted.
+        gate_BHTS = logits.sigmoid().masked_fill_(~allowed, 0.0)
+        last = scores_BHTP.shape[-1] - 1
+        position_BHTS = gate_BHTS.flip(-1).cumsum(-1).flip(-1).clamp_(max=last)
+        below_BHTS = position_BHTS.long()
+        low_BHTS = scores_BHTP.gather(-1, below_BHTS)
+        # None at the last position, where counting has ended.
+        slope_BHTS = scores_BHTP.gather(-1, (below_BHTS + 1).clamp_(max=last)).sub_(low_BHTS)
+        ctx.save_for_backward(gate_BHTS, position_BHTS, slope_BHTS)
+        ctx.positions = last + 1
+        return low_BHTS.addcmul_(slope_BHTS, position_BHTS.frac())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dout_BHTS: Tensor) -> tuple[Tensor | None, ...]:
+        gate_BHTS, position_BHTS, slope_BHTS = ctx.saved_tensors
+        # Every later key's gate is counted in a position: the gradient of a gate sums those before it.
+        dgate_BHTS = (dout_BHTS * slope_BHTS).cumsum(-1)
+        dlogits = dgate_BHTS.mul_(gate_BHTS).mul_(1 - gate_BHTS)
+        below_BHTS = position_BHTS.long()
+        to_high_BHTS = dout_BHTS * position_BHTS.frac()
+        dscores_BHTP = dout_BHTS.new_zeros(*dout_BHTS.shape[:-1], ctx.positions + 1)
+        dscores_BHTP.scatter_add_(-1, below_BHTS, dout_BHTS - to_high_BHTS)
+        dscores_BHTP.scatter_add_(-1, below_BHTS.add_(1), to_high_BHTS)
+        # Beyond the last position the share is 0.
+        return dlogits, dscores_BHTP[..., :-1], None
