@@ -93,11 +93,14 @@ class Lines:
 
 
 def progress_bar(total: int | None, about: str, unit: str, **options: Any) -> tqdm:
-    """A bar on stderr; where that is no terminal, a line every 15 seconds. `options` are those of `tqdm`."""
+    """A bar on stderr; where that is no terminal and no notebook, a line every 15 seconds. `options` are
+    those of `tqdm`."""
     from tqdm import tqdm
 
     layout: dict[str, Any] = {"mininterval": 0.2, "ncols": COLUMNS}
-    if not sys.stderr.isatty():
+    if type(sys.stderr).__module__.startswith("ipykernel."):
+        layout["mininterval"] = 0.5  # each state is a message to the browser
+    elif not sys.stderr.isatty():
         pause = SECONDS_BETWEEN_LINES
         layout |= {"file": Lines(), "mininterval": pause, "delay": pause}
         options["leave"] = False

@@ -14,17 +14,28 @@ from zoo.errors import InputError
 from zoo.notebook.comparison import Comparison
 from zoo.reports.report import Caveat
 
+RECIPE = {
+    "name": "first",
+    "model": {"kind": "encoder", "encoding": "alibi", "d_model": 16, "num_layers": 1, "num_heads": 2},
+    "data": {"name": "max_index", "sequence_length": 8, "batch_size": 4},
+    "trainer": {
+        "max_steps": 6, "accelerator": "cpu", "log_every_n_steps": 2, "limit_val_batches": 4,
+        "precision": "32-true",
+    },
+    "checkpoint": {"every_n_steps": 4},
+    "evaluate": {"samples": 16},
+    "logging": ["csv"],
+}  # fmt: skip
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Two runs of a recipe, one for each of two encodings, evaluated at two lengths."""
-    from conftest import MAX_INDEX
-
     home = tmp_path_factory.mktemp("notebook")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(home)
         sets = ["evaluate.lengths=[8]", "trainer.enable_progress_bar=false"]
-        made = [zoo.fit({**MAX_INDEX, "name": "first"}, sets)]
+        made = [zoo.fit(RECIPE, sets)]
         made.append(zoo.fit(made[0].recipe, ["name=second", "model.encoding=none"]))
         zoo.evaluate(made, lengths=[8, 16])
         for run in made:

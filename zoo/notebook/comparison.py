@@ -51,7 +51,7 @@ TEMPLATE = """
 """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """What runs come to beside each other. A notebook shows it; `print` gives what the command prints."""
 
@@ -83,6 +83,9 @@ class Comparison:
             InputError: the folder holds anything else than a comparison, or cannot be written.
         """
         return write_report(self.report, Path(folder))
+
+    def __repr__(self) -> str:
+        return f"<Comparison: {self.report.title}>"
 
     def __str__(self) -> str:
         return f"{console(self.report)}\n\n{self.verdict}"

@@ -138,10 +138,11 @@ class Recipe(Section):
     compile: Annotated[Flag | Literal["auto"], Differs("rounding")] = "auto"
     """Whether the model is compiled by torch.compile. auto: from 5,000 steps on, on a GPU from 1,000, where a
     compiler is installed and the strategy is not fsdp; the run's recipe holds what was chosen."""
-    logging: Annotated[tuple[Literal["csv", "tensorboard", "wandb"], ...], Differs("nothing")] = (
+    logging: Annotated[tuple[Literal["csv", "tensorboard", "wandb", "mlflow"], ...], Differs("nothing")] = (
         "csv", "tensorboard",
     )  # fmt: skip
-    """Loggers; wandb must be installed."""
+    """Loggers. wandb and mlflow must be installed; mlflow writes into the run folder, or to the server of
+    MLFLOW_TRACKING_URI."""
 
     def as_dict(self) -> dict[str, Any]:
         """The recipe as mappings, lists, text and numbers; `resolve` makes the same recipe of it."""

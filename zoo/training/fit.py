@@ -26,7 +26,7 @@ from zoo.training.auto import choose_auto
 from zoo.training.finish import finish, opening_line
 from zoo.training.interruption import GO_ON
 from zoo.training.library_messages import hide_library_messages
-from zoo.training.loggers import hide_writer_tracebacks, validate_installed
+from zoo.training.loggers import hide_writer_tracebacks, trackers_released, validate_installed
 from zoo.training.resume import Resume, recipe_so_far, resume_command, resume_point, run_to_resume
 from zoo.training.resume_checks import restoring
 from zoo.training.run_status import RunStatus
@@ -170,7 +170,12 @@ def _train(recipe: Recipe, start: _Start, status: RunStatus) -> Path:
         if recipe.compile:
             # The inner module, in place: its parameter names stay, and Lightning's logging is not compiled.
             task.model.compile()
-        with freed_memory_kept(), hide_writer_tracebacks(status.folder_is_gone), restoring(start.checkpoint):
+        with (
+            freed_memory_kept(),
+            hide_writer_tracebacks(status.folder_is_gone),
+            trackers_released(recipe),
+            restoring(start.checkpoint),
+        ):
             status.start_processes(trainer, last)
             trainer.fit(task, DataModule(source), ckpt_path=start.checkpoint, weights_only=True)
     except BaseException as error:

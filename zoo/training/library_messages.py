@@ -14,6 +14,8 @@ HIDDEN_LINES = (
     "💡 Tip:",
     # Which precision matrices are multiplied in is the recipe's choice.
     "You are using a CUDA device",
+    # MLflow's first run in a folder.
+    "Experiment with name positional-encoding-zoo not found",
     "`Trainer.fit` stopped:",
     "Using default `ModelCheckpoint`",
     "Restoring states from the checkpoint path",

@@ -1,15 +1,16 @@
-"""Where numbers go while training: metrics.csv, TensorBoard, Weights & Biases."""
+"""Where numbers go while training: metrics.csv, TensorBoard, Weights & Biases, MLflow."""
 
 from __future__ import annotations
 
 import csv
 import importlib.util
 import io
+import os
 import sys
 import threading
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,10 @@ from zoo.launch.ranks import is_first_process
 from zoo.recipe import Recipe
 from zoo.runs.folder import METRICS
 from zoo.runs.metrics_csv import read_metrics
+
+PROJECT = "positional-encoding-zoo"
+"""What the runs are filed under, with Weights & Biases and MLflow."""
+FOLDER_TAG, TRACKING_URI = "zoo.run_folder", "MLFLOW_TRACKING_URI"
 
 
 class CsvLog(Logger):
@@ -84,6 +89,7 @@ def validate_installed(recipe: Recipe) -> None:
     engine = recipe.trainer.precision.startswith("transformer-engine")
     for wanted, module, package, key in (
         ("wandb" in recipe.logging, "wandb", "wandb", "logging"),
+        ("mlflow" in recipe.logging, "mlflow", "mlflow-skinny", "logging"),
         (engine, "transformer_engine", "transformer-engine[pytorch]", "trainer.precision"),
     ):
         if wanted and importlib.util.find_spec(module) is None:
@@ -107,8 +113,90 @@ def make_loggers(recipe: Recipe, folder: Path, keep_to_step: int) -> list[Logger
     if "wandb" in recipe.logging:
         from lightning.pytorch.loggers import WandbLogger
 
-        loggers.append(WandbLogger(name=recipe.name, save_dir=folder, project="positional-encoding-zoo"))
+        before = _wandb_id(folder) if keep_to_step else None
+        go_on = {} if before is None else {"id": before, "resume": "allow"}
+        loggers.append(WandbLogger(name=recipe.name, save_dir=folder, project=PROJECT, **go_on))
+    if "mlflow" in recipe.logging:
+        loggers.append(_mlflow_logger(recipe.name, folder, bool(keep_to_step)))
     return loggers
+
+
+def _wandb_id(folder: Path) -> str | None:
+    """What Weights & Biases calls the newest run that was logged from this folder."""
+    # run-20260101_120000-ID, or offline-run-..., of which wandb itself never removes one.
+    found = sorted((folder / "wandb").glob("*run-*-*"), key=lambda path: path.name.split("run-")[-1])
+    return found[-1].name.rsplit("-", 1)[1] if found else None
+
+
+def _mlflow_logger(name: str, folder: Path, goes_on: bool) -> Logger:
+    """MLflow's, in `mlflow/` of the run folder, or on the server of MLFLOW_TRACKING_URI. A resumed run goes
+    on in the run of MLflow that it began."""
+    from lightning.pytorch.loggers import MLFlowLogger
+
+    # MLflow 3 keeps numbers in files only where it is told that this is meant.
+    os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
+    where = os.environ.get(TRACKING_URI) or (folder / "mlflow").absolute().as_uri()
+    tags = {FOLDER_TAG: str(folder.absolute())}
+    run_id = None
+    if goes_on and is_first_process():
+        from mlflow.tracking import MlflowClient
+
+        client = MlflowClient(where)
+        experiment = client.get_experiment_by_name(PROJECT)
+        # The newest first. Not by a filter of MLflow's, in which a folder's name cannot have every character.
+        runs = client.search_runs([experiment.experiment_id]) if experiment else []
+        run_id = next((one.info.run_id for one in runs if tags.items() <= one.data.tags.items()), None)
+    logger = MLFlowLogger(PROJECT, name, tracking_uri=where, tags=tags, run_id=run_id)
+    if run_id is not None:
+        # MLflow refuses another value for what it was told once, such as more steps.
+        logger.log_hyperparams = lambda *given, **named: None
+    return logger
+
+
+@contextmanager
+def trackers_released(recipe: Recipe) -> Iterator[None]:
+    """After the block Weights & Biases and MLflow do not hold on to the run that was begun in it: the next
+    training of this process would be logged into it, or into its folder.
+
+    Raises:
+        InputError: Weights & Biases refuses, as it does without a key.
+    """
+    with ExitStack() as released:
+        if "mlflow" in recipe.logging:
+            released.enter_context(_mlflow_released())
+        if "wandb" in recipe.logging:
+            released.enter_context(_wandb_released())
+        yield
+
+
+@contextmanager
+def _mlflow_released() -> Iterator[None]:
+    before = os.environ.get(TRACKING_URI)
+    try:
+        yield
+    finally:
+        import mlflow
+
+        mlflow.set_tracking_uri(before)  # Lightning has set it for the whole process, and in its environment
+        os.environ.pop(TRACKING_URI, None)
+        if before is not None:
+            os.environ[TRACKING_URI] = before
+
+
+@contextmanager
+def _wandb_released() -> Iterator[None]:
+    import wandb
+
+    users_own, code = wandb.run, 1
+    try:
+        yield
+        code = 0
+    except wandb.Error as error:
+        advice = "log in by `wandb login`, or keep it on this machine with WANDB_MODE=offline"
+        raise InputError(Problem(f"Weights & Biases: {error} {advice}", key="logging")) from error
+    finally:
+        if wandb.run is not None and wandb.run is not users_own:
+            wandb.finish(exit_code=code)
 
 
 @contextmanager

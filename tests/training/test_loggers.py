@@ -1,0 +1,77 @@
+"""Weights & Biases and MLflow, on this machine: what they kept is what metrics.csv has."""
+
+import os
+
+import pytest
+
+import zoo
+from zoo.errors import InputError
+
+LOGGED = ["trainer.log_every_n_steps=2", "optimizer.schedule=constant"]
+
+
+@pytest.fixture
+def mlflow_client(here, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    tracking = pytest.importorskip("mlflow.tracking")
+    return lambda folder: tracking.MlflowClient((folder / "mlflow").absolute().as_uri())
+
+
+@pytest.mark.slow  # MLflow takes seconds to import
+def test_a_resumed_run_goes_on_in_its_run_of_mlflow(here, recipe, mlflow_client):
+    out = here / "it's a run"  # in MLflow's filters a quote ends a text
+    for steps in (4, 6):
+        wanted = recipe("max_index", *LOGGED, "logging=[csv, mlflow]", f"trainer.max_steps={steps}")
+        run = zoo.fit(wanted, out=out, resume="auto")
+    other = zoo.fit(recipe("max_index", *LOGGED, "logging=[mlflow]"), out=here / "other")
+    assert "MLFLOW_TRACKING_URI" not in os.environ
+    client = mlflow_client(out)
+    (experiment,) = [one for one in client.search_experiments() if one.name == "positional-encoding-zoo"]
+    (kept,) = client.search_runs([experiment.experiment_id])
+    assert kept.info.run_name == "tiny" and kept.info.status == "FINISHED"
+    assert kept.data.params["recipe/model/encoding/name"] == "alibi"
+    for name in ("train/loss", "val/loss"):
+        points = {one.step: one.value for one in client.get_metric_history(kept.info.run_id, name)}
+        assert points == pytest.approx(run.curves[name].dropna().to_dict(), rel=1e-6)
+    assert [*points] and run.curves.index.tolist() == [2, 4, 6]
+    assert mlflow_client(other.path).search_experiments() and not other.curves.size
+    assert sorted(path.name for path in here.iterdir()) == ["it's a run", "other"]
+
+
+@pytest.mark.slow
+@pytest.mark.launch  # wandb starts a process of its own
+def test_runs_of_weights_and_biases_are_apart_and_resumed_ones_are_one(here, recipe, monkeypatch):
+    wandb = pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+
+    def fit(name, steps):
+        zoo.fit(recipe("max_index", *LOGGED, "logging=[wandb]", f"trainer.max_steps={steps}"),
+                out=here / name, resume="auto")  # fmt: skip
+        assert wandb.run is None
+        kept = [one for one in (here / name / "wandb").iterdir() if "-run-" in one.name]
+        assert all([*one.glob("*.wandb")] for one in kept)
+        return [one.name.rsplit("-", 1)[1] for one in kept]
+
+    (first,) = fit("one", 4)
+    (second,) = fit("two", 4)
+    assert first != second
+    assert fit("one", 6) == [first, first]
+
+
+@pytest.mark.slow
+@pytest.mark.launch
+def test_without_a_key_weights_and_biases_says_what_to_do(here, recipe, monkeypatch):
+    pytest.importorskip("wandb").teardown()  # it has read its settings once for the process
+    for name in ("WANDB_MODE", "WANDB_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(here))  # no netrc
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    with pytest.raises(InputError, match=r"^logging: Weights & Biases: .*wandb login.* WANDB_MODE=offline"):
+        zoo.fit(recipe("max_index", "logging=[wandb]"), out=here / "one")
+    assert not (here / "one" / "checkpoints").exists()
+
+
+def test_the_nearest_logger_is_named(recipe):
+    with pytest.raises(InputError, match=r"logging\.0: .*did you mean 'mlflow'"):
+        recipe("max_index", "logging=[mlfow]")
