@@ -22,6 +22,8 @@ RECIPE = {
         "max_steps": 6, "accelerator": "cpu", "log_every_n_steps": 2, "limit_val_batches": 4,
         "precision": "32-true",
     },
+    "optimizer": {"lr": 1e-3, "warmup_steps": 2},
+    "compile": False,
     "checkpoint": {"every_n_steps": 4},
     "evaluate": {"samples": 16},
     "logging": ["csv"],
