@@ -204,10 +204,12 @@ def _export(options: argparse.Namespace) -> None:
     with waiting("loading torch"):
         from zoo.pretrained.export import export
 
-    exported = export(options.path, options.out, options.format, options.set)
+    with waiting(f"writing {options.out}"):
+        exported = export(options.path, options.out, options.format, options.set)
     if exported.difference is not None:
-        kind = f"a {exported.architecture}" if exported.architecture else "a model of the zoo"
-        print(f"written as {kind}; its logits differ from the run's by at most {exported.difference:.1e}")
+        own = f"with code that imports the zoo ({exported.reason})"
+        kind = f"as {exported.architecture}" if exported.architecture else own
+        print(f"exported {kind}; its logits differ from the run's by at most {exported.difference:.1e}")
     print(f"done: {options.out}; {exported.loaded_by} loads it")
 
 

@@ -15,6 +15,24 @@ from zoo.pretrained.export import export
 GATED = ("model.norm=rmsnorm", "model.activation=swiglu")
 ROPE = (*GATED, "model.encoding=rope")
 LENGTH = 16
+PLUGIN = '''
+import torch
+import zoo
+
+
+@zoo.register("root")
+class Root(zoo.Encoding):
+    """Scores fall with the square root of distance."""
+
+    family, relative = "bias", True
+
+    def __init__(self, size: zoo.Size, *, slope: float = 0.5):
+        super().__init__(size)
+        self.slope = torch.nn.Parameter(torch.full((size.num_heads,), slope))
+
+    def bias(self, head, q, k):
+        return -self.slope[head] * (q - k).abs().sqrt()
+'''
 
 
 def stretched(scaling):
@@ -106,12 +124,10 @@ def test_a_known_architecture_is_loaded_without_our_code(title, checkpoint, tmp_
 
 
 @pytest.mark.parametrize("encoding", OWN)
-def test_any_other_is_loaded_with_a_file_that_imports_the_zoo(
-    encoding, checkpoint, tmp_path, capsys, monkeypatch
-):
+def test_any_other_is_loaded_with_a_file_that_imports_the_zoo(encoding, checkpoint, tmp_path, monkeypatch):
     place, task = checkpoint(f"model.encoding={encoding}")
     exported = export(place, tmp_path / "out", "hf")
-    assert exported.architecture is None and OWN[encoding] in capsys.readouterr().out
+    assert (exported.architecture, exported.reason) == (None, OWN[encoding])
     # Where `transformers` keeps copies of such files.
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out", trust_remote_code=True)
@@ -192,13 +208,44 @@ def test_what_cannot_be_exported_is_refused_and_nothing_is_left(checkpoint, tmp_
     out = tmp_path / "out"
     assert main(["export", str(place), "--out", str(out)]) == 2
     assert "an encoder is no model" in (told := capsys.readouterr().err) and "--format safetensors" in told
-    assert main(["export", str(tmp_path / "no_run"), "--out", str(out)]) == 2
+    assert main(["export", str(tmp_path / "rum"), "--out", str(out)]) == 2
+    assert "no such run folder or checkpoint" in capsys.readouterr().err
     out.mkdir()
     (out / "notes.txt").write_text("mine")
     assert main(["export", str(place), "--format", "safetensors", "--out", str(out)]) == 2
     assert "is not empty" in capsys.readouterr().err
     assert [file.name for file in out.iterdir()] == ["notes.txt"]
     assert sorted(file.name for file in tmp_path.iterdir()) == ["out", "run"]
+
+
+@pytest.mark.launch
+def test_a_plugin_s_encoding_is_exported_with_its_file(here, checkpoint, zoo_command, monkeypatch):
+    """By processes of their own: in each of them a name is registered once."""
+    (here / "my_root.py").write_text(PLUGIN)
+    plugin = ["--set", "plugins=[my_root.py]"]
+    small = ["--set", "model.encoding=root", "--set", "trainer.max_steps=2", "--out", "trained"]
+    assert zoo_command("fit", "text.yaml", *plugin, *small).returncode == 0
+    done = zoo_command("export", "trained", "--out", "exported", *plugin)
+    assert done.returncode == 0, done.stderr
+    assert "no GPT-NeoX: encoding is root" in done.stdout and done.stdout.splitlines()[-1].startswith(
+        "done: exported; AutoModel"
+    )
+    # Where the plugin is not: what runs is the exported file.
+    (here / "my_root.py").unlink()
+    monkeypatch.setenv("HF_MODULES_CACHE", str(here / "modules"))
+    program = (
+        "import torch; from transformers import AutoModelForCausalLM; torch.manual_seed(0)\n"
+        "model = AutoModelForCausalLM.from_pretrained('exported', trust_remote_code=True)\n"
+        "torch.save(model(torch.arange(20)[None]).logits, 'logits.pt')"
+    )
+    assert (ran := zoo_command("-c", program, launcher=())).returncode == 0, ran.stderr
+    (here / "my_root.py").write_text(PLUGIN)
+    program = (
+        "import zoo, torch\n"
+        "wanted = zoo.load('trained', plugins='my_root.py')(torch.arange(20)[None])\n"
+        "assert torch.allclose(torch.load('logits.pt'), wanted, atol=1e-5)"
+    )
+    assert (ran := zoo_command("-c", program, launcher=())).returncode == 0, ran.stderr
 
 
 def test_a_failure_leaves_nothing_and_an_empty_folder_is_taken(checkpoint, tmp_path, monkeypatch, capsys):

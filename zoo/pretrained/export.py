@@ -26,7 +26,7 @@ from zoo.models.transformer import Decoder
 from zoo.pretrained.model_card import model_card
 from zoo.runs.card import write_card
 from zoo.runs.checkpoint_file import write_safetensors
-from zoo.runs.folder import EXPORTED, RESULTS, write_recipe
+from zoo.runs.folder import EXPORTED, RESULTS, nearest_run_hint, write_recipe
 from zoo.runs.load import find_checkpoint, load_task, run_folder_of
 from zoo.tasks.task import Task
 
@@ -40,17 +40,25 @@ try:
     from zoo.pretrained.modelling import ZooConfig, ZooForCausalLM
 except ImportError as error:
     raise ImportError("this model needs its package: pip install positional-encoding-zoo") from error
-
+{plugins}
 __all__ = ["ZooConfig", "ZooForCausalLM"]
 '''
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written: the Python that loads it, the architecture, and by how much logits differ."""
+    """What was written.
+
+    Attributes:
+        loaded_by: the Python expression that loads it.
+        architecture: of `transformers`, as which it was written; None for the zoo's own.
+        reason: why it is the zoo's own.
+        difference: the largest of its logits to those of the run, where it was read back.
+    """
 
     loaded_by: str
     architecture: str | None = None
+    reason: str = ""
     difference: float | None = None
 
 
@@ -70,6 +78,9 @@ def export(path: Path, out: Path, form: str, sets: Sequence[str] = ()) -> Export
             `transformers` is not installed.
     """
     problems = [Problem(fault, where=str(out)) for fault in _not_free(out)]
+    if not path.exists():
+        missing = f"no such run folder or checkpoint{nearest_run_hint(path)}"
+        problems.insert(0, Problem(missing, where=str(path)))
     if form == "hf" and find_spec("transformers") is None:
         install = "pip install 'positional-encoding-zoo[hf]'"
         problems.append(Problem(f"--format hf needs transformers: {install}; --format safetensors does not"))
@@ -96,6 +107,7 @@ def export(path: Path, out: Path, form: str, sets: Sequence[str] = ()) -> Export
         table = curves.read_text(encoding="utf-8") if curves.is_file() else None
         if table is not None and (picture := (run / RESULTS).with_suffix(".png")).is_file():
             shutil.copyfile(picture, folder / picture.name)
+            table = f"![Loss by length]({picture.name})\n\n{table}"
         text = model_card(task.recipe.as_dict(), card, table, exported.loaded_by, exported.architecture)
         atomic_write(folder / "README.md", text)
     return exported
@@ -148,14 +160,10 @@ def _validate_for_hf(task: Task, path: Path) -> None:
                 where=str(path),
             )
         )
-    if task.recipe.plugins:
-        named = ", ".join(Path(one).name for one in task.recipe.plugins)
+    wrong = [Path(one).name for one in task.recipe.plugins if not Path(one).stem.isidentifier()]
+    if wrong:
         raise InputError(
-            Problem(
-                f"its encoding is of a plugin ({named}), which another program would not find: make it an "
-                f"installed package (README, Add an encoding), or use --format safetensors",
-                where=str(path),
-            )
+            Problem(f"{', '.join(wrong)} cannot be imported beside the model: name it as a Python module is")
         )
 
 
@@ -177,9 +185,8 @@ def _write_hf(task: Task, folder: Path, out: Path) -> Exported:
         config.architectures = [ZooForCausalLM.__name__]
         names = {"AutoConfig": ZooConfig, "AutoModelForCausalLM": ZooForCausalLM}
         config.auto_map = {auto: f"modeling_zoo.{cls.__name__}" for auto, cls in names.items()}
-        atomic_write(folder / "modeling_zoo.py", MODELLING)
+        _write_modelling(folder, task)
         weights, loader = _weights(task), ZooForCausalLM
-        print(f"{why}; it is exported with code that imports the zoo")
     else:
         config = AutoConfig.for_model(
             architecture.model_type, vocab_size=vocab_size, **architecture.config(section, length)
@@ -198,7 +205,18 @@ def _write_hf(task: Task, folder: Path, out: Path) -> Exported:
     _write_generation_config(folder, special, config.use_cache)
     trust = ", trust_remote_code=True" if architecture is None else ""
     loaded_by = f'AutoModelForCausalLM.from_pretrained("{out}"{trust})'
-    return Exported(loaded_by, architecture.title if architecture else None, difference)
+    return Exported(loaded_by, architecture.title if architecture else None, why, difference)
+
+
+def _write_modelling(folder: Path, task: Task) -> None:
+    """The module that `transformers` imports, and beside it the plugins whose encodings the model has."""
+    names = []
+    for plugin in map(Path, task.recipe.plugins):
+        shutil.copyfile(plugin, folder / plugin.name)
+        names.append(plugin.stem)
+    # `transformers` copies what it finds imported so, to where it runs the module.
+    imports = "".join(f"from .{name} import *  # registers its encodings\n" for name in names)
+    atomic_write(folder / "modeling_zoo.py", MODELLING.format(plugins=f"\n{imports}" if imports else ""))
 
 
 def _write_tokenizer(folder: Path, length: int) -> int | None:

@@ -76,7 +76,7 @@ def model_card(
         )
     if curves:
         # One level deeper than in the run's own report, whose title says nothing new here.
-        body = curves.split("\n", 1)[1] if curves.startswith("# ") else curves
+        body = re.sub("^# .*\n", "", curves, flags=re.MULTILINE)
         parts.append("## By length\n\n" + re.sub("^##", "###", body.strip(), flags=re.MULTILINE))
     return "\n\n".join(parts) + "\n"
 
