@@ -80,7 +80,12 @@ class _Blocks:
         if self.bias.dim() == 4:
             part = dbias[_of_table(dbias, rows, seen)]
             over = [i for i, size in enumerate(part.shape) if size == 1 < dlogits.shape[i]]
-            part += dlogits.sum(over, keepdim=True, dtype=dbias.dtype) if over else dlogits
+            if over:
+                part += dlogits.sum(over, keepdim=True, dtype=dbias.dtype)
+                return
+            # Of full size: every block is written once, and later keys here.
+            part.copy_(dlogits)
+            dbias[:, :, rows, seen.stop :] = 0
             return
         heads = (0, 1) if len(self.bias) == 1 else 0
         by_row = dlogits.sum(heads, dtype=dbias.dtype).reshape(-1, *dlogits.shape[2:]).flip(1)
@@ -156,7 +161,10 @@ def _backward(
     right = torch.cat((v_NSV, torch.ones_like(v_NSV[..., :1]).expand(-1, -1, 2)), -1)
     dq = torch.empty_like(q_NTD)
     dk, dv = torch.zeros_like(k_NSD, dtype=wide), torch.zeros_like(v_NSV, dtype=wide)
-    dbias = torch.zeros(bias.shape if bias_has_gradient else 0, dtype=wide)
+    dbias = torch.zeros(0, dtype=wide)
+    if bias_has_gradient:
+        summed = bias.dim() == 2 or bias.shape[:3] != q.shape[:3]
+        dbias = (torch.zeros if summed else torch.empty)(bias.shape, dtype=wide)
     buffer = torch.empty_like(blocks.weights)
     for rows, seen, weights in blocks:
         dlogits = torch.bmm(left[:, rows], right[:, seen].mT, out=buffer[: weights.numel()].view_as(weights))
