@@ -101,6 +101,35 @@ def test_one_file_that_any_number_of_processes_continues(zoo_command, here):
 
 
 @pytest.mark.slow
+def test_a_compiled_model_in_shards_is_the_model(zoo_command, here):
+    fit = ["fit", "--recipe", "text.yaml", *settings(*STEPS, *FSDP, "model.encoding=fire")]
+    alone = settings("trainer.devices=1", "trainer.strategy=auto")
+
+    def run(name, *more):
+        done = zoo_command(*fit, "--out", name, *more)
+        assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
+        return content(here / name)
+
+    plain, compiled = settings("model.dropout=0"), settings("compile=true")
+    whole = run("compiled", *plain, *compiled)
+    assert apart(whole, run("alone", *plain, *alone)) < ROUNDING
+    # Resumed, the same bits; and one process goes on from what two have compiled.
+    half = settings("trainer.max_steps=10")
+    run("half", *plain, *compiled, *half)
+    shutil.copytree(here / "half", here / "half-alone")
+    assert apart(run("half", *plain, *compiled, "--resume"), whole) == 0
+    assert apart(run("half-alone", *plain, *alone, "--resume"), whole) < ROUNDING
+    # In bf16 the order of sums is seen in the third digit, whether they are sums of one process or of two.
+    mixed = settings("trainer.precision=bf16-mixed")
+    losses = [
+        run(name, *plain, *mixed, *more)["callbacks"]["best"]["best_model_score"].item()
+        for name, more in (("alone-bf16", alone), ("shards-bf16", []), ("compiled-bf16", compiled))
+    ]
+    assert losses == pytest.approx([whole["callbacks"]["best"]["best_model_score"].item()] * 3, rel=2e-3)
+    assert len(set(losses)) > 1
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_no_validation_sequence_is_lost_where_processes_have_unequal_numbers(zoo_command, here, strategy):
     # Three sequences: of two processes one has a batch more than the other.

@@ -25,7 +25,8 @@ def choose_auto(recipe: Recipe, stored: dict[str, Any] | None = None) -> Recipe:
 
     precision: bf16-mixed where the processor multiplies bf16 natively and the model is not narrower than
     `NARROWEST`, else 32-true. compile: true from `STEPS_TO_COMPILE` steps on where a compiler is installed,
-    and not in shards.
+    and not in shards, where nothing was gained: two processes on two cores made 13.0 and 17.0 k tokens/s
+    without, 15.2 and 13.9 k with it.
 
     Args:
         stored: the recipe of the run that is resumed, which decides.
