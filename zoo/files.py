@@ -69,6 +69,28 @@ def atomic_file(path: Path, size: int = 0) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
+def made_complete(folder: Path) -> Iterator[Path]:
+    """A new folder to write into, which gets its name once the block has ended well, and else is gone.
+
+    Args:
+        folder: its name; not there yet, or empty.
+
+    Raises:
+        DiskFull, or another OSError where it cannot be written.
+    """
+    beside = folder.with_name(f".{folder.name}.{os.getpid()}")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    beside.mkdir()
+    try:
+        with raise_disk_full(folder):
+            yield beside
+            fsync_tree(beside)
+            os.rename(beside, folder)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+@contextmanager
 def raise_disk_full(path: Path, size: int = 0) -> Iterator[None]:
     """Turns every error that means a full disk into a DiskFull of `path`, which needs `size` bytes."""
     try:

@@ -1,0 +1,61 @@
+"""BLOOM: ALiBi, and a norm of the token vectors (Scao et al. 2022, arXiv:2211.05100).
+
+Checked against `transformers` (BloomForCausalLM).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zoo.pretrained.architectures import Architecture, Decoder, Model
+from zoo.pretrained.config import Config
+from zoo.pretrained.weights import Row
+
+LENGTH = 2048
+"""Tokens that BLOOM was trained on, where its configuration does not say."""
+
+
+def read(config: Config) -> Decoder:
+    config.only("apply_residual_connection_post_layernorm", False)
+    width = config.take("hidden_size", "n_embed")
+    model = {
+        "kind": "decoder",
+        "encoding": {"name": "alibi"},
+        "d_model": width,
+        "num_layers": config.take("n_layer", "num_hidden_layers"),
+        "num_heads": config.take("n_head", "num_attention_heads"),
+        "d_ff": 4 * width,
+        "norm": "layernorm",
+        "norm_eps": config.take("layer_norm_epsilon", kind=float, default=1e-5),
+        "embedding_norm": True,
+        "activation": "gelu_tanh",
+        "bias": "all",
+        "tie_embeddings": config.take("tie_word_embeddings", kind=bool, default=True),
+    }
+    config.known.add("offset_alibi")
+    return Decoder(model, config.take("seq_length", default=LENGTH), config.take("vocab_size"))
+
+
+def rows(model: Model) -> Iterator[Row]:
+    yield Row("tokens.weight", ("transformer.word_embeddings.weight",))
+    names = {
+        "attention_norm": "input_layernorm",
+        "feed_forward_norm": "post_attention_layernorm",
+        "attention.qkv": "self_attention.query_key_value",
+        "attention.out": "self_attention.dense",
+        "feed_forward.up": "mlp.dense_h_to_4h",
+        "feed_forward.down": "mlp.dense_4h_to_h",
+    }
+    for kind in ("weight", "bias"):
+        yield Row(f"embedding_norm.{kind}", (f"transformer.word_embeddings_layernorm.{kind}",))
+        yield Row(f"final_norm.{kind}", (f"transformer.ln_f.{kind}",))
+        for layer in range(model["num_layers"]):
+            for ours, theirs in names.items():
+                heads = model["num_heads"] if ours == "attention.qkv" else None
+                at = (f"transformer.h.{layer}.{theirs}.{kind}",)
+                yield Row(f"blocks.{layer}.{ours}.{kind}", at, heads=heads)
+    if not model["tie_embeddings"]:
+        yield Row("head.weight", ("lm_head.weight",))
+
+
+ARCHITECTURE = Architecture(read, rows, "transformer.")

@@ -1,0 +1,61 @@
+"""GPT-2: learned positions, weights kept as [in, out] (Radford et al. 2019).
+
+Checked against `transformers` (GPT2LMHeadModel).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zoo.pretrained.architectures import Architecture, Decoder, Model
+from zoo.pretrained.config import Config
+from zoo.pretrained.options import activation
+from zoo.pretrained.weights import Row
+
+
+def read(config: Config) -> Decoder:
+    config.only("scale_attn_weights", True)
+    config.only("scale_attn_by_inverse_layer_idx", False)
+    config.only("add_cross_attention", False)
+    config.known.add("reorder_and_upcast_attn")  # the same in fp32
+    length = config.take("n_positions", "max_position_embeddings")
+    width = config.take("n_embd", "hidden_size")
+    model = {
+        "kind": "decoder",
+        "encoding": {"name": "learned", "table_length": length},
+        "d_model": width,
+        "num_layers": config.take("n_layer", "num_hidden_layers"),
+        "num_heads": config.take("n_head", "num_attention_heads"),
+        "d_ff": config.take("n_inner", default=4 * width),
+        "norm": "layernorm",
+        "norm_eps": config.take("layer_norm_epsilon", kind=float, default=1e-5),
+        "activation": activation(config, "activation_function"),
+        "bias": "all",
+        "tie_embeddings": config.take("tie_word_embeddings", kind=bool, default=True),
+    }
+    return Decoder(model, length, config.take("vocab_size"))
+
+
+def rows(model: Model) -> Iterator[Row]:
+    yield Row("tokens.weight", ("transformer.wte.weight",))
+    yield Row("encoding.slots.0.0.table", ("transformer.wpe.weight",))
+    names = {
+        "attention_norm": "ln_1",
+        "feed_forward_norm": "ln_2",
+        "attention.qkv": "attn.c_attn",
+        "attention.out": "attn.c_proj",
+        "feed_forward.up": "mlp.c_fc",
+        "feed_forward.down": "mlp.c_proj",
+    }
+    for layer in range(model["num_layers"]):
+        for ours, theirs in names.items():
+            for kind in ("weight", "bias"):
+                at = (f"transformer.h.{layer}.{theirs}.{kind}",)
+                yield Row(f"blocks.{layer}.{ours}.{kind}", at, transposed="c_" in theirs)
+    for kind in ("weight", "bias"):
+        yield Row(f"final_norm.{kind}", (f"transformer.ln_f.{kind}",))
+    if not model["tie_embeddings"]:
+        yield Row("head.weight", ("lm_head.weight",))
+
+
+ARCHITECTURE = Architecture(read, rows, "transformer.", ("attn.bias", "attn.masked_bias"))

@@ -1,0 +1,60 @@
+"""GPT-NeoX and Pythia: a rotary part of each head, attention and feed-forward in parallel.
+
+Black et al. 2022 (arXiv:2204.06745), Biderman et al. 2023 (arXiv:2304.01373). Checked against `transformers`
+(GPTNeoXForCausalLM).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zoo.pretrained.architectures import Architecture, Decoder, Model
+from zoo.pretrained.config import Config
+from zoo.pretrained.options import activation, rope
+from zoo.pretrained.weights import Row
+
+
+def read(config: Config) -> Decoder:
+    config.only("attention_bias", True)
+    part = config.take("rotary_pct", kind=(int, float), default=0.25)
+    model = {
+        "kind": "decoder",
+        "encoding": rope(config, partial=part),
+        "d_model": config.take("hidden_size"),
+        "num_layers": config.take("num_hidden_layers"),
+        "num_heads": config.take("num_attention_heads"),
+        "d_ff": config.take("intermediate_size"),
+        "norm": "layernorm",
+        "norm_eps": config.take("layer_norm_eps", kind=float, default=1e-5),
+        "activation": activation(config, "hidden_act"),
+        "bias": "all",
+        "parallel_residual": config.take("use_parallel_residual", kind=bool, default=True),
+        "tie_embeddings": config.take("tie_word_embeddings", kind=bool, default=False),
+    }
+    return Decoder(model, config.take("max_position_embeddings"), config.take("vocab_size"))
+
+
+def rows(model: Model) -> Iterator[Row]:
+    yield Row("tokens.weight", ("gpt_neox.embed_in.weight",))
+    names = {
+        "attention_norm": "input_layernorm",
+        "feed_forward_norm": "post_attention_layernorm",
+        "attention.qkv": "attention.query_key_value",
+        "attention.out": "attention.dense",
+        "feed_forward.up": "mlp.dense_h_to_4h",
+        "feed_forward.down": "mlp.dense_4h_to_h",
+    }
+    for layer in range(model["num_layers"]):
+        for ours, theirs in names.items():
+            heads = model["num_heads"] if ours == "attention.qkv" else None
+            for kind in ("weight", "bias"):
+                at = (f"gpt_neox.layers.{layer}.{theirs}.{kind}",)
+                yield Row(f"blocks.{layer}.{ours}.{kind}", at, heads=heads)
+    for kind in ("weight", "bias"):
+        yield Row(f"final_norm.{kind}", (f"gpt_neox.final_layer_norm.{kind}",))
+    if not model["tie_embeddings"]:
+        yield Row("head.weight", ("embed_out.weight",))
+
+
+BUFFERS = ("rotary_emb.inv_freq", "attention.bias", "attention.masked_bias")
+ARCHITECTURE = Architecture(read, rows, "gpt_neox.", BUFFERS)

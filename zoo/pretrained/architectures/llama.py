@@ -1,0 +1,82 @@
+"""Llama, and what the architectures that grew from it share.
+
+Touvron et al. 2023 (arXiv:2302.13971), Grattafiori et al. 2024 (arXiv:2407.21783). Checked against
+`transformers` (LlamaForCausalLM).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from zoo.pretrained.architectures import Architecture, Decoder, Model
+from zoo.pretrained.config import Config
+from zoo.pretrained.options import rope, windows
+from zoo.pretrained.weights import Row
+
+
+def read(config: Config, **own: Any) -> Decoder:
+    """`own` are keys of `model` that another architecture sets."""
+    width, heads = config.take("hidden_size"), config.take("num_attention_heads")
+    layers = config.take("num_hidden_layers")
+    config.only("hidden_act", "silu", "swish")
+    attention = config.take("attention_bias", kind=bool, default=False)
+    feed_forward = config.take("mlp_bias", kind=bool, default=False)
+    if feed_forward and not attention:
+        config.problem("mlp_bias", "true cannot be imported without attention_bias")
+    head_dim = config.take("head_dim", default=None)
+    if heads and head_dim == width / heads:
+        head_dim = None
+    kv_heads = config.take("num_key_value_heads", default=heads)
+    model = {
+        "kind": "decoder",
+        "encoding": rope(config),
+        "d_model": width,
+        "num_layers": layers,
+        "num_heads": heads,
+        "num_kv_heads": None if kv_heads == heads else kv_heads,
+        "head_dim": head_dim,
+        "d_ff": config.take("intermediate_size"),
+        "norm": "rmsnorm",
+        "norm_eps": config.take("rms_norm_eps", kind=float, default=1e-6),
+        "activation": "swiglu",
+        "bias": "all" if feed_forward else "attention" if attention else "none",
+        "tie_embeddings": config.take("tie_word_embeddings", kind=bool, default=False),
+        "window": windows(config, layers),
+    }
+    length, vocab_size = config.take("max_position_embeddings"), config.take("vocab_size")
+    return Decoder(model | own, length, vocab_size)
+
+
+def rows(model: Model) -> Iterator[Row]:
+    width = model["head_dim"] or model["d_model"] // model["num_heads"]
+    groups = model["num_kv_heads"] or model["num_heads"]
+    sizes = model["num_heads"] * width, groups * width, groups * width
+    bias = model["bias"]
+    yield Row("tokens.weight", ("model.embed_tokens.weight",))
+    for layer in range(model["num_layers"]):
+        ours, theirs = f"blocks.{layer}", f"model.layers.{layer}"
+        yield Row(f"{ours}.attention_norm.weight", (f"{theirs}.input_layernorm.weight",))
+        yield Row(f"{ours}.feed_forward_norm.weight", (f"{theirs}.post_attention_layernorm.weight",))
+        qkv = [f"{theirs}.self_attn.{letter}_proj" for letter in "qkv"]
+        gate_up = [f"{theirs}.mlp.{name}_proj" for name in ("gate", "up")]
+        for kind, has_qkv, has_out, has_mlp in (
+            ("weight", True, True, True),
+            ("bias", bias != "none", bias in ("attention", "all"), bias == "all"),
+        ):
+            if has_qkv:
+                yield Row(f"{ours}.attention.qkv.{kind}", tuple(f"{one}.{kind}" for one in qkv), sizes)
+            if has_out:
+                yield Row(f"{ours}.attention.out.{kind}", (f"{theirs}.self_attn.o_proj.{kind}",))
+            if has_mlp:
+                halves = model["d_ff"], model["d_ff"]
+                yield Row(f"{ours}.feed_forward.up.{kind}", tuple(f"{one}.{kind}" for one in gate_up), halves)
+                yield Row(f"{ours}.feed_forward.down.{kind}", (f"{theirs}.mlp.down_proj.{kind}",))
+        for letter in "qk" if model["qk_norm"] else "":
+            yield Row(f"{ours}.attention.{letter}_norm.weight", (f"{theirs}.self_attn.{letter}_norm.weight",))
+    yield Row("final_norm.weight", ("model.norm.weight",))
+    if not model["tie_embeddings"]:
+        yield Row("head.weight", ("lm_head.weight",))
+
+
+ARCHITECTURE = Architecture(read, rows, "model.")

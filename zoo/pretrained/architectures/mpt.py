@@ -1,0 +1,64 @@
+"""MPT: ALiBi, and no biases at all (MosaicML 2023).
+
+Checked against `transformers` (MptForCausalLM).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zoo.pretrained.architectures import Architecture, Decoder, Model
+from zoo.pretrained.config import Config
+from zoo.pretrained.weights import Row
+
+
+def read(config: Config) -> Decoder:
+    attention = config.section("attn_config")
+    attention.only("alibi", True)
+    attention.only("alibi_bias_max", 8)
+    attention.only("clip_qkv", None)
+    attention.only("softmax_scale", None)
+    attention.only("prefix_lm", False)
+    attention.only("qk_ln", False)
+    attention.finish()
+    config.only("no_bias", True)
+    config.only("logit_scale", None)
+    config.only("embedding_fraction", 1.0, 1)
+    config.only("norm_type", "low_precision_layernorm", "layernorm")  # what differs is the precision alone
+    config.known.add("learned_pos_emb")  # not read where there is ALiBi
+    width = config.take("d_model", "hidden_size")
+    model = {
+        "kind": "decoder",
+        "encoding": {"name": "alibi"},
+        "d_model": width,
+        "num_layers": config.take("n_layers", "num_hidden_layers"),
+        "num_heads": config.take("n_heads", "num_attention_heads"),
+        "d_ff": int(config.take("expansion_ratio", kind=(int, float), default=4) * width),
+        "norm": "layernorm",
+        "norm_eps": config.take("layer_norm_epsilon", kind=float, default=1e-5),
+        "norm_bias": False,
+        "activation": "gelu",
+        "tie_embeddings": config.take("tie_word_embeddings", kind=bool, default=True),
+    }
+    return Decoder(model, config.take("max_seq_len"), config.take("vocab_size"))
+
+
+def rows(model: Model) -> Iterator[Row]:
+    yield Row("tokens.weight", ("transformer.wte.weight",))
+    names = {
+        "attention_norm": "norm_1",
+        "feed_forward_norm": "norm_2",
+        "attention.qkv": "attn.Wqkv",
+        "attention.out": "attn.out_proj",
+        "feed_forward.up": "ffn.up_proj",
+        "feed_forward.down": "ffn.down_proj",
+    }
+    for layer in range(model["num_layers"]):
+        for ours, theirs in names.items():
+            yield Row(f"blocks.{layer}.{ours}.weight", (f"transformer.blocks.{layer}.{theirs}.weight",))
+    yield Row("final_norm.weight", ("transformer.norm_f.weight",))
+    if not model["tie_embeddings"]:
+        yield Row("head.weight", ("lm_head.weight",))
+
+
+ARCHITECTURE = Architecture(read, rows, "transformer.")

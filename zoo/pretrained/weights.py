@@ -1,0 +1,50 @@
+"""How the weights of a published architecture and those of the zoo's decoder are each other's.
+
+Tensors have their shape in their name: H heads, D head width, E model width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Row:
+    """A weight of the zoo's decoder, and of which it is made: one line of an architecture's table.
+
+    Attributes:
+        ours: its name in the decoder.
+        theirs: the names in the architecture; several are one below the other.
+        sizes: the rows of each of several.
+        transposed: kept as [in, out], as in GPT-2.
+        heads: where queries, keys and values lie together head by head, the number of heads: [H,3,D,...]
+            there is [3,H,D,...] here.
+    """
+
+    ours: str
+    theirs: tuple[str, ...]
+    sizes: tuple[int, ...] = ()
+    transposed: bool = False
+    heads: int | None = None
+
+    def join(self, parts: Sequence[Tensor]) -> Tensor:
+        """The zoo's weight from the architecture's."""
+        value = torch.cat(list(parts)) if len(parts) > 1 else parts[0]
+        if self.transposed and value.dim() == 2:
+            value = value.T
+        if self.heads is not None:
+            value = value.unflatten(0, (self.heads, 3, -1)).transpose(0, 1).flatten(0, 2)
+        return value.contiguous()
+
+    def split(self, value: Tensor) -> list[Tensor]:
+        """The architecture's weights from the zoo's: the inverse of `join`."""
+        if self.heads is not None:
+            value = value.unflatten(0, (3, self.heads, -1)).transpose(0, 1).flatten(0, 2)
+        if self.transposed and value.dim() == 2:
+            value = value.T
+        parts = value.split(self.sizes) if self.sizes else [value]
+        return [part.contiguous() for part in parts]
