@@ -76,11 +76,17 @@ def made_complete(folder: Path) -> Iterator[Path]:
         folder: its name; not there yet, or empty.
 
     Raises:
-        DiskFull, or another OSError where it cannot be written.
+        InputError: it cannot be made.
+        DiskFull: whatever error the block raised for it.
     """
     beside = folder.with_name(f".{folder.name}.{os.getpid()}")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    beside.mkdir()
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        beside.mkdir()
+    except OSError as error:
+        if is_disk_full(error):
+            raise
+        raise InputError(Problem(f"cannot be written: {error.strerror}", where=str(folder))) from error
     try:
         with raise_disk_full(folder):
             yield beside

@@ -11,18 +11,18 @@ from typing import Any
 
 from zoo.errors import InputError, Problem, nearest
 
-NO_CHANGE = frozenset(
-    "_name_or_path architectures model_type transformers_version torch_dtype dtype use_cache bos_token_id "
-    "eos_token_id pad_token_id sep_token_id decoder_start_token_id initializer_range "
-    "attention_dropout hidden_dropout classifier_dropout resid_pdrop embd_pdrop attn_pdrop emb_pdrop "
-    "output_attentions output_hidden_states return_dict chunk_size_feed_forward id2label label2id "
-    "problem_type task_specific_params summary_type summary_use_proj summary_activation "
-    "summary_proj_to_labels summary_first_dropout pretraining_tp is_decoder gradient_checkpointing "
-    "transformers.js_config init_device init_config tokenizer_class "
-    "unk_token_id n_ctx torchscript use_bfloat16 verbose attn_impl attn_type bias_dropout_fusion "
-    "masked_softmax_fusion attention_softmax_in_fp32 skip_bias_add skip_bias_add_qkv slow_but_exact "
-    "attn_uses_sequence_id".split()
-)
+NO_CHANGE = {
+    "_name_or_path", "architectures", "attention_dropout", "attention_softmax_in_fp32", "attn_impl",
+    "attn_pdrop", "attn_type", "attn_uses_sequence_id", "bias_dropout_fusion", "bos_token_id",
+    "chunk_size_feed_forward", "classifier_dropout", "decoder_start_token_id", "dtype", "emb_pdrop",
+    "embd_pdrop", "eos_token_id", "gradient_checkpointing", "hidden_dropout", "id2label", "init_config",
+    "init_device", "initializer_range", "is_decoder", "label2id", "masked_softmax_fusion", "model_type",
+    "n_ctx", "output_attentions", "output_hidden_states", "pad_token_id", "pretraining_tp", "problem_type",
+    "resid_pdrop", "return_dict", "sep_token_id", "skip_bias_add", "skip_bias_add_qkv", "slow_but_exact",
+    "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type",
+    "summary_use_proj", "task_specific_params", "tokenizer_class", "torch_dtype", "torchscript",
+    "transformers.js_config", "transformers_version", "unk_token_id", "use_bfloat16", "use_cache", "verbose",
+}  # fmt: skip
 """Keys that concern training, other heads, storage or speed."""
 REQUIRED: Any = object()
 
@@ -36,9 +36,7 @@ class Config:
         ignored: keys that the user takes the responsibility for.
     """
 
-    def __init__(
-        self, values: dict[str, Any], where: str, ignored: Collection[str] = (), prefix: str = ""
-    ):
+    def __init__(self, values: dict[str, Any], where: str, ignored: Collection[str] = (), prefix: str = ""):
         self.values, self.where, self.ignored, self.prefix = values, where, ignored, prefix
         self.known: set[str] = set()
         self.problems: list[Problem] = []

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +20,7 @@ import torch
 
 from zoo.data.text.tokenizer import TextTokenizer
 from zoo.errors import InputError, Problem
-from zoo.files import atomic_write, fsync_tree, raise_disk_full
+from zoo.files import atomic_write, made_complete
 from zoo.models.transformer import Decoder
 from zoo.pretrained.model_card import model_card
 from zoo.runs.card import write_card
@@ -93,7 +92,7 @@ def export(path: Path, out: Path, form: str, sets: Sequence[str] = ()) -> Export
     run = run_folder_of(checkpoint) or checkpoint.parent
     if form == "hf":
         _validate_for_hf(task, path)
-    with _made_whole(out) as folder:
+    with made_complete(out) as folder:
         if (run / TOKENIZER).is_file():
             shutil.copyfile(run / TOKENIZER, folder / TOKENIZER)
         if form == "hf":
@@ -118,24 +117,6 @@ def _not_free(out: Path) -> Iterator[str]:
         yield "is a file; an export is a folder"
     elif out.is_dir() and any(out.iterdir()):
         yield "is not empty; an export needs a folder of its own"
-
-
-@contextmanager
-def _made_whole(out: Path) -> Iterator[Path]:
-    """A folder to write into, which gets the name `out` once the block has ended well."""
-    beside = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        beside.mkdir()
-    except OSError as error:
-        raise InputError(Problem(f"cannot be written: {error.strerror}", where=str(out))) from error
-    try:
-        with raise_disk_full(out / EXPORTED):
-            yield beside
-            fsync_tree(beside)
-            os.rename(beside, out)  # onto an empty folder it may be
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
 
 
 def checkpoint_content(task: Task, card: dict[str, Any]) -> dict[str, Any]:

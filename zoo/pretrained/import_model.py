@@ -16,7 +16,7 @@ from torch import Tensor
 
 from zoo.console import progress_bar
 from zoo.errors import InputError, Problem
-from zoo.files import atomic_file, format_bytes, made_complete, read_json
+from zoo.files import atomic_file, made_complete, read_json
 from zoo.pretrained.architectures import Architecture, Decoder, architecture_of
 from zoo.pretrained.config import Config
 from zoo.pretrained.weights import Row
@@ -53,7 +53,10 @@ class Published:
 
 
 def import_model(
-    origin: str, name: str | None = None, sets: Sequence[str] = (), ignored: Collection[str] = (),
+    origin: str,
+    name: str | None = None,
+    sets: Sequence[str] = (),
+    ignored: Collection[str] = (),
     out: Path | None = None,
 ) -> Path:
     """Make a run folder of a pretrained decoder, complete or not at all.
@@ -78,7 +81,7 @@ def import_model(
     validate_free(folder)
     tokenizer = published.folder / TOKENIZER
     if not tokenizer.is_file():
-        advice = "tokenizers of other formats are converted by `AutoTokenizer.from_pretrained(...).save_pretrained`"
+        advice = "AutoTokenizer.from_pretrained(...).save_pretrained(...) writes one"
         raise InputError(Problem(f"no {TOKENIZER}; {advice}", where=str(published.folder)))
     recipe = recipe_of(published, name, folder / TOKENIZER, sets)
     with made_complete(folder) as made:
@@ -143,8 +146,8 @@ def decoder_weights(published: Published, recipe: Recipe) -> Iterator[tuple[str,
     ]
     if problems:
         more = [f"and {len(problems) - MANY} more"] if len(problems) > MANY else []
-        text = "; ".join([*problems[:MANY], *more])
-        raise InputError(Problem(f"its weights do not fit its configuration: {text}", where=str(published.folder)))
+        text = f"its weights do not fit its configuration: {'; '.join([*problems[:MANY], *more])}"
+        raise InputError(Problem(text, where=str(published.folder)))
     with _opened(published.files.values()) as files, progress_bar(len(rows), "weights", "weight") as bar:
         for row in rows:
             parts = [files[there[name][0]].get_tensor(there[name][1]).float() for name in row.theirs]
@@ -159,12 +162,12 @@ def _joined(row: Row, parts: list[Tensor], folder: Path) -> Tensor:
             raise RuntimeError
         return row.join(parts)
     except RuntimeError as error:
-        names = ", ".join(row.theirs)
-        raise InputError(Problem(f"{names}: shapes {shapes} are not of its configuration", where=str(folder))) from error
+        message = f"{', '.join(row.theirs)}: shapes {shapes} are not those of its configuration"
+        raise InputError(Problem(message, where=str(folder))) from error
 
 
 def recipe_of(published: Published, name: str, tokenizer: Path, sets: Sequence[str] = ()) -> Recipe:
-    """The recipe of an imported decoder: evaluated on WikiText-2 in its own tokens unless `sets` say otherwise."""
+    """The recipe of an imported decoder: WikiText-2 in its own tokens, unless `sets` say otherwise."""
     length = published.decoder.length
     return resolve(
         {
@@ -240,7 +243,8 @@ def _weight_files(folder: Path) -> dict[str, Path]:
             with safe_open(file, "pt") as opened:
                 found |= dict.fromkeys(opened.keys(), file)
         except SafetensorError as error:
-            raise InputError(Problem(f"damaged: safetensors cannot read it ({error})", where=str(file))) from error
+            message = f"damaged: safetensors cannot read it ({error})"
+            raise InputError(Problem(message, where=str(file))) from error
     return found
 
 

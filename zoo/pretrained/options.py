@@ -63,8 +63,8 @@ def activation(config: Config, *keys: str) -> str:
     return ACTIVATIONS.get(name, "gelu")
 
 
-def windows(config: Config, layers: int) -> int | None | list[int | None]:
-    """The sliding window of all layers or of each, by `layer_types`, `use_sliding_window` or their absence."""
+def windows(config: Config, layers: int) -> int | list[int | None] | None:
+    """The sliding window of all layers or of each, from `sliding_window` and the keys that restrict it."""
     width = config.take("sliding_window", default=None)
     used = config.take("use_sliding_window", kind=bool, default=True)
     first = config.take("max_window_layers", default=0)

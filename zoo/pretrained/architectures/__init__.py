@@ -1,7 +1,7 @@
 """Published decoders that can be imported: one file each.
 
-A file has `read`, which makes the `model` section of a recipe of a `config.json`, and `rows`, the table of its
-weights. To add one: a file here, and a line in `ARCHITECTURES`.
+A file has `read`, which makes of a `config.json` the section `model` of a recipe, and `rows`, the table of
+its weights. To add one: a file here, and a line in `ARCHITECTURES`.
 """
 
 from __future__ import annotations
