@@ -163,6 +163,34 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
         help="print the commands of unfinished runs, and run nothing",
     )
 
+    imports = _verb(
+        verbs,
+        "import",
+        run["import"],
+        "Make a run of a pretrained decoder in Hugging Face's format, to evaluate, compare or train on.",
+        """
+        zoo import HuggingFaceTB/SmolLM2-135M
+        zoo import downloads/pythia-160m --name pythia
+        zoo import downloads/llama --set data.name=text --set data.root=books
+        zoo evaluate runs/pythia --lengths 1024,2048,4096 --set evaluate.max_tokens=65536
+        """,
+    )
+    imports.add_argument(
+        "origin",
+        metavar="PATH_OR_ID",
+        help="a folder with config.json and safetensors, or a model of the hub",
+    )
+    imports.add_argument("--name", metavar="NAME", help="of the run (default: the last part of its path)")
+    imports.add_argument("--out", type=Path, metavar="DIR", help="the run folder (default: runs/NAME)")
+    imports.add_argument(
+        "--ignore",
+        type=words,
+        default=[],
+        metavar="KEY,KEY",
+        help="keys of config.json that are not known, and change nothing that is computed",
+    )
+    _add_set(imports, "change a key of the recipe: what it is evaluated on")
+
     export = _verb(
         verbs,
         "export",

@@ -200,6 +200,19 @@ def _compare(options: argparse.Namespace) -> None:
     )
 
 
+def _import(options: argparse.Namespace) -> None:
+    from zoo.pretrained.published import read_published
+
+    published = read_published(options.origin, options.ignore)
+    with waiting("loading torch"):
+        from zoo.pretrained.import_model import import_model
+
+    folder = import_model(published, options.name, options.set, options.out)
+    length = published.decoder.length
+    print(f"done: {folder} holds this {published.name}, trained on {length:,} tokens at a time")
+    print(f"look further: python -m zoo evaluate {folder} --lengths {length},{2 * length}")
+
+
 def _export(options: argparse.Namespace) -> None:
     with waiting("loading torch"):
         from zoo.pretrained.export import export
@@ -257,6 +270,7 @@ def _completion(options: argparse.Namespace) -> None:
 
 
 VERBS = {
-    "fit": _fit, "evaluate": _evaluate, "compare": _compare, "sweep": _sweep, "export": _export,
+    "fit": _fit, "evaluate": _evaluate, "compare": _compare, "sweep": _sweep, "import": _import,
+    "export": _export,
     "list": _list, "show": _show, "check": _check, "completion": _completion,
 }  # fmt: skip

@@ -164,11 +164,12 @@ class TextQuestionsDataset(TextDataset):
         root: Folder = None,
         cache: Folder = None,
         vocab_size: Vocabulary = 8192,
+        tokenizer: Folder = None,
         documents: Annotated[Positive, Field(ge=3)] = 400,
         words: Annotated[Positive, Field(ge=50)] = 3000,
         corpus_seed: Seed = 0,
     ):
-        super().__init__(root=root, cache=cache, vocab_size=vocab_size)
+        super().__init__(root=root, cache=cache, vocab_size=vocab_size, tokenizer=tokenizer)
         self._corpus = corpus
         self._options = {"documents": documents, "words": words, "corpus_seed": corpus_seed}
 

@@ -12,6 +12,7 @@ from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem, collect
 from zoo.evaluation.protocols.protocol import build_protocol
 from zoo.evaluation.store import validate_results_folder
+from zoo.recipe import Recipe
 from zoo.recipe.rules import no_protocol
 from zoo.runs.card import changed_data
 from zoo.runs.load import find_checkpoint, load_task, run_folder_of
@@ -72,7 +73,7 @@ def _model_and_data(
     path: Path, lengths: Sequence[int] | None, protocols: Sequence[str] | None, sets: Sequence[str]
 ) -> tuple[Task, DataSource]:
     task = load_task(path, sets)
-    recipe = task.recipe
+    recipe = _with_own_tokenizer(task.recipe, path)
     lengths, names = lengths or recipe.evaluate.lengths, protocols or recipe.evaluate.protocols
     faults = [no_protocol(name, recipe.task.name) for name in dict.fromkeys(protocols or ())]
     if max(lengths) > MAX_LENGTH:
@@ -83,9 +84,11 @@ def _model_and_data(
         build_protocol(name, recipe.evaluate).validate(recipe.evaluate, lengths)
     # Of a checkpoint that came from elsewhere the folder is not the user's wish.
     source = open_data(recipe, write_cache=any(one.partition("=")[0].strip() == "data.cache" for one in sets))
+    card = task.card or {}
+    padded = card.get("imported") and source.vocab_size < task.hparams["vocab_size"]
     # Token ids mean nothing to a model that was trained with another tokenizer, and results on another text
     # would stand among those of the one that the card names.
-    if source.vocab_size != task.hparams["vocab_size"]:
+    if source.vocab_size != task.hparams["vocab_size"] and not padded:
         raise InputError(
             f"{path}: {recipe.data.name!r} now has {source.vocab_size} tokens, and this model was trained "
             f"with {task.hparams['vocab_size']}: the text has changed, or data.root or data.vocab_size is "
@@ -97,3 +100,12 @@ def _model_and_data(
             f"data than its card says. Put the old text back, or name its place with --set data.root=..."
         )
     return task, source
+
+
+def _with_own_tokenizer(recipe: Recipe, path: Path) -> Recipe:
+    """A recipe that names a tokenizer's file which is gone takes the copy in its run folder instead."""
+    named, folder = getattr(recipe.data, "tokenizer", None), run_folder_of(find_checkpoint(path))
+    own = None if folder is None else folder / "tokenizer.json"
+    if named is None or Path(named).exists() or own is None or not own.is_file():
+        return recipe
+    return recipe.model_copy(update={"data": recipe.data.model_copy(update={"tokenizer": str(own)})})

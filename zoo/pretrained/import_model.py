@@ -6,8 +6,7 @@ import hashlib
 import re
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,116 +14,85 @@ import torch
 from torch import Tensor
 
 from zoo.console import progress_bar
+from zoo.data.text.tokenizer import open_tokenizer
 from zoo.errors import InputError, Problem
-from zoo.files import atomic_file, made_complete, read_json
-from zoo.pretrained.architectures import Architecture, Decoder, architecture_of
-from zoo.pretrained.config import Config
+from zoo.files import atomic_file, made_complete
+from zoo.pretrained.published import CONFIG, TOKENIZER, Published
 from zoo.pretrained.weights import Row
 from zoo.recipe import Recipe, resolve
 from zoo.runs.card import make_card, write_card
-from zoo.runs.folder import BEST, LAST, validate_free, write_recipe
+from zoo.runs.folder import LAST, RUNS, validate_free, write_recipe
 from zoo.runs.load import validate_weights
 from zoo.tasks import build_task
+from zoo.tasks.task import Task
 
-CONFIG, TOKENIZER = "config.json", "tokenizer.json"
-SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
-HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
-LARGEST_CONFIG = 16 << 20
 MANY = 6
 """No more names than these in a message."""
 
 
-@dataclass(frozen=True)
-class Published:
-    """A folder in Hugging Face's format, whose configuration was understood.
-
-    Attributes:
-        origin: the path or the id that was given.
-        name: of its architecture.
-        files: the file of each weight.
-    """
-
-    folder: Path
-    origin: str
-    name: str
-    architecture: Architecture
-    decoder: Decoder
-    files: dict[str, Path]
-
-
 def import_model(
-    origin: str,
-    name: str | None = None,
-    sets: Sequence[str] = (),
-    ignored: Collection[str] = (),
-    out: Path | None = None,
+    published: Published, name: str | None = None, sets: Sequence[str] = (), out: Path | None = None
 ) -> Path:
     """Make a run folder of a pretrained decoder, complete or not at all.
 
     Args:
-        origin: a folder in Hugging Face's format, or an id of the hub.
-        name: of the run; by default the last part of the origin.
-        sets: `key=value` changes to the recipe: what to evaluate it on.
-        ignored: keys of its `config.json` that would be refused as unknown.
+        published: from `read_published`.
+        name: of the run; by default the last part of where it comes from.
+        sets: `key=value` changes to the recipe: what it is evaluated on.
         out: the run folder; by default runs/NAME.
 
     Returns: the run folder.
 
     Raises:
-        InputError: nothing usable there, an architecture or a key that is not known, weights that do not fit
-            the configuration, or a run of this name.
+        InputError: weights that do not fit the configuration, a tokenizer that cannot be used, a change of
+            the model, or a run of this name.
         RunError: the disk is full.
     """
-    published = read_published(origin, ignored)
-    name = name or re.sub(r"[^\w.-]+", "-", origin.rstrip("/").split("/")[-1]).strip("-._") or "imported"
-    folder = out or Path("runs") / name
+    last = published.origin.rstrip("/").split("/")[-1]
+    name = name or re.sub(r"[^A-Za-z0-9._-]+", "-", last).strip("-._") or "imported"
+    folder = out or RUNS / name
     validate_free(folder)
-    tokenizer = published.folder / TOKENIZER
-    if not tokenizer.is_file():
-        advice = "AutoTokenizer.from_pretrained(...).save_pretrained(...) writes one"
-        raise InputError(Problem(f"no {TOKENIZER}; {advice}", where=str(published.folder)))
+    changes = [one for one in sets if one.startswith("model")]
+    if changes:
+        advice = "a model is imported as it was trained; `evaluate --set` changes what may be changed"
+        raise InputError(Problem(advice, key=one.partition("=")[0]) for one in changes)
+    tokenizer = open_tokenizer(str(published.folder))
     recipe = recipe_of(published, name, folder / TOKENIZER, sets)
+    task = build_task(recipe, published.decoder.vocab_size)
+    load_weights(task, published)
+    card = make_card(recipe, task.model, {"tokenizer": tokenizer.fingerprint}) | _origin(published)
+    content = {
+        "hyper_parameters": {"recipe": recipe.as_dict(), "vocab_size": published.decoder.vocab_size},
+        "state_dict": task.state_dict(), "global_step": 0, "zoo_card": card,
+    }  # fmt: skip
     with made_complete(folder) as made:
-        (made / LAST.parent).mkdir()
-        shutil.copyfile(tokenizer, made / TOKENIZER)
-        task = build_task(recipe, published.decoder.vocab_size)
-        weights = {f"model.{name}": value for name, value in decoder_weights(published, recipe)}
-        own = task.state_dict()
-        weights |= {name: value for name, value in own.items() if not name.startswith("model.")}
-        validate_weights(weights, task, published.folder)
-        card = make_card(recipe, task.model, _fingerprint(tokenizer)) | _unknown(published)
-        content = {
-            "hyper_parameters": {"recipe": recipe.as_dict(), "vocab_size": published.decoder.vocab_size},
-            "state_dict": weights, "global_step": 0, "zoo_card": card,
-        }  # fmt: skip
-        with atomic_file(made / LAST, sum(value.nbytes for value in weights.values())) as file:
+        (made / LAST).parent.mkdir()
+        with atomic_file(made / LAST, 4 * card["parameters"]["total"]) as file:
             torch.save(content, file)
-        (made / BEST).hardlink_to(made / LAST)
+        shutil.copyfile(published.folder / TOKENIZER, made / TOKENIZER)
         write_recipe(made, recipe)
         write_card(made, card)
     return folder
 
 
-def read_published(origin: str, ignored: Collection[str] = ()) -> Published:
-    """Find a model, and understand its configuration and which weights there are.
+def load_weights(task: Task, published: Published) -> None:
+    """Give a task the weights of a published decoder; beside them no more than one is in memory at a time.
 
     Raises:
-        InputError: not there, not in this format, or with a key that is not known.
+        InputError: they are not those of its model.
     """
-    folder = Path(origin) if Path(origin).is_dir() else _download(origin)
-    file = folder / CONFIG
-    if not file.is_file():
-        raise InputError(Problem(f"no {CONFIG}: not a model in Hugging Face's format", where=str(folder)))
-    values = read_json(file, LARGEST_CONFIG)
-    if not isinstance(values, dict):
-        raise InputError(Problem("not a mapping", where=str(file)))
-    config = Config(values, str(file), ignored)
-    name, architecture = architecture_of(config)
-    if config.section("quantization_config").values:
-        config.problem("quantization_config", "quantized weights cannot be imported")
-    decoder = architecture.read(config)
-    config.check()
-    return Published(folder, origin, name, architecture, decoder, _weight_files(folder))
+    own, given, problems = task.state_dict(), set(), []
+    for name, value in decoder_weights(published, task.recipe):
+        target = own[f"model.{name}"]
+        given.add(f"model.{name}")
+        if target.shape == value.shape:
+            target.copy_(value)
+        else:
+            problems.append(f"size mismatch for {name}: {list(value.shape)} and not {list(target.shape)}")
+    problems += [f"{name} is not among them" for name, _ in task.named_parameters() if name not in given]
+    if problems:
+        raise _do_not_fit(published, problems)
+    validate_weights(own, task, published.folder)
 
 
 def decoder_weights(published: Published, recipe: Recipe) -> Iterator[tuple[str, Tensor]]:
@@ -145,14 +113,18 @@ def decoder_weights(published: Published, recipe: Recipe) -> Iterator[tuple[str,
         if not name.endswith(published.architecture.buffers)
     ]
     if problems:
-        more = [f"and {len(problems) - MANY} more"] if len(problems) > MANY else []
-        text = f"its weights do not fit its configuration: {'; '.join([*problems[:MANY], *more])}"
-        raise InputError(Problem(text, where=str(published.folder)))
+        raise _do_not_fit(published, problems)
     with _opened(published.files.values()) as files, progress_bar(len(rows), "weights", "weight") as bar:
         for row in rows:
             parts = [files[there[name][0]].get_tensor(there[name][1]).float() for name in row.theirs]
             yield row.ours, _joined(row, parts, published.folder)
             bar.update()
+
+
+def _do_not_fit(published: Published, problems: list[str]) -> InputError:
+    more = [f"and {len(problems) - MANY} more"] if len(problems) > MANY else []
+    text = f"its weights do not fit its configuration: {'; '.join([*problems[:MANY], *more])}"
+    return InputError(Problem(text, where=str(published.folder)))
 
 
 def _joined(row: Row, parts: list[Tensor], folder: Path) -> Tensor:
@@ -185,67 +157,15 @@ def recipe_of(published: Published, name: str, tokenizer: Path, sets: Sequence[s
     )  # fmt: skip
 
 
-def _unknown(published: Published) -> dict[str, Any]:
-    """What the card says of the origin; null is what nobody knows."""
+def _origin(published: Published) -> dict[str, Any]:
+    """What the card says of where it comes from; null is what nobody knows."""
     files = sorted({CONFIG, TOKENIZER, *(file.name for file in published.files.values())})
     digests = {}
     for name in files:
         with (published.folder / name).open("rb") as file:
             digests[name] = hashlib.file_digest(file, "sha256").hexdigest()
     imported = {"from": published.origin, "architecture": published.name, "sha256": digests}
-    return {"imported": imported, "steps": 0, "tokens_seen": None, "seed": None, "finished": True}
-
-
-def _fingerprint(tokenizer: Path) -> dict[str, str]:
-    return {"tokenizer": hashlib.sha256(tokenizer.read_bytes()).hexdigest()}
-
-
-def _download(origin: str) -> Path:
-    """The folder of a model of the hub, fetched or fetched before."""
-    if not HUB_ID.fullmatch(origin):
-        raise InputError(Problem("no such folder, and no id of the hub (OWNER/NAME)", where=origin))
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(snapshot_download(origin, allow_patterns=["*.json", "*.safetensors"]))
-    except Exception as error:  # of the hub, of the network, of files: many kinds
-        cause = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        message = f"no such folder, and it could not be fetched from the hub: {cause}"
-        raise InputError(Problem(message, where=origin)) from error
-
-
-def _weight_files(folder: Path) -> dict[str, Path]:
-    """The file of each weight, by the name that it has there."""
-    from safetensors import SafetensorError, safe_open
-
-    if (index := folder / INDEX).is_file():
-        content = read_json(index, LARGEST_CONFIG)
-        table = content.get("weight_map") if isinstance(content, dict) else None
-        if not isinstance(table, dict) or not all(isinstance(file, str) for file in table.values()):
-            raise InputError(Problem("has no weight_map", where=str(index)))
-        names = sorted(set(table.values()))
-        outside = [name for name in names if Path(name).name != name]
-        missing = [name for name in names if name not in outside and not (folder / name).is_file()]
-        problems = [Problem(f"{name!r} lies outside its folder", where=str(index)) for name in outside]
-        problems += [Problem(f"{name} is not there", where=str(index)) for name in missing]
-        if problems:
-            raise InputError(problems)
-        files = [folder / name for name in names]
-    elif (single := folder / SINGLE).is_file():
-        files = [single]
-    else:
-        pickled = next(folder.glob("*.bin"), None)
-        why = f"; {pickled.name} is not read, since reading it could run code" if pickled else ""
-        raise InputError(Problem(f"no {SINGLE} and no {INDEX}{why}", where=str(folder)))
-    found: dict[str, Path] = {}
-    for file in files:
-        try:
-            with safe_open(file, "pt") as opened:
-                found |= dict.fromkeys(opened.keys(), file)
-        except SafetensorError as error:
-            message = f"damaged: safetensors cannot read it ({error})"
-            raise InputError(Problem(message, where=str(file))) from error
-    return found
+    return {"imported": imported, "tokens_seen": None, "seed": None, "data": None, "finished": True}
 
 
 def _renamed(published: Published) -> dict[str, tuple[Path, str]]:
@@ -257,8 +177,6 @@ def _renamed(published: Published) -> dict[str, tuple[Path, str]]:
 
 @contextmanager
 def _opened(paths: Collection[Path]) -> Iterator[Mapping[Path, Any]]:
-    from contextlib import ExitStack
-
     from safetensors import safe_open
 
     with ExitStack() as stack:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,8 @@ class Row:
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:
         """The zoo's weight from the architecture's."""
+        import torch  # the tables themselves are read without it
+
         value = torch.cat(list(parts)) if len(parts) > 1 else parts[0]
         if self.transposed and value.dim() == 2:
             value = value.T

@@ -60,11 +60,12 @@ class Card(_Part):
     task: str
     fingerprint: Fingerprint
     steps: Count
-    tokens_seen: Count
+    tokens_seen: Count | None  # null: of an imported model, where nobody knows
     parameters: dict[str, Count]
     encoding: str | None = None
     code_source: list[dict[str, str]] | None = None
     versions: dict[str, str | None] | None = None
+    imported: dict[str, JsonValue] | None = None
     init_from: dict[str, JsonValue] | None = None
     git_commit: str | None = None
     finished: bool | None = None

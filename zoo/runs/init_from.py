@@ -98,7 +98,10 @@ def init_weights(origin: Origin, task: Task) -> None:
 def validate_same_tokenizer(origin: Origin, source: DataSource) -> None:
     """Raises InputError where a token id means another token here: the embedding would be of no use."""
     tokenizer = source.fingerprint["tokenizer"]
-    if source.vocab_size != origin.vocab_size or origin.tokenizer not in (None, tokenizer):
+    # A published model may have more rows than its tokenizer has tokens.
+    padded = origin.tokenizer == tokenizer and source.vocab_size < origin.vocab_size
+    fits = padded or source.vocab_size == origin.vocab_size
+    if not fits or origin.tokenizer not in (None, tokenizer):
         raise InputError(
             Problem(
                 f"{origin.path} was trained with another tokenizer than this data gives (a vocabulary of "

@@ -56,7 +56,7 @@ def finish(recipe: Recipe, source: DataSource, lock: RunLock) -> None:
 
     try:
         content = read_checkpoint(folder / LAST)
-        task = build_task(recipe, source.vocab_size)
+        task = build_task(recipe, content["hyper_parameters"]["vocab_size"])
         task.load_state_dict(content["state_dict"])
         task.card = content["zoo_card"]
         measure(task, source, folder, folder / LAST, save=save)

@@ -122,7 +122,9 @@ def _prepare(recipe: Recipe, out: Path | None, resume: Resume) -> _Start:
         init_weights(origin, task)
     source = open_data(recipe)
     if origin is None:
-        task = build_task(built, source.vocab_size)
+        # Of a model that began as an imported one the vocabulary may be padded.
+        known = None if content is None else content["hyper_parameters"]["vocab_size"]
+        task = build_task(built, known or source.vocab_size)
     else:
         validate_same_tokenizer(origin, source)
     source.train_loader()  # raises for a batch that cannot be had, before anything is written

@@ -93,12 +93,13 @@ class CommonWordsDataset(TextQuestionsDataset):
         root: Folder = None,
         cache: Folder = None,
         vocab_size: Vocabulary = 8192,
+        tokenizer: Folder = None,
         documents: Annotated[Positive, Field(ge=3)] = 400,
         words: Annotated[Positive, Field(ge=50)] = 3000,
         corpus_seed: Seed = 0,
     ):
         super().__init__(
-            corpus=corpus, root=root, cache=cache, vocab_size=vocab_size,
+            corpus=corpus, root=root, cache=cache, vocab_size=vocab_size, tokenizer=tokenizer,
             documents=documents, words=words, corpus_seed=corpus_seed,
         )  # fmt: skip
         if others >= times:

@@ -59,10 +59,17 @@ class TokenCache:
     streams: dict[str, TokenStream]
 
 
-def open_cache(corpus: Corpus, vocab_size: int, root: Path, own: Path | None = None) -> TokenCache:
+def open_cache(
+    corpus: Corpus,
+    vocab_size: int,
+    root: Path,
+    own: Path | None = None,
+    tokenizer: TextTokenizer | None = None,
+) -> TokenCache:
     """The tokens of a corpus, from the cache below `root` or made and put there.
 
     Args:
+        vocab_size: of the tokenizer that is learned where none is given.
         own: another cache, in which all is written; `root` is then only read. For a `root` that only a
             checkpoint names: whoever made that does not decide where files come to be.
 
@@ -74,8 +81,9 @@ def open_cache(corpus: Corpus, vocab_size: int, root: Path, own: Path | None = N
     try:
         note.parent.mkdir(parents=True, exist_ok=True)
         contents = remembered(corpus, note)
+        vocabulary = vocab_size if tokenizer is None else tokenizer.fingerprint
         key = _hash(
-            [FORMAT, contents.fingerprint, corpus.newline_is_word, vocab_size, tokenizers.__version__]
+            [FORMAT, contents.fingerprint, corpus.newline_is_word, vocabulary, tokenizers.__version__]
         )
         if own and (folder := root / key).is_dir():
             return read(
@@ -87,7 +95,7 @@ def open_cache(corpus: Corpus, vocab_size: int, root: Path, own: Path | None = N
                 folder,
                 f"tokenises {corpus.name}",
                 lambda: folder if folder.exists() else None,
-                lambda locked: _build(corpus, contents, vocab_size, folder, locked),
+                lambda locked: _build(corpus, contents, tokenizer or vocab_size, folder, locked),
             )
         except TextChanged:
             note.unlink(missing_ok=True)  # or the next start would believe it again
@@ -148,8 +156,12 @@ def _by_one_process(
         lock.release()
 
 
-def _build(corpus: Corpus, contents: Contents, vocab_size: int, folder: Path, locked: bool) -> Path:
-    """Learn the tokenizer on the training split and write all splits into a folder, which then gets its name.
+def _build(
+    corpus: Corpus, contents: Contents, vocabulary: int | TextTokenizer, folder: Path, locked: bool
+) -> Path:
+    """Write all splits into a folder, which then gets its name.
+
+    `vocabulary` is the tokenizer, or how many tokens one has that is learned on the training split.
 
     Raises TextChanged for a corpus that is not `contents` any more.
     """
@@ -163,8 +175,12 @@ def _build(corpus: Corpus, contents: Contents, vocab_size: int, folder: Path, lo
     part = folder.with_name(f"{folder.name}.part-{uuid.uuid4().hex[:8]}")
     part.mkdir()
     try:
-        with _byte_bar(f"learning {vocab_size} tokens from {corpus.name}", contents.bytes["train"]) as bar:
-            tokenizer = train_tokenizer(_counted(corpus.documents("train"), bar), vocab_size)
+        if isinstance(vocabulary, TextTokenizer):
+            tokenizer = vocabulary
+        else:
+            doing = f"learning {vocabulary} tokens from {corpus.name}"
+            with _byte_bar(doing, contents.bytes["train"]) as bar:
+                tokenizer = train_tokenizer(_counted(corpus.documents("train"), bar), vocabulary)
         tokenizer.save(part / TOKENIZER)
         units = TextUnits(tokenizer.token_bytes(), corpus.newline_is_word)
         digest = hashlib.sha256()

@@ -15,6 +15,7 @@ from zoo.data.text import Corpus
 from zoo.data.text.cache import TokenCache, open_cache
 from zoo.data.text.plain_text import open_text
 from zoo.data.text.sample import open_sample
+from zoo.data.text.tokenizer import MASK, open_tokenizer
 from zoo.data.text.tokens import TokenStream
 from zoo.data.text.wikitext import open_wikitext
 from zoo.errors import InputError, Problem
@@ -30,13 +31,21 @@ class TextDataset(Dataset):
         root: folder where corpora lie. null: the environment variable ZOO_DATA, else data/.
         cache: folder for tokenizers and token files. null: the folder cache in ZOO_DATA, else in data/.
         vocab_size: size of the byte-level BPE vocabulary, learned on the training split.
+        tokenizer: a byte-level tokenizer.json to use instead, its folder, or a model of the hub.
     """
 
     gives = "text"
     vocab_size: ClassVar[int] = 0  # set by the constructor
 
-    def __init__(self, *, root: Folder = None, cache: Folder = None, vocab_size: Vocabulary = 8192):
-        self.root, self.cache, self.vocab_size = root, cache, vocab_size
+    def __init__(
+        self,
+        *,
+        root: Folder = None,
+        cache: Folder = None,
+        vocab_size: Vocabulary = 8192,
+        tokenizer: Folder = None,
+    ):
+        self.root, self.cache, self.vocab_size, self.tokenizer = root, cache, vocab_size, tokenizer
 
     def corpus(self) -> Corpus:
         """The documents of each split.
@@ -55,7 +64,8 @@ class TextDataset(Dataset):
         folder = Path(self.cache) if self.cache else default
         # Without `write_cache` all is written into the default one.
         own = None if write_cache or folder == default else default
-        return open_cache(self.corpus(), self.vocab_size, folder, own)
+        tokenizer = open_tokenizer(self.tokenizer) if self.tokenizer else None
+        return open_cache(self.corpus(), self.vocab_size, folder, own, tokenizer)
 
 
 class TextSource(DataSource):
@@ -81,6 +91,10 @@ class TextSource(DataSource):
         length = length or recipe.data.sequence_length
         if not tasks.describe(recipe.task.name).hides_tokens:
             return Blocks(stream, length)
+        if self.tokenizer.mask_token is None:
+            raise InputError(
+                Problem(f"has no token {MASK}, by which tokens are hidden", key="data.tokenizer")
+            )
         return MaskedBlocks(
             stream,
             length,
@@ -149,11 +163,12 @@ class Sample(TextDataset):
         root: Folder = None,
         cache: Folder = None,
         vocab_size: Vocabulary = 8192,
+        tokenizer: Folder = None,
         documents: Annotated[Positive, Field(ge=3)] = 400,
         words: Annotated[Positive, Field(ge=50)] = 3000,
         corpus_seed: Seed = 0,
     ):
-        super().__init__(root=root, cache=cache, vocab_size=vocab_size)
+        super().__init__(root=root, cache=cache, vocab_size=vocab_size, tokenizer=tokenizer)
         self.documents, self.words, self.corpus_seed = documents, words, corpus_seed
 
     def corpus(self) -> Corpus:

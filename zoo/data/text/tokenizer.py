@@ -18,6 +18,7 @@ from typing import TypeVar
 import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from zoo.errors import InputError, Problem
 from zoo.files import atomic_write
 
 # Where it is set, `tokenizers` gives no warning when data workers are forked after it has used its threads.
@@ -26,6 +27,8 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
 END = "<|endoftext|>"
 MASK = "<|mask|>"
 SPECIAL = (END, MASK)
+ENDS = (END, "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "<|im_end|>", "[SEP]")
+"""What closes a document, by its names in published tokenizers; the first that there is."""
 WHITESPACE = b" \t\n\r\x0b\x0c"
 PIECE = 1 << 20  # characters tokenised at once: `tokenizers` takes some 100 bytes a token while it works
 SAFE_CUT = re.compile(r"(?<=[\w.,;:!?]\n)(?=\w)")
@@ -34,14 +37,23 @@ Item = TypeVar("Item")
 
 
 class TextTokenizer:
-    """Tokens of texts. `end_token` closes every document; `mask_token` hides what is to be guessed."""
+    """Tokens of texts. `end_token` closes every document; `mask_token` hides what is to be guessed.
+
+    Raises:
+        ValueError: a tokenizer, of elsewhere, without an end of document, or whose tokens are not bytes.
+    """
 
     def __init__(self, tokenizer: Tokenizer):
         # Text that happens to spell a special token is text: it must cost its bytes like any other.
         tokenizer.encode_special_tokens = True
         self.tokenizer = tokenizer
-        self.end_token: int = tokenizer.token_to_id(END)
-        self.mask_token: int = tokenizer.token_to_id(MASK)
+        ends = (tokenizer.token_to_id(name) for name in ENDS)
+        end = next((token for token in ends if token is not None), None)
+        if end is None:
+            raise ValueError(f"no token closes a document; one of {', '.join(ENDS)} does")
+        self.end_token: int = end
+        self.mask_token: int | None = tokenizer.token_to_id(MASK)
+        self._token_bytes = self._find_token_bytes()
 
     @property
     def vocab_size(self) -> int:
@@ -62,7 +74,9 @@ class TextTokenizer:
         pieces: list[list[np.ndarray]] = [[] for _ in texts]
         numbered = ((number, piece) for number, text in enumerate(texts) for piece in cut(text, PIECE))
         for group in grouped(numbered, PIECE, lambda one: len(one[1])):
-            encodings = self.tokenizer.encode_batch_fast([piece for _, piece in group])
+            encodings = self.tokenizer.encode_batch_fast(
+                [piece for _, piece in group], add_special_tokens=False
+            )
             for (number, _), encoding in zip(group, encodings, strict=True):
                 pieces[number].append(np.asarray(encoding.ids, dtype=np.int64))
         return [np.concatenate(parts) if parts else np.zeros(0, np.int64) for parts in pieces]
@@ -77,16 +91,34 @@ class TextTokenizer:
 
     def token_bytes(self) -> list[bytes]:
         """The bytes that each token stands for; none for the special ones."""
+        return self._token_bytes
+
+    def byte_count(self, text: str) -> int:
+        """UTF-8 bytes of a text as the tokens hold it: some tokenizers compose Unicode characters first."""
+        normalizer = self.tokenizer.normalizer
+        return len((text if normalizer is None else normalizer.normalize_str(text)).encode())
+
+    def _find_token_bytes(self) -> list[bytes]:
         # The byte alphabet of GPT-2: printable bytes are their own characters, others go from 256 on.
         printable = [byte for first, last in ("!~", "¡¬", "®ÿ") for byte in range(ord(first), ord(last) + 1)]
         others = [byte for byte in range(256) if byte not in printable]
         byte_of = {chr(byte): byte for byte in printable}
         byte_of |= {chr(256 + number): byte for number, byte in enumerate(others)}
-        special = {self.end_token, self.mask_token}
-        return [
-            b"" if token in special else bytes(byte_of[c] for c in self.tokenizer.id_to_token(token))
-            for token in range(self.vocab_size)
-        ]
+        added = self.tokenizer.get_added_tokens_decoder()
+        found = []
+        for token in range(self.vocab_size):
+            text = self.tokenizer.id_to_token(token)
+            if text is None:  # a number that is not in use
+                found.append(b"")
+            elif token in added:
+                found.append(b"" if added[token].special else text.encode())
+            else:
+                try:
+                    found.append(bytes(byte_of[character] for character in text))
+                except KeyError as error:
+                    message = f"not byte-level BPE: token {token} is {text!r}; its bytes would not be exact"
+                    raise ValueError(message) from error
+        return found
 
     def save(self, path: Path) -> None:
         """Write tokenizer.json, which `tokenizers` and `transformers` read too."""
@@ -96,6 +128,32 @@ class TextTokenizer:
     def load(cls, path: Path) -> TextTokenizer:
         """Read what `save` wrote."""
         return cls(Tokenizer.from_file(str(path)))
+
+
+def open_tokenizer(path_or_id: str) -> TextTokenizer:
+    """A tokenizer of the user: a tokenizer.json, a folder that has one, or a model of the hub.
+
+    Raises:
+        InputError: there is none, or it cannot be used.
+    """
+    path, key = Path(path_or_id), "data.tokenizer"
+    file = path / "tokenizer.json" if path.is_dir() else path
+    if not file.is_file() and not path.exists() and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", path_or_id):
+        from huggingface_hub import hf_hub_download
+
+        try:
+            file = Path(hf_hub_download(path_or_id, "tokenizer.json"))
+        except Exception as error:  # of the hub, of the network: many kinds
+            cause = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+            message = f"{path_or_id}: no such file, and it could not be fetched from the hub: {cause}"
+            raise InputError(Problem(message, key=key)) from error
+    if not file.is_file():
+        raise InputError(Problem(f"{file}: no such file", key=key))
+    try:
+        return TextTokenizer.load(file)
+    except Exception as error:  # `tokenizers` raises its errors as Exception
+        cause = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        raise InputError(Problem(f"{file}: not a tokenizer that can be used: {cause}", key=key)) from error
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> TextTokenizer:

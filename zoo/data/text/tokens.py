@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from zoo.data.text.tokenizer import TextTokenizer, TextUnits, grouped
+from zoo.errors import InputError, Problem
 from zoo.files import raise_disk_full
 
 COLUMN = "tokens"
@@ -43,8 +44,11 @@ def write_split(documents: Iterable[str], tokenizer: TextTokenizer, units: TextU
             previous = np.append(tokenizer.end_token, flat[:-1])
             words = np.add.reduceat(units.words_of(flat, previous), starts[:-1])
             counted = np.add.reduceat(units.bytes_of(flat), starts[:-1])
-            sizes = np.array([len(text.encode()) for text in texts])
-            assert (counted == sizes).all(), "tokens do not hold the bytes of their text"
+            sizes = np.array([tokenizer.byte_count(text) for text in texts])
+            if (counted != sizes).any():
+                raise InputError(
+                    Problem("its tokens do not hold the bytes of their text", key="data.tokenizer")
+                )
             column = pa.ListArray.from_arrays(pa.array(starts, pa.int32()), pa.array(flat.astype(dtype)))
             arrays = [column.cast(schema.field(COLUMN).type), pa.array(sizes), pa.array(words)]
             writer.write_batch(pa.record_batch(arrays, schema=schema))

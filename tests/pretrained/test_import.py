@@ -1,0 +1,137 @@
+"""Pretrained decoders become runs that compute what `transformers` does."""
+
+import json
+
+import pytest
+import torch
+from tests.pretrained.published import PUBLISHED, VOCABULARY, publish
+
+import zoo
+from zoo.errors import InputError
+from zoo.models.cache import Cache
+from zoo.pretrained.architectures import ARCHITECTURES
+from zoo.pretrained.import_model import import_model
+from zoo.pretrained.published import read_published
+
+NEAR = 1e-5
+RELATIVE = ("bloom", "mpt")  # take no positions: a mask is all that they need
+
+
+def test_every_architecture_is_tried():
+    kinds = {kind for kind, _ in PUBLISHED.values()}
+    assert len(kinds) == len(ARCHITECTURES)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+@torch.no_grad()
+def test_logits_are_those_of_transformers(name, here):
+    theirs = publish(name, here / "published")
+    ours = zoo.load(import_model(read_published("published"), name="ours"))
+    for length in (32, 60):  # trained on 32, or 64, or 2,048
+        tokens = torch.randint(VOCABULARY, (2, length))
+        torch.testing.assert_close(ours(tokens), theirs(tokens).logits, atol=NEAR, rtol=0)
+    cache = Cache(ours.num_layers)
+    by_token = torch.cat([ours(tokens[:, i : i + 1], cache=cache) for i in range(20)], 1)
+    torch.testing.assert_close(by_token, theirs(tokens[:, :20]).logits, atol=NEAR, rtol=0)
+    keep = torch.ones(2, 20, dtype=torch.bool)
+    keep[0, :6] = False
+    positions = {} if name in RELATIVE else {"position_ids": (keep.long().cumsum(1) - 1).clamp(min=0)}
+    padded = theirs(tokens[:, :20], attention_mask=keep.long(), **positions).logits
+    torch.testing.assert_close(ours(tokens[:, :20], keep)[keep], padded[keep], atol=NEAR, rtol=0)
+
+
+def test_shards_and_half_precision_and_the_base_model_alone(here):
+    model = publish("llama", here / "one")
+    publish("llama", here / "sharded", max_shard_size="100KB")
+    assert len(list((here / "sharded").glob("*.safetensors"))) > 1
+    one, sharded = (zoo.load(import_model(read_published(name))) for name in ("one", "sharded"))
+    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), sharded.parameters(), strict=True))
+    publish("llama", here / "half")
+    model.half().save_pretrained(here / "half")
+    half = zoo.load(import_model(read_published("half")))
+    assert next(half.parameters()).dtype == torch.float32
+    torch.testing.assert_close(half.tokens.weight, one.tokens.weight, atol=1e-3, rtol=0)
+    gpt2 = publish("gpt2", here / "gpt2")
+    whole = zoo.load(import_model(read_published("gpt2"), name="gpt2_whole"))
+    gpt2.transformer.save_pretrained(here / "gpt2")
+    base = zoo.load(import_model(read_published("gpt2"), name="gpt2_base"))
+    assert all(torch.equal(a, b) for a, b in zip(base.parameters(), whole.parameters(), strict=True))
+
+
+def test_the_card_says_where_it_comes_from_and_not_what_nobody_knows(here):
+    publish("llama", here / "published")
+    folder = import_model(read_published("published"))
+    assert folder.name == "published"
+    card = json.loads((folder / "card.json").read_text())
+    assert card["imported"]["from"] == "published"
+    assert card["imported"]["architecture"] == "LlamaForCausalLM"
+    assert set(card["imported"]["sha256"]) == {"config.json", "tokenizer.json", "model.safetensors"}
+    assert card["tokens_seen"] is None and card["seed"] is None
+    assert "corpus" not in card["fingerprint"]
+
+
+def changed_config(folder, **changes):
+    file = folder / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"architectures": ["GemmaForCausalLM"]}, "GemmaForCausalLM"),
+        ({"architectures": ["LamaForCausalLM"]}, "did you mean 'LlamaForCausalLM'"),
+        ({"attn_logit_softcapping": 30.0}, "attn_logit_softcapping"),
+        ({"rope_parameters": {"rope_type": "su", "rope_theta": 1e4}}, "rope_parameters.rope_type"),
+        ({"rope_parameters": {"rope_type": "yarn", "factor": 2.0, "mscale": 0.7}}, "rope_parameters.mscale"),
+        ({"rope_parameters": {"rope_type": "linear"}}, "rope_parameters.factor"),
+        ({"hidden_act": "gelu"}, "hidden_act"),
+        ({"hidden_size": "64"}, "hidden_size"),
+        ({"hidden_size": None}, "hidden_size"),
+        ({"quantization_config": {"bits": 4}}, "quantization_config"),
+        ({"num_hidden_layers": 4}, "model.layers.3."),
+        ({"num_hidden_layers": 2}, "model.layers.2."),
+        ({"intermediate_size": 96}, "gate_proj"),
+        ({"vocab_size": 301}, "tokens.weight"),
+    ],
+)
+def test_what_would_change_the_result_is_refused_by_name(changes, named, here):
+    publish("llama", here / "published")
+    changed_config(here / "published", **changes)
+    with pytest.raises(InputError, match=named.replace(".", r"\.")):
+        import_model(read_published("published"))
+    assert not (here / "runs" / "published").exists()
+    assert not list((here / "runs").glob(".*")) if (here / "runs").exists() else True
+
+
+def test_everything_wrong_is_reported_at_once_and_can_be_ignored(here):
+    publish("llama", here / "published")
+    changed_config(here / "published", logit_softcap=3.0, attention_sinks=4)
+    with pytest.raises(InputError) as caught:
+        read_published("published")
+    assert len(caught.value.problems) == 2
+    assert read_published("published", ignored=["logit_softcap", "attention_sinks"])
+
+
+def test_what_is_not_there_is_reported(here):
+    with pytest.raises(InputError, match="no id of the hub"):
+        read_published("nowhere/at/all")
+    folder = here / "published"
+    publish("llama", folder)
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(InputError, match=r"tokenizer\.json"):
+        import_model(read_published("published"))
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(InputError, match="could run code"):
+        read_published("published")
+    (folder / "model.safetensors").write_bytes(b"\0" * 64)
+    with pytest.raises(InputError, match="damaged"):
+        read_published("published")
+
+
+def test_an_imported_run_overwrites_none_and_is_the_model_that_was_trained(here):
+    publish("llama", here / "published")
+    import_model(read_published("published"))
+    with pytest.raises(InputError, match="already holds a run"):
+        import_model(read_published("published"))
+    with pytest.raises(InputError, match=r"model\.encoding\.base"):
+        import_model(read_published("published"), name="other", sets=["model.encoding.base=5"])
