@@ -172,7 +172,6 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
         zoo import HuggingFaceTB/SmolLM2-135M
         zoo import downloads/pythia-160m --name pythia
         zoo import downloads/llama --set data.name=text --set data.root=books
-        zoo evaluate runs/pythia --lengths 1024,2048,4096 --set evaluate.max_tokens=65536
         """,
     )
     imports.add_argument(

@@ -1,4 +1,4 @@
-"""Tiny decoders of every architecture that can be imported, at drawn weights, as `transformers` saves them."""
+"""Tiny decoders of all architectures that can be imported, as `transformers` saves them."""
 
 import warnings
 

@@ -1,0 +1,75 @@
+"""What a user does with an imported run: the same as with one that was trained here."""
+
+import json
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+import yaml
+
+from tests.pretrained.published import publish
+from zoo.data import open_data
+from zoo.recipe import read_recipe
+
+LENGTH, STRIDE, WINDOWS = 31, 16, 40
+PAIRS = LENGTH + STRIDE * WINDOWS
+"""So that the last window is a full one: there `transformers` shortens it, and the zoo begins it earlier."""
+
+
+@torch.no_grad()
+def documented_perplexity(model, tokens, max_length, stride):
+    """As the documentation of `transformers` does: https://huggingface.co/docs/transformers/perplexity."""
+    total, count, previous_end = 0.0, 0, 0
+    for begin in range(0, len(tokens), stride):
+        end = min(begin + max_length, len(tokens))
+        ids = torch.tensor(tokens[begin:end])[None]
+        labels = ids.clone()
+        labels[:, : -(end - previous_end)] = -100
+        logits = model(ids).logits[0, :-1]
+        total += F.cross_entropy(logits, labels[0, 1:], reduction="sum").item()
+        count += int((labels[0, 1:] != -100).sum())
+        previous_end = end
+        if end == len(tokens):
+            break
+    return math.exp(total / count)
+
+
+@pytest.mark.slow
+def test_an_imported_run_is_evaluated_compared_and_trained_on(here, zoo_command, cache):
+    theirs = publish("llama", here / "published")
+    data = ["data.name=sample", "data.documents=12", "data.words=600", f"data.cache={cache}"]
+    sets = [part for one in data for part in ("--set", one)]
+    done = zoo_command("import", "published", "--name", "llama", *sets)
+    assert "runs/llama" in done.stdout.splitlines()[-1]
+    run = here / "runs" / "llama"
+    common = "--lengths", f"{LENGTH},62", "--set", f"evaluate.max_tokens={PAIRS}"
+    protocols = "--protocol", "sliding,nonoverlapping", "--set", f"evaluate.stride={STRIDE}"
+    zoo_command("evaluate", "runs/llama", *common, *protocols)
+    rows = json.loads((run / "evaluation" / "lengths.json").read_text())
+    ours = next(row for row in rows if row["protocol"] == "sliding" and row["length"] == LENGTH)
+    source = open_data(read_recipe(run / "recipe.yaml", [f"data.tokenizer={run / 'tokenizer.json'}"]))
+    tokens = source.stream("valid")[: PAIRS + 1].tolist()
+    documented = documented_perplexity(theirs, tokens, LENGTH + 1, STRIDE)
+    assert ours["perplexity"] == pytest.approx(documented, rel=1e-4)
+
+    for reading in (
+        ("model.encoding.scaling=yarn", "model.encoding.factor=4"),
+        ("model.encoding=rerope",),
+        ("model.encoding={name: self_extend, window: 8}",),
+    ):
+        zoo_command("evaluate", "runs/llama", *common, *(p for one in reading for p in ("--set", one)))
+    done = zoo_command("compare", "runs/llama")
+    for label in ("rope scaling=yarn factor=4", "rerope", "self_extend"):
+        assert label in done.stdout
+
+    recipe = yaml.safe_load((run / "recipe.yaml").read_text())
+    recipe |= {"name": "drope", "init_from": "runs/llama"}
+    recipe["model"]["encoding"] = "none"
+    recipe["trainer"] = {"max_steps": 2, "accelerator": "cpu"}
+    recipe["optimizer"] = {"lr": 1e-4, "warmup_steps": 1}
+    (here / "drope.yaml").write_text(yaml.safe_dump(recipe))
+    zoo_command("fit", "drope.yaml", "--set", "evaluate.max_tokens=256")
+    assert (
+        json.loads((here / "runs" / "drope" / "card.json").read_text())["init_from"]["path"] == "runs/llama"
+    )
