@@ -11,6 +11,7 @@ from zoo.data.text.tokenizer import TextTokenizer
 from zoo.errors import InputError
 from zoo.models.decoding import decode
 from zoo.pretrained.export import export
+from zoo.pretrained.import_model import import_model
 
 GATED = ("model.norm=rmsnorm", "model.activation=swiglu")
 ROPE = (*GATED, "model.encoding=rope")
@@ -121,6 +122,16 @@ def test_a_known_architecture_is_loaded_without_our_code(title, checkpoint, tmp_
     assert type(model).__module__.startswith("transformers.")
     assert not (tmp_path / "out" / "modeling_zoo.py").exists()
     assert_same(model, task, (LENGTH, 4 * LENGTH))
+
+
+@pytest.mark.parametrize(
+    "title", ["Llama, yarn", "Qwen3", "SmolLM3", "GPT-NeoX, partial, untied", "GPT-2", "MPT", "BLOOM"]
+)
+def test_what_was_exported_is_imported_again(title, checkpoint, tmp_path):
+    place, task = checkpoint(*NATIVE[title])
+    export(place, tmp_path / "out", "hf")
+    again = zoo.load(import_model(str(tmp_path / "out"), "again", out=tmp_path / "again"))
+    assert (again(ids(2, 40)) - task.model(ids(2, 40))).abs().max() < 1e-4
 
 
 @pytest.mark.parametrize("encoding", OWN)

@@ -173,7 +173,7 @@ def _write_hf(task: Task, folder: Path, out: Path) -> Exported:
             architecture.model_type, vocab_size=vocab_size, **architecture.config(section, length)
         )
         own = {name.removeprefix("model."): value for name, value in _weights(task).items()}
-        weights, loader = dict(architecture.rename(own, section)), AutoModelForCausalLM
+        weights, loader = dict(architecture.weights(own, section)), AutoModelForCausalLM
         config.architectures = [AutoModelForCausalLM._model_mapping[type(config)].__name__]
     config.dtype = "float32"
     for key in ("bos_token_id", "eos_token_id", "pad_token_id"):

@@ -1,6 +1,7 @@
 """Decoders of the zoo under the names of an architecture that `transformers` has itself.
 
-An architecture holds a model where it computes the same. Biases that the zoo's model lacks are zeros there.
+An architecture holds a model where it computes the same. Its weights have the names by which `architectures`
+reads them.
 """
 
 from __future__ import annotations

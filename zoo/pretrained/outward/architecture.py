@@ -1,9 +1,10 @@
-"""What an architecture of `transformers` says of itself: which models it holds, and under which names."""
+"""What an architecture of `transformers` says of itself: which models it holds, and its configuration."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -13,8 +14,6 @@ from zoo.recipe import schema
 
 Model = dict[str, Any]
 """The section `model` of a resolved recipe, as plain data, with the `d_ff` that the model has."""
-Weights = Mapping[str, Tensor]
-Named = Iterator[tuple[str, Tensor]]
 
 EQUAL_SCALINGS = ("none", "linear", "ntk", "yarn", "llama3")
 """Scalings of RoPE that do not depend on the length of the sequence at hand, and are the same in both."""
@@ -32,7 +31,6 @@ class Architecture:
         takes: values that keys may have, or a test of them; other keys must have their default.
         encoding: why it cannot hold the encoding of a model; None where it can.
         config: the keys of its configuration, from the section and the trained length.
-        rename: its weights, from those of the zoo's model.
     """
 
     title: str
@@ -40,7 +38,18 @@ class Architecture:
     takes: Mapping[str, tuple[Any, ...] | Callable[[Any, Model], bool]]
     encoding: Callable[[Model], str | None]
     config: Callable[[Model, int], dict[str, Any]]
-    rename: Callable[[Weights, Model], Named]
+
+    def weights(self, own: Mapping[str, Tensor], model: Model) -> Iterator[tuple[str, Tensor]]:
+        """Its weights by their names, from those of a model: the table that `import` reads, inverted.
+
+        A bias that the model lacks is zeros.
+        """
+        table = import_module(f"zoo.pretrained.architectures.{self.model_type}").ARCHITECTURE
+        for row in table.rows(model):
+            value = own.get(row.ours)
+            if value is None:
+                value = torch.zeros(len(own[row.ours.removesuffix("bias") + "weight"]))
+            yield from zip(row.theirs, row.split(value), strict=True)
 
     def faults(self, model: Model) -> list[str]:
         """Why it cannot hold a model: `norm is 'layernorm'`; empty where it can."""
@@ -110,26 +119,3 @@ def rope_parameters(model: Model, encoding: dict[str, Any], length: int) -> dict
     given |= {"original_max_position_embeddings": original} if keys else {}
     longest = length if scaling == "none" else max(length, int(original * factor))
     return {"rope_parameters": given | {"rope_theta": base}, "max_position_embeddings": longest}
-
-
-def layers(weights: Weights, model: Model) -> Iterator[tuple[int, dict[str, Tensor]]]:
-    """Of each layer its number, and its weights without the beginning of their names."""
-    for layer in range(model["num_layers"]):
-        start = f"blocks.{layer}."
-        yield (
-            layer,
-            {name.removeprefix(start): one for name, one in weights.items() if name.startswith(start)},
-        )
-
-
-def both(theirs: str, weights: Weights, ours: str, turned: bool = False) -> Named:
-    """A weight and its bias, zeros where the zoo's model has none; `turned`: the matrix is transposed."""
-    weight = weights[f"{ours}.weight"]
-    yield f"{theirs}.weight", weight.T if turned else weight
-    yield f"{theirs}.bias", weights.get(f"{ours}.bias", torch.zeros(len(weight)))
-
-
-def by_head(theirs: str, weights: Weights, model: Model) -> Named:
-    """Queries, keys and values in one matrix, those of a head side by side: [3,H,D,...] to [H,3,D,...]."""
-    for name, value in both(theirs, weights, "attention.qkv"):
-        yield name, value.unflatten(0, (3, model["num_heads"], -1)).transpose(0, 1).flatten(0, 2)

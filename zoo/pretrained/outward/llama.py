@@ -10,12 +10,9 @@ from zoo.pretrained.outward.architecture import (
     WHOLE_ROPE,
     Architecture,
     Model,
-    Named,
-    Weights,
     any_value,
     called,
     head_width,
-    layers,
     rope_parameters,
 )
 
@@ -62,33 +59,6 @@ def _smollm3_config(model: Model, length: int) -> dict[str, Any]:
     return _config(model, length) | {"no_rope_layers": rotary, "use_sliding_window": False}
 
 
-def _rename(weights: Weights, model: Model) -> Named:
-    heads, width = model["num_heads"], head_width(model)
-    kv_heads = model["num_kv_heads"] or heads
-    yield "model.embed_tokens.weight", weights["tokens.weight"]
-    for layer, own in layers(weights, model):
-        at = f"model.layers.{layer}."
-        yield f"{at}input_layernorm.weight", own["attention_norm.weight"]
-        yield f"{at}post_attention_layernorm.weight", own["feed_forward_norm.weight"]
-        for letter in "qk" if model["qk_norm"] else "":
-            yield f"{at}self_attn.{letter}_norm.weight", own[f"attention.{letter}_norm.weight"]
-        # Joined in the zoo, by rows: queries, keys and values; and what gates and what is gated.
-        for kind in ("weight", "bias"):
-            if (joined := own.get(f"attention.qkv.{kind}")) is not None:
-                rows = (heads * width, kv_heads * width, kv_heads * width)
-                for letter, part in zip("qkv", joined.split(rows), strict=True):
-                    yield f"{at}self_attn.{letter}_proj.{kind}", part
-            if (joined := own.get(f"feed_forward.up.{kind}")) is not None:
-                for name, part in zip(("gate", "up"), joined.chunk(2), strict=True):
-                    yield f"{at}mlp.{name}_proj.{kind}", part
-            for theirs, ours in {"self_attn.o": "attention.out", "mlp.down": "feed_forward.down"}.items():
-                if f"{ours}.{kind}" in own:
-                    yield f"{at}{theirs}_proj.{kind}", own[f"{ours}.{kind}"]
-    yield "model.norm.weight", weights["final_norm.weight"]
-    if not model["tie_embeddings"]:
-        yield "lm_head.weight", weights["head.weight"]
-
-
 GATED = {
     "norm": ("rmsnorm",),
     "activation": ("swiglu",),
@@ -102,13 +72,9 @@ OF_ATTENTION = {"bias": ("none", "attention")}
 OWN_HEADS = {"head_dim": lambda value, model: value in (None, model["d_model"] // model["num_heads"])}
 
 ARCHITECTURES = (
-    Architecture(
-        "Llama", "llama", GATED | {"bias": ("none", "attention", "all")}, WHOLE_ROPE, _config, _rename
-    ),
-    Architecture("Mistral", "mistral", GATED | ONE_WINDOW, WHOLE_ROPE, _mistral_config, _rename),
-    Architecture("Qwen2", "qwen2", GATED | OWN_HEADS | {"bias": ("qkv",)}, WHOLE_ROPE, _config, _rename),
-    Architecture("Qwen3", "qwen3", GATED | OF_ATTENTION | {"qk_norm": (True,)}, WHOLE_ROPE, _config, _rename),
-    Architecture(
-        "SmolLM3", "smollm3", GATED | OWN_HEADS | OF_ATTENTION, _rope_or_none, _smollm3_config, _rename
-    ),
+    Architecture("Llama", "llama", GATED | {"bias": ("none", "attention", "all")}, WHOLE_ROPE, _config),
+    Architecture("Mistral", "mistral", GATED | ONE_WINDOW, WHOLE_ROPE, _mistral_config),
+    Architecture("Qwen2", "qwen2", GATED | OWN_HEADS | {"bias": ("qkv",)}, WHOLE_ROPE, _config),
+    Architecture("Qwen3", "qwen3", GATED | OF_ATTENTION | {"qk_norm": (True,)}, WHOLE_ROPE, _config),
+    Architecture("SmolLM3", "smollm3", GATED | OWN_HEADS | OF_ATTENTION, _rope_or_none, _smollm3_config),
 )
