@@ -12,6 +12,7 @@ from zoo.errors import InputError
 from zoo.models.decoding import decode
 from zoo.pretrained.export import export
 from zoo.pretrained.import_model import import_model
+from zoo.pretrained.published import read_published
 
 GATED = ("model.norm=rmsnorm", "model.activation=swiglu")
 ROPE = (*GATED, "model.encoding=rope")
@@ -51,6 +52,12 @@ NATIVE = {
     "Mistral": (*ROPE, "model.window=6"),
     "Qwen3": (*ROPE, "model.qk_norm=true"),
     "Qwen2": (*ROPE, "model.bias=qkv"),
+    "Qwen3, windows": (*ROPE, "model.qk_norm=true", "model.window=[6, null]"),
+    "SmolLM3, windows": (
+        *GATED,
+        "model.encoding={name: interleave, pattern: [rope, none]}",
+        "model.window=[6, null]",
+    ),
     "SmolLM3": (*GATED, "model.encoding={name: interleave, pattern: [rope, none]}"),
     "GPT-NeoX": ("model.encoding=rope",),
     "GPT-NeoX, partial, untied": ("model.encoding={name: rope, partial: 0.5}", "model.tie_embeddings=false"),
@@ -130,7 +137,7 @@ def test_a_known_architecture_is_loaded_without_our_code(title, checkpoint, tmp_
 def test_what_was_exported_is_imported_again(title, checkpoint, tmp_path):
     place, task = checkpoint(*NATIVE[title])
     export(place, tmp_path / "out", "hf")
-    again = zoo.load(import_model(str(tmp_path / "out"), "again", out=tmp_path / "again"))
+    again = zoo.load(import_model(read_published(str(tmp_path / "out")), "again", out=tmp_path / "again"))
     assert (again(ids(2, 40)) - task.model(ids(2, 40))).abs().max() < 1e-4
 
 

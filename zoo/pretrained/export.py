@@ -159,7 +159,7 @@ def _write_hf(task: Task, folder: Path, out: Path) -> Exported:
     # What the recipe leaves to the model's own rule.
     feed_forward = task.model.blocks[0].feed_forward
     section |= {"d_ff": feed_forward.down.in_features}
-    special = _write_tokenizer(folder, length)
+    special = _write_tokenizer(folder, length, own=getattr(task.recipe.data, "tokenizer", None) is None)
     architecture, why = architecture_of(section)
     if architecture is None:
         config = ZooConfig(section, vocab_size, length, task.model.encoding.max_cached_length is None)
@@ -200,28 +200,32 @@ def _write_modelling(folder: Path, task: Task) -> None:
     atomic_write(folder / "modeling_zoo.py", MODELLING.format(plugins=f"\n{imports}" if imports else ""))
 
 
-def _write_tokenizer(folder: Path, length: int) -> int | None:
-    """Let `transformers` read tokenizer.json as the zoo does; returns the token that ends a document."""
+def _write_tokenizer(folder: Path, length: int, own: bool) -> int | None:
+    """Let `transformers` read tokenizer.json as the zoo does; returns the token that ends a document.
+
+    `own` is whether the zoo has trained it.
+    """
     if not (folder / TOKENIZER).is_file():
         return None
     from transformers import PreTrainedTokenizerFast
 
-    own = TextTokenizer.load(folder / TOKENIZER)
+    ours = TextTokenizer.load(folder / TOKENIZER)
     end, mask = (
-        None if one is None else own.tokenizer.id_to_token(one) for one in (own.end_token, own.mask_token)
+        None if one is None else ours.tokenizer.id_to_token(one) for one in (ours.end_token, ours.mask_token)
     )
     special = {"bos_token": end, "eos_token": end, "pad_token": end, "mask_token": mask}
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_file=str(folder / TOKENIZER),
         **{name: token for name, token in special.items() if token is not None},
-        # Text that happens to spell a special token is text, as it was in training.
-        split_special_tokens=True,
+        # Text that happens to spell a special token is text, as it was in training; others have prompts
+        # that spell them.
+        split_special_tokens=own,
         clean_up_tokenization_spaces=False,
         padding_side="left",
         model_max_length=length,
     )
     tokenizer.save_pretrained(folder)
-    return own.end_token
+    return ours.end_token
 
 
 def _write_generation_config(folder: Path, special: int | None, use_cache: bool) -> None:

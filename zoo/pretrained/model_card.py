@@ -36,18 +36,21 @@ def model_card(
     }
     if causal:
         metadata["pipeline_tag"] = "text-generation"
-    if data["name"] in HUB_DATASETS:
+    # Of an imported model the recipe's data are what it is evaluated on.
+    imported = card.get("imported") or {}
+    if data["name"] in HUB_DATASETS and not imported:
         metadata["datasets"] = [HUB_DATASETS[data["name"]]]
     facts = {
         "model": f"{model['kind']}, {model['num_layers']} layers of width {model['d_model']}, "
         f"{model['num_heads']} heads" + (f", written as a {architecture}" if architecture else ""),
         "positional encoding": f"`{_in_one_line(model['encoding'])}`",
         "parameters": _parameters(card.get("parameters")),
-        "data": data["name"],
+        "imported from": f"{imported['from']} ({imported['architecture']})" if imported else "",
+        "data": "unknown" if imported else data["name"],
         "trained length": f"{data['sequence_length']:,} tokens",
         "tokens seen": _number(card.get("tokens_seen")),
-        "optimizer steps": _number(card.get("steps")),
-        "seed": str(recipe["seed"]),
+        "optimizer steps": "unknown" if imported else _number(card.get("steps")),
+        "seed": "" if imported else str(recipe["seed"]),
         "changed after training": ", ".join(
             f"`{key}={value}`" for key, value in (card.get("changed_after_training") or {}).items()
         ),
@@ -61,10 +64,11 @@ def model_card(
     rows = "\n".join(f"| {key} | {_cell(value)} |" for key, value in facts.items() if value)
     library = "zoo" if loaded_by.startswith("zoo.") else "transformers"
     first = "import zoo" if library == "zoo" else "from transformers import AutoModelForCausalLM"
+    made = "imported into" if imported else "trained with"
     parts = [
         f"---\n{yaml.safe_dump(metadata, sort_keys=False)}---",
         f"# {recipe['name']}",
-        f"A transformer {model['kind']} with the positional encoding {encoding}, trained with the "
+        f"A transformer {model['kind']} with the positional encoding {encoding}, {made} the "
         "positional-encoding zoo.",
         f"| | |\n|---|---|\n{rows}",
         f"```python\n{first}\n\nmodel = {loaded_by}\n```",

@@ -53,10 +53,29 @@ def _mistral_config(model: Model, length: int) -> dict[str, Any]:
     return _config(model, length) | {"sliding_window": model["window"]}
 
 
+def _windowed_config(model: Model, length: int) -> dict[str, Any]:
+    widths = _windows(model["window"], model)
+    width = next((one for one in widths if one is not None), None)
+    kinds = ["full_attention" if one is None else "sliding_attention" for one in widths]
+    window = {"use_sliding_window": width is not None, "sliding_window": width, "layer_types": kinds}
+    return _config(model, length) | window
+
+
 def _smollm3_config(model: Model, length: int) -> dict[str, Any]:
     pattern = model["encoding"]["pattern"]
     rotary = [int(pattern[layer % len(pattern)]["name"] != "none") for layer in range(model["num_layers"])]
-    return _config(model, length) | {"no_rope_layers": rotary, "use_sliding_window": False}
+    return _windowed_config(model, length) | {"no_rope_layers": rotary}
+
+
+def _windows(pattern: Any, model: Model) -> list[int | None]:
+    """The window of each layer."""
+    several = pattern if isinstance(pattern, list) else [pattern]
+    return [several[layer % len(several)] for layer in range(model["num_layers"])]
+
+
+def _one_width(pattern: Any, model: Model) -> bool:
+    """Of `window`, where an architecture has one width, for layers of its choice."""
+    return len({*_windows(pattern, model)} - {None}) <= 1
 
 
 GATED = {
@@ -67,6 +86,7 @@ GATED = {
     "d_ff": any_value,
     "norm_bias": any_value,  # RMSNorm has none
 }
+WINDOWS = {"window": _one_width}
 ONE_WINDOW = {"window": lambda value, model: isinstance(value, int)}
 OF_ATTENTION = {"bias": ("none", "attention")}
 OWN_HEADS = {"head_dim": lambda value, model: value in (None, model["d_model"] // model["num_heads"])}
@@ -74,7 +94,13 @@ OWN_HEADS = {"head_dim": lambda value, model: value in (None, model["d_model"] /
 ARCHITECTURES = (
     Architecture("Llama", "llama", GATED | {"bias": ("none", "attention", "all")}, WHOLE_ROPE, _config),
     Architecture("Mistral", "mistral", GATED | ONE_WINDOW, WHOLE_ROPE, _mistral_config),
-    Architecture("Qwen2", "qwen2", GATED | OWN_HEADS | {"bias": ("qkv",)}, WHOLE_ROPE, _config),
-    Architecture("Qwen3", "qwen3", GATED | OF_ATTENTION | {"qk_norm": (True,)}, WHOLE_ROPE, _config),
-    Architecture("SmolLM3", "smollm3", GATED | OWN_HEADS | OF_ATTENTION, _rope_or_none, _smollm3_config),
+    Architecture(
+        "Qwen2", "qwen2", GATED | OWN_HEADS | WINDOWS | {"bias": ("qkv",)}, WHOLE_ROPE, _windowed_config
+    ),
+    Architecture(
+        "Qwen3", "qwen3", GATED | WINDOWS | OF_ATTENTION | {"qk_norm": (True,)}, WHOLE_ROPE, _windowed_config
+    ),
+    Architecture(
+        "SmolLM3", "smollm3", GATED | OWN_HEADS | WINDOWS | OF_ATTENTION, _rope_or_none, _smollm3_config
+    ),
 )

@@ -1,0 +1,23 @@
+"""What was imported is exported as it came."""
+
+import pytest
+from transformers import AutoModelForCausalLM
+
+from tests.pretrained.published import PUBLISHED, publish
+from zoo.pretrained.export import export
+from zoo.pretrained.import_model import import_model
+from zoo.pretrained.published import read_published
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_an_imported_model_is_exported_as_it_came(name, here):
+    theirs = publish(name, here / "published")
+    export(import_model(read_published("published"), name="ours"), here / "out", "hf")
+    again = AutoModelForCausalLM.from_pretrained("out")
+    assert type(again) is type(theirs)
+    weights = again.state_dict()
+    assert all((weights[key] == value).all() for key, value in theirs.state_dict().items())
+    card = (here / "out" / "README.md").read_text()
+    assert "| imported from | published (" in card and "| tokens seen | unknown |" in card
+    assert "datasets:" not in card
