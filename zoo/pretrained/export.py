@@ -30,8 +30,8 @@ from zoo.runs.load import find_checkpoint, load_task, run_folder_of
 from zoo.tasks.task import Task
 
 TOKENIZER = "tokenizer.json"
-CLOSE, MOST_TOKENS = 1e-4, 4096
-"""How far logits may be from the run's, relative to the largest, and on how many tokens that is tried."""
+CLOSE, MOST_LOGITS = 1e-4, 1 << 26
+"""How far logits may be from the run's, relative to the largest, and on how many at once that is tried."""
 MODELLING = '''\
 """The model of this folder, for `transformers`: `from_pretrained(FOLDER, trust_remote_code=True)`."""
 
@@ -246,7 +246,8 @@ def _difference(task: Task, loader: Any, folder: Path, length: int, vocab_size: 
 
     transformers.utils.logging.disable_progress_bar()
     model = loader.from_pretrained(folder, dtype=torch.float32).eval()
-    limit = min(MOST_TOKENS, task.model.encoding.max_length or MOST_TOKENS)
+    limit = max(1, MOST_LOGITS // vocab_size)
+    limit = min(limit, task.model.encoding.max_length or limit)
     generator, largest = torch.Generator().manual_seed(0), 0.0
     for tokens in {min(length, limit), min(2 * length, limit)}:
         ids = torch.randint(vocab_size, (1, tokens), generator=generator)
