@@ -39,6 +39,16 @@ def test_a_resumed_run_goes_on_in_its_run_of_mlflow(here, recipe, mlflow_client)
 
 
 @pytest.mark.slow
+def test_a_server_that_is_not_there_is_wrong_input(here, recipe, monkeypatch):
+    pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with pytest.raises(InputError, match=r"^logging: MLflow: .*127\.0\.0\.1"):
+        zoo.fit(recipe("max_index", "logging=[mlflow]"))
+    assert not [*here.glob("runs/*")] and os.environ["MLFLOW_TRACKING_URI"] == "http://127.0.0.1:1"
+
+
+@pytest.mark.slow
 @pytest.mark.launch  # wandb starts a process of its own
 def test_runs_of_weights_and_biases_are_apart_and_resumed_ones_are_one(here, recipe, monkeypatch):
     wandb = pytest.importorskip("wandb")

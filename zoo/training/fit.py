@@ -175,7 +175,7 @@ def _train(recipe: Recipe, start: _Start, status: RunStatus) -> Path:
         with (
             freed_memory_kept(),
             hide_writer_tracebacks(status.folder_is_gone),
-            trackers_released(recipe),
+            trackers_released(recipe, lambda: status.steps > 0),
             restoring(start.checkpoint),
         ):
             status.start_processes(trainer, last)

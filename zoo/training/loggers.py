@@ -133,9 +133,11 @@ def _mlflow_logger(name: str, folder: Path, goes_on: bool) -> Logger:
     on in the run of MLflow that it began."""
     from lightning.pytorch.loggers import MLFlowLogger
 
-    # MLflow 3 keeps numbers in files only where it is told that this is meant.
-    os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
-    where = os.environ.get(TRACKING_URI) or (folder / "mlflow").absolute().as_uri()
+    where = os.environ.get(TRACKING_URI)
+    if not where:
+        where = (folder / "mlflow").absolute().as_uri()
+        # MLflow 3 keeps numbers in files only where it is told that this is meant.
+        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
     tags = {FOLDER_TAG: str(folder.absolute())}
     run_id = None
     if goes_on and is_first_process():
@@ -154,29 +156,33 @@ def _mlflow_logger(name: str, folder: Path, goes_on: bool) -> Logger:
 
 
 @contextmanager
-def trackers_released(recipe: Recipe) -> Iterator[None]:
+def trackers_released(recipe: Recipe, has_trained: Callable[[], bool]) -> Iterator[None]:
     """After the block Weights & Biases and MLflow do not hold on to the run that was begun in it: the next
     training of this process would be logged into it, or into its folder.
 
     Raises:
-        InputError: Weights & Biases refuses, as it does without a key.
+        InputError: one of them fails before a step was made, as without a key, or without its server.
     """
     with ExitStack() as released:
         if "mlflow" in recipe.logging:
-            released.enter_context(_mlflow_released())
+            released.enter_context(_mlflow_released(has_trained))
         if "wandb" in recipe.logging:
-            released.enter_context(_wandb_released())
+            released.enter_context(_wandb_released(has_trained))
         yield
 
 
 @contextmanager
-def _mlflow_released() -> Iterator[None]:
+def _mlflow_released(has_trained: Callable[[], bool]) -> Iterator[None]:
+    import mlflow
+
     before = os.environ.get(TRACKING_URI)
     try:
         yield
+    except mlflow.MlflowException as error:
+        if has_trained():
+            raise
+        raise InputError(Problem(f"MLflow: {error}", key="logging")) from error
     finally:
-        import mlflow
-
         mlflow.set_tracking_uri(before)  # Lightning has set it for the whole process, and in its environment
         os.environ.pop(TRACKING_URI, None)
         if before is not None:
@@ -184,7 +190,7 @@ def _mlflow_released() -> Iterator[None]:
 
 
 @contextmanager
-def _wandb_released() -> Iterator[None]:
+def _wandb_released(has_trained: Callable[[], bool]) -> Iterator[None]:
     import wandb
 
     users_own, code = wandb.run, 1
@@ -192,6 +198,8 @@ def _wandb_released() -> Iterator[None]:
         yield
         code = 0
     except wandb.Error as error:
+        if has_trained():
+            raise
         advice = "log in by `wandb login`, or keep it on this machine with WANDB_MODE=offline"
         raise InputError(Problem(f"Weights & Biases: {error} {advice}", key="logging")) from error
     finally:
