@@ -87,6 +87,7 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
         zoo compare runs/alibi_wikitext2 runs/rope_wikitext2
         zoo compare runs/*_wikitext2 --protocol nonoverlapping,sliding --lengths 256,512,1024
         zoo compare runs/*_wikitext2 --reference rope --out comparisons/wikitext2
+        zoo compare --models runs/pythia-160m runs/gpt2 --lengths 1024,2048
         zoo compare --diff runs/alibi_wikitext2 runs/rope_wikitext2
         """,
     )
@@ -99,6 +100,11 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
     )
     compare.add_argument(
         "--reference", metavar="NAME", help="show differences to this encoding (default: the best as trained)"
+    )
+    compare.add_argument(
+        "--models",
+        action="store_true",
+        help="compare models, whatever they differ in, in bits per byte of the same documents; not encodings",
     )
     compare.add_argument("--out", type=Path, metavar="DIR", help="where it is written (default: comparison/)")
     compare.add_argument(

@@ -196,8 +196,9 @@ def _compare(options: argparse.Namespace) -> None:
 
         raise_on_signals(*DRAWING)
     compare(
-        options.paths, options.out or OUT, options.protocol, options.lengths, options.force, options.reference
-    )
+        options.paths, options.out or OUT, options.protocol, options.lengths, options.force,
+        options.reference, options.models,
+    )  # fmt: skip
 
 
 def _import(options: argparse.Namespace) -> None:

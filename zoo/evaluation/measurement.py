@@ -33,10 +33,12 @@ class _Model(BaseModel):
 
 class Targets(_Model):
     """What is scored: `digest` is the same for the same targets at whatever lengths they are read. `count` is
-    the number of tokens, or of examples at each length."""
+    the number of tokens, or of examples at each length. `text` is a digest of the text alone, whatever its
+    tokens, where it is all that is scored."""
 
     digest: str
     count: Count
+    text: str | None = None
 
 
 class Units(_Model):

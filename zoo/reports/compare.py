@@ -22,6 +22,7 @@ from zoo.reports.comparable import (
     value_as_text,
 )
 from zoo.reports.compared_run import VARIES, Run, about, common, read_runs
+from zoo.reports.models import models_report
 from zoo.reports.panels import costs, panels, ranked, with_rivals
 from zoo.reports.report import Report
 from zoo.reports.series import series_of
@@ -39,6 +40,7 @@ def compare(
     lengths: Sequence[int] | None = None,
     force: bool = False,
     reference: str | None = None,
+    models: bool = False,
 ) -> Report:
     """Compare evaluated runs: print the tables, and write them with the plots and the page.
 
@@ -49,13 +51,14 @@ def compare(
         lengths: in tokens; by default all at which one was.
         force: compare runs that are not comparable, and mark it on every output.
         reference: the label of the curve that differences are to; by default the best at the trained length.
+        models: compare them as models, whatever they differ in (`zoo.reports.models`).
 
     Raises:
         InputError: runs that cannot be read, were not evaluated or are not comparable, with all that is
             wrong; or a folder that holds anything else.
     """
     validate_out(out)
-    report = build(paths, protocols, lengths, force, out, reference)
+    report = build(paths, protocols, lengths, force, out, reference, models)
     print(console(report, *terminal()), flush=True)
     written = write_report(report, out)
     print(f"\ntables, plots and page: {printable(', '.join(map(str, written)))}")
@@ -70,10 +73,18 @@ def build(
     force: bool = False,
     out: Path = OUT,
     reference: str | None = None,
+    models: bool = False,
 ) -> Report:
     """The report that compares some runs; arguments and errors as of `compare`."""
     wanted = options(protocols, lengths)
     runs = _chosen(read_runs(paths, wanted=wanted), protocols, lengths)
+    words = ["compare", *["--models"] * models, *map(str, paths), *wanted]
+    words += ["--reference", reference] if reference else []
+    words += ["--out", str(out)] * (out != OUT) + ["--force"] * force
+    if models:
+        measure = command(["evaluate", *(run.path for run in runs), *wanted])
+        report = replace(models_report(runs, measure, reference), command=command(words))
+        return replace(report, verdict=verdict(report))
     found = differences(runs)
     if found and not force:
         raise _refusal(found)
@@ -86,8 +97,6 @@ def build(
     shown = ranked(shown, series, reference)
     data = common(run.recipe["data"]["name"] for run in runs)
     length = common(run.recipe["data"]["sequence_length"] for run in runs)
-    words = ["compare", *map(str, paths), *wanted, *(["--reference", reference] if reference else [])]
-    words += ["--out", str(out)] * (out != OUT) + ["--force"] * force
     report = Report(
         title=f"{len(series)} encoding{'s' * (len(series) > 1)}"
         + (f" on {data}" if data != VARIES else "")

@@ -40,6 +40,8 @@ def as_csv(report: Report) -> str:
     lines: list[list[object]] = []
     costs = {cost.label: cost for cost in report.costs}
     comparable = f"no: {'; '.join(report.differences)}" if report.differences else "yes"
+    if report.panels[0].subject != "encoding":
+        comparable = f"as {report.panels[0].subject}s, in bits per byte of the same documents"
     for panel in report.panels:
         parameters = json.dumps(panel.parameters, sort_keys=True)
         for curve in panel.curves:

@@ -124,6 +124,8 @@ class Panel:
     """The label of the curve that differences are shown to."""
     pairs: Mapping[tuple[int, str, str], Difference] = field(default_factory=dict)
     """By length and the labels of two curves in their order: the first one's value less the second one's."""
+    subject: str = "encoding"
+    """What a curve is of: an encoding, or of `zoo.reports.models` a model."""
 
     @property
     def decisive(self) -> int:

@@ -118,7 +118,7 @@ def values_table(panel: Panel, most: int = COLUMNS) -> Table:
     title = f"{display_name(panel.measure)} by {panel.axis} in tokens"
     return Table(
         f"{protocol_text(panel.protocol, panel.parameters)}: {title}",
-        ("encoding", *_heads(panel, lengths)), tuple(lines), "; ".join(filter(None, about)), tuple(notes),
+        (panel.subject, *_heads(panel, lengths)), tuple(lines), "; ".join(filter(None, about)), tuple(notes),
     )  # fmt: skip
 
 
@@ -150,7 +150,7 @@ def differences_table(panel: Panel, most: int = COLUMNS) -> Table | None:
     about.append("rank: 1 + how many are better beyond the interval of their own difference, = where equal")
     return Table(
         f"{protocol_text(panel.protocol, panel.parameters)}: difference to {panel.reference}",
-        ("encoding", *_heads(panel, lengths), *(f"rank at {length}" for length in ranked_at)),
+        (panel.subject, *_heads(panel, lengths), *(f"rank at {length}" for length in ranked_at)),
         tuple(lines), "; ".join(about), tuple(notes),
     )  # fmt: skip
 
@@ -179,10 +179,12 @@ def costs_table(report: Report) -> Table | None:
         cells = (*(Cell(count_text(count)) for count in counts), speed, Cell(count_text(cost.peak_memory_mb)))
         lines.append(Line(cost.label, cells))
     protocol = protocol_text(panel.protocol, panel.parameters)
-    about = [f"evaluation by {protocol}, at the longest length that every encoding can read"] * bool(at)
+    about = [f"evaluation by {protocol}, at the longest length that every {panel.subject} can read"] * bool(
+        at
+    )
     about += [BUSY_MEANS] * any(cost.busy for cost in report.costs)
     header = (
-        "encoding", "added parameters", "parameters", "training tokens/s", f"evaluation tokens/s{at}",
+        panel.subject, "added parameters", "parameters", "training tokens/s", f"evaluation tokens/s{at}",
         f"peak memory{at} (MiB)",
     )  # fmt: skip
     return Table("Costs", header, tuple(lines), "; ".join(about))
@@ -194,7 +196,7 @@ def order_text(report: Report) -> str:
         return ""
     panel = report.panels[0]
     length = panel.decisive
-    order = f"Encodings in the order of {display_name(panel.measure)} at {length} tokens"
+    order = f"{panel.subject.capitalize()}s in the order of {display_name(panel.measure)} at {length} tokens"
     if why := panel.why_unranked(length):
         return f"{order}, which is no ranking: there is no interval ({why})."
     first = [quoted(one.label) for one in panel.curves if panel.rank(one.label, length) == 1]

@@ -39,7 +39,7 @@ def _at(panel: Panel, length: int) -> str:
     absent = [label for label in means if label not in there]
     where = f"at {length} tokens{' (trained)' if panel.train_lengths == (length,) else ''}"
     if len(there) < 2:
-        alone = f"{quoted(next(iter(there)))} alone has" if there else "no encoding has"
+        alone = f"{quoted(next(iter(there)))} alone has" if there else f"no {panel.subject} has"
         return f"{where} {alone} a value"
     named = ", ".join(map(quoted, absent)) if len(absent) <= NAMED else f"{len(absent)} others"
     lacking = f" ({named} without a value there)" if absent else ""
@@ -101,7 +101,9 @@ def _limits(panel: Panel, lengths: Sequence[int]) -> list[str]:
             f"{max(counts):,} {panel.counted if max(counts) > 1 else panel.counted.removesuffix('s')}"
         )
     seeds = {curve.seeds for curve in panel.curves}
-    if "seeds" in panel.interval:
+    if panel.subject != "encoding":
+        said.append(f"this is about these {panel.subject}s, and tells nothing of their encodings")
+    elif "seeds" in panel.interval:
         said.append(f"{min(seeds)} seeds {'each' if len(seeds) == 1 else 'or more'}")
     else:
         said.append(f"one seed {'each' if len(seeds) == 1 else 'of some'}: another seed could change this")

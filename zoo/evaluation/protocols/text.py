@@ -127,7 +127,8 @@ class Text:
             fraction = self.task.recipe.task.mask_fraction
         digest = hashlib.sha256(repr((sorted(self.source.fingerprint.items()), "valid", fraction)).encode())
         digest.update(np.ascontiguousarray(pairs, dtype="<i8").tobytes())
-        return Targets(digest=digest.hexdigest()[:12], count=len(pairs))
+        text = self.source.fingerprint["corpus"][:12]
+        return Targets(digest=digest.hexdigest()[:12], count=len(pairs), text=text)
 
     def length_plan(
         self,

@@ -1,0 +1,127 @@
+"""Models with tokenizers of their own, compared in bits per byte of the same documents."""
+
+import json
+import math
+
+import pytest
+import yaml
+
+from zoo import cli
+from zoo.errors import InputError
+from zoo.evaluation.interval import interval_of_ratio
+from zoo.reports.compare import build, compare
+from zoo.reports.text import console, markdown
+
+NATS = [20.0, 31.0, 18.0, 44.0]
+BYTES = [60, 90, 63, 120]
+
+
+def units(factor=1.0, sizes=BYTES, documents=(0, 1, 2, 3), tokens=5):
+    nats = [factor * one for one in NATS]
+    return {"documents": [*documents], "nats": nats, "tokens": [tokens] * 4, "bytes": sizes}
+
+
+@pytest.fixture
+def model(write_run, row_of, edit_rows):
+    """A model with the units of its documents: `model("a", units(), lengths=(16, 32))`."""
+
+    def model(name, own, lengths=(16, 32), protocol="nonoverlapping", recipe=None, card=None, **more):
+        own_card = {"fingerprint.tokenizer": name[0] * 64, "parameters.total": 1000 + len(name)}
+        run = write_run(name, recipe=recipe, card=own_card | (card or {}))
+        made = yaml.safe_load((run / "recipe.yaml").read_text())
+        about = {"targets": name[0] * 12, **more}
+        rows = [row_of(made, n, 2.0, protocol, **about) | {"units": own} for n in lengths]
+        edit_rows(run, lambda _: rows)
+        return run
+
+    return model
+
+
+def values(report):
+    (panel,) = report.panels
+    return {curve.label: curve.mean for curve in panel.curves}
+
+
+def test_only_documents_that_all_read_the_same_bytes_of_count(model):
+    # Of its first document it was not asked for the first token, and its text ended earlier.
+    runs = [model("ours", units()), model("theirs", units(1.1, [57, 90, 63, 40], tokens=3))]
+    report = build(runs, models=True)
+    expected = (31.0 + 18.0) / (90 + 63) / math.log(2)
+    assert values(report)["ours"] == (pytest.approx(expected),) * 2
+    assert values(report)["theirs"] == (pytest.approx(1.1 * expected),) * 2
+    (panel,) = report.panels
+    assert panel.measure == "bits_per_byte" and panel.subject == "model"
+    one = panel.between(16, "theirs", "ours")
+    apart = [0.1 * n / math.log(2) for n in (31.0, 18.0)]
+    assert (one.low, one.high) == pytest.approx(interval_of_ratio(apart, [90, 63]))
+    said = " ".join(caveat.text for caveat in report.caveats)
+    assert "2 documents count, of up to 4" in said
+    assert "bytes per token: 15.30 for ours, 25.50 for theirs" in said
+
+
+def test_it_says_what_differs_and_nothing_of_encodings(model, capsys, tmp_path):
+    runs = [model("ours", units()), model("theirs", units(1.1), recipe={"model.num_layers": 2})]
+    compare(runs, out=tmp_path / "out", models=True)
+    output = capsys.readouterr().out
+    assert "models are compared here, not encodings: they differ in size, parameters, tokenizer" in output
+    assert "size: 1 layers of width 16, 2 heads in ours; 2 layers of width 16, 2 heads in theirs" in output
+    assert "tells nothing of their encodings" in output.splitlines()[-1]
+    assert "python -m zoo compare --models" in build(runs, models=True).command
+    words = (tmp_path / "out" / "compare.md").read_text() + (tmp_path / "out" / "index.html").read_text()
+    assert "Encodings in the order" not in words and "each encoding" not in words
+    assert "as models, in bits per byte" in (tmp_path / "out" / "compare.csv").read_text()
+
+
+def test_what_a_card_does_not_know_is_said(model):
+    card = {"imported": {"from": "hub/llama", "architecture": "llama"}, "tokens_seen": None, "steps": 6}
+    runs = [model("ours", units()), model("theirs", units(1.1))]
+    file = runs[1] / "card.json"
+    known = json.loads(file.read_text())
+    for key, value in card.items():
+        known[key] = value
+    known["tokens_seen"] = 0  # null is read where the card allows it
+    file.write_text(json.dumps(known))
+    said = "\n".join(caveat.text for caveat in build(runs, models=True).caveats)
+    assert "from: trained here in ours; hub/llama in theirs" in said
+    assert "trained on: cccccccccccc in ours; not known in theirs" in said
+    assert "whether this text was among what theirs was trained on cannot be told" in said
+
+
+def test_readings_of_one_model_stand_beside_it(model):
+    changed = {"model.encoding.scaling": "yarn"}
+    one, other = model("ours", units()), model("theirs", units(1.2), changed=changed, encoding="rope yarn")
+    labels = values(build([one, other], models=True))
+    assert set(labels) == {"ours", "theirs (rope yarn)"}
+
+
+def test_one_that_failed_has_no_value(model):
+    broken = units()
+    broken["nats"] = [20.0, None, 18.0, 44.0]
+    report = build([model("ours", units()), model("theirs", broken)], models=True)
+    assert values(report)["theirs"] == (None, None) and values(report)["ours"][0] > 0
+    assert "–" in console(report) and "theirs" in markdown(report)
+
+
+def test_different_texts_are_refused(model, capsys):
+    runs = [model("ours", units()), model("theirs", units(), card={"fingerprint.corpus": "f" * 64})]
+    with pytest.raises(InputError, match=r"different texts were scored: cccccccccccc in .*; ffffffffffff in"):
+        build(runs, models=True)
+    assert cli.main(["compare", "--models", *map(str, runs)]) == 2
+    assert "different texts" in capsys.readouterr().err
+
+
+def test_nothing_in_common_is_refused_with_the_command(model):
+    runs = [model("ours", units()), model("theirs", units(sizes=[1, 2, 3, 4]))]
+    with pytest.raises(InputError, match=r"no document was scored by all in the same bytes\); do it with: "):
+        build(runs, models=True)
+    third = model("third", units(), protocol="sliding")
+    with pytest.raises(InputError, match="sliding was measured for third alone"):
+        build([runs[0], third], models=True)
+    with pytest.raises(InputError, match="compare which models"):
+        build(runs[:1], models=True)
+
+
+def test_bins_of_one_window_are_not_compared(model):
+    runs = [model(name, units(), protocol="per_position") for name in ("ours", "theirs")]
+    with pytest.raises(InputError, match="nothing that these models were scored on is the same"):
+        build(runs, models=True)
