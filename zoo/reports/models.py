@@ -105,7 +105,7 @@ def _readings(runs: Sequence[Run]) -> Iterator[Reading]:
 def _validate_text(readings: Sequence[Reading], remedy: str) -> None:
     texts: dict[str, list[str]] = defaultdict(list)
     for reading in readings:
-        for one in reading.run.measurements:
+        for one in filter(_measured, reading.run.measurements):
             texts[_text_of(one, reading.run)].append(reading.run.path)
     unknown = texts.pop("", [])
     problems = [
