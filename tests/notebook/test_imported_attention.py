@@ -1,0 +1,22 @@
+"""The attention weights of imported models are those that `transformers` gives."""
+
+import pytest
+import torch
+
+import zoo
+from tests.pretrained.published import PUBLISHED, VOCABULARY, publish
+from zoo.pretrained.import_model import import_model
+from zoo.pretrained.published import read_published
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_weights_are_those_of_transformers(name, here):
+    theirs = publish(name, here / "published")
+    run = zoo.open(import_model(read_published("published"), name="ours"))
+    assert run.curves.empty and run.results.empty and run.recipe.name == "ours"
+    tokens = torch.randint(VOCABULARY, (2, 24))
+    theirs.set_attn_implementation("eager")
+    with torch.no_grad():
+        expected = torch.stack(theirs(tokens, output_attentions=True).attentions)
+    torch.testing.assert_close(run.model().attention(tokens), expected, rtol=0, atol=1e-5)
