@@ -131,10 +131,7 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
         "recipe", type=Path, metavar="RECIPE", help="a recipe file, with or without an encoding"
     )
     sweep.add_argument(
-        "--encodings",
-        required=True,
-        metavar="A,B",
-        help="as a recipe has them, separated by commas",
+        "--encodings", required=True, metavar="A,B", help="as a recipe has them, separated by commas"
     )
     sweep.add_argument("--seeds", type=whole_numbers, default=[0], metavar="N,N", help="seeds (default: 0)")
     _add_set(sweep, "change a key of the recipe, for all runs")
@@ -157,16 +154,13 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
         nargs="?",
         const="",
         metavar="OPTIONS",
-        help="submit the runs as a SLURM array and the comparison as a job after it, with these options of "
-        "sbatch",
+        help="submit the runs as a SLURM array, the comparison as a job after it; options of sbatch",
     )
     how.add_argument(
         "--compare-only", action="store_true", help="train nothing: compare the runs that are finished"
     )
     how.add_argument(
-        "--print-commands",
-        action="store_true",
-        help="print the commands of unfinished runs, and run nothing",
+        "--print-commands", action="store_true", help="print the commands of unfinished runs, and run nothing"
     )
 
     imports = _verb(
@@ -181,9 +175,7 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
         """,
     )
     imports.add_argument(
-        "origin",
-        metavar="PATH_OR_ID",
-        help="a folder with config.json and safetensors, or a model of the hub",
+        "origin", metavar="PATH_OR_ID", help="a folder with config.json and safetensors, or one of the hub"
     )
     imports.add_argument("--name", metavar="NAME", help="of the run (default: the last part of its path)")
     imports.add_argument("--out", type=Path, metavar="DIR", help="the run folder (default: runs/NAME)")
@@ -215,13 +207,7 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
         help="hf: for AutoModelForCausalLM, with the zoo's own code only where transformers has no such "
         "architecture; safetensors: weights, recipe, card and tokenizer, for zoo.load (default: hf)",
     )
-    export.add_argument(
-        "--out",
-        type=Path,
-        required=True,
-        metavar="DIR",
-        help="the folder to make; one that is there is empty",
-    )
+    export.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new or an empty folder")
     _add_set(export, "change a key of the run's recipe that may change after training")
 
     lists = _verb(

@@ -1,5 +1,7 @@
 """`zoo export`: what was written loads elsewhere and is the model of the run."""
 
+import json
+
 import pytest
 import torch
 import yaml
@@ -13,6 +15,7 @@ from zoo.models.decoding import decode
 from zoo.pretrained.export import export
 from zoo.pretrained.import_model import import_model
 from zoo.pretrained.published import read_published
+from zoo.training.fit import fit
 
 GATED = ("model.norm=rmsnorm", "model.activation=swiglu")
 ROPE = (*GATED, "model.encoding=rope")
@@ -176,6 +179,19 @@ def test_weights_are_loaded_by_the_zoo_bit_for_bit(kind, checkpoint, tmp_path):
     assert torch.equal(model(ids(2, 8)), task.model(ids(2, 8)))
     if kind == "text":
         assert main(["show", str(tmp_path / "out" / "recipe.yaml")]) == 0
+
+
+@pytest.mark.slow
+def test_an_exported_folder_is_evaluated_and_begun_from_like_a_run_s(here, recipe, capsys):
+    run = fit(recipe("text", "evaluate.lengths=[16,32]"))
+    export(run, here / "out", "safetensors")
+    assert main(["evaluate", str(here / "out"), "--lengths", "16,32"]) == 0
+    rows = [json.loads((place / "evaluation" / "lengths.json").read_text()) for place in (run, here / "out")]
+    assert len(rows[0]) == len(rows[1]) == 2
+    for of_run, exported in zip(*rows, strict=True):
+        assert of_run["loss_nats"] == exported["loss_nats"]
+    on = fit(recipe("text", f"init_from={here / 'out'}", "name=on"))
+    assert json.loads((on / "card.json").read_text())["init_from"]["steps"] == 6
 
 
 def test_an_encoding_changed_after_training_is_exported_as_changed(checkpoint, tmp_path):
