@@ -67,12 +67,8 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
         """,
     )
     evaluate.add_argument("paths", type=Path, nargs="+", metavar="PATH", help="run folders or checkpoints")
-    evaluate.add_argument(
-        "--lengths", type=lengths, metavar="N,N", help="lengths in tokens (default: the recipe's)"
-    )
-    evaluate.add_argument(
-        "--protocol", type=words, metavar="NAME,NAME", help="protocols (default: the recipe's)"
-    )
+    evaluate.add_argument("--lengths", type=lengths, metavar="N,N", help="in tokens (default: the recipe's)")
+    evaluate.add_argument("--protocol", type=words, metavar="NAME,NAME", help="default: the recipe's")
     evaluate.add_argument(
         "--devices", type=count, default=1, metavar="N", help="GPUs or processes to share it (default: 1)"
     )
@@ -127,9 +123,7 @@ def make_parser(run: Mapping[str, Callable[[argparse.Namespace], None]]) -> argp
         zoo sweep recipes/base/copy.yaml --encodings alibi,rope --slurm='--partition=gpu --time=8:00:00'
         """,
     )
-    sweep.add_argument(
-        "recipe", type=Path, metavar="RECIPE", help="a recipe file, with or without an encoding"
-    )
+    sweep.add_argument("recipe", type=Path, metavar="RECIPE", help="a recipe file; it needs no encoding")
     sweep.add_argument(
         "--encodings", required=True, metavar="A,B", help="as a recipe has them, separated by commas"
     )
