@@ -130,6 +130,7 @@ def test_what_a_label_holds_is_not_markup(runs):
         (lambda runs: zoo.evaluate(runs, lengths=[0, 8, "16"]), "^lengths: 0, '16': lengths are whole"),
         (lambda runs: zoo.evaluate(runs, protocols="acuracy"), "did you mean 'accuracy'"),
         (lambda runs: zoo.evaluate([]), "^which runs"),
+        (lambda runs: zoo.compare(runs, models=True), "^nothing that these models were scored on"),
         (lambda runs: zoo.compare(runs, lengths=[99]), "evaluated at 99, only at 8, 16"),
         (lambda runs: zoo.fit({"model": {"encoding": "alibbi"}}), "did you mean 'alibi'"),
         (lambda runs: zoo.fit("x.yaml"), "^x.yaml:2: model.encoding: no encoding 'alibbi'"),

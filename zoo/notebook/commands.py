@@ -88,6 +88,7 @@ def compare(
     lengths: Sequence[int] | None = None,
     force: bool = False,
     reference: str | None = None,
+    models: bool = False,
     out: str | Path | None = None,
 ) -> Comparison:
     """Compare evaluated runs: a picture, tables and a verdict, which a notebook shows.
@@ -98,6 +99,7 @@ def compare(
         lengths: in tokens; by default all at which one was.
         force: compare runs that are not comparable, marked as such.
         reference: the label of the curve that differences are to; by default the best at the trained length.
+        models: compare them as models, whatever they differ in, in bits per byte of the same documents.
         out: a folder to write it to, as the command does; by default nothing is written.
 
     Raises:
@@ -107,9 +109,8 @@ def compare(
     folder = comparing.OUT if out is None else Path(out)
     if out is not None:
         validate_out(folder)
-    comparison = Comparison(
-        comparing.build(_paths(runs), _names(protocols), _lengths(lengths), force, folder, reference)
-    )
+    chosen = _paths(runs), _names(protocols), _lengths(lengths)
+    comparison = Comparison(comparing.build(*chosen, force, folder, reference, models))
     if out is not None:
         comparison.save(folder)
     return comparison
