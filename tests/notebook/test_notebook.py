@@ -156,6 +156,13 @@ def test_a_key_that_is_found_wrong_when_the_run_begins_has_its_line(here, mappin
             zoo.fit("x.yaml", ["logging=[wandb]"])
 
 
+def test_a_notebook_trains_on_one_device(here, monkeypatch):
+    monkeypatch.setattr("sys.ps1", ">>> ", raising=False)
+    with pytest.raises(InputError, match=r"^trainer\.devices: 2, but a notebook trains on one: .*`zoo fit`"):
+        zoo.fit(RECIPE, ["trainer.devices=2"])
+    assert not [*here.iterdir()]
+
+
 def test_a_star_import_leaves_open_alone():
     names = {}
     exec("from zoo import *", names)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
@@ -18,6 +19,7 @@ from zoo.reports import evaluate as evaluating
 from zoo.reports.write import validate_out
 from zoo.runs.folder import validate_present
 from zoo.training import fit as training
+from zoo.training.strategy import devices_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,6 +49,7 @@ def fit(
     """
     resolved = to_recipe(recipe, sets)
     try:
+        _validate_one_process(resolved)
         return Run(training.fit(resolved, None if out is None else Path(out), resume))
     except InputError as error:
         if isinstance(recipe, str | Path):
@@ -114,6 +117,16 @@ def compare(
     if out is not None:
         comparison.save(folder)
     return comparison
+
+
+def _validate_one_process(recipe: Recipe) -> None:
+    """Raises InputError for a recipe of several processes in a notebook or at a prompt: Lightning starts
+    further ones by running the program again, and here it is none; it would fork this one."""
+    interactive = hasattr(sys, "ps1") or bool(sys.flags.interactive)
+    devices = devices_of(recipe)
+    if interactive and not is_distributed() and devices * recipe.trainer.num_nodes > 1:
+        message = f"{devices}, but a notebook trains on one: set trainer.devices=1, or train by `zoo fit`"
+        raise InputError(Problem(message, key="trainer.devices"))
 
 
 def _paths(runs: Runs) -> list[Path]:
