@@ -30,6 +30,7 @@ from zoo.runs.load import find_checkpoint, load_task, run_folder_of
 from zoo.tasks.task import Task
 
 TOKENIZER = "tokenizer.json"
+SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id")
 CLOSE, MOST_LOGITS = 1e-4, 1 << 26
 """How far logits may be from the run's, relative to the largest, and on how many at once that is tried."""
 MODELLING = '''\
@@ -170,13 +171,17 @@ def _write_hf(task: Task, folder: Path, out: Path) -> Exported:
         weights, loader = _weights(task), ZooForCausalLM
     else:
         config = AutoConfig.for_model(
-            architecture.model_type, vocab_size=vocab_size, **architecture.config(section, length)
+            architecture.model_type,
+            vocab_size=vocab_size,
+            # Given at once: those that it has by default are of another vocabulary.
+            **dict.fromkeys(SPECIAL, special),
+            **architecture.config(section, length),
         )
         own = {name.removeprefix("model."): value for name, value in _weights(task).items()}
         weights, loader = dict(architecture.weights(own, section)), AutoModelForCausalLM
         config.architectures = [AutoModelForCausalLM._model_mapping[type(config)].__name__]
     config.dtype = "float32"
-    for key in ("bos_token_id", "eos_token_id", "pad_token_id"):
+    for key in SPECIAL:
         setattr(config, key, special)
     config.save_pretrained(folder)
     # Weights of the zoo's own names are a checkpoint of the zoo too.
@@ -231,8 +236,7 @@ def _write_tokenizer(folder: Path, length: int, own: bool) -> int | None:
 def _write_generation_config(folder: Path, special: int | None, use_cache: bool) -> None:
     from transformers import GenerationConfig
 
-    ids = {key: special for key in ("bos_token_id", "eos_token_id", "pad_token_id")}
-    GenerationConfig(**ids, use_cache=use_cache).save_pretrained(folder)
+    GenerationConfig(**dict.fromkeys(SPECIAL, special), use_cache=use_cache).save_pretrained(folder)
 
 
 @torch.no_grad()
