@@ -63,6 +63,19 @@ def test_an_imported_run_is_evaluated_compared_and_trained_on(here, zoo_command,
     for label in ("rope scaling=yarn factor=4", "rerope", "self_extend"):
         assert label in done.stdout
 
+    # Beside another of another tokenizer, which the card knows nothing of either; and asked in plain words.
+    publish("pythia", here / "pythia")
+    zoo_command("import", "pythia", "--name", "neox", *sets)
+    zoo_command("evaluate", "runs/neox", *common)
+    done = zoo_command("compare", "--models", "runs/llama", "runs/neox")
+    assert "trained on: not known" not in done.stdout  # it is so of both, and no difference
+    assert "LlamaForCausalLM in llama" in done.stdout and "cannot be told" in done.stdout
+    asked = "--protocol", "prompts", "--lengths", "300", "--set", "evaluate.samples=4"
+    zoo_command("evaluate", "runs/llama", *asked)
+    rows = json.loads((run / "evaluation" / "lengths.json").read_text())
+    (needle, *_) = [row for row in rows if row["parameters"].get("questions", {}).get("name") == "needle"]
+    assert needle["examples"] == 4 and needle["accuracy"] == 0.0 and needle["token_accuracy"] >= 0.0
+
     recipe = yaml.safe_load((run / "recipe.yaml").read_text())
     recipe |= {"name": "drope", "init_from": "runs/llama"}
     recipe["model"]["encoding"] = "none"

@@ -31,6 +31,7 @@ from zoo.reports.verdict import verdict
 from zoo.reports.write import validate_out, write_report
 
 OUT = Path("comparison")
+TOKENIZER = ("card", "fingerprint.tokenizer")
 
 
 def compare(
@@ -119,6 +120,8 @@ def _refusal(found: Sequence[KeyDifference | str]) -> InputError:
         lines[0] += " they differ in more than the encoding and the seed"
         pair = [runs[0] for _, runs in apart.values[:2]]
         lines.append(f"see all that differs between two of them: {command(['compare', '--diff', *pair])}")
+    if any(isinstance(one, KeyDifference) and one.key == TOKENIZER for one in found):
+        lines.append("compare them as models, in bits per byte of the same documents: --models")
     lines.append("compare them nevertheless, marked on every output: --force")
     return InputError(map(Problem, lines))
 
