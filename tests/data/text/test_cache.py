@@ -14,7 +14,7 @@ import pytest
 
 import zoo
 from zoo import registry
-from zoo.data.text import SPLITS, Corpus, plain_text, tokens
+from zoo.data.text import SPLITS, Corpus, records, tokens
 from zoo.data.text import cache as token_cache
 from zoo.data.text.cache import open_cache, remembered
 from zoo.data.text.tokens import TokenStream
@@ -373,17 +373,17 @@ def test_a_file_with_another_text_of_an_old_time_is_noticed(tmp_path):
 def test_a_file_that_goes_or_changes_midway_is_reported(tmp_path, monkeypatch, seen, change):
     root = documents_in(tmp_path / "texts")
     data = SimpleNamespace(name="text", root=str(root))
-    real, count = plain_text._document, iter(range(10**6))
+    real, count = records._plain, iter(range(10**6))
 
-    def documents(lines):
+    def documents(path):
         # All documents are read once to part them, then for each split to survey, to learn and to tokenise.
         if next(count) == seen:
             (root / "5.txt").unlink() if change == "goes" else (root / "5.txt").write_text("Another")
-        return real(lines)
+        return real(path)
 
-    monkeypatch.setattr(plain_text, "_document", documents)
+    monkeypatch.setattr(records, "_plain", documents)
     first = open_corpus(data)
-    if seen < 5 and change == "changes":
+    if seen <= 5 and change == "changes":
         # Not read yet: it is as if it had been so from the beginning.
         assert open_cache(first, 260, tmp_path / "cache").folder.exists()
         return

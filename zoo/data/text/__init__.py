@@ -19,13 +19,15 @@ class Corpus:
 
     `documents(split)` gives them in order. `identity` is JSON and differs whenever the text may differ (files
     with their size and time, or what a generator was asked for): it spares reading the text again.
-    `newline_is_word` says whether an end of line counts as a word, as WikiText has it.
+    `newline_is_word` says whether an end of line counts as a word, as WikiText has it. `split` says how the
+    splits were made where the card is to say it.
     """
 
     name: str
     identity: list
     documents: Callable[[str], Iterator[str]]
     newline_is_word: bool = False
+    split: Callable[[], str | None] = lambda: None
 
 
 @dataclass(frozen=True)
@@ -62,26 +64,6 @@ def digested(digest: Any, split: str, documents: Iterable[str]) -> Iterator[str]
         # The length before the text keeps "ab" + "c" and "a" + "bc" apart.
         digest.update(f"{len(raw)}\n".encode() + raw)
         yield document
-
-
-def read_lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file with their ends as they are; a byte order mark at its start is left out.
-
-    Raises InputError that names the file and the byte where it is not UTF-8.
-    """
-    offset = 0
-    try:
-        with open(path, "rb") as file:
-            for raw in file:
-                line = raw.decode()
-                yield line.removeprefix("\ufeff") if offset == 0 else line
-                offset += len(raw)
-    except UnicodeDecodeError as error:
-        byte = f"byte {offset + error.start} (0x{error.object[error.start]:02x})"
-        message = f"{byte} is not UTF-8 text; save the file as UTF-8"
-        raise InputError(Problem(message, where=str(path))) from None
-    except OSError as error:
-        raise InputError(Problem(f"cannot be read: {error.strerror}", where=str(path))) from None
 
 
 def stamp(path: Path) -> list:

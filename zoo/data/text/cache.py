@@ -57,6 +57,7 @@ class TokenCache:
     tokenizer: TextTokenizer
     units: TextUnits
     streams: dict[str, TokenStream]
+    split: str | None = None
 
 
 def open_cache(
@@ -200,6 +201,7 @@ def _build(
                 "tokenizers": tokenizers.__version__,
                 "vocab_size": tokenizer.vocab_size,
                 "newline_is_word": corpus.newline_is_word,
+                "split": corpus.split(),
             },
         )
         fsync_tree(part)
@@ -251,7 +253,7 @@ def read(folder: Path, name: str, note: Path) -> TokenCache:
     tokenizer = TextTokenizer.load(folder / TOKENIZER)
     units = TextUnits(tokenizer.token_bytes(), meta["newline_is_word"])
     streams = {split: TokenStream(folder / split) for split in SPLITS}
-    return TokenCache(folder, meta["corpus"], tokenizer, units, streams)
+    return TokenCache(folder, meta["corpus"], tokenizer, units, streams, meta.get("split"))
 
 
 def _compare(folder: Path, recorded: dict[str, list[int]], name: str, note: Path) -> None:

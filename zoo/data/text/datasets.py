@@ -19,7 +19,7 @@ from zoo.data.text.tokenizer import MASK, open_tokenizer
 from zoo.data.text.tokens import TokenStream
 from zoo.data.text.wikitext import open_wikitext
 from zoo.errors import InputError, Problem
-from zoo.field_types import Folder, Positive, Seed, Vocabulary
+from zoo.field_types import Folder, Positive, Seed, Text, Vocabulary
 from zoo.recipe import Recipe
 from zoo.registry import register, tasks
 
@@ -80,6 +80,8 @@ class TextSource(DataSource):
         super().__init__(recipe, kind, tokens.tokenizer.vocab_size)
         self.tokenizer, self.units, self._streams = tokens.tokenizer, tokens.units, tokens.streams
         self.fingerprint = {"corpus": tokens.corpus, "tokenizer": self.tokenizer.fingerprint}
+        if tokens.split is not None:
+            self.fingerprint["split"] = tokens.split
 
     def stream(self, split: str) -> TokenStream:
         """All tokens of a split."""
@@ -130,18 +132,32 @@ class WikiText103(WikiText2):
 
 @register.dataset("text")
 class PlainText(TextDataset):
-    """Anybody's plain text, split by document.
+    """Anybody's text, in splits by name or by document.
 
     Args:
-        root: a file or a folder of plain text files.
+        root: a file, a folder of files (.txt, .md, .jsonl, .json, .csv, .parquet; also .gz and .zst), or a
+            folder that `datasets` has saved.
+        column: where records have their text.
     """
 
     source = "data.root: a file or a folder"
 
+    def __init__(
+        self,
+        *,
+        root: Folder = None,
+        cache: Folder = None,
+        vocab_size: Vocabulary = 8192,
+        tokenizer: Folder = None,
+        column: Text = "text",
+    ):
+        super().__init__(root=root, cache=cache, vocab_size=vocab_size, tokenizer=tokenizer)
+        self.column = column
+
     def corpus(self) -> Corpus:
         if self.root is None:
-            raise InputError(Problem("say which folder or file of plain text to read", key="data.root"))
-        return open_text(Path(self.root))
+            raise InputError(Problem("say which folder or file of text to read", key="data.root"))
+        return open_text(Path(self.root), self.column)
 
 
 @register.dataset("sample")

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from zoo.data.text import SPLITS, Corpus, read_lines, stamp
+from zoo.data.text import SPLITS, Corpus, stamp
+from zoo.data.text.records import read_lines
 from zoo.errors import InputError, Problem
 from zoo.launch.signals import signals_deferred
 
