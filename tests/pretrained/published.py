@@ -47,6 +47,8 @@ PUBLISHED = {
     ),
     "pythia": ("GPTNeoX", COMMON),
     "neox in sequence": ("GPTNeoX", {**COMMON, "use_parallel_residual": False}),
+    "neox with some biases": ("GPTNeoX", {**COMMON, "attention_bias": False}),
+    "llama with some biases": ("Llama", {**GROUPED, "mlp_bias": True}),
     "gpt2": ("GPT2", GPT2),
     "bloom": ("Bloom", {"vocab_size": VOCABULARY, "hidden_size": 48, "n_layer": 3, "n_head": 6}),
     "mpt": (

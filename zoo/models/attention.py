@@ -34,7 +34,7 @@ class Attention(nn.Module):
         self.head_dim = config.head_dim or config.d_model // config.num_heads
         self.kernel = config.kernel
         rows = (self.num_heads + 2 * self.num_kv_heads) * self.head_dim
-        self.qkv = nn.Linear(config.d_model, rows, bias=config.bias != "none")
+        self.qkv = nn.Linear(config.d_model, rows, bias=config.bias in ("qkv", "attention", "all"))
         columns, has_bias = self.num_heads * self.head_dim, config.bias in ("attention", "all")
         self.out = nn.Linear(columns, config.d_model, bias=has_bias)
         self.out.into_residual = True

@@ -46,7 +46,7 @@ class FeedForward(nn.Module):
         # Three matrices of 8/3 E instead of two of 4 E, rounded up to a multiple of 8.
         default = -(-8 * config.d_model // 3 // 8) * 8 if self.gated else 4 * config.d_model
         width = config.d_ff or default
-        has_bias = config.bias == "all"
+        has_bias = config.bias in ("feed_forward", "all")
         self.up = nn.Linear(config.d_model, 2 * width if self.gated else width, bias=has_bias)
         self.down = nn.Linear(width, config.d_model, bias=has_bias)
         self.down.into_residual = True

@@ -67,8 +67,8 @@ class ModelConfig(Section):
     """Whether token vectors are normalised before the first layer, as in BLOOM."""
     activation: Literal["gelu", "gelu_tanh", "relu", "swiglu"] = "gelu"
     """Non-linearity of the feed-forward layer; gelu_tanh is its approximation by tanh, as in GPT-2."""
-    bias: Literal["none", "qkv", "attention", "all"] = "none"
-    """Which projections have biases: of queries, keys and values; of all of attention; of all layers."""
+    bias: Literal["none", "qkv", "attention", "feed_forward", "all"] = "none"
+    """Which projections have biases: of queries, keys and values; of attention; of the feed-forward layer."""
     parallel_residual: Flag = False
     """Whether attention and feed-forward read the same input and are added together, as in GPT-NeoX."""
     dropout: Annotated[Number, Field(ge=0, lt=1)] = 0.0

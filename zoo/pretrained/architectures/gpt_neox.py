@@ -15,7 +15,7 @@ from zoo.pretrained.weights import Row
 
 
 def read(config: Config) -> Decoder:
-    config.only("attention_bias", True)
+    attention = config.take("attention_bias", kind=bool, default=True)
     part = config.take("rotary_pct", kind=(int, float), default=0.25)
     model = {
         "kind": "decoder",
@@ -27,7 +27,7 @@ def read(config: Config) -> Decoder:
         "norm": "layernorm",
         "norm_eps": config.take("layer_norm_eps", kind=float, default=1e-5),
         "activation": activation(config, "hidden_act"),
-        "bias": "all",
+        "bias": "all" if attention else "feed_forward",
         "parallel_residual": config.take("use_parallel_residual", kind=bool, default=True),
         "tie_embeddings": config.take("tie_word_embeddings", kind=bool, default=False),
     }
@@ -47,7 +47,8 @@ def rows(model: Model) -> Iterator[Row]:
     for layer in range(model["num_layers"]):
         for ours, theirs in names.items():
             heads = model["num_heads"] if ours == "attention.qkv" else None
-            for kind in ("weight", "bias"):
+            bare = model["bias"] == "feed_forward" and ours.startswith("attention.")
+            for kind in ("weight",) if bare else ("weight", "bias"):
                 at = (f"gpt_neox.layers.{layer}.{theirs}.{kind}",)
                 yield Row(f"blocks.{layer}.{ours}.{kind}", at, heads=heads)
     for kind in ("weight", "bias"):

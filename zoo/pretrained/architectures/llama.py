@@ -22,8 +22,7 @@ def read(config: Config, **own: Any) -> Decoder:
     config.only("hidden_act", "silu", "swish")
     attention = config.take("attention_bias", kind=bool, default=False)
     feed_forward = config.take("mlp_bias", kind=bool, default=False)
-    if feed_forward and not attention:
-        config.problem("mlp_bias", "true cannot be imported without attention_bias")
+    has_biases = {(False, False): "none", (True, False): "attention", (False, True): "feed_forward"}
     head_dim = config.take("head_dim", default=None)
     if heads and head_dim == width / heads:
         head_dim = None
@@ -40,7 +39,7 @@ def read(config: Config, **own: Any) -> Decoder:
         "norm": "rmsnorm",
         "norm_eps": config.take("rms_norm_eps", kind=float, default=1e-6),
         "activation": "swiglu",
-        "bias": "all" if feed_forward else "attention" if attention else "none",
+        "bias": has_biases.get((attention, feed_forward), "all"),
         "tie_embeddings": config.take("tie_word_embeddings", kind=bool, default=False),
         "window": windows(config, layers),
     }
@@ -62,7 +61,12 @@ def rows(model: Model) -> Iterator[Row]:
         gate_up = [f"{theirs}.mlp.{name}_proj" for name in ("gate", "up")]
         for kind, has_qkv, has_out, has_mlp in (
             ("weight", True, True, True),
-            ("bias", bias != "none", bias in ("attention", "all"), bias == "all"),
+            (
+                "bias",
+                bias in ("qkv", "attention", "all"),
+                bias in ("attention", "all"),
+                bias in ("feed_forward", "all"),
+            ),
         ):
             if has_qkv:
                 yield Row(f"{ours}.attention.qkv.{kind}", tuple(f"{one}.{kind}" for one in qkv), sizes)
