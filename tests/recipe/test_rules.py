@@ -28,6 +28,7 @@ BROKEN = {
     "longest_length_is_scored": (["evaluate.max_tokens=511"], "evaluate.max_tokens"),
     "examples_fit_lengths": (["data.name=copy", "evaluate.lengths=[2]"], "evaluate.lengths.0"),
     "questions_can_be_asked": (["evaluate.questions=[needle, copy]"], "evaluate.questions.1"),
+    "mixed_corpora_are_there": (["data.name=mix", "data.of=[sample, smple]"], "data.of.1"),
     "stride_leaves_no_gap": (
         ["evaluate.protocols=[sliding]", "evaluate.lengths=[8, 64]", "evaluate.stride=9"],
         "evaluate.stride",

@@ -15,7 +15,7 @@ from zoo.errors import InputError, nearest
 from zoo.field_types import float_to_int
 from zoo.recipe.encoding import ENCODING, encodings_in
 from zoo.recipe.located_tree import KeyPath, dotted
-from zoo.recipe.questions import questions_section
+from zoo.recipe.questions import mix_faults, questions_section
 from zoo.recipe.schema import section_class
 from zoo.recipe.sections import construct
 from zoo.recipe.trainer import PRECISION_ALIASES
@@ -234,6 +234,11 @@ def questions_can_be_asked(questions: Any) -> Fault:
         except ValueError as error:
             faults[path] = str(error)
     return faults
+
+
+@rule("data")
+def mixed_corpora_are_there(data: dict[str, Any]) -> Fault:
+    return mix_faults(data.get("of"), data.get("weights")) if data["name"] == "mix" else None
 
 
 @rule("evaluate.stride", "evaluate.protocols", "evaluate.lengths")

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from zoo import registry
 from zoo.data import Dataset
 from zoo.data.blocks import Blocks, MaskedBlocks
 from zoo.data.source import DataSource
 from zoo.data.text import Corpus
 from zoo.data.text.cache import TokenCache, open_cache
+from zoo.data.text.hub import open_hub
+from zoo.data.text.mix import mix
 from zoo.data.text.plain_text import open_text
 from zoo.data.text.sample import open_sample
 from zoo.data.text.tokenizer import MASK, open_tokenizer
 from zoo.data.text.tokens import TokenStream
 from zoo.data.text.wikitext import open_wikitext
 from zoo.errors import InputError, Problem
-from zoo.field_types import Folder, Positive, Seed, Text, Vocabulary
+from zoo.field_types import AboveZero, Folder, Positive, Seed, Text, Vocabulary
 from zoo.recipe import Recipe
+from zoo.recipe.questions import corpus_section
 from zoo.registry import register, tasks
 
 
@@ -158,6 +162,79 @@ class PlainText(TextDataset):
         if self.root is None:
             raise InputError(Problem("say which folder or file of text to read", key="data.root"))
         return open_text(Path(self.root), self.column)
+
+
+@register.dataset("hub")
+class Hub(TextDataset):
+    """A dataset of the Hugging Face hub, by its id.
+
+    Args:
+        id: of the dataset, or a folder that `datasets.load_dataset` opens.
+        root: not used.
+        config: which of its configurations; null: the only one, or the default.
+        revision: branch, tag or commit; null: the newest when it is first read.
+        column: which column holds the text.
+        max_bytes: a larger dataset is streamed, and only so much text of its beginning is read.
+    """
+
+    source = "data.id, fetched by `datasets`"
+
+    def __init__(
+        self,
+        *,
+        id: Text,
+        config: Text | None = None,
+        revision: Text | None = None,
+        column: Text = "text",
+        max_bytes: Positive = 10_000_000_000,
+        root: Folder = None,
+        cache: Folder = None,
+        vocab_size: Vocabulary = 8192,
+        tokenizer: Folder = None,
+    ):
+        super().__init__(root=root, cache=cache, vocab_size=vocab_size, tokenizer=tokenizer)
+        self.id, self.config, self.revision, self.column = id, config, revision, column
+        self.max_bytes = max_bytes
+
+    def corpus(self) -> Corpus:
+        # Not below `data.cache`, which only a checkpoint may name.
+        kept = default_root() / "cache" / "hub"
+        return open_hub(self.id, self.config, self.revision, self.column, self.max_bytes, kept)
+
+
+@register.dataset("mix")
+class Mix(TextDataset):
+    """Several corpora mixed by weight, with one tokenizer for all, until the first of them is used up.
+
+    Args:
+        of: the corpora; names, or mappings of a name and its options.
+        weights: the share of each in the bytes of the text. null: all the same.
+        root: folder where those look that say none.
+    """
+
+    source = "data.of: other corpora"
+
+    def __init__(
+        self,
+        *,
+        of: tuple[Text | dict[str, Any], ...],
+        weights: tuple[AboveZero, ...] | None = None,
+        root: Folder = None,
+        cache: Folder = None,
+        vocab_size: Vocabulary = 8192,
+        tokenizer: Folder = None,
+    ):
+        super().__init__(root=root, cache=cache, vocab_size=vocab_size, tokenizer=tokenizer)
+        self.of, self.weights = of, weights
+
+    def corpus(self) -> Corpus:
+        corpora = []
+        for spec in self.of:
+            section = corpus_section(spec)
+            options = {key: value for key, value in section if key != "name" and value is not None}
+            given = {"root": self.root, "cache": self.cache} | options
+            corpora.append(registry.datasets.load(section.name)(**given).corpus())
+        return mix(corpora, self.weights or (1,) * len(corpora))
 
 
 @register.dataset("sample")

@@ -13,8 +13,13 @@ import functools
 import hashlib
 import re
 import sys
+from array import array
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from zoo.data.text import SPLITS, Corpus, TextChanged, stamp
 from zoo.data.text.records import COMPRESSED, PLAIN, READ, SEPARATOR, format_of, open_bytes, read_documents
@@ -81,31 +86,33 @@ def open_text(root: Path, column: str = "text") -> Corpus:
     return split_by_hash("text", identity, lambda: read(files), root)
 
 
-def split_by_hash(name: str, identity: list, read: Read, where: Path | str) -> Corpus:
+def split_by_hash(name: str, identity: list, read: Read, where: Path | str, test: bool = True) -> Corpus:
     """A corpus whose documents are dealt to the splits; a single one is cut by position.
 
     Args:
         read: gives all documents, in the same order whenever it is called.
         where: it comes from, for messages.
+        test: whether there is a test split.
     """
 
     @functools.cache
-    def assignment() -> dict[bytes, str]:
-        return assign([_fingerprint(document) for document in read()], where)
+    def assignment() -> tuple[array, np.ndarray | None]:
+        # Nine bytes a document: a corpus may have many millions.
+        fingerprints = array("Q", map(_fingerprint, read()))
+        return fingerprints, assign(np.asarray(fingerprints), where, test)
 
     def documents(split: str) -> Iterator[str]:
-        split_of = assignment()
-        if len(split_of) == 1:
+        fingerprints, codes = assignment()
+        if codes is None:
             yield cut_by_position(next(read()), where)[split]
             return
-        for document in read():
-            of = split_of.get(_fingerprint(document))
-            if of is None:
+        for number, document in enumerate(read()):
+            if number == len(fingerprints) or fingerprints[number] != _fingerprint(document):
                 raise TextChanged(Problem("the text changed while it was read; run again", where=str(where)))
-            if of == split:
+            if codes[number] == SPLITS.index(split):
                 yield document
 
-    return Corpus(name, identity, documents, split=lambda: BY_POSITION if len(assignment()) == 1 else None)
+    return Corpus(name, identity, documents, split=lambda: BY_POSITION if assignment()[1] is None else None)
 
 
 def _saved(root: Path, column: str) -> Corpus:
@@ -144,12 +151,7 @@ def from_tables(name: str, identity: list, tables: dict, column: str, where: Pat
         raise InputError(problems)
 
     def read(one: str) -> Iterator[str]:
-        for batch in tables[one].select_columns([column]).iter(64):
-            for value in batch[column]:
-                if value is not None and not isinstance(value, str):
-                    raise InputError(Problem(f"column {column!r} is not text", "data.column", str(where)))
-                if value and value.strip():
-                    yield value
+        return text_of_rows(tables[one], column, where)
 
     splits = {SPLIT_NAMES[key.lower()]: key for key in tables if key.lower() in SPLIT_NAMES}
     if {"train", "valid"} <= set(splits):
@@ -159,8 +161,24 @@ def from_tables(name: str, identity: list, tables: dict, column: str, where: Pat
         )  # fmt: skip
     if len(tables) == 1:
         return split_by_hash(name, identity, lambda: read(next(iter(tables))), where)
-    message = f"has the splits {', '.join(tables)}; train and validation are needed, or one alone"
+    if "train" in splits:  # as many datasets are: validation is taken out of train, and test stays test
+        dealt = split_by_hash(name, identity, lambda: read(splits["train"]), where, test=False)
+        own = {"test": lambda: read(splits["test"])} if "test" in splits else {}
+        return replace(
+            dealt, documents=lambda split: own[split]() if split in own else dealt.documents(split)
+        )
+    message = f"has the splits {', '.join(tables)}; train is needed, or one alone"
     raise InputError(Problem(message, key="data.root", where=str(where)))
+
+
+def text_of_rows(table: Any, column: str, where: Path | str) -> Iterator[str]:
+    """The texts of a table of `datasets`, mapped or streamed; those of white space alone left out."""
+    for batch in table.select_columns([column]).iter(64):
+        for value in batch[column]:
+            if value is not None and not isinstance(value, str):
+                raise InputError(Problem(f"column {column!r} is not text", "data.column", str(where)))
+            if value and value.strip():
+                yield value
 
 
 def find_files(root: Path) -> list[Path]:
@@ -220,20 +238,25 @@ def _why_no_text(file: Path) -> str | None:
     return "it begins with JSON; name it .jsonl" if JSON.match(head) else None
 
 
-def _fingerprint(document: str) -> bytes:
-    return hashlib.sha256(document.encode()).digest()
+def _fingerprint(document: str) -> int:
+    return int.from_bytes(hashlib.sha256(document.encode()).digest()[:8], "big")
 
 
-def assign(fingerprints: list[bytes], where: Path | str) -> dict[bytes, str]:
-    """A split for every different document. Raises InputError if there is none."""
-    order = sorted(set(fingerprints))
-    if not order:
+def assign(fingerprints: np.ndarray, where: Path | str, test: bool = True) -> np.ndarray | None:
+    """The number of its split for each document, uint8; None where all are the same one. Raises InputError
+    if there is none."""
+    order = np.unique(fingerprints)
+    if not len(order):
         raise InputError(Problem("holds no text", key="data.root", where=str(where)))
+    if len(order) == 1:
+        return None
     # A hash is as good as a throw of dice: the smallest are the held-out ones.
     held_out = max(1, round(len(order) * HELD_OUT))
-    test = held_out if len(order) >= 3 else 0
-    splits = ["valid"] * held_out + ["test"] * test + ["train"] * (len(order) - held_out - test)
-    return dict(zip(order, splits, strict=False))
+    codes = np.zeros(len(fingerprints), np.uint8)
+    if test and len(order) >= 3:
+        codes[fingerprints <= order[2 * held_out - 1]] = SPLITS.index("test")
+    codes[fingerprints <= order[held_out - 1]] = SPLITS.index("valid")
+    return codes
 
 
 def cut_by_position(document: str, where: Path | str) -> dict[str, str]:

@@ -86,7 +86,7 @@ def fetch(name: str, looked_at: tuple[Path, ...]) -> Any:
 
     unreachable = why_unreachable()
     try:
-        with _quiet(offline=unreachable is not None):
+        with quiet(offline=unreachable is not None):
             return datasets.load_dataset(REPOSITORY, f"{name}-v1")
     except Exception as error:  # of the twenty kinds that are raised, all mean: it did not come
         files = [f"wiki.{split}.tokens" for split in SPLITS]
@@ -95,7 +95,7 @@ def fetch(name: str, looked_at: tuple[Path, ...]) -> Any:
             f"the corpus {name} cannot be had.\n"
             f"  Not on disk; looked for\n{paths}\n"
             f"  Not fetched from https://huggingface.co/datasets/{REPOSITORY}: "
-            f"{unreachable or _brief(error)}\n"
+            f"{unreachable or brief(error)}\n"
             f"  Two ways to get it:\n"
             f"    1. where there is a network, run the same command again: it is fetched and kept;\n"
             f"    2. put {', '.join(files)} into {looked_at[0]}, or say with "
@@ -104,8 +104,8 @@ def fetch(name: str, looked_at: tuple[Path, ...]) -> Any:
         raise InputError(Problem(message)) from None
 
 
-def why_unreachable() -> str | None:
-    """None if the hub answers that it has the corpus; else why not.
+def why_unreachable(repository: str | None = None) -> str | None:
+    """None if the hub answers that it has a dataset (WikiText if None); else why not.
 
     Asked in a thread, because a look-up of a host name knows no time limit: `datasets` by itself would try
     for 24 s to minutes and report every attempt, also where a proxy answers each with an error of its own.
@@ -118,10 +118,10 @@ def why_unreachable() -> str | None:
 
     def ask() -> None:
         try:
-            HfApi().dataset_info(REPOSITORY, timeout=PATIENCE)
+            HfApi().dataset_info(repository or REPOSITORY, timeout=PATIENCE)
             answer.append(None)
         except Exception as error:  # a network that is not there, or an answer that is not the hub's
-            answer.append(f"{constants.ENDPOINT} cannot be reached ({_brief(error)})")
+            answer.append(f"{constants.ENDPOINT} cannot be reached ({brief(error)})")
 
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
@@ -129,12 +129,13 @@ def why_unreachable() -> str | None:
     return answer[0] if answer else f"{constants.ENDPOINT} did not answer within {PATIENCE:.0f} s"
 
 
-def _brief(error: BaseException) -> str:
+def brief(error: BaseException) -> str:
+    """The first line of an error's message."""
     return (str(error).strip() or type(error).__name__).splitlines()[0][:160]
 
 
 @contextmanager
-def _quiet(offline: bool) -> Iterator[None]:
+def quiet(offline: bool) -> Iterator[None]:
     """Without the retries and notices of `datasets`, which if `offline` looks only at what it has on disk."""
     import datasets
     from huggingface_hub import constants

@@ -1,0 +1,136 @@
+"""Corpora of corpora, and datasets that `datasets` loads by their id."""
+
+import json
+
+import pytest
+
+from zoo.cli import main
+from zoo.contract.dataset_laws import LAWS, Subject
+from zoo.data.text import SPLITS, survey
+from zoo.data.text.datasets import Hub, Mix
+from zoo.data.text.mix import mix
+from zoo.data.text.sample import open_sample
+from zoo.errors import InputError
+from zoo.recipe import resolve
+from zoo.registry import datasets as registered
+
+
+def sample(seed, documents=60, words=80):
+    return {"name": "sample", "documents": documents, "words": words, "corpus_seed": seed}
+
+
+def text_of(corpus, split="train"):
+    return list(corpus.documents(split))
+
+
+class TestMix:
+    def test_each_has_its_share_all_the_way_and_nothing_is_repeated(self):
+        one, two = open_sample(80, 60, 0), open_sample(200, 60, 1)
+        mixed = mix([one, two], [3, 1])
+        for split in SPLITS:
+            documents = text_of(mixed, split)
+            first, second = set(text_of(one, split)), set(text_of(two, split))
+            assert len(set(documents)) == len(documents)
+            if split != "train":
+                continue
+            assert first <= set(documents) | {max(first - set(documents), key=len, default="")}
+            counted = [
+                [len(d.encode()) for d in documents[:end] if d in first] for end in (40, len(documents))
+            ]
+            for end, of_first in zip((40, len(documents)), counted, strict=True):
+                total = sum(len(d.encode()) for d in documents[:end])
+                assert sum(of_first) / total == pytest.approx(0.75, abs=0.03)
+            assert sum(d not in first | second for d in documents) <= 1  # the one that was cut
+        assert mixed.split() == "of the bytes 0.75 sample, 0.25 sample"
+        assert survey(mixed) == survey(mix([one, two], [0.75, 0.25]))
+        assert survey(mixed).fingerprint != survey(mix([one, two], [1, 1])).fingerprint
+
+    def test_the_same_twice_is_refused(self):
+        with pytest.raises(InputError, match="named twice"):
+            mix([open_sample(9, 60, 0), open_sample(9, 60, 0)], [1, 1])
+
+    def test_the_laws_of_datasets_hold(self, tmp_path):
+        options = {"of": [sample(0), sample(1)], "weights": [2, 1], "vocab_size": 300}
+        subject = Subject(registered.describe("mix"), options, tmp_path)
+        for law in LAWS:
+            findings = list(law.trial(subject))
+            assert findings and all(one.held for one in findings), (law.name, findings)
+
+    def test_one_tokenizer_for_all(self, tmp_path):
+        tokens = Mix(of=(sample(0), sample(1)), cache=str(tmp_path), vocab_size=300).tokens()
+        assert tokens.tokenizer.vocab_size == 300 and len(tokens.streams["train"]) > 1000
+
+    @pytest.mark.parametrize("data, said", [
+        ({"of": ["wikitxt-2", "sample"]}, "of.0: no text corpus: 'wikitxt-2'; did you mean 'wikitext-2'"),
+        ({"of": ["sample"]}, "data.of: must be a list of two or more"),
+        ({"of": ["sample", {"name": "text", "rot": "x"}]}, "data.of.1: text: rot"),
+        ({"of": ["sample", {"name": "text", "vocab_size": 300}]}, "the mix has one for all"),
+        ({"of": ["sample", "wikitext-2"], "weights": [1, 2, 3]}, "data.weights: 3 weights for 2 corpora"),
+        ({"of": ["sample", "wikitext-2"], "weights": [1, 0]}, "data.weights.1"),
+    ])  # fmt: skip
+    def test_wrong_options_are_told_where_they_are(self, data, said):
+        common = {"name": "x", "model": {"encoding": "none"}, "optimizer": {"lr": 1e-3}}
+        data = {"name": "mix", "sequence_length": 32, "batch_size": 4, **data}
+        with pytest.raises(InputError) as caught:
+            resolve({**common, "data": data, "trainer": {"max_steps": 1}})
+        assert said in str(caught.value)
+
+
+TEXTS = [f"Document number {i} of a table." for i in range(60)]
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    """A folder as a repository of the hub is laid out, opened by the real `datasets`."""
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
+    monkeypatch.setenv("ZOO_DATA", str(tmp_path / "zoo"))
+    folder = tmp_path / "repository"
+    (folder / "plain").mkdir(parents=True)
+    for split, some in (("train", TEXTS[:50]), ("test", TEXTS[50:])):
+        lines = "".join(json.dumps({"content": text}) + "\n" for text in some)
+        (folder / "plain" / f"{split}.jsonl").write_text(lines)
+    (folder / "README.md").write_text("---\nconfigs:\n- config_name: plain\n  data_dir: plain\n---\n")
+    return folder
+
+
+class TestHub:
+    def test_a_dataset_by_configuration_and_column(self, table):
+        corpus = Hub(id=str(table), config="plain", column="content").corpus()
+        found = {split: text_of(corpus, split) for split in SPLITS}
+        assert found["test"] == TEXTS[50:] and len(found["valid"]) == 2
+        assert sorted(found["train"] + found["valid"]) == sorted(TEXTS[:50])
+        with pytest.raises(InputError, match=r"no column 'contents'; did you mean 'content'\?"):
+            text_of(Hub(id=str(table), config="plain", column="contents").corpus())
+
+    def test_a_larger_one_is_streamed_and_its_beginning_kept(self, table, monkeypatch):
+        import datasets
+
+        corpus = Hub(id=str(table), config="plain", column="content", max_bytes=600).corpus()
+        first = survey(corpus)
+        assert 500 < first.bytes["train"] + first.bytes["valid"] < 650 and first.bytes["test"] < 40
+        real = datasets.load_dataset
+        monkeypatch.setattr(
+            datasets, "load_dataset", lambda *a, **k: pytest.fail() if k.get("streaming") else real(*a, **k)
+        )
+        again = Hub(id=str(table), config="plain", column="content", max_bytes=600).corpus()
+        assert survey(again) == first
+
+    def test_no_network_is_one_message(self, monkeypatch, tmp_path, capsys):
+        import datasets
+        import huggingface_hub
+
+        monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+        monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
+        with pytest.raises(InputError) as caught:
+            survey(Hub(id="someone/stories").corpus())
+        (problem,) = caught.value.problems
+        assert problem.key == "data.id" and "HF_HUB_OFFLINE is set" in problem.message
+        assert "save_to_disk" in problem.message and capsys.readouterr() == ("", "")
+
+
+def test_hub_without_an_id_is_told(capsys):
+    given = ["fit", "--recipe", "recipes/alibi_wikitext2.yaml", "--set", "data.name=hub"]
+    assert main(given) == 2
+    assert "data.id" in capsys.readouterr().err
