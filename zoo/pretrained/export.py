@@ -152,8 +152,8 @@ def _validate_for_hf(task: Task, path: Path) -> None:
 def _write_hf(task: Task, folder: Path, out: Path) -> Exported:
     from transformers import AutoConfig, AutoModelForCausalLM
 
+    from zoo.pretrained.architectures import architecture_for
     from zoo.pretrained.modelling import ZooConfig, ZooForCausalLM
-    from zoo.pretrained.outward import architecture_of
 
     section, vocab_size = task.recipe.as_dict()["model"], task.hparams["vocab_size"]
     length = task.recipe.data.sequence_length
@@ -161,7 +161,7 @@ def _write_hf(task: Task, folder: Path, out: Path) -> Exported:
     feed_forward = task.model.blocks[0].feed_forward
     section |= {"d_ff": feed_forward.down.in_features}
     special = _write_tokenizer(folder, length, own=getattr(task.recipe.data, "tokenizer", None) is None)
-    architecture, why = architecture_of(section)
+    architecture, why = architecture_for(section)
     if architecture is None:
         config = ZooConfig(section, vocab_size, length, task.model.encoding.max_cached_length is None)
         config.architectures = [ZooForCausalLM.__name__]
@@ -175,7 +175,7 @@ def _write_hf(task: Task, folder: Path, out: Path) -> Exported:
             vocab_size=vocab_size,
             # Given at once: those that it has by default are of another vocabulary.
             **dict.fromkeys(SPECIAL, special),
-            **architecture.config(section, length),
+            **architecture.write(section, length),
         )
         own = {name.removeprefix("model."): value for name, value in _weights(task).items()}
         weights, loader = dict(architecture.weights(own, section)), AutoModelForCausalLM

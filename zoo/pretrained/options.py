@@ -1,10 +1,14 @@
-"""What several architectures say in the same way: rotary embedding, activation, windows."""
+"""What several architectures say in the same way, read and written: rotary embedding, activation, windows."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from zoo.pretrained.conditions import Model
 from zoo.pretrained.config import REQUIRED, Config
+
+LAYERNORM_EPS, RMSNORM_EPS = 1e-5, 2.0**-23
+"""What torch adds to a variance, in float32, where it is told nothing."""
 
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -13,6 +17,7 @@ ACTIVATIONS = {
     "gelu_fast": "gelu_tanh",
     "relu": "relu",
 }
+THEIR_ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu"}
 SCALINGS = {
     "default": (),
     "linear": ("factor",),
@@ -80,3 +85,31 @@ def windows(config: Config, layers: int) -> int | list[int | None] | None:
     if len(types) != layers:
         config.problem("layer_types", f"{len(types)} of them for {layers} layers")
     return [known.get(str(one)) for one in types[:layers]]
+
+
+def windows_of_layers(model: Model) -> list[int | None]:
+    """The window of each layer of a model."""
+    pattern = model["window"]
+    several = pattern if isinstance(pattern, list | tuple) else [pattern]
+    return [several[layer % len(several)] for layer in range(model["num_layers"])]
+
+
+def head_width(model: Model) -> int:
+    return model.get("head_dim") or model["d_model"] // model["num_heads"]
+
+
+def write_rope(model: Model, encoding: dict[str, Any], length: int) -> dict[str, Any]:
+    """`rope_parameters` and the length they are for, from the options of the zoo's rope."""
+    scaling, factor, base = encoding["scaling"], encoding["factor"], encoding["base"]
+    given: dict[str, Any] = {"rope_type": "default", "partial_rotary_factor": encoding["partial"]}
+    if scaling == "ntk":
+        width = round(encoding["partial"] * head_width(model))
+        base *= factor ** (width / (width - 2))
+    elif scaling != "none":
+        given |= {"rope_type": scaling, "factor": factor}
+    own = [key for key in SCALINGS.get(scaling, ()) if key != "factor"]
+    original = encoding["original_length"] or length
+    given |= {key: encoding[key] for key in own if encoding[key] is not None}
+    given |= {"original_max_position_embeddings": original} if own else {}
+    longest = length if scaling == "none" else max(length, int(original * factor))
+    return {"rope_parameters": given | {"rope_theta": base}, "max_position_embeddings": longest}

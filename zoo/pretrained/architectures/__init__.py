@@ -1,22 +1,24 @@
-"""Published decoders that can be imported: one file each.
+"""Published decoders, one file each: how they are imported, and what is exported as one of them.
 
-A file has `read`, which makes of a `config.json` the section `model` of a recipe, and `rows`, the table of
-its weights. To add one: a file here, and a line in `ARCHITECTURES`.
+A file has `read`, which makes the section `model` of a recipe of a `config.json`, and `write`, its inverse;
+`rows`, the table of the weights for both; and which models it holds, those for which it computes the same. To
+add one: a file here, and a line in `ARCHITECTURES`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zoo.errors import InputError, Problem, nearest
+from zoo.pretrained.conditions import Condition, Model, faults_of
 from zoo.pretrained.config import Config
 from zoo.pretrained.weights import Row
 
-Model = dict[str, Any]
-"""The section `model` of a recipe, as plain data."""
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -30,20 +32,40 @@ class Decoder:
 
 @dataclass(frozen=True)
 class Architecture:
-    """How one is read.
+    """One of `transformers`.
 
     Attributes:
+        title: what it is called.
+        model_type: in `config.json`, and the name of its file.
         read: from its configuration; what is wrong is noted there.
         rows: its table, for a resolved section `model`.
         prefix: what the names of its weights begin with, but for the output layer; a file without it has the
             base model alone.
+        write: its configuration, from the section `model` with the `d_ff` that the model has, and the trained
+            length.
+        takes: values that keys of the section may have, or a test of them; others must have their default.
+        encoding: why it cannot hold the encoding of a model; None where it can.
         buffers: endings of names that are no weights.
     """
 
+    title: str
+    model_type: str
     read: Callable[[Config], Decoder]
     rows: Callable[[Model], Iterator[Row]]
     prefix: str
+    write: Callable[[Model, int], dict[str, Any]]
+    takes: Mapping[str, Condition]
+    encoding: Callable[[Model], str | None]
     buffers: tuple[str, ...] = ("rotary_emb.inv_freq",)
+
+    def weights(self, own: Mapping[str, Tensor], model: Model) -> Iterator[tuple[str, Tensor]]:
+        """Its weights by their names, from those of a model. A bias that the model lacks is zeros."""
+        for row in self.rows(model):
+            value = own.get(row.ours)
+            if value is None:
+                weight = own[row.ours.removesuffix("bias") + "weight"]
+                value = weight.new_zeros(len(weight))
+            yield from zip(row.theirs, row.split(value), strict=True)
 
 
 ARCHITECTURES = {
@@ -60,6 +82,11 @@ ARCHITECTURES = {
 """The file of each, by its name in `config.json`; the names of their base models end with `Model`."""
 
 
+def load(file: str) -> Architecture:
+    """The architecture in a file of this package."""
+    return import_module(f"{__name__}.{file}").ARCHITECTURE
+
+
 def architecture_of(config: Config) -> tuple[str, Architecture]:
     """The name and the reader of the architecture that a configuration names.
 
@@ -70,13 +97,32 @@ def architecture_of(config: Config) -> tuple[str, Architecture]:
     by_type = {file: name for name, file in ARCHITECTURES.items()}
     for name in named:
         if name in ARCHITECTURES:
-            return name, import_module(f"{__name__}.{ARCHITECTURES[name]}").ARCHITECTURE
+            return name, load(ARCHITECTURES[name])
     kind = config.take("model_type", kind=str, default="")
     if kind in by_type and (not named or all(str(name).endswith("Model") for name in named)):
-        return by_type[kind], import_module(f"{__name__}.{kind}").ARCHITECTURE
+        return by_type[kind], load(kind)
     name = str(named[0]) if named else kind
     known = ", ".join(ARCHITECTURES)
     near = nearest(name, ARCHITECTURES)
     hint = f"; did you mean {near!r}?" if near else ""
     message = f"architecture {name!r} cannot be imported{hint}; those that can are {known}"
     raise InputError(Problem(message, key="architectures", where=config.where))
+
+
+def architecture_for(model: Model) -> tuple[Architecture | None, str]:
+    """The architecture that holds a model; or None and why the nearest cannot: `no Llama: norm is ...`.
+
+    Args:
+        model: the section of the run's recipe, resolved, with its `d_ff`.
+    """
+
+    def distance(pair: tuple[list[str], Architecture]) -> tuple[int, bool]:
+        # Another encoding is farther away than another option of the same.
+        return len(pair[0]), any(fault.startswith("encoding is") for fault in pair[0])
+
+    tried = []
+    for one in map(load, ARCHITECTURES.values()):
+        fault = one.encoding(model)
+        tried.append(([*faults_of(one.takes, model), *([fault] if fault else [])], one))
+    faults, nearest_one = min(tried, key=distance)
+    return (None, f"no {nearest_one.title}: {', '.join(faults)}") if faults else (nearest_one, "")

@@ -6,9 +6,12 @@ Checked against `transformers` (BloomForCausalLM).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-from zoo.pretrained.architectures import Architecture, Decoder, Model
+from zoo.pretrained.architectures import Architecture, Decoder
+from zoo.pretrained.conditions import Model, any_value, fixed_alibi, four_widths
 from zoo.pretrained.config import Config
+from zoo.pretrained.options import LAYERNORM_EPS
 from zoo.pretrained.weights import Row
 
 LENGTH = 2048
@@ -58,4 +61,21 @@ def rows(model: Model) -> Iterator[Row]:
         yield Row("head.weight", ("lm_head.weight",))
 
 
-ARCHITECTURE = Architecture(read, rows, "transformer.")
+def write(model: Model, length: int) -> dict[str, Any]:
+    return {
+        "hidden_size": model["d_model"],
+        "n_layer": model["num_layers"],
+        "n_head": model["num_heads"],
+        "layer_norm_epsilon": model.get("norm_eps") or LAYERNORM_EPS,
+        "hidden_dropout": model["dropout"],
+        "tie_word_embeddings": model["tie_embeddings"],
+        "seq_length": length,
+    }
+
+
+# Zeros stand for every bias and offset that is not there.
+TAKES = {
+    "bias": any_value, "norm_bias": any_value, "d_ff": four_widths, "activation": ("gelu_tanh",),
+    "embedding_norm": (True,),
+}  # fmt: skip
+ARCHITECTURE = Architecture("BLOOM", "bloom", read, rows, "transformer.", write, TAKES, fixed_alibi)

@@ -6,10 +6,12 @@ Checked against `transformers` (GPT2LMHeadModel).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-from zoo.pretrained.architectures import Architecture, Decoder, Model
+from zoo.pretrained.architectures import Architecture, Decoder
+from zoo.pretrained.conditions import Model, any_value, only
 from zoo.pretrained.config import Config
-from zoo.pretrained.options import activation
+from zoo.pretrained.options import LAYERNORM_EPS, THEIR_ACTIVATIONS, activation
 from zoo.pretrained.weights import Row
 
 
@@ -58,4 +60,25 @@ def rows(model: Model) -> Iterator[Row]:
         yield Row("head.weight", ("lm_head.weight",))
 
 
-ARCHITECTURE = Architecture(read, rows, "transformer.", ("attn.bias", "attn.masked_bias"))
+def write(model: Model, length: int) -> dict[str, Any]:
+    return {
+        "n_embd": model["d_model"],
+        "n_layer": model["num_layers"],
+        "n_head": model["num_heads"],
+        "n_positions": model["encoding"]["table_length"] or length,
+        "n_inner": model["d_ff"],
+        "activation_function": THEIR_ACTIVATIONS[model["activation"]],
+        "layer_norm_epsilon": model.get("norm_eps") or LAYERNORM_EPS,
+        "tie_word_embeddings": model["tie_embeddings"],
+        **dict.fromkeys(("resid_pdrop", "embd_pdrop"), model["dropout"]),
+        "attn_pdrop": 0.0,
+    }
+
+
+# Zeros stand for every bias and offset that is not there.
+TAKES = {
+    "bias": any_value, "norm_bias": any_value, "d_ff": any_value, "activation": tuple(THEIR_ACTIVATIONS),
+}  # fmt: skip
+BUFFERS = ("attn.bias", "attn.masked_bias")
+TABLE = only("learned", beyond=("error",))
+ARCHITECTURE = Architecture("GPT-2", "gpt2", read, rows, "transformer.", write, TAKES, TABLE, BUFFERS)

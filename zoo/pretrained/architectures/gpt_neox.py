@@ -7,10 +7,12 @@ Black et al. 2022 (arXiv:2204.06745), Biderman et al. 2023 (arXiv:2304.01373). C
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-from zoo.pretrained.architectures import Architecture, Decoder, Model
+from zoo.pretrained.architectures import Architecture, Decoder
+from zoo.pretrained.conditions import PARTIAL_ROPE, Model, any_value
 from zoo.pretrained.config import Config
-from zoo.pretrained.options import activation, rope
+from zoo.pretrained.options import LAYERNORM_EPS, THEIR_ACTIVATIONS, activation, rope, write_rope
 from zoo.pretrained.weights import Row
 
 
@@ -57,5 +59,28 @@ def rows(model: Model) -> Iterator[Row]:
         yield Row("head.weight", ("embed_out.weight",))
 
 
+def write(model: Model, length: int) -> dict[str, Any]:
+    return {
+        "hidden_size": model["d_model"],
+        "num_hidden_layers": model["num_layers"],
+        "num_attention_heads": model["num_heads"],
+        "intermediate_size": model["d_ff"],
+        "hidden_act": THEIR_ACTIVATIONS[model["activation"]],
+        "layer_norm_eps": model.get("norm_eps") or LAYERNORM_EPS,
+        "attention_bias": True,
+        "use_parallel_residual": model.get("parallel_residual", False),
+        "hidden_dropout": model["dropout"],
+        "tie_word_embeddings": model["tie_embeddings"],
+        **write_rope(model, model["encoding"], length),
+    }
+
+
+# Zeros stand for every bias and offset that is not there.
+TAKES = {
+    "bias": any_value, "norm_bias": any_value, "d_ff": any_value, "activation": tuple(THEIR_ACTIVATIONS),
+    "parallel_residual": any_value,
+}  # fmt: skip
 BUFFERS = ("rotary_emb.inv_freq", "attention.bias", "attention.masked_bias")
-ARCHITECTURE = Architecture(read, rows, "gpt_neox.", BUFFERS)
+ARCHITECTURE = Architecture(
+    "GPT-NeoX", "gpt_neox", read, rows, "gpt_neox.", write, TAKES, PARTIAL_ROPE, BUFFERS
+)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from zoo.pretrained.architectures import Architecture, Decoder, Model
+from zoo.pretrained.architectures import Architecture, Decoder
+from zoo.pretrained.conditions import WHOLE_ROPE, Model, any_value, called
 from zoo.pretrained.config import Config
-from zoo.pretrained.options import rope, windows
+from zoo.pretrained.options import RMSNORM_EPS, head_width, rope, windows, windows_of_layers, write_rope
 from zoo.pretrained.weights import Row
 
 
@@ -83,4 +84,43 @@ def rows(model: Model) -> Iterator[Row]:
         yield Row("head.weight", ("lm_head.weight",))
 
 
-ARCHITECTURE = Architecture(read, rows, "model.")
+def write(model: Model, length: int) -> dict[str, Any]:
+    encoding = model["encoding"]
+    if called(encoding) == "interleave":
+        encoding = next(one for one in encoding["pattern"] if one["name"] != "none")
+    bias = model.get("bias", "none")
+    return {
+        "hidden_size": model["d_model"],
+        "num_hidden_layers": model["num_layers"],
+        "num_attention_heads": model["num_heads"],
+        "num_key_value_heads": model["num_kv_heads"] or model["num_heads"],
+        "head_dim": head_width(model),
+        "intermediate_size": model["d_ff"],
+        "hidden_act": "silu",
+        "tie_word_embeddings": model["tie_embeddings"],
+        "rms_norm_eps": model.get("norm_eps") or RMSNORM_EPS,
+        "attention_bias": bias in ("attention", "all"),
+        "mlp_bias": bias in ("feed_forward", "all"),
+        **write_rope(model, encoding, length),
+    }
+
+
+def write_with_windows(model: Model, length: int) -> dict[str, Any]:
+    """The same for those of its kin that have a window in layers of their choice."""
+    widths = windows_of_layers(model)
+    width = next((one for one in widths if one is not None), None)
+    kinds = ["full_attention" if one is None else "sliding_attention" for one in widths]
+    window = {"use_sliding_window": width is not None, "sliding_window": width, "layer_types": kinds}
+    return write(model, length) | window
+
+
+TAKES = {
+    "norm": ("rmsnorm",),
+    "activation": ("swiglu",),
+    "num_kv_heads": any_value,
+    "head_dim": any_value,
+    "d_ff": any_value,
+    "norm_bias": any_value,  # RMSNorm has none
+}
+BIASES = {"bias": ("none", "attention", "feed_forward", "all")}
+ARCHITECTURE = Architecture("Llama", "llama", read, rows, "model.", write, TAKES | BIASES, WHOLE_ROPE)

@@ -6,9 +6,12 @@ Checked against `transformers` (MptForCausalLM).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-from zoo.pretrained.architectures import Architecture, Decoder, Model
+from zoo.pretrained.architectures import Architecture, Decoder
+from zoo.pretrained.conditions import Model, fixed_alibi, four_widths
 from zoo.pretrained.config import Config
+from zoo.pretrained.options import LAYERNORM_EPS
 from zoo.pretrained.weights import Row
 
 
@@ -61,4 +64,21 @@ def rows(model: Model) -> Iterator[Row]:
         yield Row("head.weight", ("lm_head.weight",))
 
 
-ARCHITECTURE = Architecture(read, rows, "transformer.")
+def write(model: Model, length: int) -> dict[str, Any]:
+    return {
+        "d_model": model["d_model"],
+        "n_layers": model["num_layers"],
+        "n_heads": model["num_heads"],
+        "max_seq_len": BIAS_TABLE * length,
+        "layer_norm_epsilon": model.get("norm_eps") or LAYERNORM_EPS,
+        "tie_word_embeddings": model["tie_embeddings"],
+        "learned_pos_emb": False,
+        "attn_config": {"alibi": True},
+        "use_cache": True,
+    }
+
+
+BIAS_TABLE = 32
+"""MPT keeps a table of ALiBi's bias, and ends with it: for so many times the trained length."""
+TAKES = {"norm_bias": (False,), "d_ff": four_widths}
+ARCHITECTURE = Architecture("MPT", "mpt", read, rows, "transformer.", write, TAKES, fixed_alibi)

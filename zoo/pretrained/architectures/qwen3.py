@@ -1,13 +1,15 @@
 """Qwen3: Llama with normalised queries and keys (Yang et al. 2025, arXiv:2505.09388)."""
 
-from zoo.pretrained.architectures import Architecture, Decoder
-from zoo.pretrained.architectures.llama import read as read_llama
-from zoo.pretrained.architectures.llama import rows
+from zoo.pretrained.architectures import Architecture, Decoder, llama
+from zoo.pretrained.conditions import WHOLE_ROPE, one_width
 from zoo.pretrained.config import Config
 
 
 def read(config: Config) -> Decoder:
-    return read_llama(config, qk_norm=True)
+    return llama.read(config, qk_norm=True)
 
 
-ARCHITECTURE = Architecture(read, rows, "model.")
+TAKES = llama.TAKES | {"bias": ("none", "attention"), "qk_norm": (True,), "window": one_width}
+ARCHITECTURE = Architecture(
+    "Qwen3", "qwen3", read, llama.rows, "model.", llama.write_with_windows, TAKES, WHOLE_ROPE
+)
