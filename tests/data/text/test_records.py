@@ -152,3 +152,25 @@ def test_what_cannot_be_read_is_named_by_file_and_line(name, content, said, tmp_
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=said):
         splits(tmp_path / name)
+
+
+def test_bad_records_of_a_file_are_told_together(tmp_path):
+    lines = [
+        '{"text": "fine"}',
+        "{",
+        "",
+        "[1]",
+        '{"text": null}',
+        '{"txt": "x"}',
+        '{"text": 3}',
+        '{"text": ""}',
+    ]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    with pytest.raises(InputError) as caught:
+        splits(tmp_path)
+    told = [problem.where.rpartition("/")[2] for problem in caught.value.problems]
+    assert told == ["a.jsonl:2", "a.jsonl:4", "a.jsonl:6", "a.jsonl:7"]
+    (tmp_path / "a.jsonl").write_text("{\n" * 100)
+    with pytest.raises(InputError) as caught:
+        splits(tmp_path)
+    assert len(caught.value.problems) == 10

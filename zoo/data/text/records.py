@@ -26,6 +26,10 @@ TABLES = {".csv": ",", ".tsv": "\t"}
 READ = (*PLAIN, *LINES, ".json", *TABLES, ".parquet")
 """Formats, by the end of a name in lower case, in front of that of the compression."""
 BATCH = 256  # rows of Parquet in memory at a time
+TOLD = 10
+"""Bad records of a file that are told at once; there may be as many as it has."""
+
+Documents = Iterator[str | Problem]
 
 
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".xz": "xz"}
@@ -57,7 +61,7 @@ def read_documents(path: Path, column: str) -> Iterator[str]:
         column: where a record has the text.
 
     Raises:
-        InputError: cannot be read, with the line, or has no such column.
+        InputError: cannot be read, or has no such column; up to ten bad records are named with their lines.
     """
     kind = format_of(path)
     try:
@@ -71,9 +75,16 @@ def read_documents(path: Path, column: str) -> Iterator[str]:
             documents = _json_lines(path, column)
         else:
             documents = _plain(path)
+        bad: list[Problem] = []
         for document in documents:
-            if document.strip():
+            if isinstance(document, Problem):
+                bad.append(document)
+                if len(bad) == TOLD:
+                    break
+            elif not bad and document.strip():
                 yield document
+        if bad:
+            raise InputError(bad)
     except (OSError, EOFError, lzma.LZMAError) as error:
         reason = (
             f"cannot be read: {error.strerror}" if getattr(error, "strerror", None) else f"damaged: {error}"
@@ -115,7 +126,7 @@ def _is_list(path: Path) -> bool:
         return file.read(1 << 10).lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"[")
 
 
-def _json_list(path: Path, column: str) -> Iterator[str]:
+def _json_list(path: Path, column: str) -> Documents:
     with open_bytes(path) as file:
         try:
             records = json.load(io.TextIOWrapper(file, "utf-8-sig"))
@@ -127,7 +138,7 @@ def _json_list(path: Path, column: str) -> Iterator[str]:
         yield from _text_of(record, column, str(path), f"record {number}: ")
 
 
-def _json_lines(path: Path, column: str) -> Iterator[str]:
+def _json_lines(path: Path, column: str) -> Documents:
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
             continue
@@ -135,11 +146,12 @@ def _json_lines(path: Path, column: str) -> Iterator[str]:
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise InputError(Problem(f"the line is not JSON: {error}", where=where)) from None
-        yield from _text_of(record, column, where)
+            yield Problem(f"the line is not JSON: {error}", where=where)
+        else:
+            yield from _text_of(record, column, where)
 
 
-def _table(path: Path, column: str, delimiter: str) -> Iterator[str]:
+def _table(path: Path, column: str, delimiter: str) -> Documents:
     csv.field_size_limit(sys.maxsize)
     rows = csv.reader(read_lines(path), delimiter=delimiter)
     try:
@@ -150,14 +162,14 @@ def _table(path: Path, column: str, delimiter: str) -> Iterator[str]:
         for row in rows:
             if row and len(row) != len(header):
                 message = f"{len(row)} fields, and the header has {len(header)}"
-                raise InputError(Problem(message, where=f"{path}:{rows.line_num}"))
-            if row:
+                yield Problem(message, where=f"{path}:{rows.line_num}")
+            elif row:
                 yield row[index]
     except csv.Error as error:
         raise InputError(Problem(f"is not CSV: {error}", where=f"{path}:{rows.line_num}")) from None
 
 
-def _parquet(path: Path, column: str) -> Iterator[str]:
+def _parquet(path: Path, column: str) -> Documents:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -182,20 +194,18 @@ def _parquet(path: Path, column: str) -> Iterator[str]:
             raise InputError(Problem(message, where=str(path))) from None
 
 
-def _text_of(record: Any, column: str, where: str, at: str = "") -> Iterator[str]:
-    """The text of a record, none where it is null."""
+def _text_of(record: Any, column: str, where: str, at: str = "") -> Documents:
+    """The text of a record, none where it is null; a problem where it has no text."""
     if not isinstance(record, dict):
         message = f"{at}{shorten(repr(record))} is no record with a column {column!r}"
-        raise InputError(Problem(message, key="data.column", where=where))
-    if column not in record:
-        raise InputError(_no_column(column, list(record), where, at))
-    value = record[column]
-    if value is None:
-        return
-    if not isinstance(value, str):
+        yield Problem(message, key="data.column", where=where)
+    elif column not in record:
+        yield _no_column(column, list(record), where, at)
+    elif isinstance(value := record[column], str):
+        yield value
+    elif value is not None:
         message = f"{at}{column} is {shorten(repr(value))} and not text"
-        raise InputError(Problem(message, key="data.column", where=where))
-    yield value
+        yield Problem(message, key="data.column", where=where)
 
 
 def _no_column(column: str, names: list[str], where: str, at: str = "") -> Problem:
