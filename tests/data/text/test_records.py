@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from zoo.data import open_data
-from zoo.data.text import SPLITS
+from zoo.data.text import SPLITS, records
 from zoo.data.text.plain_text import BY_POSITION, NAMED, open_text
 from zoo.errors import InputError
 from zoo.recipe import resolve
@@ -139,6 +139,11 @@ def test_the_card_says_that_one_document_was_cut(here, mapping):
     ("a.jsonl", b'{"text": "One."}\n{"text": 7}\n', r"a\.jsonl:2: data\.column: text is 7 and not text"),
     ("a.jsonl", b'{"text": "One."}\n["Two."]\n', r"a\.jsonl:2: data\.column: .*no record"),
     ("a.json", b'[{"text": "One."},\n {"text": }]', r"a\.json:2: is not JSON"),
+    ("a.json", b'[{"text": "One."},\n{"text": "Two."},\n', r"a\.json:3: is not JSON: the list does not end"),
+    ("a.json", b'[{"text": "One."},\n{"text": "Tw', r"a\.json:2: is not JSON: Unterminated"),
+    ("a.json", b'[{"text": "na\xefve"}]', r"a\.json: is not UTF-8"),
+    ("a.json", b'[1, 22, "3"]', r"a\.json: data\.column: record 1: 1 is no record"),
+    ("a.json", b"[" * 100_000, r"a\.json:1: is not JSON: nested too deeply"),
     ("a.json", b'[{"text": "One."}, {"body": "Two."}]', r"a\.json: data\.column: record 2: no column"),
     ("a.csv", b"id,text\n1,One.\n2,Two.,more\n", r"a\.csv:3: 3 fields, and the header has 2"),
     ("a.csv", b"id,body\n1,One.\n", r"a\.csv:1: data\.column: no column 'text'"),
@@ -174,3 +179,11 @@ def test_bad_records_of_a_file_are_told_together(tmp_path):
     with pytest.raises(InputError) as caught:
         splits(tmp_path)
     assert len(caught.value.problems) == 10
+
+
+def test_a_list_larger_than_what_is_read_at_once(tmp_path):
+    texts = ["ä" * (records.PIECE - 30), 'é\\\n"' * 2 * records.PIECE, *TEXTS]
+    content = [{"text": text, "number": 12345} for text in texts]
+    for indent, escaped in ((None, True), (1, False)):
+        (tmp_path / "a.json").write_text(json.dumps(content, indent=indent, ensure_ascii=escaped))
+        assert list(records.read_documents(tmp_path / "a.json", "text")) == texts

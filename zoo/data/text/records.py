@@ -1,7 +1,6 @@
 """Documents in files of the formats that people have: plain text, JSON, CSV and Parquet, compressed or not.
 
-All are read as a stream, a document at a time, but for a list in one .json and what is in a compressed
-Parquet file.
+All are read as a stream, a document at a time; a compressed Parquet file is unpacked into a temporary one.
 """
 
 from __future__ import annotations
@@ -26,6 +25,8 @@ TABLES = {".csv": ",", ".tsv": "\t"}
 READ = (*PLAIN, *LINES, ".json", *TABLES, ".parquet")
 """Formats, by the end of a name in lower case, in front of that of the compression."""
 BATCH = 256  # rows of Parquet in memory at a time
+PIECE = 1 << 20  # characters of JSON that are read at once
+LARGEST_RECORD = 1 << 29  # characters of JSON; what does not end before is taken to be broken
 TOLD = 10
 """Bad records of a file that are told at once; there may be as many as it has."""
 
@@ -127,15 +128,55 @@ def _is_list(path: Path) -> bool:
 
 
 def _json_list(path: Path, column: str) -> Documents:
-    with open_bytes(path) as file:
+    """The records of a list, which is read piece by piece."""
+    decoder, pieces = json.JSONDecoder(), _pieces(path)
+    ahead, line, number, closed, ended = next(pieces), 1, 0, False, False
+    position = ahead.index("[") + 1
+    line += ahead.count("\n", 0, position)
+    while True:
+        while position < len(ahead) and ahead[position] in " \t\r\n,]":
+            line += ahead[position] == "\n"
+            closed = closed or ahead[position] == "]"
+            position += 1
+        if position == len(ahead) and ended:
+            if not closed:
+                yield Problem("is not JSON: the list does not end", where=f"{path}:{line}")
+            return
+        fault, end = "nested too deeply", 0
         try:
-            records = json.load(io.TextIOWrapper(file, "utf-8-sig"))
-        except (ValueError, RecursionError) as error:
-            line = getattr(error, "lineno", None)
-            where = str(path) if line is None else f"{path}:{line}"
-            raise InputError(Problem(f"is not JSON: {error}", where=where)) from None
-    for number, record in enumerate(records, start=1):
-        yield from _text_of(record, column, str(path), f"record {number}: ")
+            record, end = decoder.raw_decode(ahead, position)
+        except RecursionError:
+            ended, at = True, line
+        except json.JSONDecodeError as error:
+            # What ends with the piece may go on in the next one.
+            cut = error.pos >= len(ahead) - 16 or error.msg.startswith(("Unterminated", "Invalid \\"))
+            ended = ended or not cut or len(ahead) - position > LARGEST_RECORD
+            fault, at = error.msg, line + ahead.count("\n", position, error.pos)
+        if end and (ended or end < len(ahead) or isinstance(record, dict)):
+            number += 1
+            yield from _text_of(record, column, str(path), f"record {number}: ")
+            line += ahead.count("\n", position, end)
+            position = end
+        elif ended:
+            yield Problem(f"is not JSON: {fault}", where=f"{path}:{at}")
+            return
+        else:
+            # As much again: what is large would be tried all too often.
+            ahead, position = ahead[position:], 0
+            size = len(ahead) + 1
+            while len(ahead) < 2 * size and not ended:
+                piece = next(pieces, None)
+                ended = piece is None
+                ahead += piece or ""
+
+
+def _pieces(path: Path) -> Iterator[str]:
+    with open_bytes(path) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
+        try:
+            while piece := text.read(PIECE):
+                yield piece
+        except UnicodeDecodeError as error:
+            raise InputError(Problem(f"is not UTF-8 text: {error.reason}", where=str(path))) from None
 
 
 def _json_lines(path: Path, column: str) -> Documents:
