@@ -15,7 +15,7 @@ from typing import Any
 
 from zoo.errors import InputError, Problem
 from zoo.files import read_text
-from zoo.signatures import WRAPPED, Option, options_of, options_of_class
+from zoo.signatures import WRAPPED, Option, init_of, options_of, options_of_class, with_inherited
 
 MAX_BYTES = 1 << 20
 """Largest source file of a plugin."""
@@ -85,8 +85,10 @@ def read_descriptions(
         # From the farthest ancestor down: the nearest value counts.
         for ancestor in reversed(lineage(node, classes, zoo_classes)):
             values.update(read_attributes(ancestor, facts, file))
-            own = options_of(ancestor, {"Encoding": WRAPPED})
-            options = options if own is None else own
+            own, init = options_of(ancestor, {"Encoding": WRAPPED}), init_of(ancestor)
+            if own is not None:
+                # `**more` stands for the options of the class that it derives from.
+                options = with_inherited(options, own) if init.args.kwarg else own
             docstring = ast.get_docstring(ancestor) or ""
             texts |= _option_help(docstring)
         found.append(Description(kind, name, docstring, values, options, texts, node.name, file, node.lineno))

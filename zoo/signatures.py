@@ -91,7 +91,30 @@ def value_text(value: typing.Any) -> str:
 
 
 def options_of_class(cls: type) -> tuple[Option, ...]:
-    """The keyword options of a class that exists, as `options_of` reads them from its source."""
+    """The keyword options of a class that exists, as they are read from its source."""
+    options: tuple[Option, ...] = ()
+    for ancestor in cls.__mro__:
+        # Of what is neither here nor the zoo's the source is not read either.
+        if "__init__" not in vars(ancestor) or ancestor.__module__.split(".")[0] not in _read_from(cls):
+            continue
+        parameters = inspect.signature(ancestor.__init__).parameters.values()
+        options = with_inherited(_options_of_init(ancestor), options)
+        if all(one.kind is not one.VAR_KEYWORD for one in parameters):
+            break
+    return options
+
+
+def with_inherited(inherited: tuple[Option, ...], own: tuple[Option, ...]) -> tuple[Option, ...]:
+    """The options of a class whose `__init__` takes `**more`: its own, and those of what it derives from."""
+    names = {option.name for option in own}
+    return (*own, *(option for option in inherited if option.name not in names))
+
+
+def _read_from(cls: type) -> set[str]:
+    return {"zoo", cls.__module__.split(".")[0]}
+
+
+def _options_of_init(cls: type) -> tuple[Option, ...]:
     try:
         hints = typing.get_type_hints(cls.__init__, include_extras=True)
     except (NameError, TypeError):  # an annotation that only a type checker can follow
@@ -129,8 +152,7 @@ def options_of(
 
     `names` adds to the names that an annotation may use. None when the class itself has no `__init__`.
     """
-    found = (one for one in class_node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__")
-    init = next(found, None)
+    init = init_of(class_node)
     if init is None:
         return None
     known = {**_NAMES, **(names or {})}
@@ -141,6 +163,12 @@ def options_of(
         Option(argument.arg, _annotation(argument.annotation, known), _default(default))
         for argument, default in pairs
     )
+
+
+def init_of(class_node: ast.ClassDef) -> ast.FunctionDef | None:
+    """The constructor that a class itself has."""
+    found = (one for one in class_node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__")
+    return next(found, None)
 
 
 def read_signature(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from zoo.data.text.tokenizer import TextTokenizer
 from zoo.data.text.tokens import TokenStream
 from zoo.data.text_questions import TextQuestionsDataset, text_too_short, tokens_that_open, word_borders
 from zoo.errors import InputError, Problem
-from zoo.field_types import Folder, Positive, Seed, Vocabulary
+from zoo.field_types import Positive
 from zoo.registry import register
 
 SENTENCE = "\nThe pass key is ", ". Remember it.\n"
@@ -110,23 +110,8 @@ class PasskeyDataset(TextQuestionsDataset):
 
     drawn_as, format = Passkeys, 2
 
-    def __init__(
-        self,
-        *,
-        corpus: Literal["wikitext-2", "wikitext-103", "text", "sample"] = "wikitext-2",
-        digits: Annotated[Positive, Field(ge=5)] = 5,
-        root: Folder = None,
-        cache: Folder = None,
-        vocab_size: Vocabulary = 8192,
-        tokenizer: Folder = None,
-        documents: Annotated[Positive, Field(ge=3)] = 400,
-        words: Annotated[Positive, Field(ge=50)] = 3000,
-        corpus_seed: Seed = 0,
-    ):
-        super().__init__(
-            corpus=corpus, root=root, cache=cache, vocab_size=vocab_size, tokenizer=tokenizer,
-            documents=documents, words=words, corpus_seed=corpus_seed,
-        )  # fmt: skip
+    def __init__(self, *, digits: Annotated[Positive, Field(ge=5)] = 5, **text: Any):
+        super().__init__(**text)
         self.digits = digits
 
     def questions(self, stream: TokenStream, tokenizer: TextTokenizer) -> Passkey:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -20,7 +20,7 @@ from zoo.data.text.sample_words import SYLLABLES
 from zoo.data.text.tokenizer import WHITESPACE, TextTokenizer
 from zoo.data.text.tokens import TokenStream
 from zoo.errors import InputError, Problem
-from zoo.field_types import Folder, Positive, Seed, Vocabulary
+from zoo.field_types import Positive, Seed
 from zoo.recipe import Recipe
 
 TRIED = 64
@@ -161,15 +161,12 @@ class TextQuestionsDataset(TextDataset):
         self,
         *,
         corpus: Literal["wikitext-2", "wikitext-103", "text", "sample"] = "wikitext-2",
-        root: Folder = None,
-        cache: Folder = None,
-        vocab_size: Vocabulary = 8192,
-        tokenizer: Folder = None,
         documents: Annotated[Positive, Field(ge=3)] = 400,
         words: Annotated[Positive, Field(ge=50)] = 3000,
         corpus_seed: Seed = 0,
+        **text: Any,
     ):
-        super().__init__(root=root, cache=cache, vocab_size=vocab_size, tokenizer=tokenizer)
+        super().__init__(**text)
         self._corpus = corpus
         self._options = {"documents": documents, "words": words, "corpus_seed": corpus_seed}
 

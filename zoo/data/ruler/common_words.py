@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Any
 
 from zoo.data.draws import Chance
 from zoo.data.text.tokenizer import TextTokenizer
 from zoo.data.text.tokens import TokenStream
 from zoo.data.text_questions import LONG_NAMES, TextQuestions, TextQuestionsDataset, few_of
 from zoo.errors import InputError, Problem
-from zoo.field_types import Folder, Positive, Seed, Vocabulary
+from zoo.field_types import Positive
 from zoo.registry import register
 
 
@@ -89,19 +87,9 @@ class CommonWordsDataset(TextQuestionsDataset):
         common: Positive = 3,
         times: Positive = 5,
         others: Positive = 2,
-        corpus: Literal["wikitext-2", "wikitext-103", "text", "sample"] = "wikitext-2",
-        root: Folder = None,
-        cache: Folder = None,
-        vocab_size: Vocabulary = 8192,
-        tokenizer: Folder = None,
-        documents: Annotated[Positive, Field(ge=3)] = 400,
-        words: Annotated[Positive, Field(ge=50)] = 3000,
-        corpus_seed: Seed = 0,
+        **text: Any,
     ):
-        super().__init__(
-            corpus=corpus, root=root, cache=cache, vocab_size=vocab_size, tokenizer=tokenizer,
-            documents=documents, words=words, corpus_seed=corpus_seed,
-        )  # fmt: skip
+        super().__init__(**text)
         if others >= times:
             message = f"words that stand {others} times are no rarer than those that stand {times} times"
             raise InputError(Problem(message, key="data.others"))

@@ -146,16 +146,8 @@ class PlainText(TextDataset):
 
     source = "data.root: a file or a folder"
 
-    def __init__(
-        self,
-        *,
-        root: Folder = None,
-        cache: Folder = None,
-        vocab_size: Vocabulary = 8192,
-        tokenizer: Folder = None,
-        column: Text = "text",
-    ):
-        super().__init__(root=root, cache=cache, vocab_size=vocab_size, tokenizer=tokenizer)
+    def __init__(self, *, column: Text = "text", **text: Any):
+        super().__init__(**text)
         self.column = column
 
     def corpus(self) -> Corpus:
@@ -187,12 +179,9 @@ class Hub(TextDataset):
         revision: Text | None = None,
         column: Text = "text",
         max_bytes: Positive = 10_000_000_000,
-        root: Folder = None,
-        cache: Folder = None,
-        vocab_size: Vocabulary = 8192,
-        tokenizer: Folder = None,
+        **text: Any,
     ):
-        super().__init__(root=root, cache=cache, vocab_size=vocab_size, tokenizer=tokenizer)
+        super().__init__(**text)
         self.id, self.config, self.revision, self.column = id, config, revision, column
         self.max_bytes = max_bytes
 
@@ -219,12 +208,9 @@ class Mix(TextDataset):
         *,
         of: tuple[Text | dict[str, Any], ...],
         weights: tuple[AboveZero, ...] | None = None,
-        root: Folder = None,
-        cache: Folder = None,
-        vocab_size: Vocabulary = 8192,
-        tokenizer: Folder = None,
+        **text: Any,
     ):
-        super().__init__(root=root, cache=cache, vocab_size=vocab_size, tokenizer=tokenizer)
+        super().__init__(**text)
         self.of, self.weights = of, weights
 
     def corpus(self) -> Corpus:
@@ -253,15 +239,12 @@ class Sample(TextDataset):
     def __init__(
         self,
         *,
-        root: Folder = None,
-        cache: Folder = None,
-        vocab_size: Vocabulary = 8192,
-        tokenizer: Folder = None,
         documents: Annotated[Positive, Field(ge=3)] = 400,
         words: Annotated[Positive, Field(ge=50)] = 3000,
         corpus_seed: Seed = 0,
+        **text: Any,
     ):
-        super().__init__(root=root, cache=cache, vocab_size=vocab_size, tokenizer=tokenizer)
+        super().__init__(**text)
         self.documents, self.words, self.corpus_seed = documents, words, corpus_seed
 
     def corpus(self) -> Corpus:
