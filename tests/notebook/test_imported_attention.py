@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from published import PUBLISHED, VOCABULARY, publish
 
 import zoo
-from tests.pretrained.published import PUBLISHED, VOCABULARY, publish
 from zoo.pretrained.import_model import import_model
 from zoo.pretrained.published import read_published
 

@@ -1,9 +1,9 @@
 """What was imported is exported as it came."""
 
 import pytest
+from published import PUBLISHED, publish
 from transformers import AutoModelForCausalLM
 
-from tests.pretrained.published import PUBLISHED, publish
 from zoo.pretrained.export import export
 from zoo.pretrained.import_model import import_model
 from zoo.pretrained.published import read_published

@@ -4,9 +4,9 @@ import json
 
 import pytest
 import torch
+from published import PUBLISHED, VOCABULARY, publish
 
 import zoo
-from tests.pretrained.published import PUBLISHED, VOCABULARY, publish
 from zoo.errors import InputError
 from zoo.models.cache import Cache
 from zoo.pretrained.architectures import ARCHITECTURES

@@ -7,8 +7,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 import yaml
+from published import publish
 
-from tests.pretrained.published import publish
 from zoo.data import open_data
 from zoo.recipe import read_recipe
 

@@ -142,7 +142,7 @@ def test_the_encoding_of_a_plugin_that_is_not_here_is_kept_as_it_was(write_run):
 
 
 @pytest.mark.parametrize("change, said", [
-    *(({key: None}, key) for key in ("task", "fingerprint", "steps", "tokens_seen", "parameters")),
+    *(({key: None}, key) for key in ("task", "fingerprint", "steps", "parameters")),
     ({"steps": "6"}, "steps"), ({"tokens_seen": [3]}, "tokens_seen"),
     ({"fingerprint": "x"}, "fingerprint"), ({"parameters": 3}, "parameters"),
     ({"parameters.other": [1]}, "parameters.other"), ({"versions": "x"}, "versions"),

@@ -19,6 +19,7 @@ from zoo.data.text import Corpus, stamp
 from zoo.data.text.plain_text import HELD_OUT, SPLIT_NAMES, from_tables, text_of_rows
 from zoo.data.text.wikitext import brief, quiet, why_unreachable
 from zoo.errors import InputError, Problem
+from zoo.files import fsync_tree
 from zoo.launch.signals import signals_deferred
 
 
@@ -96,6 +97,7 @@ def _stream(given: dict[str, Any], column: str, max_bytes: int, folder: Path) ->
                 with (part / f"{split}.jsonl").open("w", encoding="utf-8") as file:
                     for text in _beginning(rows, column, given["path"], limit):
                         file.write(json.dumps({column: text}) + "\n")
+            fsync_tree(part)
             part.rename(folder)
         finally:
             shutil.rmtree(part, ignore_errors=True)
