@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from zoo.data.text import tokenizer as tokenizer_module
-from zoo.data.text.tokenizer import END, MASK, TextTokenizer, TextUnits, train_tokenizer
+from zoo.data.text.tokenizer import END, MASK, TextTokenizer, TextUnits, open_tokenizer, train_tokenizer
+from zoo.errors import InputError
 
 TEXTS = [
     " = Title = \n \n The quick <unk> fox , it 's said , ran .\n \n",
@@ -111,3 +113,49 @@ def test_the_first_token_begins_a_word_when_nothing_is_before_it(tokenizer):
     units = TextUnits(tokenizer.token_bytes())
     targets = tokenizer.encode("fox")
     assert units.words_of(targets, np.append(-100, targets[:-1])).sum() == 1
+
+
+def sentencepiece(prefix):
+    """A small tokenizer of SentencePiece, as those of Llama 2 (Prepend) and Mistral (Metaspace) are."""
+    names = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", *"acehortx"]
+    merges = [("t", "h"), ("th", "e"), ("▁", "the"), ("c", "a"), ("ca", "t"), ("▁", "cat")]
+    names += [a + b for a, b in merges]
+    vocab = {name: number for number, name in enumerate(names)}
+    tokenizer = Tokenizer(models.BPE(vocab, merges, unk_token="<unk>", fuse_unk=True, byte_fallback=True))
+    if prefix == "Prepend":
+        tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    else:
+        tokenizer.pre_tokenizer = pre_tokenizers.Metaspace("▁", prepend_scheme="always", split=False)
+    tokenizer.add_special_tokens(["<unk>", "<s>", "</s>"])
+    return tokenizer
+
+
+@pytest.mark.parametrize("prefix", ["Prepend", "Metaspace"])
+def test_the_bytes_of_sentencepiece_are_those_of_the_text(prefix, tmp_path):
+    theirs = sentencepiece(prefix)
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    ours = open_tokenizer(str(tmp_path))
+    assert ours.vocab_size == theirs.get_vocab_size()
+    assert ours.decode([ours.end_token]) == "</s>"
+    spelled = ours.token_bytes()
+    for text in ("the cat", "the cat\nNaïve 戦場 </s> the", "  two  spaces ", "a ▁ of its own", ""):
+        tokens = ours.encode(text)
+        assert b"".join(spelled[token] for token in tokens) == text.replace("▁", " ").encode()
+        assert ours.byte_count(text) == len(text.replace("▁", " ").encode())
+        # With a space before it, a text is what the tokenizer itself makes of it (Metaspace: at most one).
+        spaced = text if prefix == "Metaspace" and text.startswith(" ") else f" {text}"
+        theirs.encode_special_tokens = True
+        complete = theirs.encode(text, add_special_tokens=False).ids
+        assert not text or ours.encode(spaced).tolist() == complete
+
+
+def test_a_tokenizer_whose_tokens_are_no_bytes_is_refused(tmp_path):
+    tokenizer = Tokenizer(models.WordLevel({"<eos>": 0, "戦場": 1, "[UNK]": 2}, unk_token="[UNK]"))
+    tokenizer.save(str(tmp_path / "words.json"))
+    with pytest.raises(InputError, match=r"data\.tokenizer: .*words\.json.*neither byte-level nor with byte"):
+        open_tokenizer(str(tmp_path / "words.json"))
+    Tokenizer(models.BPE()).save(str(tmp_path / "empty.json"))
+    with pytest.raises(InputError, match="no token closes a document"):
+        open_tokenizer(str(tmp_path / "empty.json"))
+    with pytest.raises(InputError, match="no such file"):
+        open_tokenizer(str(tmp_path / "none" / "at" / "all.json"))

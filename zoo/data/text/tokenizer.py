@@ -8,6 +8,7 @@ and the splitting of GPT-2.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -29,6 +30,8 @@ MASK = "<|mask|>"
 SPECIAL = (END, MASK)
 ENDS = (END, "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "<|im_end|>", "[SEP]")
 """What closes a document, by its names in published tokenizers; the first that there is."""
+SPACE = "▁"
+"""What SentencePiece writes for a space."""
 WHITESPACE = b" \t\n\r\x0b\x0c"
 PIECE = 1 << 20  # characters tokenised at once: `tokenizers` takes some 100 bytes a token while it works
 SAFE_CUT = re.compile(r"(?<=[\w.,;:!?]\n)(?=\w)")
@@ -39,11 +42,18 @@ Item = TypeVar("Item")
 class TextTokenizer:
     """Tokens of texts. `end_token` closes every document; `mask_token` hides what is to be guessed.
 
+    Tokenizers of elsewhere are byte-level (GPT-2, Llama 3, Qwen), or SentencePiece's with byte fallback
+    (Llama 2, Mistral). The latter put a space before a text; here a text is tokenised as it stands, so that
+    its tokens have its bytes wherever it is cut.
+
     Raises:
         ValueError: a tokenizer, of elsewhere, without an end of document, or whose tokens are not bytes.
     """
 
     def __init__(self, tokenizer: Tokenizer):
+        self.falls_back_to_bytes = tokenizer.token_to_id("<0x00>") is not None
+        if self.falls_back_to_bytes:
+            tokenizer = _without_prefix(tokenizer)
         # Text that happens to spell a special token is text: it must cost its bytes like any other.
         tokenizer.encode_special_tokens = True
         self.tokenizer = tokenizer
@@ -95,6 +105,8 @@ class TextTokenizer:
 
     def byte_count(self, text: str) -> int:
         """UTF-8 bytes of a text as the tokens hold it: some tokenizers compose Unicode characters first."""
+        if self.falls_back_to_bytes:
+            return len(text.replace(SPACE, " ").encode())
         normalizer = self.tokenizer.normalizer
         return len((text if normalizer is None else normalizer.normalize_str(text)).encode())
 
@@ -110,13 +122,17 @@ class TextTokenizer:
             text = self.tokenizer.id_to_token(token)
             if text is None:  # a number that is not in use
                 found.append(b"")
+            elif self.falls_back_to_bytes and (byte := re.fullmatch("<0x([0-9A-F]{2})>", text)):
+                found.append(bytes([int(byte[1], 16)]))
             elif token in added:
                 found.append(b"" if added[token].special else text.encode())
+            elif self.falls_back_to_bytes:
+                found.append(text.replace(SPACE, " ").encode())
             else:
                 try:
                     found.append(bytes(byte_of[character] for character in text))
                 except KeyError as error:
-                    message = f"not byte-level BPE: token {token} is {text!r}; its bytes would not be exact"
+                    message = f"neither byte-level nor with byte fallback: token {token} is {text!r}"
                     raise ValueError(message) from error
         return found
 
@@ -128,6 +144,20 @@ class TextTokenizer:
     def load(cls, path: Path) -> TextTokenizer:
         """Read what `save` wrote."""
         return cls(Tokenizer.from_file(str(path)))
+
+
+def _without_prefix(tokenizer: Tokenizer) -> Tokenizer:
+    """A tokenizer of SentencePiece that puts no space before a text."""
+    content = json.loads(tokenizer.to_str())
+    normalizer = content["normalizer"] or {}
+    parts = normalizer.get("normalizers", [normalizer] if normalizer else [])
+    kept = [part for part in parts if part["type"] != "Prepend"]
+    content["normalizer"] = {"type": "Sequence", "normalizers": kept} if kept else None
+    first = content["pre_tokenizer"] or {}
+    for part in first.get("pretokenizers", [first]):
+        if part.get("type") == "Metaspace":
+            part["prepend_scheme"] = "never"
+    return Tokenizer.from_str(json.dumps(content))
 
 
 def open_tokenizer(path_or_id: str) -> TextTokenizer:
