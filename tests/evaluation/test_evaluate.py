@@ -355,7 +355,7 @@ def test_wrong_protocols_are_reported_for_every_run_at_once(run):
     with pytest.raises(InputError) as error:
         evaluate(folders, protocols=["slidin", "nonoverlapping", "qwerty"])
     reported = [(problem.where, problem.message) for problem in error.value.problems]
-    names = "nonoverlapping, sliding, fixed_targets, per_position"
+    names = "nonoverlapping, sliding, fixed_targets, per_position, prompts"
     assert reported == [
         (str(folder), f"no protocol {wrong!r} for task 'language_modelling'; {hint}")
         for folder in folders
