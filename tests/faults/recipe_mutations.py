@@ -46,7 +46,7 @@ LINES = [
 
 
 def nested(depth, rng):
-    value = rng.choice(ENCODINGS)
+    value = copy.deepcopy(rng.choice(ENCODINGS))  # the next mutation changes it in its turn
     for _ in range(depth):
         wrapper = rng.choice(["randomized", "shape", "cape", "dape", "drope", "interleave", "a"])
         value = {"name": wrapper, "pattern" if wrapper == "interleave" else "of": value}
@@ -71,7 +71,7 @@ def odd_value(rng):
 def likely_value(value, path, rng):
     """Another value that may be right in its place."""
     if path[-1] == "encoding":
-        return rng.choice([*ENCODINGS[:9], nested(rng.randrange(3), rng)])
+        return copy.deepcopy(rng.choice([*ENCODINGS[:9], nested(rng.randrange(3), rng)]))
     match value:
         case bool():
             return not value

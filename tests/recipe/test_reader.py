@@ -257,6 +257,7 @@ def test_a_base_must_be_there_and_be_the_last(write, good, problems):
     (["optimizer.lr=6e-4"], lambda r: r.optimizer.lr, 6e-4),
     (["evaluate.lengths=[64,128]"], lambda r: r.evaluate.lengths, (64, 128)),
     (["evaluate.lengths=[64,128]", "evaluate.lengths.0=32"], lambda r: r.evaluate.lengths, (32, 128)),
+    (["data.sequence_length=64.0"], lambda r: r.evaluate.lengths, (64, 128, 256)),
     (["model.encoding=rope"], lambda r: r.model.encoding["name"], "rope"),
     (["model.encoding.slopes=geometric"], lambda r: r.model.encoding["slopes"], "geometric"),
     (["model.encoding={name: alibi, form: one_sided}"], lambda r: r.model.encoding["form"], "one_sided"),

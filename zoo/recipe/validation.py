@@ -75,8 +75,9 @@ def _fill_in(values: dict[str, Any]) -> list[KeyPath]:
     values.setdefault("task", {"name": usual or registry.tasks.names()[0]})
     evaluate, length = values.setdefault("evaluate", {}), data.get("sequence_length")
     if isinstance(evaluate, dict):
-        if evaluate.get("lengths") is None and isinstance(length, int) and length > 0:
-            evaluate["lengths"] = [factor * length for factor in LENGTH_FACTORS]
+        if evaluate.get("lengths") is None and isinstance(length, int | float) and 0 < length == length // 1:
+            # 64.0 is a length as well: the schema takes a whole number however it is written.
+            evaluate["lengths"] = [factor * int(length) for factor in LENGTH_FACTORS]
         task = values["task"]
         known = registry.tasks.all().get(str(task.get("name") if isinstance(task, dict) else task))
         if evaluate.get("protocols") is None and known is not None and known.protocols:
