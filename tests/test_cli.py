@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from zoo import cli, listing
+from zoo.commands.parser import VERBS
 from zoo.console import table, waiting
 from zoo.errors import InputError, Problem
 
@@ -210,7 +211,7 @@ def test_bash_completes(workplace, capsys, typed, expected):
 def test_other_shells_have_every_verb_and_option(capsys, shell):
     assert cli.main(["completion", shell]) == 0
     script = capsys.readouterr().out
-    for word in (*cli.VERBS, "print-commands", "protocol", "resume", "version"):
+    for word in (*VERBS, "print-commands", "protocol", "resume", "version"):
         assert word in script
     assert "*.yaml" in script
 
@@ -407,7 +408,7 @@ def _environment():
     return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 
-@pytest.mark.parametrize("verb", [*cli.VERBS])
+@pytest.mark.parametrize("verb", [*VERBS])
 def test_every_verb_has_examples(verb, capsys):
     with pytest.raises(SystemExit) as caught:
         cli.main([verb, "--help"])

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import zoo
-from zoo.arguments import LISTS
-from zoo.cli import VERBS
+from zoo.commands.list_things import LISTS
+from zoo.commands.parser import VERBS
 
 ROOT = Path(zoo.__file__).parent
 

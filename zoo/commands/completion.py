@@ -1,13 +1,29 @@
-"""How a shell completes the command."""
+"""The verb `completion`."""
 
 from __future__ import annotations
 
 import argparse
 
-from zoo.arguments import LISTS
+from zoo.commands.list_things import LISTS
+
+SHELLS = ("bash", "zsh", "fish")
+SUMMARY = "Print the script by which a shell completes this command."
+EXAMPLES = """
+zoo completion bash > ~/.local/share/bash-completion/completions/zoo
+zoo completion zsh > ~/.zfunc/_zoo    # a folder of $fpath
+zoo completion fish > ~/.config/fish/completions/zoo.fish
+"""
 
 
-def completion(parser: argparse.ArgumentParser, shell: str) -> str:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("shell", choices=SHELLS, help="which shell")
+
+
+def run(options: argparse.Namespace) -> None:
+    print(_script(options.parser, options.shell))
+
+
+def _script(parser: argparse.ArgumentParser, shell: str) -> str:
     """The script by which bash, zsh or fish completes verbs, options, recipe files and folders."""
     import shtab
 

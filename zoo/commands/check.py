@@ -1,0 +1,37 @@
+"""The verb `check`."""
+
+from __future__ import annotations
+
+import argparse
+
+from zoo.commands.shared import add_set
+from zoo.console import waiting
+from zoo.launch.signals import raise_on_signals
+
+SUMMARY = "Try on an encoding the laws that encodings keep, and print what holds or what is to be mended."
+EXAMPLES = """
+zoo check my_encoding.py
+zoo check my_encoding.py --all --verbose
+zoo check rope --set base=500000 --set layout=interleaved
+zoo check '[alibi, {name: shaw, values: false}]'
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    named = "an encoding's name, a Python file that registers some, or one as a recipe has it"
+    parser.add_argument("what", metavar="NAME|FILE|ENCODING", help=named)
+    add_set(parser, "give an option; only the encoding with the options given is tried then")
+    parser.add_argument(
+        "--all", action="store_true", help="the slow laws too: torch.compile, and training in two processes"
+    )
+    parser.add_argument(
+        "--verbose", action="store_true", help="every law and fault too, and what the encoding printed"
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    with waiting("loading torch"):
+        from zoo.contract.check import check
+
+        raise_on_signals("torch._dynamo")
+    check(options.what, options.set, options.all, options.verbose)

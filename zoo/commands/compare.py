@@ -1,0 +1,68 @@
+"""The verb `compare`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from zoo.commands.argument_types import lengths, words
+from zoo.commands.shared import DRAWING
+from zoo.console import waiting
+from zoo.errors import InputError
+from zoo.launch.signals import raise_on_signals
+
+SUMMARY = "Put evaluated runs beside each other: tables, plots and a page to look at."
+EXAMPLES = """
+zoo compare runs/alibi_wikitext2 runs/rope_wikitext2
+zoo compare runs/*_wikitext2 --protocol nonoverlapping,sliding --lengths 256,512,1024
+zoo compare runs/*_wikitext2 --reference rope --out comparisons/wikitext2
+zoo compare --models runs/pythia-160m runs/gpt2 --lengths 1024,2048
+zoo compare --diff runs/alibi_wikitext2 runs/rope_wikitext2
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", type=Path, nargs="*", metavar="RUN", help="run folders")
+    parser.add_argument(
+        "--protocol", type=words, metavar="NAME,NAME", help="protocols (default: all that were measured)"
+    )
+    parser.add_argument(
+        "--lengths", type=lengths, metavar="N,N", help="lengths in tokens (default: all that were measured)"
+    )
+    parser.add_argument(
+        "--reference", metavar="NAME", help="show differences to this encoding (default: the best as trained)"
+    )
+    parser.add_argument(
+        "--models",
+        action="store_true",
+        help="compare models, whatever they differ in, in bits per byte of the same documents; not encodings",
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where it is written (default: comparison/)")
+    parser.add_argument(
+        "--force", action="store_true", help="compare what is not comparable, and mark it on every output"
+    )
+    parser.add_argument(
+        "--diff", type=Path, nargs=2, metavar=("A", "B"), help="print only what differs between two runs"
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    if options.diff:
+        if options.paths:
+            raise InputError("--diff takes two runs and no more: zoo compare --diff runs/a runs/b")
+        with waiting("reading the runs"):
+            from zoo.reports.compare import diff
+
+            difference = diff(*options.diff)
+        print(difference)
+        return
+    if not options.paths:
+        raise InputError("compare which runs? zoo compare runs/a runs/b, or --diff runs/a runs/b")
+    with waiting("loading matplotlib"):
+        from zoo.reports.compare import OUT, compare
+
+        raise_on_signals(*DRAWING)
+    compare(
+        options.paths, options.out or OUT, options.protocol, options.lengths, options.force,
+        options.reference, options.models,
+    )  # fmt: skip

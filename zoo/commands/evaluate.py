@@ -1,0 +1,46 @@
+"""The verb `evaluate`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from zoo.commands.argument_types import count, lengths, words
+from zoo.commands.shared import DRAWING, add_set
+from zoo.console import waiting
+from zoo.launch.ranks import is_distributed
+from zoo.launch.signals import raise_on_signals
+
+SUMMARY = "Score trained models at several sequence lengths."
+EXAMPLES = """
+zoo evaluate runs/alibi_maxindex
+zoo evaluate runs/alibi_wikitext2 runs/rope_wikitext2 --lengths 256,512,1024 --devices 2
+zoo evaluate runs/rope_wikitext2 --protocol nonoverlapping,sliding --set evaluate.stride=64
+zoo evaluate runs/rope_wikitext2 --set model.encoding.scaling=yarn --set model.encoding.factor=4
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("paths", type=Path, nargs="+", metavar="PATH", help="run folders or checkpoints")
+    parser.add_argument("--lengths", type=lengths, metavar="N,N", help="in tokens (default: the recipe's)")
+    parser.add_argument("--protocol", type=words, metavar="NAME,NAME", help="default: the recipe's")
+    parser.add_argument(
+        "--devices", type=count, default=1, metavar="N", help="GPUs or processes to share it (default: 1)"
+    )
+    add_set(parser, "change a key of the run's recipe: where its data lies, or what of its encoding may")
+
+
+def run(options: argparse.Namespace) -> None:
+    from zoo.launch.ranks import exit_when_parent_dies
+
+    exit_when_parent_dies()
+    # Processes that were started together meet first; then the first of them reports it.
+    if not is_distributed() and not all(path.exists() for path in options.paths):
+        from zoo.runs.folder import validate_present
+
+        validate_present(options.paths)
+    with waiting("loading torch and lightning"):
+        from zoo.reports.evaluate import evaluate
+
+        raise_on_signals(*DRAWING)
+    evaluate(options.paths, options.lengths, options.protocol, options.set, options.devices)

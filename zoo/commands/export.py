@@ -1,0 +1,43 @@
+"""The verb `export`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from zoo.commands.shared import add_set
+from zoo.console import waiting
+
+FORMATS = ("hf", "safetensors")
+SUMMARY = "Write a trained model for other tools: a folder that `transformers` or zoo.load reads."
+EXAMPLES = """
+zoo export runs/rope_wikitext2 --out exported/rope
+zoo export runs/rope_wikitext2 --format safetensors --out exported/rope_weights
+zoo export runs/rope_wikitext2 --out exported/rerope --set model.encoding=rerope
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("path", type=Path, metavar="RUN", help="a run folder, or a checkpoint")
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="hf",
+        help="hf: for AutoModelForCausalLM, with the zoo's own code only where transformers has no such "
+        "architecture; safetensors: weights, recipe, card and tokenizer, for zoo.load (default: hf)",
+    )
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new or an empty folder")
+    add_set(parser, "change a key of the run's recipe that may change after training")
+
+
+def run(options: argparse.Namespace) -> None:
+    with waiting("loading torch"):
+        from zoo.pretrained.export import export
+
+    with waiting(f"writing {options.out}"):
+        exported = export(options.path, options.out, options.format, options.set)
+    if exported.difference is not None:
+        own = f"with code that imports the zoo ({exported.reason})"
+        kind = f"as {exported.architecture}" if exported.architecture else own
+        print(f"exported {kind}; its logits differ from the run's by at most {exported.difference:.1e}")
+    print(f"done: {options.out}; {exported.loaded_by} loads it")

@@ -1,0 +1,81 @@
+"""The verb `fit`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zoo.commands.shared import DRAWING, add_set
+from zoo.console import waiting
+from zoo.errors import InputError
+from zoo.launch.signals import raise_on_signals
+
+if TYPE_CHECKING:
+    from zoo.recipe import Recipe
+
+SUMMARY = "Train the model of a recipe."
+EXAMPLES = """
+zoo fit recipes/alibi_maxindex.yaml
+zoo fit recipes/alibi_wikitext2.yaml --set data.root=data --set trainer.max_steps=200
+zoo fit recipes/alibi_wikitext2.yaml --set model.encoding.slopes=geometric
+zoo fit recipes/alibi_wikitext2.yaml --out runs/mine --resume
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", type=Path, nargs="?", metavar="RECIPE", help="the recipe, a YAML file")
+    parser.add_argument("--recipe", type=Path, metavar="RECIPE", help="the same")
+    add_set(parser, "change a key of the recipe")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="the run folder (default: runs/, named by the recipe)"
+    )
+    parser.add_argument(
+        "--resume",
+        nargs="?",
+        const=True,
+        default=False,
+        metavar="auto",
+        help="go on from the run folder's last checkpoint; `--resume auto`: if there is a run, else begin "
+        "one (for a job script that is run again from its top)",
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    from zoo.launch.ranks import exit_when_parent_dies
+
+    exit_when_parent_dies()
+    from zoo.recipe import read_recipe, with_locations
+
+    _set_recipe(options)
+    recipe = read_recipe(options.recipe, options.set)
+    with waiting(f"{recipe.name}: loading torch and lightning"):
+        from zoo.training.fit import fit
+
+        raise_on_signals(*_late_imports(recipe))
+    try:
+        fit(recipe, out=options.out, resume=options.resume, ignore_signals=True)
+    except InputError as error:
+        raise with_locations(error, options.recipe, options.set) from error
+
+
+def _set_recipe(options: argparse.Namespace) -> None:
+    """`fit FILE` and `fit --recipe FILE` are the same; of `--resume FILE` the value is the file."""
+    given = [path for path in (options.file, options.recipe) if path is not None]
+    if options.resume not in (True, False, "auto"):
+        if given:
+            raise InputError(f"--resume {options.resume}: --resume takes nothing, or `auto`")
+        given, options.resume = [Path(options.resume)], True
+    if len(given) != 1:
+        two = f"; there are two: {given[0]} and --recipe {given[1]}" if given else ""
+        raise InputError(f"fit which recipe? zoo fit RECIPE (`zoo list recipes` has those there are){two}")
+    options.recipe = given[0]
+
+
+def _late_imports(recipe: Recipe) -> list[str]:
+    """The modules that a training imports only when it needs them."""
+    late = {
+        "torch.utils.tensorboard": "tensorboard" in recipe.logging,
+        "torch._dynamo": recipe.compile is True,
+    }
+    return [*DRAWING, *(module for module, is_used in late.items() if is_used)]

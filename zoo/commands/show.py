@@ -1,0 +1,41 @@
+"""The verb `show`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from zoo.commands.shared import add_set
+from zoo.console import waiting
+from zoo.errors import InputError
+
+SUMMARY = "Print a recipe with every key resolved, or the schema of recipes."
+EXAMPLES = """
+zoo show recipes/alibi_wikitext2.yaml
+zoo show recipes/alibi_wikitext2.yaml --set model.encoding=rope > rope.yaml
+zoo show --schema > recipe.schema.json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("recipe", type=Path, nargs="?", metavar="RECIPE", help="a recipe file")
+    add_set(parser, "change a key of the recipe")
+    parser.add_argument("--schema", action="store_true", help="print the JSON Schema of recipes, for editors")
+
+
+def run(options: argparse.Namespace) -> None:
+    if options.schema:
+        import json
+
+        from zoo.recipe import json_schema
+
+        print(json.dumps(json_schema(), indent=2))
+        return
+    if options.recipe is None:
+        raise InputError("show what? A recipe file (show recipes/alibi_wikitext2.yaml), or --schema")
+    with waiting(f"reading {options.recipe}"):
+        from zoo.recipe import dump, read_recipe
+
+        recipe = read_recipe(options.recipe, options.set)
+    sets = "".join(f" --set {text}" for text in options.set)
+    print(f"# {options.recipe}{sets}, resolved\n{dump(recipe)}", end="")

@@ -1,0 +1,75 @@
+"""The verb `sweep`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from zoo.commands.argument_types import count, whole_numbers
+from zoo.commands.shared import DRAWING, add_set
+from zoo.console import waiting
+from zoo.launch.signals import raise_on_signals
+
+SUMMARY = "Train one recipe with several encodings and seeds, and compare them."
+EXAMPLES = """
+zoo sweep recipes/base/copy.yaml --encodings alibi,rope,none --seeds 0,1,2
+zoo sweep recipes/base/wikitext2.yaml --encodings 'rope,{name: rope, partial: 0.25},[rope, fox]'
+zoo sweep recipes/base/copy.yaml --encodings alibi,rope --set trainer.max_steps=200 --out runs/short
+zoo sweep recipes/base/copy.yaml --encodings alibi,rope --seeds 0,1,2 --print-commands | parallel -j 4
+zoo sweep recipes/base/copy.yaml --encodings alibi,rope --slurm='--partition=gpu --time=8:00:00'
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("recipe", type=Path, metavar="RECIPE", help="a recipe file; it needs no encoding")
+    parser.add_argument(
+        "--encodings", required=True, metavar="A,B", help="as a recipe has them, separated by commas"
+    )
+    parser.add_argument("--seeds", type=whole_numbers, default=[0], metavar="N,N", help="seeds (default: 0)")
+    add_set(parser, "change a key of the recipe, for all runs")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("runs"),
+        metavar="DIR",
+        help="folder of the run folders (default: runs)",
+    )
+    parser.add_argument(
+        "--jobs",
+        type=count,
+        metavar="N",
+        help="runs at the same time (default: one for each visible GPU; on a CPU one; SLURM decides itself)",
+    )
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument(
+        "--slurm",
+        nargs="?",
+        const="",
+        metavar="OPTIONS",
+        help="submit the runs as a SLURM array, the comparison as a job after it; options of sbatch",
+    )
+    how.add_argument(
+        "--compare-only", action="store_true", help="train nothing: compare the runs that are finished"
+    )
+    how.add_argument(
+        "--print-commands", action="store_true", help="print the commands of unfinished runs, and run nothing"
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    with waiting("loading torch"):
+        from zoo.sweep.matrix import read_encodings
+        from zoo.sweep.sweep import Sweep
+
+        encodings = read_encodings(options.encodings)
+        if not options.print_commands:
+            raise_on_signals("torch", "zoo.reports.compare", *DRAWING)
+    sweep = Sweep(options.recipe, encodings, options.seeds, options.set, options.out, options.jobs)
+    if options.print_commands:
+        sweep.print_commands()
+    elif options.slurm is not None:
+        sweep.submit(options.slurm)
+    elif options.compare_only:
+        sweep.compare()
+    else:
+        sweep.run()
