@@ -2,9 +2,10 @@
 
 import pytest
 import torch
+import transformers
 
 from zoo.models.cache import Cache, Rows
-from zoo.models.decoding import decode
+from zoo.models.decoding import Sampling, decode
 
 ENCODINGS = ["none", "rope", "pope", "xpos", "t5", "fox", "path", ["rope", "fox"], ["rope", "cope"]]
 
@@ -130,7 +131,9 @@ def test_drawn_tokens_follow_the_generator_and_the_temperature(model_of, tokens)
     model, row = model_of("alibi"), tokens(2, 6)
 
     def drawn(seed, temperature):
-        return written(model, row, temperature=temperature, generator=torch.Generator().manual_seed(seed))
+        return written(
+            model, row, sampling=Sampling(temperature), generator=torch.Generator().manual_seed(seed)
+        )
 
     assert torch.equal(drawn(0, 1.0), drawn(0, 1.0))
     assert not torch.equal(drawn(0, 1.0), drawn(1, 1.0))
@@ -142,3 +145,31 @@ def test_the_end_of_a_table_is_told(model_of, tokens):
     longest = model.encoding.max_length
     with pytest.raises(ValueError, match=f"ends at {longest}"):
         list(decode(model, tokens(1, longest - 2), 5))
+
+
+def test_beyond_what_a_cache_allows_all_tokens_are_read_anew(model_of, tokens):
+    model, row = model_of({"name": "rope", "scaling": "dynamic_ntk", "factor": 4}), tokens(2, 6)
+    longest = model.encoding.max_cached_length
+    keep = torch.arange(6) >= torch.tensor([[0], [2]])
+    for options in ({}, {"keep": keep}):
+        expected, padding = row, keep if options else None
+        for _ in range(longest + 3):
+            new = model(expected, padding)[:, -1].argmax(-1, keepdim=True)
+            expected = torch.cat((expected, new), 1)
+            padding = None if padding is None else torch.cat((padding, new >= 0), 1)
+        assert torch.equal(torch.stack(list(decode(model, row, longest + 3, **options)), 1), expected[:, 6:])
+
+
+@pytest.mark.parametrize("sampling", [
+    Sampling(), Sampling(0.3), Sampling(2.0, top_k=5), Sampling(1.0, top_k=1000), Sampling(1.0, None, 0.7),
+    Sampling(0.7, 12, 0.9), Sampling(1.0, None, 1e-6),
+])  # fmt: skip
+def test_probabilities_of_a_draw_are_those_of_transformers(sampling):
+    logits = 3 * torch.randn(4, 50)
+    warpers = [transformers.TemperatureLogitsWarper(sampling.temperature)]
+    warpers += [transformers.TopKLogitsWarper(sampling.top_k)] if sampling.top_k else []
+    warpers += [transformers.TopPLogitsWarper(sampling.top_p)] if sampling.top_p < 1 else []
+    expected = transformers.LogitsProcessorList(warpers)(None, logits).softmax(-1)
+    torch.testing.assert_close(sampling.probabilities(logits), expected)
+    drawn = sampling.draw(logits.repeat(200, 1), torch.Generator().manual_seed(0)).view(200, 4)
+    assert (expected.gather(1, drawn.T) > 0).all()

@@ -79,6 +79,21 @@ class Run:
         validation loss. `options` are those of `zoo.load`: `device`, `plugins`, `sets`."""
         return load(self.path / (BEST if best else LAST), **options)
 
+    def generate(self, prompt: str, max_new_tokens: int = 200, seed: int = 0, **options: Any) -> str:
+        """What the model writes after a prompt: `run.generate("The river", temperature=0.8, top_p=0.95)`.
+
+        Args:
+            options: `temperature`, `top_k` and `top_p`, as of `zoo generate`.
+
+        Raises:
+            InputError: no language model, or a prompt longer than its encoding takes.
+        """
+        from zoo.generation.text import open_generator
+        from zoo.models.decoding import Sampling
+
+        (one,) = open_generator(self.path).generate([prompt], max_new_tokens, Sampling(**options), seed)
+        return one.text
+
     def __fspath__(self) -> str:
         return os.fspath(self.path)
 

@@ -86,13 +86,18 @@ def load(
     Raises:
         InputError: nothing usable there, or no such device here.
     """
+    validate_device(device)
+    named = [plugins] if isinstance(plugins, str | Path) else plugins
+    return load_task(Path(path), sets, named).model.to(device)
+
+
+def validate_device(device: str) -> None:
+    """Raises InputError for a device that is not here."""
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         cause = str(error).strip().split("\n")[0][:200]
         raise InputError(f"device {str(device)!r} cannot be used here: {cause}") from error
-    named = [plugins] if isinstance(plugins, str | Path) else plugins
-    return load_task(Path(path), sets, named).model.to(device)
 
 
 def load_task(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path] = ()) -> Task:

@@ -1,0 +1,1 @@
+"""Text that a trained language model writes after a prompt."""
