@@ -10,6 +10,7 @@ from torch.distributed.tensor import Shard, distribute_tensor
 
 from zoo.errors import InputError
 from zoo.models.shards import gather_full_state, validate_shardable
+from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.runs.load import load
 
 FSDP = ["trainer.devices=2", "trainer.strategy=fsdp"]
@@ -101,6 +102,47 @@ def test_one_file_that_any_number_of_processes_continues(zoo_command, here):
 
 
 @pytest.mark.slow
+def test_a_checkpoint_in_shards_is_that_of_one_file(zoo_command, here):
+    sets = [*STEPS, *FSDP, "model.encoding=fire", "data.vocab_size=301"]
+    fit = ["fit", "--recipe", "text.yaml", *settings(*sets)]
+    shards = settings("checkpoint.sharded=true")
+
+    def run(name, *more):
+        done = zoo_command(*fit, "--out", name, *more)
+        assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
+        return read_checkpoint(here / name / "checkpoints" / "last.ckpt")
+
+    expected = run("file")
+    assert apart(run("shards", *shards), expected) == 0
+    folder = here / "shards" / "checkpoints"
+    (last,) = folder.glob("last*.shards")
+    assert last.name == "last-20.shards" and len([*last.iterdir()]) == 2
+    assert len([*folder.glob("best*.shards")]) == 1
+    # The file has everything but the tensors, the shards have these alone.
+    held = sum(file.stat().st_size for file in last.iterdir())
+    assert (folder / "last.ckpt").stat().st_size < 60_000 < held
+    assert (here / "file" / "checkpoints" / "last.ckpt").stat().st_size > held
+    # Continued by the same processes the same bits; by one process; and from one file into shards.
+    half = settings("trainer.max_steps=10")
+    run("half", *shards, *half)
+    shutil.copytree(here / "half", here / "half-alone")
+    assert apart(run("half", *shards, "--resume"), expected) == 0
+    assert not (here / "half" / "checkpoints" / "last-10.shards").exists()
+    run("whole", *half)
+    assert apart(run("whole", *shards, "--resume"), expected) == 0
+    plain = settings("trainer.devices=1", "trainer.strategy=auto", "checkpoint.sharded=auto")
+    run("half-alone", *plain, "--resume")
+    assert not [*(here / "half-alone" / "checkpoints").glob("last*.shards")]
+    # Evaluated, and exported as one file.
+    done = zoo_command("evaluate", "shards", "--lengths", "16")
+    assert done.returncode == 0, done.stderr
+    done = zoo_command("export", "shards", "--format", "safetensors", "--out", "one")
+    assert done.returncode == 0, done.stderr
+    exported = read_checkpoint(here / "one" / "model.safetensors")["state_dict"]
+    assert all(torch.equal(exported[name], value) for name, value in expected["state_dict"].items())
+
+
+@pytest.mark.slow
 def test_a_compiled_model_in_shards_is_the_model(zoo_command, here):
     fit = ["fit", "--recipe", "text.yaml", *settings(*STEPS, *FSDP, "model.encoding=fire")]
     alone = settings("trainer.devices=1", "trainer.strategy=auto")
@@ -177,6 +219,10 @@ def test_a_parameter_without_a_dimension_is_reported(model_of):
     [
         (["trainer.strategy=fdsp"], "trainer.strategy: .*did you mean 'fsdp'"),
         (["trainer.strategy=deepspeed"], "trainer.strategy: must be 'auto', 'ddp'"),
+        (
+            ["trainer.devices=2", "checkpoint.sharded=true"],
+            "checkpoint.sharded: only trainer.strategy fsdp has a model in shards",
+        ),
         (
             ["trainer.strategy=fsdp", "trainer.precision=64"],
             "trainer.precision: 64-true does not go with fsdp",

@@ -141,6 +141,12 @@ def precision_can_be_sharded(precision: Any, strategy: str) -> Fault:
         return f"{precision} does not go with fsdp; it takes {', '.join(FSDP_PRECISIONS)}"
 
 
+@rule("checkpoint.sharded", "trainer.strategy")
+def shards_are_of_fsdp(sharded: Any, strategy: str) -> Fault:
+    if sharded is True and strategy != "fsdp":
+        return "only trainer.strategy fsdp has a model in shards"
+
+
 @rule("trainer.precision", "trainer.accelerator", of=FOR_TRAINING)
 def precision_runs_on_device(precision: Any, accelerator: str) -> Fault:
     return cpu_precision_fault(precision) if accelerator == "cpu" else None

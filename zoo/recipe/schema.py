@@ -98,6 +98,10 @@ class CheckpointConfig(Section):
 
     every_n_steps: Annotated[Positive, Differs("saved")] = 1000
     """Optimizer steps between two checkpoints."""
+    sharded: Annotated[Flag | Literal["auto"], Differs("saved")] = "auto"
+    """Whether under strategy fsdp each process writes its own shard of the tensors, into a folder beside the
+    checkpoint, instead of the first one all of them into the file; any number of processes continues from
+    either. auto: where weights and the optimizer's moments are over 2 GiB."""
 
 
 # Of a run. A file system takes names of 255 bytes; a second run of the name is NAME-2.

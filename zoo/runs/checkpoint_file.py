@@ -22,6 +22,7 @@ from zoo.errors import InputError
 from zoo.files import format_bytes
 from zoo.memory import allocations_bounded, is_out_of_memory
 from zoo.runs.card import Card, Count, faults_of
+from zoo.runs.checkpoint_shards import DamagedShards, size_of_shards, with_shards
 
 MAX_VALUES, MAX_DEPTH, MAX_TEXT = 500_000, 50, 100_000
 """Of what a checkpoint holds: more would keep whoever walks through it busy for ever."""
@@ -93,6 +94,11 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
                 file.seek(0)
                 with bounded:
                     content = _load(file)
+                shards = size_of_shards(path, content)
+                if shards:
+                    size += shards
+                    with allocations_bounded(most=2 * size + MEMORY):
+                        content = with_shards(path, content)
         _validate_bounds(content, size)
         if faults := faults_of(_Content, content, "content"):
             raise _Foreign("; ".join(faults[:6]))
@@ -101,7 +107,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
             f"{path}: not a checkpoint of the zoo: {error}. What can be read is what `fit` writes, "
             f"RUN/checkpoints/last.ckpt or best.ckpt, and what `export --format safetensors` does"
         ) from error
-    except _Damaged as error:
+    except (_Damaged, DamagedShards) as error:
         raise InputError(f"{path}: damaged: {error}. {alternatives(path)}") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error

@@ -14,6 +14,7 @@ from lightning.pytorch.callbacks import Checkpoint, ModelCheckpoint
 from zoo.files import atomic_file
 from zoo.runs.card import write_card
 from zoo.runs.checkpoint_file import read_checkpoint
+from zoo.runs.checkpoint_shards import remove_old_shards
 from zoo.runs.folder import BEST, LAST
 from zoo.training.resume import how_to_continue
 
@@ -46,6 +47,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         path.parent.mkdir(exist_ok=True)  # not the run's folder: where that is gone, so is the run
         with atomic_file(path, _tensor_bytes(checkpoint)) as file:
             torch.save(checkpoint, file)
+        remove_old_shards(path.parent)
 
 
 def _tensor_bytes(content: object) -> int:

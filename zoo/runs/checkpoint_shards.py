@@ -1,0 +1,177 @@
+"""Checkpoints in shards: each process writes its share of the tensors, and no process holds all of them.
+
+The checkpoint is still one file, RUN/checkpoints/last.ckpt, with everything but these tensors; it names the
+folder of their shards beside it, which `torch.distributed.checkpoint` writes as safetensors. A save is done
+when that file is renamed to its name: the old file names the old folder until then.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import warnings
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+
+from zoo.files import fsync_folder, raise_disk_full
+
+SHARDS = "zoo_shards"
+"""The key of a checkpoint that names the folder and the files in it, with their bytes and checksums."""
+SHARD = "zoo_shard"
+"""The one key of what stands in place of a tensor: its name in the shards."""
+_NAME = re.compile(r"[\w-][\w.-]*")
+_KEYS = {"folder", "files"}
+_BLOCK = 1 << 24
+
+
+class DamagedShards(Exception):
+    """They are not what was written; the text says why."""
+
+
+def take_shards(content: dict[str, Any]) -> tuple[dict[str, Any], dict[str, DTensor]]:
+    """A checkpoint with a name in place of each sharded tensor, and these by their names."""
+    tensors: dict[str, DTensor] = {}
+    names: dict[tuple[int, torch.Size], str] = {}  # two parameters may be one
+
+    def take(value: Any) -> Any:
+        if isinstance(value, DTensor):
+            local = value.to_local()
+            memory = (local.data_ptr() if local.numel() else id(value), value.shape)
+            name = names.setdefault(memory, f"tensor-{len(names)}")
+            tensors[name] = value
+            return {SHARD: name}
+        if isinstance(value, Tensor):
+            return value.cpu()
+        if isinstance(value, dict):
+            return type(value)((key, take(one)) for key, one in value.items())
+        return [take(one) for one in value] if isinstance(value, list) else value
+
+    return take(content), tensors
+
+
+def write_shards(checkpoint: Path, step: int, tensors: dict[str, DTensor]) -> dict[str, Any]:
+    """Write the shards of a checkpoint, to be committed by writing its file. All processes must call it.
+
+    Returns: what the file is to hold under `SHARDS`.
+
+    Raises:
+        DiskFull: in every process.
+    """
+    from torch.distributed.checkpoint import HuggingFaceStorageWriter, save
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    chosen = [_free_name(checkpoint, step) if dist.get_rank() == 0 else ""]
+    dist.broadcast_object_list(chosen)
+    folder = checkpoint.parent / chosen[0]
+    size = sum(one.nbytes for one in tensors.values())
+    with raise_disk_full(checkpoint, size):
+        try:
+            save(dict(tensors), storage_writer=HuggingFaceStorageWriter(str(folder), save_distributed=True))
+        except CheckpointException as error:
+            causes = [cause for cause, _ in error.failures.values()]
+            raise next((one for one in causes if isinstance(one, OSError)), error) from error
+    fsync_folder(folder)
+    files = sorted(folder.iterdir())
+    mine = files[dist.get_rank() :: dist.get_world_size()]
+    records: list[dict[str, Any]] = [{} for _ in range(dist.get_world_size())]
+    dist.all_gather_object(records, {file.name: _record(file) for file in mine})
+    return {"folder": folder.name, "files": {name: one for part in records for name, one in part.items()}}
+
+
+def remove_old_shards(folder: Path) -> None:
+    """Remove the shards that no checkpoint in a folder names: those of earlier saves, or of killed ones."""
+    old = list(folder.glob("*.shards"))
+    if not old:
+        return
+    named = b""
+    for file in folder.glob("*.ckpt"):
+        try:
+            with zipfile.ZipFile(file) as archive:
+                plain = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+                named += b"".join(map(archive.read, plain))
+        except (OSError, zipfile.BadZipFile):
+            return  # nobody knows what it names
+    for shards in old:
+        if shards.name.encode() not in named:
+            shutil.rmtree(shards, ignore_errors=True)
+
+
+def size_of_shards(checkpoint: Path, content: Any) -> int:
+    """Bytes of the shards that a checkpoint names; 0 where it names none.
+
+    Raises:
+        DamagedShards: they are not there.
+    """
+    if not isinstance(content, dict) or SHARDS not in content:
+        return 0
+    return sum(file.stat().st_size for file in _files(checkpoint, content[SHARDS]))
+
+
+def with_shards(checkpoint: Path, content: dict[str, Any]) -> dict[str, Any]:
+    """The content of a checkpoint with its tensors from the shards, on the CPU, each in one piece.
+
+    Raises:
+        DamagedShards: they are not what was written.
+    """
+    from torch.distributed.checkpoint import HuggingFaceStorageReader, load
+
+    about = content.pop(SHARDS)
+    for file in _files(checkpoint, about):
+        if _record(file) != about["files"][file.name]:
+            raise DamagedShards(f"{file.parent.name}/{file.name} is not what was written there")
+    folder = str(checkpoint.parent / about["folder"])
+    stored = HuggingFaceStorageReader(folder).read_metadata().state_dict_metadata
+    tensors = {name: torch.empty(one.size, dtype=one.properties.dtype) for name, one in stored.items()}
+    with warnings.catch_warnings():
+        # Of the one process that reads, whether others have met or not.
+        warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
+        load(tensors, storage_reader=HuggingFaceStorageReader(folder), no_dist=True)
+    return _put_back(content, tensors)
+
+
+def _put_back(content: Any, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(content, dict):
+        if content.keys() == {SHARD}:
+            if content[SHARD] not in tensors:
+                raise DamagedShards(f"{content[SHARD]!r} is in no shard")
+            return tensors[content[SHARD]]
+        return type(content)((key, _put_back(value, tensors)) for key, value in content.items())
+    return [_put_back(value, tensors) for value in content] if isinstance(content, list) else content
+
+
+def _files(checkpoint: Path, about: Any) -> list[Path]:
+    """The files of the shards, all of them there and in the folder of the checkpoint."""
+    names = [about["folder"], *about["files"]] if isinstance(about, dict) and about.keys() == _KEYS else [""]
+    if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in names):
+        raise DamagedShards("what it says of its shards is not what the zoo writes")
+    folder = checkpoint.parent / names[0]
+    files = [folder / name for name in names[1:]]
+    there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    missing = [file.name for file in files if not file.is_file()]
+    if missing or there != {file.name for file in files}:
+        what = f"{', '.join(missing[:3])} is missing" if missing else "something else is in that folder"
+        raise DamagedShards(f"its tensors are in {folder.name} beside it, and {what}")
+    return files
+
+
+def _record(file: Path) -> dict[str, int]:
+    checksum = 0
+    with file.open("rb") as opened:
+        while block := opened.read(_BLOCK):
+            checksum = zlib.crc32(block, checksum)
+        return {"bytes": opened.tell(), "crc32": checksum}
+
+
+def _free_name(checkpoint: Path, step: int) -> str:
+    name, number = f"{checkpoint.stem}-{step}.shards", 1
+    while (checkpoint.parent / name).exists():
+        number += 1
+        name = f"{checkpoint.stem}-{step}-{number}.shards"
+    return name
