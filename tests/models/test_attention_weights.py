@@ -42,6 +42,19 @@ def test_weights_times_values_are_the_output_of_the_layer(name, model_of, spec_o
     assert torch.equal(model(row), before)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_blocks_of_queries_hold_the_same_weights(name, model_of, spec_of, tokens):
+    model = model_of(spec_of(name), kind_of(name))
+    weights, given, _ = watched(model, tokens(2, 13))
+    with torch.no_grad():
+        for layer, block in enumerate(model.blocks):
+            for span, part in block.attention.weight_blocks(*given[layer][:3], rows=5):
+                rows = slice(span.first, span.first + span.num_queries)
+                expected = weights[layer][:, :, rows]
+                torch.testing.assert_close(part, expected[..., : span.num_keys], rtol=0, atol=1e-6)
+                assert not expected[..., span.num_keys :].any()
+
+
 def test_padding_windows_and_shared_keys(model_of, tokens):
     model = model_of("rope", num_kv_heads=2, window=[4, None], logit_scale="log_n", qk_norm=True)
     keep = torch.ones(2, 13, dtype=torch.bool)

@@ -6,7 +6,7 @@ E model width.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import torch
@@ -55,6 +55,18 @@ class Attention(nn.Module):
         """The attention weights of every pair, [B,H,T,T], of what `forward` gets."""
         q_BHTD, k_BHSD, _, scores = self._project(x_BTE, view, spans, None)
         return attention_weights(q_BHTD, k_BHSD, scores, self.head_dim**-0.5)
+
+    def weight_blocks(
+        self, x_BTE: Tensor, view: View, spans: Sequence[Span], rows: int
+    ) -> Iterator[tuple[Span, Tensor]]:
+        """The same for `rows` queries at a time: their span, with the keys up to the last that any of them
+        may see, and their weights [B,H,rows,S]. Memory grows with the length, not with its square."""
+        q_BHTD, k_BHSD, _, scores = self._project(x_BTE, view, spans, None)
+        for start in range(0, q_BHTD.shape[2], rows):
+            part = scores.queries(start, min(start + rows, q_BHTD.shape[2]))
+            seen_BHSD = k_BHSD[:, :, : part.span.num_keys]
+            some_BHTD = q_BHTD[:, :, start : start + rows]
+            yield part.span, attention_weights(some_BHTD, seen_BHSD, part, self.head_dim**-0.5)
 
     def _project(
         self, x_BTE: Tensor, view: View, spans: Sequence[Span], cache: LayerCache | None

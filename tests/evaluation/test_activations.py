@@ -1,0 +1,121 @@
+"""What is said to go on inside a model is what its attention weights and its residual stream are."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from zoo.evaluation import activations
+from zoo.evaluation.activations import bin_edges, observe
+
+TRAINED, LENGTH = 16, 29
+CASES = {
+    "rope": {},
+    "alibi": {"window": [5, None]},
+    "learned": {},
+    "cope": {},
+    "t5": {"num_kv_heads": 2},
+    "fox": {},
+    "none": {"logit_scale": "scalable_softmax"},
+}
+
+
+def plain(model, tokens, bins):
+    """The same from the table of all weights, by loops."""
+    weights = model.attention(tokens).double().numpy()[:, 0]  # [L,H,T,T]
+    length = tokens.shape[1]
+    layers, heads = weights.shape[:2]
+    found = {name: np.full((layers, heads, len(bins) - 1), np.nan) for name in ("entropy", "first", "share")}
+    found["attention"] = np.full((layers, heads, 2, len(bins) - 1), np.nan)
+    windows = [window or length for window in model.windows]
+    for layer in range(layers):
+        sees = [
+            [abs(q - k) < windows[layer] and (k <= q or not model.causal) for k in range(length)]
+            for q in range(length)
+        ]
+        for index, (low, high) in enumerate(pairwise(bins)):
+            rows = range(low, high)
+            own = weights[layer][:, low:high]
+            entropy = -np.where(own > 0, own * np.log(np.maximum(own, 1e-300)), 0).sum(-1)
+            found["entropy"][layer, :, index] = entropy.mean(-1)
+            found["first"][layer, :, index] = own[..., 0].mean(-1)
+            count = np.array([sum(sees[q]) for q in rows])
+            if (count > 1).any():
+                share = entropy[:, count > 1] / np.log(count[count > 1])
+                found["share"][layer, :, index] = share.mean(-1)
+            for side, queries in enumerate((range(TRAINED), range(TRAINED, length))):
+                pairs = [
+                    weights[layer][:, q, k]
+                    for q in queries
+                    for k in range(length)
+                    if low <= abs(q - k) < high and sees[q][k]
+                ]
+                if pairs:
+                    found["attention"][layer, :, side, index] = np.mean(pairs, 0)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["decoder", "encoder"])
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_what_the_table_of_all_weights_says(name, kind, model_of, tokens, monkeypatch):
+    if kind == "encoder" and name in ("cope", "fox"):
+        pytest.skip("for decoders")
+    # Blocks of three queries: their seams are where such a computation breaks.
+    monkeypatch.setattr(activations, "BLOCK_ELEMENTS", 3 * 6 * LENGTH)
+    length = TRAINED if name == "learned" else LENGTH
+    model = model_of(name, kind, **CASES[name])
+    row = tokens(2, length)
+    found = observe(model, {"tokens": row}, TRAINED)
+    for window in range(2):
+        expected = plain(model, row[window : window + 1], found.bins)
+        for key, value in expected.items():
+            np.testing.assert_allclose(getattr(found, key)[window], value, atol=2e-6, err_msg=key)
+    assert np.isnan(found.loss).all() and found.length == length
+
+
+def test_even_attention_has_all_the_entropy_there_can_be(model_of, tokens):
+    model = model_of("none")
+    for block in model.blocks:
+        torch.nn.init.zeros_(block.attention.qkv.weight)
+    found = observe(model, {"tokens": tokens(1, LENGTH)}, TRAINED)
+    assert np.allclose(found.share[..., 1:], 1) and np.isnan(found.share[..., 0]).all()
+    assert np.allclose(found.entropy[0, 0, 0], found.most, atol=1e-6)
+    assert found.most[found.bins[:-1] == 3] == pytest.approx(math.log(4))
+    assert np.allclose(found.first[0, :, :, 3], 1 / 4)
+
+
+def test_loss_and_norms_are_those_of_the_forward_pass(model_of, tokens):
+    model = model_of("rope")
+    row, targets = tokens(1, LENGTH), tokens(1, LENGTH)
+    targets[0, 3:9] = -100
+    entering = []
+    model.blocks[1].register_forward_pre_hook(lambda module, given: entering.append(given[0]))
+    found = observe(model, {"tokens": row, "targets": targets}, TRAINED)
+    nats = F.cross_entropy(model(row)[0], targets[0], reduction="none", ignore_index=-100).detach().numpy()
+    for index, (low, high) in enumerate(pairwise(found.bins)):
+        scored = nats[low:high][targets[0, low:high].numpy() >= 0]
+        expected = scored.mean() if len(scored) else np.nan
+        np.testing.assert_allclose(found.loss[0, index], expected, rtol=1e-4)
+        norm = entering[0][0, low:high].norm(dim=-1).mean().item()
+        assert found.norm[0, 1, index] == pytest.approx(norm, rel=1e-5)
+    assert found.norm.shape == (1, 3, len(found.bins) - 1)
+
+
+def test_a_pointer_loses_where_its_answer_is(model_of, tokens):
+    model = model_of("alibi", "encoder", head="pointer")
+    row = tokens(3, LENGTH)
+    answer = torch.tensor([2, 5, 20])
+    found = observe(model, {"tokens": row, "answer": answer}, TRAINED)
+    expected = F.cross_entropy(model(row), answer, reduction="none").detach().numpy()
+    at = np.searchsorted(found.bins, answer.numpy(), side="right") - 1
+    np.testing.assert_allclose(found.loss[range(3), at], expected, rtol=1e-4)
+    assert np.isfinite(found.loss).sum() == 3
+
+
+@pytest.mark.parametrize("length", [1, 2, 9, 300])
+def test_bins_hold_each_number_once(length):
+    bins = bin_edges(length)
+    assert bins[0] == 0 and bins[-1] == length and (np.diff(bins) > 0).all()

@@ -1,0 +1,207 @@
+"""What goes on inside a model while it reads: how far back it attends, how evenly, how much of it goes to the
+first token, how large its residual stream is, and what it loses, by position.
+
+One layer and one block of queries are held at a time, and reduced to bins of positions and of distances.
+
+Arrays have their shape in their docstring: W sequences, L layers, H heads, T tokens, N bins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from zoo.data.blocks import NOT_SCORED
+from zoo.models.logit_scale import visible_keys
+from zoo.models.transformer import Transformer
+
+BLOCK_ELEMENTS = 2**22
+"""Attention weights that are held at a time."""
+BINS_PER_OCTAVE = 4
+
+
+@dataclass(frozen=True)
+class Activations:
+    """Means over the queries of each bin, NaN where a bin has none."""
+
+    length: int
+    """T, of the sequences that were read, in tokens."""
+    trained: int
+    """The trained length, in tokens."""
+    bins: np.ndarray
+    """[N+1]: bin i has the positions, or the distances, from bins[i] to bins[i + 1] - 1."""
+    attention: np.ndarray
+    """[W,L,H,2,N]: the weight of a visible key that is so many tokens away, of the queries within the trained
+    length and of those beyond it."""
+    entropy: np.ndarray
+    """[W,L,H,N], of a query's attention, in nats, by its position."""
+    share: np.ndarray
+    """[W,L,H,N]: the entropy as a share of log n, its most, where the query sees n > 1 keys."""
+    first: np.ndarray
+    """[W,L,H,N]: the weight on the first token of the sequence, by the query's position."""
+    most: np.ndarray
+    """[N]: log n, in nats, the entropy of attention that is the same for all n visible keys; of the first
+    layer."""
+    norm: np.ndarray
+    """[W,L+1,N]: the Euclidean norm of the residual stream before the first layer, and after each."""
+    loss: np.ndarray
+    """[W,N], in nats, of what is predicted at a position; NaN where nothing is."""
+
+    @property
+    def middles(self) -> np.ndarray:
+        """[N]: the middle of each bin of positions or distances, in tokens."""
+        return (self.bins[:-1] + self.bins[1:] - 1) / 2
+
+
+def bin_edges(length: int) -> np.ndarray:
+    """Bins of the numbers from 0 to length - 1: each its own at first, then `BINS_PER_OCTAVE` to a doubling.
+
+    >>> bin_edges(12).tolist()
+    [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12]
+    """
+    edges, step = [0], 0
+    while edges[-1] < length:
+        edges.append(min(max(edges[-1] + 1, round(2 ** (step / BINS_PER_OCTAVE))), length))
+        step += 1
+    return np.array(edges)
+
+
+@torch.no_grad()
+def observe(
+    model: Transformer,
+    batch: Mapping[str, Tensor],
+    trained: int,
+    advance: Callable[[int], Any] = lambda tokens: None,
+) -> Activations:
+    """What goes on in a model while it reads sequences, one at a time.
+
+    Args:
+        batch: `tokens` [W,T], and what is predicted, if anything: `targets` [W,T] (-100 where nothing is), or
+            for a pointer `answer` [W], its position.
+        trained: the trained length, in tokens.
+        advance: called with the number of tokens that were read, after each sequence.
+
+    Raises:
+        ValueError: sequences longer than the encoding can take.
+    """
+    length = batch["tokens"].shape[1]
+    bins = bin_edges(length)
+    read: list[dict[str, Tensor]] = []
+    for row in range(len(batch["tokens"])):
+        one = {name: values[row : row + 1] for name, values in batch.items()}
+        with _watched(model, bins, trained) as seen:
+            nats = _losses(model, one)
+        found = {name: torch.stack(values) for name, values in seen.items()}
+        norms = found.pop("norms")
+        read.append(
+            {**found, "norm": _by_bin(norms, bins), "loss": _by_bin(nats, bins), "most": found["most"][0]}
+        )
+        advance(length)
+    together = {name: torch.stack([one[name] for one in read]).cpu().numpy() for name in read[0]}
+    return Activations(length=length, trained=trained, bins=bins, **together | {"most": together["most"][0]})
+
+
+@contextmanager
+def _watched(model: Transformer, bins: np.ndarray, trained: int) -> Iterator[dict[str, list[Tensor]]]:
+    """What each layer does in a forward pass of one sequence, in lists of a tensor for each layer."""
+    seen: dict[str, list[Tensor]] = {
+        name: [] for name in ("attention", "entropy", "share", "first", "most", "norms")
+    }
+
+    def attended(module: nn.Module, given: tuple[Any, ...]) -> None:
+        for name, value in _reduced(module, given, bins, trained).items():
+            seen[name].append(value)
+
+    def entered(module: nn.Module, given: tuple[Any, ...]) -> None:
+        seen["norms"].append(given[0][0].float().norm(dim=-1))
+
+    handles = [block.attention.register_forward_pre_hook(attended) for block in model.blocks]
+    handles += [module.register_forward_pre_hook(entered) for module in (*model.blocks, model.final_norm)]
+    try:
+        yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _reduced(
+    attention: nn.Module, given: tuple[Any, ...], bins: np.ndarray, trained: int
+) -> dict[str, Tensor]:
+    """One layer's attention on one sequence, by bin."""
+    x_BTE, view, spans = given[:3]
+    heads, length = attention.num_heads, x_BTE.shape[1]
+    sums = x_BTE.new_zeros(2, heads, length, dtype=torch.float32)
+    counts = x_BTE.new_zeros(2, length, dtype=torch.float32)
+    entropy, first = [], []
+    rows = max(1, BLOCK_ELEMENTS // (heads * length))
+    for span, weights_BHTS in attention.weight_blocks(x_BTE, view, spans, rows):
+        weights_HTS = weights_BHTS[0].float()
+        entropy.append(torch.special.entr(weights_HTS).sum(-1))
+        first.append(weights_HTS[..., 0])
+        inside = max(0, min(trained - span.first, span.num_queries))
+        for side, part in enumerate((slice(0, inside), slice(inside, span.num_queries))):
+            if part.start < part.stop:
+                at = span.first + part.start
+                total = _by_distance(weights_HTS[:, part], at)
+                sums[side, :, : total.shape[-1]] += total
+                seen = _by_distance(span.allowed()[part].float()[None], at)[0]
+                counts[side, : len(seen)] += seen
+    log_n = visible_keys(spans[0]).float().log()
+    entropy_HT = torch.cat(entropy, 1)
+    at_bin = _bin_of(bins, sums.device)
+    pairs = counts.new_zeros(2, len(bins) - 1).index_add_(1, at_bin, counts)
+    in_bins = sums.new_zeros(2, heads, len(bins) - 1).index_add_(2, at_bin, sums)
+    return {
+        "attention": (in_bins / pairs[:, None]).transpose(0, 1),
+        "entropy": _by_bin(entropy_HT, bins),
+        # One visible key leaves nothing to choose: 0 / 0 is NaN, and is left out.
+        "share": _by_bin(entropy_HT / log_n, bins),
+        "first": _by_bin(torch.cat(first, 1), bins),
+        "most": _by_bin(log_n, bins),
+    }
+
+
+def _by_distance(table_HTS: Tensor, first: int) -> Tensor:
+    """Sums over the pairs that are equally far apart, [H,distance], from 0 on; `first` is the row of the
+    first query."""
+    rows, keys = table_HTS.shape[-2:]
+    # Row i of the flipped table is moved i to the right, so that a column holds one difference of rows.
+    moved = F.pad(table_HTS.flip(-1), (0, rows)).flatten(-2)[..., :-rows].unflatten(-1, (rows, -1))
+    line = moved.sum(-2)
+    distance = (torch.arange(line.shape[-1], device=line.device) + first - (keys - 1)).abs()
+    return line.new_zeros(len(line), int(distance.max()) + 1).index_add_(1, distance, line)
+
+
+def _bin_of(bins: np.ndarray, device: torch.device) -> Tensor:
+    """The bin of each number from 0 on, int64."""
+    return torch.from_numpy(np.repeat(np.arange(len(bins) - 1), np.diff(bins))).to(device)
+
+
+def _by_bin(values: Tensor, bins: np.ndarray) -> Tensor:
+    """Means of values [...,T] over each bin, [...,N]. NaN is left out; NaN where that leaves none."""
+    index, known = _bin_of(bins, values.device), ~values.isnan()
+    shape = (*values.shape[:-1], len(bins) - 1)
+    totals = values.new_zeros(shape).index_add_(-1, index, values.nan_to_num(nan=0.0, posinf=np.inf))
+    return totals / values.new_zeros(shape).index_add_(-1, index, known.to(values.dtype))
+
+
+def _losses(model: Transformer, batch: Mapping[str, Tensor]) -> Tensor:
+    """One forward pass of a sequence: the loss in nats at each position, [T], NaN where nothing is asked."""
+    tokens = batch["tokens"]
+    nothing = torch.full(tokens.shape[1:], torch.nan, device=tokens.device)
+    if model.pointer and "answer" in batch:
+        logits = model(tokens).float()
+        nothing[batch["answer"]] = F.cross_entropy(logits, batch["answer"])
+        return nothing
+    if not model.pointer and "targets" in batch:
+        nats = model(tokens, targets=batch["targets"], reduction="none")
+        return nats[0].float().masked_fill(batch["targets"][0] == NOT_SCORED, torch.nan)
+    model.hidden(tokens)
+    return nothing
