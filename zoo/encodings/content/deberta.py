@@ -69,8 +69,9 @@ class DeBERTa(Encoding):
         self.divisor = (3 if terms == "both" else 2) ** 0.5
         width = size.d_model
         self.table = nn.Parameter(0.02 * torch.randn(self.middle + self.one_way, width))
-        self.keys = nn.Parameter(0.02 * torch.randn(width, width)) if terms != "p2c" else None
-        self.queries = nn.Parameter(0.02 * torch.randn(width, width)) if terms != "c2p" else None
+        heads = size.num_heads * size.head_dim
+        self.keys = nn.Parameter(0.02 * torch.randn(heads, width)) if terms != "p2c" else None
+        self.queries = nn.Parameter(0.02 * torch.randn(heads, width)) if terms != "c2p" else None
         if position_buckets is None:
             bucket = torch.arange(max_distance + 1)
         else:

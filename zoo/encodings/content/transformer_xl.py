@@ -46,7 +46,7 @@ class TransformerXL(Encoding):
         shape = size.num_heads, size.head_dim
         self.content_bias = nn.Parameter(0.02 * torch.randn(shape))
         self.position_bias = nn.Parameter(0.02 * torch.randn(shape))
-        self.project = nn.Parameter(0.02 * torch.randn(size.d_model, size.d_model))
+        self.project = nn.Parameter(0.02 * torch.randn(size.num_heads * size.head_dim, size.d_model))
         frequency = 10000.0 ** -(torch.arange(0, size.d_model, 2) / size.d_model)
         self.register_buffer("frequency", frequency, persistent=False)
 

@@ -61,8 +61,9 @@ class PaTH(Encoding):
         super().__init__(size)
         self.rank = rank
         self.down = nn.Parameter(0.02 * torch.randn(rank, size.d_model))
-        self.up = nn.Parameter(0.02 * torch.randn(size.d_model, rank))
-        self.taps = nn.Parameter(0.02 * torch.randn(size.d_model, 1, kernel))
+        heads = size.num_heads * size.head_dim
+        self.up = nn.Parameter(0.02 * torch.randn(heads, rank))
+        self.taps = nn.Parameter(0.02 * torch.randn(heads, 1, kernel))
         self.strength = nn.Linear(size.d_model, size.num_heads)
         nn.init.normal_(self.strength.weight, std=0.02)
         nn.init.zeros_(self.strength.bias)
