@@ -184,6 +184,7 @@ encodings = Registry(
     "zoo.encodings.base:Encoding",
     {
         "paper": "",
+        "formula": "",
         "family": "",
         "decoder": True,
         "encoder": True,

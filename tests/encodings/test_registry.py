@@ -407,3 +407,10 @@ def test_an_encoding_lies_in_a_file_of_its_name_in_the_folder_of_its_family(name
     assert one.file.stem == name
     assert one.file.parent.name == one.family.replace(" ", "_")
     assert inspect.getsource(inspect.getmodule(encodings.load(name))).count("@register(") == 1
+
+
+@pytest.mark.parametrize("name", encodings.names())
+def test_every_encoding_has_its_formula_in_latex(name):
+    formula = encodings.describe(name).formula
+    assert formula and formula.count("{") == formula.count("}") and "$" not in formula
+    assert formula == encodings.load(name).formula

@@ -25,6 +25,7 @@ class Learned(Encoding):
     Drawn from N(0, 0.02) as in GPT-2. Checked against a loop over the table.
     """
 
+    formula = r"x_i \to x_i + P_i"
     paper = "Gehring et al. 2017 (arXiv:1705.03122); Radford et al. 2019 (GPT-2)"
     family = "absolute"
     learns = "length * width"

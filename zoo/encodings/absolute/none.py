@@ -13,6 +13,7 @@ class NoPE(Encoding):
     at all.
     """
 
+    formula = r"a_{ij} = \frac{q_i \cdot k_j}{\sqrt{D}}"
     paper = "Haviv et al. 2022 (arXiv:2203.16634); Kazemnejad et al. 2023 (arXiv:2305.19466)"
     family = "absolute"
     relative = True

@@ -27,6 +27,11 @@ class Sinusoidal(Encoding):
     Checked against a loop over the formula of the paper, section 3.5.
     """
 
+    formula = (
+        r"x_p \to x_p + P_p,"
+        r"\qquad P_{p,2i} = \sin\frac{p}{\mathrm{base}^{2i/E}},"
+        r"\ P_{p,2i+1} = \cos\frac{p}{\mathrm{base}^{2i/E}}"
+    )
     paper = "Vaswani et al. 2017 (arXiv:1706.03762)"
     family = "absolute"
     extrapolates = "no"

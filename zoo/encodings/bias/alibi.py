@@ -31,6 +31,7 @@ class ALiBi(Encoding):
     (github.com/ofirpress/attention_with_linear_biases, issue 5).
     """
 
+    formula = r"b_{ij} = -m_h\,|i-j|,\qquad m_h = 2^{-8h/H}"
     paper = "Press, Smith, Lewis 2022 (arXiv:2108.12409)"
     family = "bias"
     relative = True

@@ -34,6 +34,7 @@ class DynamicPositionBias(ByDistance):
     the formula.
     """
 
+    formula = r"b_{ij} = \operatorname{MLP}\bigl(\operatorname{sign}(i-j) \ln(1 + |i-j|)\bigr)_h"
     paper = "Wang et al. 2022 (arXiv:2108.00154); Liu et al. 2022 (arXiv:2111.09883)"
     learns = "width // 4 * (width // 4 + 3 + heads)"
     extrapolates = "yes"

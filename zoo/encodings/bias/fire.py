@@ -43,6 +43,10 @@ class FIRE(Encoding):
     backward pass but computed again. Checked against a loop over the paper's formula.
     """
 
+    formula = (
+        r"b_{ij} = \operatorname{MLP}\Bigl(\frac{\psi(i-j)}{\psi(\max(|L|, i))}\Bigr)_h,"
+        r"\qquad \psi(x) = \ln(|c|\,x + 1)"
+    )
     paper = "Li et al. 2024 (arXiv:2310.04418)"
     family = "bias"
     learns = "layers * (66 + 32 * heads)"

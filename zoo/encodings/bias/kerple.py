@@ -29,6 +29,7 @@ class KERPLE(Encoding):
     Published for decoders; in an encoder both sides fall alike. Checked against a loop over the formulas.
     """
 
+    formula = r"b_{ij} = -r_1 \ln(1 + r_2\,|i-j|)\quad \text{or} \quad b_{ij} = -r_1\,|i-j|^{r_2}"
     paper = "Chi, Fan, Ramadge, Rudnicky 2022 (arXiv:2205.09921)"
     family = "bias"
     learns = "2 * heads"

@@ -22,6 +22,10 @@ class Sandwich(ByDistance):
     it bf16 would spend its digits on the offset dim/2r_h. Checked against a loop over the paper's formula.
     """
 
+    formula = (
+        r"b_{ij} = \frac{1}{r_h} \sum_{k=0}^{d/2-1} \Bigl(\cos\frac{i-j}{10000^{2k/d}} - 1\Bigr),"
+        r"\qquad r_h = \frac{8h}{H}"
+    )
     paper = "Chi, Fan, Rudnicky, Ramadge 2023 (arXiv:2212.10356)"
     extrapolates = "yes"
 

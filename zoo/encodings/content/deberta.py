@@ -41,6 +41,10 @@ class DeBERTa(Encoding):
     (github.com/microsoft/DeBERTa) does, and lets them fall into a row that nothing nearer ever trains.
     """
 
+    formula = (
+        r"a_{ij} = \frac{q_i \cdot k_j + q_i \cdot K_{r(i-j)} + k_j \cdot Q_{r(i-j)}}{\sqrt{3D}},"
+        r"\qquad K = P W_k,\ Q = P W_q"
+    )
     paper = "He et al. 2020 (arXiv:2006.03654)"
     family = "content"
     learns = "layers * width * (2 * width + 256)"

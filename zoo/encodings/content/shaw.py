@@ -28,6 +28,10 @@ class Shaw(Encoding):
     Drawn from N(0, 0.02). Checked against a loop over the paper's equations 3 to 5.
     """
 
+    formula = (
+        r"a_{ij} = \frac{q_i \cdot (k_j + a^K_c)}{\sqrt{D}},\quad o_i = \sum_j w_{ij} (v_j + a^V_c),"
+        r"\qquad c = \operatorname{clip}(j-i, -m, m)"
+    )
     paper = "Shaw, Uszkoreit, Vaswani 2018 (arXiv:1803.02155)"
     family = "content"
     learns = "layers * 66 * head_width"

@@ -30,6 +30,7 @@ class TransformerXL(Encoding):
     difference come from those of query and key. Checked against a loop over the paper's section 3.3.
     """
 
+    formula = r"a_{ij} = \frac{(q_i + u_h) \cdot k_j + (q_i + v_h) \cdot W_h R_{i-j}}{\sqrt{D}}"
     paper = "Dai et al. 2019 (arXiv:1901.02860)"
     family = "content"
     learns = "layers * width * (width + 2)"

@@ -37,6 +37,10 @@ class CABLE(Encoding):
     each of the scales and, with constant steps, ALiBi.
     """
 
+    formula = (
+        r"b_{ij} = -\Bigl|\sum_{t \le i} s_t - \sum_{t \le j} s_t\Bigr|,"
+        r"\qquad s_t = \operatorname{softplus}(w_h \cdot x_t + c_h)"
+    )
     paper = "Veisi, Amirzadeh, Mansourian 2025 (arXiv:2503.08067)"
     family = "contextual"
     learns = "layers * (width + 1) * heads"

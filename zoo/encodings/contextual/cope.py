@@ -32,6 +32,10 @@ class CoPE(Encoding):
     loop over the equations of the paper's section 3 and, with all gates open, a table over distances.
     """
 
+    formula = (
+        r"a_{ij} = \frac{q_i \cdot (k_j + e[p_{ij}])}{\sqrt{D}},"
+        r"\qquad p_{ij} = \sum_{t=j}^{i} \sigma\Bigl(\frac{q_i \cdot k_t}{\sqrt{D}}\Bigr)"
+    )
     paper = "Golovneva, Wang, Weston, Sukhbaatar 2024 (arXiv:2405.18719)"
     family = "contextual"
     learns = "layers * 64 * head_width"

@@ -36,6 +36,10 @@ class DAPE(Wrapper):
     cache is another function than training. Checked against a loop over the formula.
     """
 
+    formula = (
+        r"a = A + B + W_2 \operatorname{LeakyReLU}(W_1 [A; B] + c_1) + c_2,"
+        r"\qquad A = \frac{q k^\top}{\sqrt{D}}"
+    )
     paper = "Zheng et al. 2024 (arXiv:2405.14722)"
     family = "contextual"
     learns = "layers * (32 + 97 * heads)"

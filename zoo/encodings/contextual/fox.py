@@ -31,6 +31,7 @@ class FoX(Encoding):
     the formula, with constant gates ALiBi and, `scaled` beside `path`, a loop over PaTH-FoX.
     """
 
+    formula = r"b_{ij} = \sum_{t=j+1}^{i} \ln f_t,\qquad f_t = \sigma(w_h \cdot x_t + c_h)"
     paper = "Lin et al. 2025 (arXiv:2503.02130)"
     family = "contextual"
     learns = "layers * (width + 1) * heads"

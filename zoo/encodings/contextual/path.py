@@ -48,6 +48,10 @@ class PaTH(Encoding):
     layer (github.com/fla-org/flash-linear-attention, PaTHAttention).
     """
 
+    formula = (
+        r"a_{ij} = \frac{k_j^\top H_{j+1} H_{j+2} \cdots H_i\, q_i}{\sqrt{D}},"
+        r"\qquad H_t = I - \beta_t w_t w_t^\top"
+    )
     paper = "Yang et al. 2025 (arXiv:2505.16381)"
     family = "contextual"
     learns = "layers * (67 * width + (width + 1) * heads)"

@@ -35,6 +35,10 @@ class CAPE(Wrapper):
     statistics of the draws.
     """
 
+    formula = (
+        r"p_i \to (p_i + \Delta + \epsilon_i)\, s,"
+        r"\qquad \Delta \sim U(-a, a),\ \epsilon_i \sim U(-b, b),\ \ln s \sim U(-\ln c, \ln c)"
+    )
     paper = "Likhomanenko et al. 2021 (arXiv:2106.03143)"
     family = "position ids"
     extrapolates = "yes"

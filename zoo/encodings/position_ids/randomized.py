@@ -37,6 +37,10 @@ class Randomized(Wrapper):
     draw, statistics of the draws, and identity: with max_position the length of the sequence, it is plain.
     """
 
+    formula = (
+        r"p_0 < p_1 < \cdots < p_{n-1},"
+        r"\qquad \{p_i\} \subset \{0, \ldots, M-1\} \text{ drawn without replacement}"
+    )
     paper = "Ruoss et al. 2023 (arXiv:2305.16843)"
     family = "position ids"
     extrapolates = "policy"

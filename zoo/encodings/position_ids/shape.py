@@ -26,6 +26,7 @@ class SHAPE(Wrapper):
     Checked against a loop over the sequences, and statistics of the draws.
     """
 
+    formula = r"p_i = i + k,\qquad k \sim U\{0, \ldots, K-1\}"
     paper = "Kiyono et al. 2021 (arXiv:2109.05644)"
     family = "position ids"
     extrapolates = "yes"

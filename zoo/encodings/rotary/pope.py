@@ -28,6 +28,11 @@ class PoPE(Encoding):
     Each layer has its own delta. Checked against x-transformers (PolarEmbedding) and a loop over the formula.
     """
 
+    formula = (
+        r"a_{ij} = \frac{1}{\sqrt{D}} \sum_{c=1}^{D}"
+        r" \operatorname{softplus}(q_{ic}) \operatorname{softplus}(k_{jc})"
+        r" \cos\bigl((i-j) f_c - \delta_c\bigr)"
+    )
     paper = "Gopalakrishnan, Csordás, Schmidhuber, Mozer 2025 (arXiv:2509.10534)"
     family = "rotary"
     learns = "layers * width"

@@ -37,6 +37,10 @@ class ReRoPE(TwoRanges):
     distances and, with leak 1 or a window as long as the sequence, against rope.
     """
 
+    formula = (
+        r"a_{ij} = \frac{(R_{\rho(i-j)}\, q_i) \cdot k_j}{\sqrt{D}},"
+        r"\qquad \rho(d) = d \text{ for } d < w,\ \ w + \lambda (d - w) \text{ beyond}"
+    )
     paper = "Su 2023 (github.com/bojone/rerope), for the RoPE of Su et al. 2021 (arXiv:2104.09864)"
     family = "rotary"
     relative = False

@@ -59,6 +59,10 @@ class RoPE(Encoding):
     et al. 2024 (arXiv:2407.21783, llama3), Barbero et al. 2024 (arXiv:2410.06205, proportional).
     """
 
+    formula = (
+        r"a_{ij} = \frac{(R_i q_i) \cdot (R_j k_j)}{\sqrt{D}},"
+        r"\qquad R_p \text{ turns pair } k \text{ by } p\,\mathrm{base}^{-2k/R}"
+    )
     paper = "Su et al. 2021 (arXiv:2104.09864)"
     family = "rotary"
     relative = True

@@ -30,6 +30,10 @@ class ClippedRoPE(RoPE):
     a loop over the formula in the authors' code, and with nothing clipped against RoPE.
     """
 
+    formula = (
+        r"f_k \to f_k\,\frac{1 + \cos\bigl(\pi m / (n-1)\bigr)}{2}"
+        r"\quad \text{for the } m\text{-th of the } n \text{ slowest pairs}"
+    )
     paper = "Li, Ren, Yuille, Wang 2026 (arXiv:2602.05258)"
     extrapolates = "yes"
     after_training = ("base", "clipped", "form")

@@ -35,6 +35,10 @@ class SelfExtend(TwoRanges):
     with groups of 1 or a window as long as the sequence, against rope.
     """
 
+    formula = (
+        r"\rho_{ij} = i - j \text{ for } i - j < W,"
+        r"\quad \lfloor i/G \rfloor - \lfloor j/G \rfloor + W - \lfloor W/G \rfloor \text{ beyond}"
+    )
     paper = "Jin et al. 2024 (arXiv:2401.01325)"
     family = "rotary"
     relative = False

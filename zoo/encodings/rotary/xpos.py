@@ -39,6 +39,10 @@ class XPos(Encoding):
     Checked against x-transformers (RotaryEmbedding with use_xpos), a loop over the formula, and RoPE.
     """
 
+    formula = (
+        r"a_{ij} = \frac{1}{\sqrt{D}} \sum_k z_k^{(i-j)/s}\, \bigl(R_{i-j}\, q_i\bigr)_k \cdot k_{jk},"
+        r"\qquad z_k = \frac{2k/D + 0.4}{1.4}"
+    )
     paper = "Sun et al. 2022 (arXiv:2212.10554)"
     family = "rotary"
     encoder = False

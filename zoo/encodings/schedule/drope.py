@@ -29,6 +29,11 @@ class DroPE(Encoding):
     over the formula.
     """
 
+    formula = (
+        r"a_{ij} = \beta\, \frac{q_i \cdot k_j}{\sqrt{D}},"
+        r"\qquad \beta = 1 + c \ln \max\Bigl(1, \frac{T}{L}\Bigr)"
+        r" \text{ at evaluation, } 1 \text{ in training}"
+    )
     paper = "Gelberg, Eguchi, Akiba, Cetin 2025 (arXiv:2512.12167)"
     family = "schedule"
     encoder = False

@@ -21,6 +21,7 @@ class Interleave(Wrapper):
     Checked against models in which every layer has the same encoding, layer by layer.
     """
 
+    formula = r"E_l = \mathrm{pattern}[\,l \bmod n\,],\qquad l = 0, 1, 2, \ldots"
     paper = "Yang et al. 2025 (arXiv:2501.18795)"
     family = "schedule"
     per_layer = True
