@@ -41,6 +41,13 @@ def test_no_module_imports_one_that_imports_it():
     assert set(TopologicalSorter(graph).static_order()) == set(MODULES)
 
 
+def test_pictures_know_no_report_and_no_command():
+    above = ("zoo.reports", "zoo.notebook", "zoo.commands", "zoo.sweep", "zoo.training")
+    for name, file in MODULES.items():
+        if name.startswith("zoo.figures"):
+            assert not [one for one in imports(file) if one.startswith(above)], name
+
+
 HEAVY = {"numpy", "torch", "lightning", "torchmetrics", "transformers", "datasets", "matplotlib", "scipy"}
 RECIPE = "recipes/alibi_sample.yaml"
 BROKEN = ["--set", "model.encoding.slope=official"]

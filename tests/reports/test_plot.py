@@ -10,11 +10,11 @@ import pytest
 from measured import measurements_of
 from rows import task_row, text_row
 
+from zoo.figures.style import styles
 from zoo.reports import plot
 from zoo.reports.compared_run import Run
 from zoo.reports.panels import panels, ranked
 from zoo.reports.series import Series
-from zoo.reports.style import styles
 
 
 def panels_of(rows):

@@ -8,9 +8,10 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from zoo.figures.style import FAINT, INK, METADATA, RC, Style, styles
+from zoo.reports.cutoff import RATE, room_for_failures
 from zoo.reports.formatting import display_name, protocol_text
 from zoo.reports.report import Panel
-from zoo.reports.style import DASHES, RATE, Style, room_for_failures, styles
 from zoo.reports.tables import spread_text
 
 if TYPE_CHECKING:
@@ -23,26 +24,6 @@ MANY = 10
 WIDTH = 7.0
 LABEL = 0.17
 """Height of a label of the legend, in inches."""
-INK, FAINT = "#333333", "#8a8a8a"
-RC = {
-    "font.family": "DejaVu Sans",
-    "font.size": 8,
-    "axes.edgecolor": FAINT,
-    "axes.linewidth": 0.7,
-    "axes.labelcolor": INK,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    # A dollar in the name of an encoding is a dollar.
-    "text.parse_math": False,
-    # The same numbers are the same bytes, and a text can be searched and read aloud.
-    "svg.fonttype": "none",
-    "svg.hashsalt": "positional-encoding-zoo",
-    "path.simplify": False,
-}
-METADATA = {".png": {"Software": None}, ".svg": {"Date": None, "Creator": None}}
 
 
 def plot(panels: Sequence[Panel], title: str | None = None) -> dict[str, bytes]:
@@ -192,7 +173,7 @@ def _line(
     return axes.plot(
         *zip(*points, strict=True),
         color=style.color,
-        linestyle=(0, tuple(part / 2 for part in DASHES[style.dash])) if style.dash else "-",
+        linestyle=style.linestyle,
         linewidth=1.0 if small else 1.4,
         marker=style.marker,
         markersize=7.5 if single and not small else 2.6 if many else 4.4,

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from synthetic import LABELS, TRAINED, comparison
 
-from zoo.reports.style import TIMES_THE_BEST, styles
+from zoo.figures.style import styles
+from zoo.reports.cutoff import TIMES_THE_BEST
 
 PHONE, DESK = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
 

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 from synthetic import NOT_COMPARABLE, REFUSED, TRAINED, comparison
 
+from zoo.figures.style import STYLES, styles
 from zoo.reports.page import page
 from zoo.reports.report import Caveat, Difference, Report
-from zoo.reports.style import STYLES, styles
 
 ROOT = Path(__file__).parents[3]
 VOID = {"meta", "link", "br", "img", "input", "hr"}

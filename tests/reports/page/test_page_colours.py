@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import zoo.reports.page
-from zoo.reports.style import DARK, DASHES, LIGHT, css
+from zoo.figures.style import DARK, DASHES, LIGHT, css
 
 STYLE = (Path(zoo.reports.page.__file__).parent / "page.css").read_text(encoding="utf-8")
 

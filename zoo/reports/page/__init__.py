@@ -20,10 +20,10 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from zoo.errors import printable
+from zoo.figures.style import MARKS, css, styles
 from zoo.reports.formatting import display_name, value_text
 from zoo.reports.page.plot_data import differences_plot, values_plot
 from zoo.reports.report import Panel, Report
-from zoo.reports.style import MARKS, css, styles
 from zoo.reports.tables import costs_table, differences_table, order_text, spread_text, values_table
 
 SPACE = "\u00a0"

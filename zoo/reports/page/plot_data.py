@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from zoo.figures.style import Style
+from zoo.reports.cutoff import RATE, room_for_failures
 from zoo.reports.formatting import display_name, number, protocol_text, signed, small
 from zoo.reports.report import Curve, Panel
-from zoo.reports.style import RATE, Style, room_for_failures
 from zoo.reports.tables import difference_text, interval_text, rank_text
 
 

@@ -1,13 +1,11 @@
-"""How curves are drawn, in pictures and on the page alike: the colour, dash and mark of each encoding, which
-are told apart together, since none of them serves every reader; and where a curve that failed is cut off."""
+"""How the project draws, in pictures and on pages alike: the colour, dash and mark of each encoding, which
+are told apart together, since none of them serves every reader; the ink and the type."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from zlib import crc32
-
-from zoo.reports.report import Panel
 
 LIGHT = ("#2222af", "#b4360d", "#0d7570", "#eb2dbd", "#b98600", "#208ffc")
 """Hues on white paper; tests/reports/page/test_page_colours.py says for which eyes they are told apart."""
@@ -26,12 +24,28 @@ MARKS = {
 """Matplotlib's names of the marks, with their outlines as SVG paths around the middle, in pixels."""
 FIRST = ("rope", "none", "alibi", "sinusoidal", "learned", "t5")
 """Those compared most have six hues, and always the same ones."""
-HEIGHT_OF_FAILURE = 1.5
-"""A loss this far above the best one (nats) is cut off; how a failed curve fails is no news."""
-TIMES_THE_BEST = 1.5
-"""The same for bits per byte, as a factor."""
-RATE = (-0.03, 1.03)
-"""Accuracies are drawn from none to all."""
+INK, CAPTION, FAINT = "#333333", "#555555", "#8a8a8a"
+"""Text, captions, and what stands back: axes, ticks, the mark of the trained length."""
+RC = {
+    "font.family": "DejaVu Sans",
+    "font.size": 8,
+    "axes.edgecolor": FAINT,
+    "axes.linewidth": 0.7,
+    "axes.labelcolor": INK,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    # A dollar in the name of an encoding is a dollar.
+    "text.parse_math": False,
+    # The same numbers are the same bytes, and a text can be searched and read aloud.
+    "svg.fonttype": "none",
+    "svg.hashsalt": "positional-encoding-zoo",
+    "path.simplify": False,
+}
+METADATA = {".png": {"Software": None}, ".svg": {"Date": None, "Creator": None}}
+"""Of files: without what differs from one day to the next."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +63,11 @@ class Style:
     @property
     def marker(self) -> str:
         return list(MARKS)[self.mark]
+
+    @property
+    def linestyle(self) -> str | tuple[int, tuple[float, ...]]:
+        """As matplotlib takes it, in points."""
+        return (0, tuple(part / 2 for part in DASHES[self.dash])) if self.dash else "-"
 
     @property
     def classes(self) -> str:
@@ -98,12 +117,3 @@ def css() -> str:
 
 def _root(hues: Iterable[str]) -> str:
     return f":root {{ {' '.join(f'--hue-{n}: {hue};' for n, hue in enumerate(hues))} }}\n"
-
-
-def room_for_failures(panel: Panel, differences: bool = False) -> float | None:
-    """How far above the best value, or above the reference, is still drawn; None: all is."""
-    values = [mean for curve in panel.curves for mean in curve.mean if mean is not None]
-    if not panel.lower_is_better or not values:
-        return None
-    room = HEIGHT_OF_FAILURE if panel.measure == "loss_nats" else min(values) * (TIMES_THE_BEST - 1)
-    return room / (3 if differences else 1)  # they are there to tell apart what is close

@@ -1,0 +1,1 @@
+"""The project's pictures: colours, marks and captions are decided here, once."""
