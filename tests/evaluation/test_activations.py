@@ -95,10 +95,11 @@ def test_loss_and_norms_are_those_of_the_forward_pass(model_of, tokens):
     model.blocks[1].register_forward_pre_hook(lambda module, given: entering.append(given[0]))
     found = observe(model, {"tokens": row, "targets": targets}, TRAINED)
     nats = F.cross_entropy(model(row)[0], targets[0], reduction="none", ignore_index=-100).detach().numpy()
-    for index, (low, high) in enumerate(pairwise(found.bins)):
+    for index, (low, high) in enumerate(pairwise(found.loss_bins)):
         scored = nats[low:high][targets[0, low:high].numpy() >= 0]
         expected = scored.mean() if len(scored) else np.nan
         np.testing.assert_allclose(found.loss[0, index], expected, rtol=1e-4)
+    for index, (low, high) in enumerate(pairwise(found.bins)):
         norm = entering[0][0, low:high].norm(dim=-1).mean().item()
         assert found.norm[0, 1, index] == pytest.approx(norm, rel=1e-5)
     assert found.norm.shape == (1, 3, len(found.bins) - 1)
@@ -110,12 +111,12 @@ def test_a_pointer_loses_where_its_answer_is(model_of, tokens):
     answer = torch.tensor([2, 5, 20])
     found = observe(model, {"tokens": row, "answer": answer}, TRAINED)
     expected = F.cross_entropy(model(row), answer, reduction="none").detach().numpy()
-    at = np.searchsorted(found.bins, answer.numpy(), side="right") - 1
+    at = np.searchsorted(found.loss_bins, answer.numpy(), side="right") - 1
     np.testing.assert_allclose(found.loss[range(3), at], expected, rtol=1e-4)
     assert np.isfinite(found.loss).sum() == 3
 
 
 @pytest.mark.parametrize("length", [1, 2, 9, 300])
 def test_bins_hold_each_number_once(length):
-    bins = bin_edges(length)
-    assert bins[0] == 0 and bins[-1] == length and (np.diff(bins) > 0).all()
+    for bins in (bin_edges(length), bin_edges(length, 16, 2)):
+        assert bins[0] == 0 and bins[-1] == length and (np.diff(bins) > 0).all()

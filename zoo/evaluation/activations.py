@@ -25,6 +25,8 @@ from zoo.models.transformer import Transformer
 BLOCK_ELEMENTS = 2**22
 """Attention weights that are held at a time."""
 BINS_PER_OCTAVE = 4
+FIRST_OF_LOSSES, LOSSES_PER_OCTAVE = 16, 2
+"""A loss differs more from token to token than the rest: its bins are wider."""
 
 
 @dataclass(frozen=True)
@@ -51,24 +53,26 @@ class Activations:
     layer."""
     norm: np.ndarray
     """[W,L+1,N]: the Euclidean norm of the residual stream before the first layer, and after each."""
+    loss_bins: np.ndarray
+    """[M+1], of positions, as `bins`."""
     loss: np.ndarray
-    """[W,N], in nats, of what is predicted at a position; NaN where nothing is."""
-
-    @property
-    def middles(self) -> np.ndarray:
-        """[N]: the middle of each bin of positions or distances, in tokens."""
-        return (self.bins[:-1] + self.bins[1:] - 1) / 2
+    """[W,M], in nats, of what is predicted at a position; NaN where nothing is."""
 
 
-def bin_edges(length: int) -> np.ndarray:
-    """Bins of the numbers from 0 to length - 1: each its own at first, then `BINS_PER_OCTAVE` to a doubling.
+def middles(bins: np.ndarray) -> np.ndarray:
+    """[N]: the middle of each bin of positions or distances, in tokens."""
+    return (bins[:-1] + bins[1:] - 1) / 2
 
-    >>> bin_edges(12).tolist()
-    [0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12]
+
+def bin_edges(length: int, first: int = 1, per_octave: int = BINS_PER_OCTAVE) -> np.ndarray:
+    """Bins of the numbers from 0 to length - 1: `first` of them, then so many bins to a doubling, none empty.
+
+    >>> bin_edges(12).tolist(), bin_edges(64, 16, 2).tolist()
+    ([0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12], [0, 16, 23, 32, 45, 64])
     """
     edges, step = [0], 0
     while edges[-1] < length:
-        edges.append(min(max(edges[-1] + 1, round(2 ** (step / BINS_PER_OCTAVE))), length))
+        edges.append(min(max(edges[-1] + 1, round(first * 2 ** (step / per_octave))), length))
         step += 1
     return np.array(edges)
 
@@ -92,7 +96,7 @@ def observe(
         ValueError: sequences longer than the encoding can take.
     """
     length = batch["tokens"].shape[1]
-    bins = bin_edges(length)
+    bins, loss_bins = bin_edges(length), bin_edges(length, FIRST_OF_LOSSES, LOSSES_PER_OCTAVE)
     read: list[dict[str, Tensor]] = []
     for row in range(len(batch["tokens"])):
         one = {name: values[row : row + 1] for name, values in batch.items()}
@@ -101,11 +105,17 @@ def observe(
         found = {name: torch.stack(values) for name, values in seen.items()}
         norms = found.pop("norms")
         read.append(
-            {**found, "norm": _by_bin(norms, bins), "loss": _by_bin(nats, bins), "most": found["most"][0]}
+            {
+                **found,
+                "norm": _by_bin(norms, bins),
+                "loss": _by_bin(nats, loss_bins),
+                "most": found["most"][0],
+            }
         )
         advance(length)
     together = {name: torch.stack([one[name] for one in read]).cpu().numpy() for name in read[0]}
-    return Activations(length=length, trained=trained, bins=bins, **together | {"most": together["most"][0]})
+    together["most"] = together["most"][0]
+    return Activations(length=length, trained=trained, bins=bins, loss_bins=loss_bins, **together)
 
 
 @contextmanager

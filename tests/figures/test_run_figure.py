@@ -1,0 +1,159 @@
+"""What is drawn of a run is what its model computes; every kind of run has its panels."""
+
+import numpy as np
+import pytest
+import torch
+from published import publish
+
+import zoo
+from zoo.errors import InputError
+from zoo.evaluation.activations import observe
+from zoo.figures.run import draw_run
+from zoo.figures.run_panels import mean_over_sequences, spread
+from zoo.figures.samples import open_samples
+from zoo.pretrained.import_model import import_model
+from zoo.pretrained.published import read_published
+from zoo.runs.load import load_task
+
+QUICK = ["trainer.enable_progress_bar=false", "trainer.limit_val_batches=0"]
+RECIPE = {
+    "model": {"kind": "decoder", "encoding": "t5", "d_model": 16, "num_layers": 1, "num_heads": 2},
+    "trainer": {"max_steps": 2, "accelerator": "cpu", "precision": "32-true"},
+    "compile": False,
+    "logging": ["csv"],
+}
+SAMPLE = {
+    "name": "sample", "sequence_length": 16, "batch_size": 4, "vocab_size": 300, "documents": 12, "words": 60,
+}  # fmt: skip
+MAX_INDEX = {"name": "max_index", "sequence_length": 8, "batch_size": 4}
+BY_POSITION = ["attention_by_distance", "entropy", "entropy_share", "first_token", "norm"]
+TEXT = "the cat sat on the mat"
+
+
+def fitted(home, name, data, *sets):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(home)
+        run = zoo.fit({**RECIPE, "name": name, "data": data}, [*QUICK, "evaluate.lengths=[8]", *sets])
+        return (home / run.path).absolute()
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return tmp_path_factory.mktemp("drawn")
+
+
+@pytest.fixture(scope="module")
+def text_run(home):
+    return fitted(home, "text", SAMPLE, "model.num_layers=2")
+
+
+@pytest.fixture(scope="module")
+def ended_run(home):
+    return fitted(home, "ended", SAMPLE, "model.encoding=learned")
+
+
+@pytest.fixture(scope="module")
+def encoder_run(home):
+    return fitted(home, "encoder", MAX_INDEX, "model.kind=encoder", "model.encoding=alibi")
+
+
+@pytest.fixture(scope="module")
+def imported_run(home):
+    publish("llama", home / "published")
+    return import_model(read_published(str(home / "published"), []), "llama", [], home / "llama")
+
+
+def panels_of(figure, column=0):
+    return {panel.key: panel for panel in figure.columns[column].panels}
+
+
+def test_what_is_drawn_is_what_the_model_computes(text_run):
+    panels = panels_of(draw_run(text_run))
+    task, samples = open_samples(text_run)
+    assert sorted(samples.batches) == [16, 32, 64] and len(samples.names) == len(samples.excerpt) == 12
+    weights = task.model.attention(samples.excerpt[None])[:, 0].numpy()
+    for number in range(2):
+        drawn = panels[f"attention_map_{number}"].data
+        assert sorted(drawn["heads"]) == [0, 1] and list(drawn["names"]) == samples.names
+        np.testing.assert_allclose(drawn["weights"], weights[number, drawn["heads"]], atol=1e-6)
+    seen = observe(task.model, samples.batches[64], 16)
+    for key, values in (("entropy", seen.entropy), ("first_token", seen.first), ("norm", seen.norm)):
+        mean, low, high = mean_over_sequences(values[:, 1])
+        assert (low <= mean + 1e-9).all() and (mean <= high + 1e-9).all()
+        for name, line in (("layer_1_length_64", mean), ("layer_1_length_64_high", high)):
+            np.testing.assert_allclose(panels[key].data[name], line, rtol=1e-4, err_msg=key)
+    for side, name in enumerate(("within", "beyond")):
+        mean = mean_over_sequences(seen.attention[:, 0, :, side])[0]
+        np.testing.assert_allclose(panels["attention_by_distance"].data[f"layer_0_{name}"], mean, rtol=1e-4)
+    # One after the other, the losses are those of the model itself.
+    batch = samples.batches[16]
+    with torch.no_grad():
+        nats = task.model(batch["tokens"], targets=batch["targets"], reduction="none")
+    assert panels["loss"].data["length_16"] == pytest.approx([nats.mean().item()], rel=1e-4)
+
+
+def test_every_kind_of_run_has_its_panels(text_run, ended_run, encoder_run, imported_run, tmp_path):
+    said = []
+    figure = draw_run(text_run, ended_run, encoder_run, say=said.append)
+    for number, layers in enumerate((2, 1, 1)):
+        own = list(panels_of(figure, number))
+        assert own[: layers + 5] == [f"attention_map_{layer}" for layer in range(layers)] + BY_POSITION
+        assert "loss" in own
+        assert all(panel.title and panel.caption for panel in figure.columns[number].panels)
+    assert [note for note in said if str(ended_run) in note] == [
+        f"{ended_run}: the encoding ends at 16 tokens: not drawn is length 32, 64"
+    ]
+    figure = draw_run(imported_run, text=TEXT * 20, lengths=[8, 40])
+    panels = panels_of(figure)
+    assert np.isfinite(panels["loss"].data["length_40"]).all()
+    names = panels["attention_map_0"].data["names"]
+    assert "".join(names).startswith("thecatsat") and len(names) == 12
+    figure.save(tmp_path / "imported.html")
+    assert "Attention over distance" in (tmp_path / "imported.html").read_text()
+
+
+def test_a_short_text_is_the_excerpt_and_the_rest_is_of_the_validation_data(text_run, imported_run):
+    said = []
+    panels = panels_of(draw_run(text_run, text="the old man", say=said.append))
+    assert "the old man".startswith("".join(panels["attention_map_0"].data["names"])[:3])
+    assert "loss" in panels and "what goes by position is of the validation data" in said[0]
+    # There is no WikiText-2 here: what can be drawn is.
+    said.clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        patch.setattr("zoo.figures.samples.load_runs", lambda *_, **__: unreadable())
+        panels = panels_of(draw_run(imported_run, text="the cat", say=said.append))
+    assert list(panels) == [f"attention_map_{layer}" for layer in range(3)]
+    assert "no such text: nothing is drawn by length" in said[0]
+
+
+def unreadable():
+    raise InputError("no such text")
+
+
+def test_wrong_input_is_one_message(text_run, encoder_run, here):
+    with pytest.raises(InputError) as error:
+        draw_run("nowhere", "else")
+    assert len(error.value.problems) == 2
+    with pytest.raises(InputError, match="reads no text; leave out --text"):
+        draw_run(encoder_run, text="a b c")
+    with pytest.raises(InputError, match="give one of two or more"):
+        draw_run(text_run, text="")
+    with pytest.raises(InputError, match="device 'nonsense'"):
+        draw_run(text_run, device="nonsense")
+
+
+def test_means_leave_out_what_is_not_known():
+    values = np.array([[1.0, np.nan, 3.0], [3.0, np.nan, np.nan]])
+    mean, low, high = mean_over_sequences(values)
+    assert mean[0] == 2 and np.isnan(mean[1]) and mean[2] == 3
+    assert low[0] < 2 < high[0] and np.isnan([low[1], low[2]]).all()
+    assert spread(2, 5) == [0, 1] and spread(24, 4) == [0, 8, 15, 23]
+
+
+def test_the_model_is_left_as_it_was(text_run):
+    task = load_task(text_run)
+    tokens = torch.arange(20)[None]
+    before = task.model(tokens)
+    observe(task.model, {"tokens": tokens}, 16)
+    assert torch.equal(task.model(tokens), before)
