@@ -18,6 +18,7 @@ from zoo.runs.load import load_task
 QUICK = ["trainer.enable_progress_bar=false", "trainer.limit_val_batches=0"]
 RECIPE = {
     "model": {"kind": "decoder", "encoding": "t5", "d_model": 16, "num_layers": 1, "num_heads": 2},
+    "optimizer": {"lr": 1e-3, "warmup_steps": 1},
     "trainer": {"max_steps": 2, "accelerator": "cpu", "precision": "32-true"},
     "compile": False,
     "logging": ["csv"],

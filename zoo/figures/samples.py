@@ -1,4 +1,4 @@
-"""What a trained model is shown, so that one sees what it does: sequences of several lengths, and an excerpt."""
+"""What a trained model is shown, so that one sees what it does: an excerpt, and sequences of some lengths."""
 
 from __future__ import annotations
 
