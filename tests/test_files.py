@@ -133,6 +133,7 @@ MAY_WRITE = {
     "zoo/sweep/local.py _start: open": "the log of a run grows by what its process prints",
     "zoo/memory.py restart_peak_memory: write_text": "/proc/self/clear_refs is no file",
     "zoo/reports/plot.py plot: savefig": "into memory",
+    "zoo/gallery/pictures.py small_picture_of: savefig": "the same",
     "zoo/figures/figure.py _still: savefig": "into memory",
     "zoo/training/checkpoints.py save_checkpoint: torch.save": "into a atomic_file",
     "zoo/data/text/tokens.py write_split: OSFile": "its folder is flushed, then renamed",

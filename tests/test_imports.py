@@ -69,6 +69,7 @@ BROKEN = ["--set", "model.encoding.slope=official"]
         (["show", RECIPE, *BROKEN], 2),
         (["fit", RECIPE, *BROKEN], 2),
         (["evaluate", "no_such"], 2),
+        (["gallery", "no_such"], 2),
         (["completion", "bash"], 0),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -96,8 +96,10 @@ def read_descriptions(
 
 
 def _option_help(docstring: str) -> dict[str, str]:
-    """What the `Args:` of a docstring say of each option."""
-    _, _, arguments = docstring.partition("\nArgs:\n")
+    """What the `Args:` of a docstring, or the `Options:` of an encoding's, say of each option."""
+    _, *section = re.split(r"\n(?:Args|Options):\n", docstring, maxsplit=1)
+    # It ends at the first line that is not indented.
+    arguments = re.split(r"^\S", section[0], maxsplit=1, flags=re.MULTILINE)[0] if section else ""
     found = re.findall(r"^    (\w+): (.*(?:\n {6,}.*)*)", arguments, re.MULTILINE)
     return {name: " ".join(text.split()) for name, text in found}
 

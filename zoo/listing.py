@@ -65,8 +65,8 @@ def _encodings(pattern: str | None) -> str:
     for one in found:
         count, note = _count(one)
         notes += [note] if note else []
-        kinds = "both" if one.decoder and one.encoder else "".join(_kinds(one))
-        rows.append((one.name, str(one.family), kinds, count, _beyond(one), _origin(one), _role(one)))
+        kinds = "both" if one.decoder and one.encoder else "".join(kinds_of(one))
+        rows.append((one.name, str(one.family), kinds, count, beyond(one), origin(one), _role(one)))
     return "\n".join([
         table(("name", "family", "for", "parameters", "beyond", "from", "what it is"), rows),
         "",
@@ -83,12 +83,12 @@ def _one_encoding(one: registry.Description) -> str:
     facts = [
         ("paper", one.paper),
         ("family", one.family),
-        ("for", ", ".join(_kinds(one))),
+        ("for", ", ".join(kinds_of(one))),
         ("for evaluation of", ", ".join(one.replaces)),
         ("learned parameters", f"{_count(one)[0]} (at {_size()})"),
-        ("beyond training", _beyond(one)),
-        ("from", _origin(one)),
-        ("source", _near(one.where)),
+        ("beyond training", beyond(one)),
+        ("from", origin(one)),
+        ("source", near(one.where)),
     ]
     lines = [f"{one.name}: {one.summary}", *(f"  {key}: {value}" for key, value in facts if value)]
     if one.options:
@@ -116,7 +116,8 @@ def _size() -> str:
     return f"width {WIDTH}, {LAYERS} layers, {HEADS} heads, length {LENGTH}"
 
 
-def _beyond(one: registry.Description) -> str:
+def beyond(one: registry.Description) -> str:
+    """What an encoding does past the trained length: yes, no, by policy, as wrapped."""
     if one.extrapolates == "no" and any(registry.holds_wrapped(o.annotation) for o in one.options):
         return "as wrapped"
     return "by policy" if one.extrapolates == "policy" else str(one.extrapolates)
@@ -126,16 +127,17 @@ def _role(one: registry.Description) -> str:
     return f"for evaluation of: {', '.join(one.replaces)}. {one.summary}" if one.replaces else one.summary
 
 
-def _origin(one: registry.Description) -> str:
+def origin(one: registry.Description) -> str:
     """The zoo, an installed package, or a file."""
-    return "zoo" if one.builtin else one.package or _near(str(one.file))
+    return "zoo" if one.builtin else one.package or near(str(one.file))
 
 
-def _kinds(one: registry.Description) -> list[str]:
+def kinds_of(one: registry.Description) -> list[str]:
+    """The models that an encoding fits: decoder, encoder."""
     return [kind for kind, fits in (("decoder", one.decoder), ("encoder", one.encoder)) if fits]
 
 
-def _near(where: str) -> str:
+def near(where: str) -> str:
     """A path as seen from here, where that is shorter."""
     relative = os.path.relpath(where)
     return relative if len(relative) < len(where) else where
@@ -154,7 +156,7 @@ def _recipes(pattern: str | None) -> str:
 
 
 def _recipe(file: Path) -> Row:
-    shown = _near(str(file))
+    shown = near(str(file))
     try:
         recipe = read_recipe(file)
     except InputError as error:
@@ -180,7 +182,7 @@ def _first_comment(file: Path) -> str:
 def _kind(what: str, pattern: str | None) -> str:
     kind, columns = _COLUMNS[what]
     rows = [
-        (one.name, *(_cell(one, column) for column in columns.values()), _origin(one), one.summary)
+        (one.name, *(_cell(one, column) for column in columns.values()), origin(one), one.summary)
         for one in _described(kind, pattern)
     ]
     return table(("name", *columns, "from", "what it is"), rows)

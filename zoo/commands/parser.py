@@ -12,6 +12,7 @@ from zoo.commands import (
     evaluate,
     export,
     fit,
+    gallery,
     generate,
     import_model,
     list_things,
@@ -30,6 +31,7 @@ VERBS: dict[str, ModuleType] = {
     "list": list_things,
     "show": show,
     "check": check,
+    "gallery": gallery,
     "completion": completion,
 }
 """In the order of the help. Each has SUMMARY, EXAMPLES, add_arguments(parser) and run(options)."""
