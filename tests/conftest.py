@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from browser import browser  # noqa: F401
 
 from zoo import registry
 from zoo.contract.subject import HEADS, LAYERS, LENGTH, WIDTH, small_model, some_tokens

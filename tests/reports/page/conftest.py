@@ -1,42 +1,13 @@
-"""A real browser for the page: one headless Chromium for each process of tests."""
+"""The page of a comparison in a real browser."""
 
 import math
-import os
-import shutil
 
 import numpy as np
 import pytest
 
 from zoo.reports.page import page as page_of
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-REQUIRED = "ZOO_REQUIRE_BROWSER"
-FLAGS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-)  # fmt: skip
 DESK = {"width": 1280, "height": 900}
-
-
-def missing(what: str):
-    """Skip, or fail where a browser is promised."""
-    (pytest.fail if os.environ.get(REQUIRED) == "1" else pytest.skip)(what)
-
-
-@pytest.fixture(scope="session")
-def browser():
-    """Chromium from the PATH, without a window and with a new profile."""
-    path = next(filter(None, map(shutil.which, NAMES)), None)
-    if path is None:
-        missing("no Chromium on the PATH; on Debian: apt-get install -y chromium")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        missing("no playwright; install it with: pip install playwright")
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
-        yield started
-        started.close()
 
 
 @pytest.fixture

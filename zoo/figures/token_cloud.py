@@ -1,0 +1,208 @@
+"""The tokens of a text as points in space: where an encoding puts their vectors, without positions and with.
+
+Tensors have their shape in their name: T tokens, H heads, E width, P the three dimensions of a picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zoo.encodings.base import Size, Span
+from zoo.encodings.stack import EncodingStack, View
+from zoo.errors import InputError
+from zoo.recipe.encoding import encoding_label
+from zoo.seeds import seed_of
+
+WIDTH, HEADS = 64, 4
+"""Of the vectors, which are those of a head too, and how many heads there are; drawn is the first."""
+FEWEST, MOST = 2, 24
+"""Words of a text."""
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """One encoding's points.
+
+    Attributes:
+        label: the encoding, in a word.
+        without, placed: [T,3] float64, the points without position and with it, by the same projection.
+        weights: [T], the attention that the last token would pay to each if its scores were the bias of the
+            first head alone; None where there is no such bias.
+        caption: what to see.
+    """
+
+    label: str
+    without: np.ndarray
+    placed: np.ndarray
+    weights: np.ndarray | None
+    caption: str
+
+    @property
+    def moves(self) -> bool:
+        """Whether positions change any vector."""
+        return not np.allclose(self.without, self.placed, atol=1e-6)
+
+
+@dataclass(frozen=True)
+class Projection:
+    """From vectors to points: vectors @ axes / scale, for all encodings of a picture the same.
+
+    Attributes:
+        axes: [E,3], orthonormal: the three directions in which all vectors together differ most.
+        scale: a number, so that no point is farther than 1 from the middle.
+        kept: the share of their squared length that these directions hold.
+    """
+
+    axes: np.ndarray
+    scale: float
+    kept: float
+
+    def __call__(self, vectors_TE: np.ndarray) -> np.ndarray:
+        return widened(vectors_TE, len(self.axes)) @ self.axes / self.scale
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, which are its tokens here. Raises InputError for too few or too many of them."""
+    words = text.split()
+    if not FEWEST <= len(words) <= MOST:
+        raise InputError(f"--tokens takes a text of {FEWEST} to {MOST} words; this one has {len(words)}")
+    return words
+
+
+def vectors_of(words: Sequence[str], seed: int = 0) -> Tensor:
+    """A vector for each word, [T,E], from (seed, word): the same word has the same one.
+
+    N(0, 1/E), as Vaswani et al. 2017 (arXiv:1706.03762, 3.4) have them beside their sinusoids.
+    """
+
+    def draw(word: str) -> Tensor:
+        generator = torch.Generator().manual_seed(seed_of(seed, "word", word))
+        return torch.randn(WIDTH, generator=generator) / WIDTH**0.5
+
+    return torch.stack([draw(word) for word in words])
+
+
+@torch.no_grad()
+def hooked(stack: EncodingStack, vectors_TE: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """What an encoding makes of token vectors [T,E]: without position, and with it, [T,E'] each.
+
+    As in a model whose projections change nothing: first `embed`, then `rotate` of the first head's queries.
+    Without position all tokens are at position 0.
+    """
+    ids = torch.arange(len(vectors_TE))
+    view = stack.view(0)
+
+    def queries(placed: bool) -> np.ndarray:
+        spans = []
+        for encoding in view.encodings:
+            pos = encoding.positions(ids, 1) if encoding.uses("positions") else ids
+            if not placed and encoding.reads_positions:
+                pos = torch.zeros_like(pos)
+            spans.append(Span(pos, pos, causal=stack.size.causal, consecutive=pos is ids))
+        x_BTE = stack.embed(vectors_TE[None], [[span] for span in spans])
+        return _rotated(view, x_BTE, x_BTE[0].expand(1, HEADS, -1, -1), spans)[0, 0].double().numpy()
+
+    return queries(placed=False), queries(placed=True)
+
+
+def _rotated(view: View, x_BTE: Tensor, q_BHTD: Tensor, spans: Sequence[Span]) -> Tensor:
+    spans = [replace(span, read=one) for span, one in zip(spans, view.read(x_BTE), strict=True)]
+    rotated_BHTD = view.rotate(q_BHTD, q_BHTD, spans)[0]
+    # One that makes the whole score itself leaves nothing to be multiplied.
+    return rotated_BHTD if rotated_BHTD.shape[-1] else q_BHTD
+
+
+def clouds(specs: Sequence[Any], text: str, seed: int = 0) -> tuple[list[Cloud], Projection, list[str]]:
+    """The points of all encodings, what projects them, and the words.
+
+    Args:
+        specs: encodings as a resolved recipe has them.
+
+    Raises:
+        InputError: an encoding that takes no such model, or a text of too few or too many words.
+    """
+    words = words_of(text)
+    vectors_TE, found = vectors_of(words, seed), []
+    for spec in specs:
+        label = encoding_label(spec)
+        stack = _stack(spec, len(words), seed)
+        if stack.max_length is not None and len(words) > stack.max_length:
+            raise InputError(f"encoding {label!r} ends at {stack.max_length} tokens")
+        found.append((label, stack, *comparable(*hooked(stack, vectors_TE))))
+    projection = fit([vectors for _, _, *both in found for vectors in both])
+    made = []
+    for label, stack, without, placed in found:
+        caption = _caption(stack, moves=not np.allclose(without, placed, atol=1e-6))
+        weights = _weights(stack, len(words))
+        made.append(Cloud(label, projection(without), projection(placed), weights, caption))
+    return made, projection, words
+
+
+def _stack(spec: Any, length: int, seed: int) -> EncodingStack:
+    size = Size(WIDTH, HEADS, 1, max(64, length), causal=True, width_of_head=WIDTH)
+    try:
+        return EncodingStack(spec, size, seed).eval()
+    except InputError:  # some are for encoders alone
+        return EncodingStack(spec, replace(size, causal=False), seed).eval()
+
+
+def comparable(without_TE: np.ndarray, placed_TE: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both moved and scaled alike, so that without position the middle is 0 and the mean length 1: some
+    encodings multiply all vectors, or add the same to each."""
+    middle = without_TE.mean(0)
+    length = float(np.linalg.norm(without_TE - middle, axis=1).mean()) or 1.0
+    return (without_TE - middle) / length, (placed_TE - middle) / length
+
+
+def widened(vectors_TE: np.ndarray, width: int) -> np.ndarray:
+    """With zeros behind: some encodings make queries wider."""
+    return np.pad(vectors_TE, ((0, 0), (0, width - vectors_TE.shape[1])))
+
+
+def fit(sets: Sequence[np.ndarray]) -> Projection:
+    """The principal axes of all vectors together. The same vectors give the same axes: of each, the largest
+    component is positive."""
+    width = max(one.shape[1] for one in sets)
+    together = np.concatenate([widened(one, width) for one in sets])
+    _, sizes, rows = np.linalg.svd(together, full_matrices=False)
+    axes = np.zeros((width, 3))
+    count = min(3, len(rows))
+    axes[:, :count] = rows[:count].T
+    largest = axes[np.abs(axes).argmax(0), range(3)]
+    axes *= np.where(largest < 0, -1.0, 1.0)
+    total = float((sizes**2).sum())
+    kept = float((sizes[:3] ** 2).sum() / total) if total else 1.0
+    return Projection(axes, float(np.linalg.norm(together @ axes, axis=1).max()) or 1.0, kept)
+
+
+def _weights(stack: EncodingStack, length: int) -> np.ndarray | None:
+    if not stack.view(0).biased:
+        return None
+    return stack.bias_table(1, length)[0, 0].double().softmax(-1).numpy()
+
+
+def _caption(stack: EncodingStack, moves: bool) -> str:
+    view = stack.view(0)
+    said = []
+    if moves and any(encoding.uses("embed") for encoding in view.encodings):
+        said.append("A vector of its position is added to each token: repeated words come apart.")
+    if moves and view.rotating:
+        said.append("Each query is turned by its position, in a plane for each pair of its numbers.")
+    if view.biased:
+        said.append(
+            "Position enters the scores by a bias, and moves no vector. The size of a dot is the attention "
+            "that the last token would pay it by the bias of the first head alone."
+        )
+    if view.scored or view.reshaped or view.valued:
+        said.append("Position enters the scores or the output of attention together with the content.")
+    if not said:
+        return "No vector moves: the order is known from the causal mask alone."
+    if any(True for _ in stack.parameters()):
+        said.append("What it learns is at its initial values.")
+    return " ".join(said)
