@@ -8,8 +8,9 @@ from published import publish
 import zoo
 from zoo.errors import InputError
 from zoo.evaluation.activations import observe
+from zoo.figures.attention_maps import spread
 from zoo.figures.run import draw_run
-from zoo.figures.run_panels import mean_over_sequences, spread
+from zoo.figures.run_panels import mean_over_sequences
 from zoo.figures.samples import open_samples
 from zoo.pretrained.import_model import import_model
 from zoo.pretrained.published import read_published
@@ -69,7 +70,7 @@ def panels_of(figure, column=0):
 
 
 def test_what_is_drawn_is_what_the_model_computes(text_run):
-    panels = panels_of(draw_run(text_run))
+    panels = panels_of(zoo.open(text_run).draw())
     task, samples = open_samples(text_run)
     assert sorted(samples.batches) == [16, 32, 64] and len(samples.names) == len(samples.excerpt) == 12
     weights = task.model.attention(samples.excerpt[None])[:, 0].numpy()

@@ -11,9 +11,10 @@ from tqdm import tqdm
 from zoo.console import progress_bar
 from zoo.errors import InputError, Problem, collect
 from zoo.evaluation.activations import observe
+from zoo.figures.attention_maps import maps
 from zoo.figures.figure import Column, Figure
 from zoo.figures.panel import Panel
-from zoo.figures.run_panels import by_distance, by_position, maps
+from zoo.figures.run_panels import by_distance, by_position
 from zoo.figures.samples import Samples, open_samples
 from zoo.figures.style import styles
 from zoo.recipe.encoding import changed_label

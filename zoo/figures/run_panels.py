@@ -1,4 +1,4 @@
-"""Panels of what a trained model does: attention on an excerpt, and by position what goes on inside it."""
+"""Panels of what goes on inside a trained model: its attention over distance, and more by position."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import numpy as np
 
 from zoo.evaluation.activations import Activations, middles
 from zoo.evaluation.interval import interval_of_mean
+from zoo.figures.attention_maps import spread
 from zoo.figures.panel import Data, Limits, Panel
 from zoo.figures.style import FAINT, INK
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MAPS, HEADS, LAYERS = 3, 4, 5
-"""How many layers and heads have a map of their attention, and how many layers a line, at most."""
+LAYERS = 5
+"""How many layers have a line, at most."""
 SMALLEST = 1e-6
 """Attention below this is drawn at the bottom."""
 DASHES = ("-", (0, (4, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
@@ -32,17 +33,6 @@ Line = tuple[np.ndarray, np.ndarray, np.ndarray]
 """A mean and its interval, low and high, [N] each."""
 
 
-def spread(count: int, most: int) -> list[int]:
-    """Which of `count` things are shown: all, or `most` of them evenly spread, the first and last included.
-
-    >>> spread(3, 4), spread(24, 4)
-    ([0, 1, 2], [0, 8, 15, 23])
-    """
-    if count <= most:
-        return list(range(count))
-    return [round(index * (count - 1) / (most - 1)) for index in range(most)]
-
-
 def mean_over_sequences(values: np.ndarray) -> Line:
     """Mean and 95 % interval over sequences, of values [W,...,N] that are first averaged over heads or what
     else is between; NaN is left out, and there is no interval of fewer than two sequences."""
@@ -54,33 +44,6 @@ def mean_over_sequences(values: np.ndarray) -> Line:
         ends.append((math.nan if low is None else max(low, 0.0), math.nan if high is None else high))
     low, high = np.array(ends, dtype=float).reshape(-1, 2).T
     return mean, low, high
-
-
-def maps(weights: np.ndarray, names: Sequence[str]) -> list[Panel]:
-    """The attention of some heads of some layers on an excerpt.
-
-    Args:
-        weights: [L,H,T,T].
-        names: of the T tokens.
-    """
-    panels = []
-    layers, heads = weights.shape[:2]
-    rows = np.arange(weights.shape[-1])
-    distance = (weights * np.abs(rows[:, None] - rows)).sum(-1).mean(-1)
-    for number, layer in enumerate(spread(layers, MAPS)):
-        shown = np.argsort(distance[layer], kind="stable")[spread(heads, HEADS)]
-        about = f"{len(shown)} of {heads} heads" if heads > len(shown) else "all heads"
-        panels.append(
-            Panel(
-                key=f"attention_map_{number}",
-                title=f"Attention on an excerpt: layer {layer} of 0 to {layers - 1}",
-                caption=f"Each row is a token that looks, each column one it looks at; {about}, from the one "
-                "that looks nearest to the one that looks farthest.",
-                data={"weights": weights[layer, shown], "heads": shown, "names": np.array(names)},
-                paint=_paint_maps,
-            )
-        )
-    return panels
 
 
 def by_distance(seen: Activations) -> Panel:
@@ -147,7 +110,7 @@ def by_position(observed: Mapping[int, Activations], loss_color: str) -> list[Pa
         _by_position(
             observed, "norm", streams, lambda seen, layer: seen.norm[:, layer],
             "Norm of the residual stream", "norm (Euclidean)",
-            "Before the first layer (0) and after each. A norm that leaves its level beyond the trained "
+            "Before the first layer and after each. A norm that leaves its level beyond the trained "
             "length is an input that later layers were never given.", kind="after layer",
         ),
     ]  # fmt: skip
@@ -301,35 +264,19 @@ def _axis(axes: Axes, seen: Activations, label: str) -> None:
     axes.axvline(seen.trained, color=FAINT, linewidth=0.9, linestyle=(0, (1, 1.5)), zorder=0)
 
 
+def _called(layer: int, kind: str) -> str:
+    """Layers are counted from 1; before them the residual stream is the input."""
+    if kind == "after layer":
+        return f"{kind} {layer}" if layer else "input"
+    return f"{kind} {layer + 1}"
+
+
 def _key(axes: Axes, layers: Sequence[int], dashes: Sequence[str], kind: str = "layer") -> None:
     from matplotlib.lines import Line2D
 
-    handles = [Line2D([], [], color=_color(layer, layers), label=f"{kind} {layer}") for layer in layers]
+    handles = [Line2D([], [], color=_color(layer, layers), label=_called(layer, kind)) for layer in layers]
     handles += [
         Line2D([], [], color=INK, linestyle=DASHES[number % len(DASHES)], label=text)
         for number, text in enumerate(dashes)
     ]
     axes.legend(handles=handles, ncols=2, **LEGEND)
-
-
-def _paint_maps(axes: Axes, data: Data, limits: Limits | None) -> None:
-    from matplotlib.colors import PowerNorm
-
-    axes.set_axis_off()
-    weights, heads, names = data["weights"], data["heads"], list(data["names"])
-    columns, size = min(2, len(heads)), weights.shape[-1]
-    rows = math.ceil(len(heads) / columns)
-    left, bottom, gap = 0.12, 0.16, 0.07
-    wide, high = (1 - left) / columns, (1 - bottom) / rows
-    for number, head in enumerate(heads):
-        row, column = divmod(number, columns)
-        place = [left + column * wide, bottom + (rows - 1 - row) * high, wide - 0.03, high - gap]
-        tile = axes.inset_axes(place)
-        # The square root of a weight: most of them are small.
-        tile.imshow(
-            weights[number], cmap="cividis", norm=PowerNorm(0.5, 0, 1), interpolation="nearest", aspect="auto"
-        )
-        tile.set_title(f"head {head}", fontsize=6.5, pad=1.5)
-        tile.tick_params(length=0, pad=1, labelsize=4.6)
-        tile.set_xticks(range(size), names if row == rows - 1 else [""] * size, rotation=90)
-        tile.set_yticks(range(size), names if column == 0 else [""] * size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ from zoo.runs.metrics_csv import read_metrics
 if TYPE_CHECKING:
     import pandas as pd
 
+    from zoo.figures.figure import Figure
     from zoo.models.transformer import Transformer
 
 
@@ -93,6 +95,21 @@ class Run:
 
         (one,) = open_generator(self.path).generate([prompt], max_new_tokens, Sampling(**options), seed)
         return one.text
+
+    def draw(self, text: str | None = None, lengths: Sequence[int] | None = None) -> Figure:
+        """What the model does: its attention on an excerpt, and by distance and by position what goes on
+        inside it. A notebook shows it; `.save("x.png")` writes it.
+
+        Args:
+            text: what it reads; by default its own validation data.
+            lengths: in tokens; by default the trained one, twice and four times that.
+
+        Raises:
+            InputError: no data to read, or lengths that the encoding does not take.
+        """
+        from zoo.figures.run import draw_run
+
+        return draw_run(self.path, text=text, lengths=lengths)
 
     def __fspath__(self) -> str:
         return os.fspath(self.path)
