@@ -70,6 +70,7 @@ BROKEN = ["--set", "model.encoding.slope=official"]
         (["fit", RECIPE, *BROKEN], 2),
         (["evaluate", "no_such"], 2),
         (["gallery", "no_such"], 2),
+        (["draw", "no_such", "--out", "x.jpg"], 2),
         (["completion", "bash"], 0),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -64,7 +64,7 @@ def test_every_format_is_written_whole(figure, suffix, tmp_path):
     else:
         with Image.open(io.BytesIO(content)) as picture:
             assert picture.size[0] > 300
-            assert getattr(picture, "n_frames", 1) == (12 if suffix == ".gif" else 1)
+            assert getattr(picture, "n_frames", 1) == (10 if suffix == ".gif" else 1)
     assert [one.name for one in tmp_path.iterdir()] == [path.name]
 
 

@@ -6,9 +6,9 @@ import argparse
 from pathlib import Path
 
 from zoo.commands.argument_types import lengths, words
-from zoo.commands.shared import DRAWING
 from zoo.console import waiting
 from zoo.errors import InputError
+from zoo.figures.style import DRAWING
 from zoo.launch.signals import raise_on_signals
 
 SUMMARY = "Put evaluated runs beside each other: tables, plots and a page to look at."

@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 
 from zoo.commands.argument_types import count, lengths, words
-from zoo.commands.shared import DRAWING, add_set
+from zoo.commands.shared import add_set
 from zoo.console import waiting
+from zoo.figures.style import DRAWING
 from zoo.launch.ranks import is_distributed
 from zoo.launch.signals import raise_on_signals
 

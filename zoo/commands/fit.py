@@ -6,9 +6,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zoo.commands.shared import DRAWING, add_set
+from zoo.commands.shared import add_set
 from zoo.console import waiting
 from zoo.errors import InputError
+from zoo.figures.style import DRAWING
 from zoo.launch.signals import raise_on_signals
 
 if TYPE_CHECKING:

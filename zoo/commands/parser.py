@@ -9,6 +9,7 @@ from zoo.commands import (
     check,
     compare,
     completion,
+    draw,
     evaluate,
     export,
     fit,
@@ -31,6 +32,7 @@ VERBS: dict[str, ModuleType] = {
     "list": list_things,
     "show": show,
     "check": check,
+    "draw": draw,
     "gallery": gallery,
     "completion": completion,
 }

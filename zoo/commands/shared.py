@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-DRAWING = ("matplotlib.figure", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg")
-"""Modules that are imported before signals may raise: an import that is cut short leaves a broken module."""
-
 
 def add_set(verb: argparse.ArgumentParser, about: str) -> None:
     """Add `--set KEY=VALUE`, and say what it changes."""

@@ -11,24 +11,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from zoo.errors import InputError
 from zoo.figures.panel import Limits, Panel, shared
-from zoo.figures.style import FAINT, INK, METADATA, RC
+from zoo.figures.specs import check_suffix
+from zoo.figures.style import INK, METADATA, RC
 from zoo.files import atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
 
-SUFFIXES = (".png", ".svg", ".gif", ".html")
-WIDTH, HEIGHT = 3.5, 2.75
+WIDTH, HEIGHT = 3.9, 3.2
 """Of a panel with its title and caption, in inches."""
+LEFT, RIGHT, BOTTOM, TOP = 0.7, 0.16, 0.52, 0.86
+"""Around the axes of a panel, in inches: they are the same size in every panel, whatever is written."""
+HEAD = 0.3
+"""Height of the title, and of the names of the columns, in inches."""
 ACROSS = 3
 """Panels beside each other where all are of one thing."""
 DPI = {".png": 110, ".svg": 72, ".gif": 64}
-FRAMES, HOLD, STEP = 12, 2500, 220
+WIDEST = 900
+"""Of the moving picture, in pixels."""
+FRAMES, HOLD, STEP = 10, 2500, 250
 """Of the moving picture: how many, and how long the last one and the others stay, in ms."""
-COLOURS = 64
+COLOURS = 48
 """Of the moving picture; with more it is too large for a page."""
 
 
@@ -38,13 +43,15 @@ class Column:
 
     label: str
     panels: Sequence[Panel]
+    color: str = INK
+    """Of the name, as in every other figure."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure: one column of panels laid out as a grid, or several beside each other, a row for each key.
+    """A figure: one column of panels laid out as a grid, or several beside each other.
 
-    Panels of a row share the range of their values and of their colours.
+    Panels of one key stand in one row, and share the range of their values and of their colours.
 
     Attributes:
         trained, length: in tokens; a moving picture grows from the one to the other. It does not move
@@ -119,7 +126,7 @@ class Figure:
     def heading(self, between: str) -> str:
         """The title with the names of the columns."""
         labels = between.join(column.label for column in self.columns)
-        return f"{self.title}: {labels}" if self.title else labels
+        return f"{labels}: {self.title}" if self.title else labels
 
     def parts(self) -> list[tuple[str, list[tuple[str, Panel, bytes]]]]:
         """Every panel as an SVG of its own, without title and caption, on the scales of the figure: a title
@@ -147,56 +154,74 @@ class Figure:
     def _drawn(self) -> tuple[Drawing, dict[tuple[str, str], Axes]]:
         """The drawing, and the axes of each panel by label and key."""
         single, across = len(self.columns) == 1, len(self.columns)
-        rows = [row for _, row in self.rows]
-        shares = [shared([panel for panel in row if panel is not None]) for row in rows]
+        rows = self._packed()
+        by_key = {key: [panel for panel in row if panel is not None] for key, row in self.rows}
         if single:
             panels, across = self.panels, min(ACROSS, len(self.panels))
-            starts = range(0, len(panels), across)
-            rows, shares = [panels[start : start + across] for start in starts], [None] * len(starts)
-        size = across * WIDTH, len(rows) * HEIGHT + 0.35
+            rows = [panels[start : start + across] for start in range(0, len(panels), across)]
+        head = HEAD * (1 if single else 2)
+        size = across * WIDTH, len(rows) * HEIGHT + head
         drawing = _sheet(size)
-        grid = drawing.add_gridspec(len(rows), across)
+        place = {"ha": "left", "va": "center", "x": 0.1 / size[0]}
+        drawing.text(
+            y=1 - HEAD / 2 / size[1], s=self.heading(" · "), fontsize=10.5, fontweight="bold", **place
+        )
+        for index, column in enumerate(() if single else self.columns):
+            place["x"] = (index * WIDTH + 0.1) / size[0]
+            drawing.text(
+                y=1 - HEAD * 1.5 / size[1], s=column.label, fontsize=11, fontweight="bold",
+                color=column.color, **place,
+            )  # fmt: skip
         found = {}
-        for number, (row, limits) in enumerate(zip(rows, shares, strict=True)):
-            drawn = []
+        for number, row in enumerate(rows):
             for index, panel in enumerate(row):
-                axes = drawing.add_subplot(grid[number, index])
-                label = self.columns[0 if single else index].label
                 if panel is None:
-                    title = next(panel.title for panel in row if panel is not None)
-                    _leave_empty(axes, f"{label}: nothing to show for\n“{title}”")
                     continue
-                panel.draw(axes, limits)
-                drawn.append(axes)
-                found[label, panel.key] = axes
-            if not single:
-                _share(drawn)
-        drawing.suptitle(self.heading("   ·   "), fontsize=11, color=INK)
+                below = size[1] - head - (number + 1) * HEIGHT
+                axes = _axes(drawing, index * WIDTH + LEFT, below + BOTTOM, HEIGHT - BOTTOM - TOP)
+                panel.draw(axes, shared(by_key[panel.key]))
+                found[self.columns[0 if single else index].label, panel.key] = axes
+        for key in by_key:
+            _share([axes for (_, own), axes in found.items() if own == key])
         return drawing, found
+
+    def _packed(self) -> list[list[Panel | None]]:
+        """Rows of cells, in which every key has its own row, and different keys of different columns may
+        have the same one: a column keeps its order, and as few cells as can be are empty."""
+        packed: list[list[Panel | None]] = []
+        ends = [0] * len(self.columns)
+        for _, row in self.rows:
+            there = [index for index, panel in enumerate(row) if panel is not None]
+            at = max(ends[index] for index in there)
+            while len(packed) <= at:
+                packed.append([None] * len(self.columns))
+            for index in there:
+                packed[at][index], ends[index] = row[index], at + 1
+        return packed
 
 
 def _sheet(size: tuple[float, float]) -> Drawing:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Drawing
 
-    drawing = Drawing(figsize=size, layout="constrained")
+    drawing = Drawing(figsize=size)
     FigureCanvasAgg(drawing)
     return drawing
 
 
+def _axes(drawing: Drawing, left: float, bottom: float, height: float) -> Axes:
+    """Axes of a panel at a place in inches."""
+    wide, high = drawing.get_size_inches()
+    return drawing.add_axes((left / wide, bottom / high, (WIDTH - LEFT - RIGHT) / wide, height / high))
+
+
 def _alone(panel: Panel, limits: Limits | None, vertical: tuple[float, float]) -> bytes:
-    drawing = _sheet((WIDTH + 0.3, HEIGHT - 0.2))
-    axes = drawing.add_subplot()
+    drawing = _sheet((WIDTH, HEIGHT - TOP + 0.15))
+    axes = _axes(drawing, LEFT, BOTTOM, HEIGHT - TOP - BOTTOM)
     panel.draw(axes, limits, captioned=False)
     if axes.axison:
         axes.set_ylim(vertical)
     return _still(drawing, ".svg")
-
-
-def check_suffix(path: Path) -> None:
-    """Raises InputError where a file's suffix is none that a figure has."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise InputError(f"--out {path}: a picture ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
 
 
 def as_element(svg: bytes, name: str) -> str:
@@ -207,11 +232,6 @@ def as_element(svg: bytes, name: str) -> str:
     own = f"z{crc32(text.encode()):08x}-"
     text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{own}", text)
     return text.replace("<svg ", f'<svg role="img" aria-label="{html.escape(name)}" ', 1)
-
-
-def _leave_empty(axes: Axes, said: str) -> None:
-    axes.set_axis_off()
-    axes.text(0.5, 0.5, said, ha="center", va="center", fontsize=7, color=FAINT, transform=axes.transAxes)
 
 
 def _share(drawn: list[Axes]) -> None:
@@ -237,9 +257,7 @@ def _moving(drawing: Drawing, figure: Figure) -> bytes:
     from matplotlib.patches import Rectangle
     from PIL import Image
 
-    drawing.set_dpi(DPI[".gif"])
-    drawing.canvas.draw()
-    drawing.set_layout_engine("none")  # found once, for all frames
+    drawing.set_dpi(min(DPI[".gif"], WIDEST / drawing.get_figwidth()))
     covers = []
     for axes in drawing.findobj(lambda one: getattr(one, "get_label", str)() in ("over x", "over xy")):
         (left, right), (bottom, top) = sorted(axes.get_xlim()), sorted(axes.get_ylim())

@@ -18,8 +18,8 @@ Data = Mapping[str, np.ndarray]
 Limits = tuple[float, float]
 Paint = Callable[["Axes", Data, Limits | None], None]
 """Draws data on axes; the limits are those of the colours, None where the data's own serve."""
-CHARACTERS = 62
-"""Of a caption's line in a picture."""
+CHARACTERS, LINE, INDENT = 68, 8.1, -42
+"""Of a caption's line in a picture; its height, and where it begins left of the axes, in points."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,10 @@ class Panel:
         if not captioned:
             return
         lines = textwrap.wrap(self.caption, CHARACTERS)
-        axes.set_title(self.title, loc="left", fontsize=8.5, fontweight="bold", pad=5 + 8.2 * len(lines))
-        axes.annotate(
-            "\n".join(lines), (0, 1), xycoords="axes fraction", xytext=(0, 4), textcoords="offset points",
-            fontsize=6.5, va="bottom", ha="left", color=CAPTION,
-        )  # fmt: skip
+        place = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "left", "va": "bottom"}
+        axes.annotate("\n".join(lines), (0, 1), xytext=(INDENT, 5), fontsize=6.5, color=CAPTION, **place)
+        above = 8 + LINE * len(lines)
+        axes.annotate(self.title, (0, 1), xytext=(INDENT, above), fontsize=8.5, fontweight="bold", **place)
 
 
 def shared(panels: list[Panel]) -> Limits | None:

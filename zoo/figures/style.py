@@ -24,6 +24,8 @@ MARKS = {
 """Matplotlib's names of the marks, with their outlines as SVG paths around the middle, in pixels."""
 FIRST = ("rope", "none", "alibi", "sinusoidal", "learned", "t5")
 """Those compared most have six hues, and always the same ones."""
+DRAWING = ("matplotlib.figure", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg")
+"""Modules that are imported before signals may raise: an import that is cut short leaves a broken module."""
 INK, CAPTION, FAINT = "#333333", "#555555", "#8a8a8a"
 """Text, captions, and what stands back: axes, ticks, the mark of the trained length."""
 RC = {
