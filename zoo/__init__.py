@@ -10,6 +10,7 @@ run = zoo.fit("recipes/rope_maxindex.yaml")        train; `zoo.open("runs/x")` o
 run.recipe, run.card, run.curves, run.results, run.model()
 zoo.evaluate(run, lengths=[128, 256])
 zoo.compare(["runs/a", "runs/b"])                  a picture and tables, in a notebook
+zoo.report(["runs/a", "runs/b"])                   everything that is known of them, on a page
 
 @zoo.register("mine")              one of your own
 class Mine(zoo.Encoding): ...
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from zoo.notebook.commands import compare as compare
     from zoo.notebook.commands import evaluate as evaluate
     from zoo.notebook.commands import fit as fit
+    from zoo.notebook.commands import report as report
     from zoo.notebook.run import open_run as open  # noqa: F401
     from zoo.registry import register as register
     from zoo.runs.load import load as load
@@ -64,6 +66,7 @@ _WHERE = {
     "fit": ("zoo.notebook.commands", "fit"),
     "open": ("zoo.notebook.run", "open_run"),
     "load": ("zoo.runs.load", "load"),
+    "report": ("zoo.notebook.commands", "report"),
     "register": ("zoo.registry", "register"),
 }
 

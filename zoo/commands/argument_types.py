@@ -17,6 +17,12 @@ def lengths(text: str) -> list[int]:
     return whole_numbers(text, least=1)
 
 
+def whole_number(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"a whole number is needed; got {text!r}")
+    return int(text)
+
+
 def count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"a whole number above 0 is needed; got {text!r}")

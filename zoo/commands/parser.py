@@ -17,6 +17,7 @@ from zoo.commands import (
     generate,
     import_model,
     list_things,
+    report,
     show,
     sweep,
 )
@@ -25,6 +26,7 @@ VERBS: dict[str, ModuleType] = {
     "fit": fit,
     "evaluate": evaluate,
     "compare": compare,
+    "report": report,
     "sweep": sweep,
     "generate": generate,
     "import": import_model,

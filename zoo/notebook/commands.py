@@ -16,6 +16,7 @@ from zoo.notebook.run import Run
 from zoo.recipe import Recipe, to_recipe, with_locations
 from zoo.reports import compare as comparing
 from zoo.reports import evaluate as evaluating
+from zoo.reports import full_report as reporting
 from zoo.reports.write import validate_out
 from zoo.runs.folder import validate_present
 from zoo.training import fit as training
@@ -117,6 +118,31 @@ def compare(
     if out is not None:
         comparison.save(folder)
     return comparison
+
+
+def report(
+    runs: Runs,
+    out: str | Path = "report.html",
+    force: bool = False,
+    prompt: str = "The",
+    sample_tokens: int = 200,
+) -> Path:
+    """Write one self-contained page on runs: results, trainings, encodings, samples, cards and recipes.
+
+    Args:
+        runs: run folders; those that were not evaluated yet are shown without results.
+        out: the page; one that is there is replaced, if it is a page of this kind.
+        force: report runs that are not comparable, marked as such.
+        prompt, sample_tokens: what language models go on from, and for how long; 0 for no samples.
+
+    Returns: the page's path.
+
+    Raises:
+        InputError: runs that cannot be read or are not comparable, with all that is wrong; or a file that is
+            something else.
+    """
+    reporting.report(_paths(runs), Path(out), force, prompt, sample_tokens)
+    return Path(out)
 
 
 def _validate_one_process(recipe: Recipe) -> None:

@@ -21,6 +21,7 @@ from markupsafe import Markup
 
 from zoo.errors import printable
 from zoo.figures.style import MARKS, css, styles
+from zoo.reports.details import Details
 from zoo.reports.formatting import display_name, value_text
 from zoo.reports.page.plot_data import differences_plot, values_plot
 from zoo.reports.report import Panel, Report
@@ -29,12 +30,18 @@ from zoo.reports.tables import costs_table, differences_table, order_text, sprea
 SPACE = "\u00a0"
 """A blank at which no line ends; of ours."""
 SCRIPTS = ("scales.js", "draw.js", "tooltip.js", "switches.js")
+GENERATOR = "positional-encoding-zoo"
+"""By which a page of ours is known, in its first 2,000 characters."""
 ALL = 10**6
 """Lengths in a table: a page has room for all, as its tables scroll."""
 
 
-def page(report: Report) -> str:
-    """The HTML document of a report, some 30 KB and its numbers."""
+def page(report: Report, details: Details | None = None) -> str:
+    """The HTML document of a report, some 30 KB and its numbers.
+
+    Args:
+        details: what is said of each run beside its results; only in `zoo report`.
+    """
     looks = styles(report.labels)
     refused = bool(report.differences)
     plots = []
@@ -57,8 +64,16 @@ def page(report: Report) -> str:
             style=style,
             script=script,
             policy=_policy(style, script),
+            generator=GENERATOR,
+            details=_details(details),
         )
     )
+
+
+def _details(details: Details | None) -> Markup:
+    if details is None:
+        return Markup()
+    return Markup(environment().from_string(_asset("details.html")).render(details=details))
 
 
 def environment() -> Environment:
