@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 
 from zoo.commands.argument_types import whole_number
-from zoo.commands.shared import DRAWING
 from zoo.console import waiting
+from zoo.figures.style import DRAWING
 from zoo.launch.signals import raise_on_signals
 
 SUMMARY = "Put all that is known of runs on one page: results, training, encodings, samples, recipes."
