@@ -13,7 +13,7 @@ from zoo.figures.training import POINTS, thinned, training_figure
 from zoo.pretrained.import_model import import_model
 from zoo.pretrained.published import read_published
 from zoo.reports import full_report
-from zoo.reports.details import details_of
+from zoo.reports.details import Drawn, details_of
 from zoo.runs.metrics_csv import read_metrics
 
 
@@ -26,7 +26,7 @@ def run(write_run):
 @pytest.fixture
 def undrawn(monkeypatch):
     """No pictures of encodings: they take a second."""
-    monkeypatch.setattr(full_report, "_pictures", lambda runs: (None, ("none here",)))
+    monkeypatch.setattr(full_report, "_encodings", lambda runs: Drawn(why_not=("none here",)))
 
 
 def command(*words):
@@ -39,8 +39,8 @@ def test_a_page_of_all_that_is_known(run, undrawn, capsys):
     assert "done: report.html has all of 2 runs" in capsys.readouterr().out
     headings = re.findall(r'<h2 id="[a-z0-9-]+">(?:<span[^>]*>.*?</span>)?([^<]+)', page)
     assert [one.strip() for one in headings] == [
-        "What all runs share", "Verdict", "nonoverlapping", "Costs", "Training", "The encodings", "Samples",
-        "The runs", "How to reproduce",
+        "What all runs share", "Verdict", "nonoverlapping", "Costs", "Training", "The encodings",
+        "Inside the models", "Samples", "The runs", "How to reproduce",
     ]  # fmt: skip
     assert "python -m zoo report runs/a runs/b" in page
     row = '<tr><th scope="row">model.encoding</th>'
@@ -72,7 +72,7 @@ def test_the_curves_are_what_was_logged(run):
         "train/loss": (np.arange(3), np.array([1.0, 1.0, 1.0])),
         "val/loss": (np.array([3]), np.array([1.0])),
     }
-    details = details_of(full_report.read_runs(run), (None, ()), "The", 0)
+    details = details_of(full_report.read_runs(run), Drawn(), Drawn(), "The", 0)
     ((_, pictures),) = details.training
     assert [one.alternative for one in pictures] == ["Training loss", "Validation loss"]
     assert base64.b64decode(pictures[0].address.partition(",")[2]).startswith(b"<?xml")

@@ -126,6 +126,7 @@ def report(
     force: bool = False,
     prompt: str = "The",
     sample_tokens: int = 200,
+    attention: bool = False,
 ) -> Path:
     """Write one self-contained page on runs: results, trainings, encodings, samples, cards and recipes.
 
@@ -134,6 +135,7 @@ def report(
         out: the page; one that is there is replaced, if it is a page of this kind.
         force: report runs that are not comparable, marked as such.
         prompt, sample_tokens: what language models go on from, and for how long; 0 for no samples.
+        attention: draw what goes on inside the models, which runs them.
 
     Returns: the page's path.
 
@@ -141,7 +143,7 @@ def report(
         InputError: runs that cannot be read or are not comparable, with all that is wrong; or a file that is
             something else.
     """
-    reporting.report(_paths(runs), Path(out), force, prompt, sample_tokens)
+    reporting.report(_paths(runs), Path(out), force, prompt, sample_tokens, attention)
     return Path(out)
 
 

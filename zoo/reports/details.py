@@ -49,8 +49,16 @@ class Picture:
         return "data:image/svg+xml;base64," + base64.b64encode(self.svg).decode()
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """A figure; or none, and why."""
+
+    figure: Figure | None = None
+    why_not: tuple[str, ...] = ()
+
+
 Pictures = tuple[tuple[str, tuple[Picture, ...]], ...]
-"""Titles, each with the pictures that stand beside each other under it."""
+"""Names, each with the pictures that stand beside each other under it."""
 
 
 @dataclass(frozen=True)
@@ -85,13 +93,15 @@ class Details:
     training: Pictures
     last_logged: Rows
     encodings: Pictures
+    inside: Pictures
     samples: tuple[Sample, ...]
     missing: dict[str, tuple[str, ...]]
 
 
 def details_of(
     runs: Sequence[Run],
-    pictures: tuple[Figure | None, tuple[str, ...]],
+    encodings: Drawn,
+    inside: Drawn,
     prompt: str,
     sample_tokens: int,
     seed: int = 0,
@@ -99,7 +109,7 @@ def details_of(
     """Read them from the folders of runs, and let their models write.
 
     Args:
-        pictures: of the runs' encodings; or None, and why.
+        encodings, inside: pictures of the runs' encodings, and of what goes on in their models.
         prompt: what each language model is to go on from.
         sample_tokens: how many tokens each is to write; 0 for none.
 
@@ -108,7 +118,6 @@ def details_of(
     """
     logged = {run.path: (run.label, _logged(Path(run.path))) for run in runs}
     training = training_figure(logged)
-    encodings, why_no_pictures = pictures
     samples, why_no_samples = _samples(runs, prompt, sample_tokens, seed)
     silent = tuple(f"{path}: nothing was logged to {METRICS}" for path, (_, own) in logged.items() if not own)
     return Details(
@@ -117,22 +126,26 @@ def details_of(
         cards=_cards(runs),
         training=_pictures(training) if training.panels else (),
         last_logged=_last_logged(logged),
-        encodings=() if encodings is None else _pictures(encodings),
+        encodings=_pictures(encodings.figure) if encodings.figure else (),
+        inside=_pictures(inside.figure) if inside.figure else (),
         samples=samples,
-        missing={"training": silent, "encodings": why_no_pictures, "samples": why_no_samples},
+        missing={
+            "training": silent,
+            "encodings": encodings.why_not,
+            "inside": inside.why_not,
+            "samples": why_no_samples,
+        },
     )
 
 
 def _pictures(figure: Figure) -> Pictures:
-    """The panels of several columns under the title of each row; of one column all beside each other."""
-    rows = []
+    """The panels of each column beside each other, under its name where there are several."""
+    several = len(figure.columns) > 1
+    rows: dict[str, list[Picture]] = {}
     for title, parts in figure.parts():
-        names = [f"{label}: {title}" if len(figure.columns) > 1 else title for label, _, _ in parts]
-        made = [Picture(svg, name, one.caption) for name, (_, one, svg) in zip(names, parts, strict=True)]
-        rows.append((title, tuple(made)))
-    if len(figure.columns) > 1:
-        return tuple(rows)
-    return (("", tuple(one for _, made in rows for one in made)),)
+        for label, panel, svg in parts:
+            rows.setdefault(label if several else "", []).append(Picture(svg, title, panel.caption))
+    return tuple((label, tuple(made)) for label, made in rows.items())
 
 
 def _differing_keys(runs: Sequence[Run]) -> Rows:

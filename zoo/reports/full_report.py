@@ -8,13 +8,12 @@ from pathlib import Path
 
 from zoo.console import waiting
 from zoo.errors import InputError, RunError, printable
-from zoo.figures.figure import Figure
 from zoo.files import atomic_write, full_disk_message, is_disk_full
 from zoo.reports.caveats import caveats_of_runs
 from zoo.reports.commands import command
 from zoo.reports.compare import build
 from zoo.reports.compared_run import Run, about, read_runs
-from zoo.reports.details import details_of
+from zoo.reports.details import Drawn, details_of
 from zoo.reports.page import GENERATOR, page
 from zoo.reports.report import Caveat, Report
 
@@ -31,6 +30,7 @@ def report(
     force: bool = False,
     prompt: str = "The",
     sample_tokens: int = 200,
+    attention: bool = False,
 ) -> Report:
     """Write one self-contained page on runs: results, trainings, encodings, samples, cards and recipes.
 
@@ -39,6 +39,7 @@ def report(
         out: the page; one that is there is replaced, if it is a page of this kind.
         force: report runs that are not comparable, and mark it.
         prompt, sample_tokens: of the samples; 0 tokens for none.
+        attention: draw what goes on inside the models, which runs them.
 
     Raises:
         InputError: runs that cannot be read or are not comparable, with all that is wrong; or a file that
@@ -49,7 +50,7 @@ def report(
         runs = read_runs(paths, evaluated=False)
         words = ["report", *map(str, paths), *(["--out", str(out)] if out != OUT else [])]
         made = replace(_results(runs, force), command=command(words + ["--force"] * force))
-    details = details_of(runs, _pictures(runs), prompt, sample_tokens)
+    details = details_of(runs, _encodings(runs), _inside(runs, attention), prompt, sample_tokens)
     try:
         atomic_write(out, page(made, details))
     except OSError as error:
@@ -78,17 +79,29 @@ def _results(runs: Sequence[Run], force: bool) -> Report:
     return Report(f"{labels}: not evaluated yet", (), about=tuple(about(runs)), caveats=caveats)
 
 
-def _pictures(runs: Sequence[Run]) -> tuple[Figure | None, tuple[str, ...]]:
-    """Of the encodings of runs, each once; or why there are none."""
+def _encodings(runs: Sequence[Run]) -> Drawn:
+    """Pictures of the encodings of runs, each once."""
     from zoo.figures.encoding import draw_encodings
 
     specs = {run.label: run.recipe["model"]["encoding"] for run in runs}
-    trained = max(run.recipe["data"]["sequence_length"] for run in runs)
-    shown = min(trained, LONGEST)
+    trained = min(LONGEST, max(run.recipe["data"]["sequence_length"] for run in runs))
     try:
-        return draw_encodings([*specs.values()], trained=shown, length=4 * shown), ()
+        return Drawn(draw_encodings([*specs.values()], trained=trained, length=4 * trained))
     except InputError as error:
-        return None, (f"no pictures: {error}",)
+        return Drawn(why_not=(f"no pictures: {error}",))
+
+
+def _inside(runs: Sequence[Run], asked: bool) -> Drawn:
+    """Pictures of what goes on in the models."""
+    if not asked:
+        return Drawn(why_not=("not drawn: --attention does, by running the models on their validation data",))
+    from zoo.figures.run import draw_run
+
+    notes: list[str] = []
+    try:
+        return Drawn(draw_run(*(run.path for run in runs), say=notes.append), tuple(notes))
+    except InputError as error:
+        return Drawn(why_not=(f"no pictures: {error}",))
 
 
 def _validate_out(out: Path) -> None:
