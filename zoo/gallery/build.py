@@ -15,7 +15,7 @@ from zoo.errors import InputError, Problem
 from zoo.files import made_complete, read_bytes, read_json
 from zoo.gallery import encoding_page, other_pages, overview, results
 from zoo.gallery.markdown import code
-from zoo.gallery.pictures import gallery_of, pictures_of, small_picture_of
+from zoo.gallery.pictures import figure_of, gallery_of, small_picture_of
 from zoo.registry import Description
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -47,13 +47,13 @@ def build(named: Sequence[str], out: Path) -> Path:
     built = {one.name for one in chosen}
     kinds = (registry.tasks, registry.protocols, registry.datasets) if whole else ()
     steps = len(chosen) + sum(len(kind.all()) for kind in kinds)
-    with progress_bar(None, "gallery", "page", bar_format="{desc}: {n_fmt} {postfix} [{elapsed}]") as bar:
+    # Each is made, and then each is written.
+    with progress_bar(2 * steps, "gallery", "page") as bar:
 
         def told(what: str) -> None:
             bar.set_postfix_str(what, refresh=False)
             bar.update()
 
-        bar.total = steps
         made |= _encodings(chosen, built, whole, told)
         nav += _nav_of_encodings(chosen)
         if whole:
@@ -66,6 +66,8 @@ def build(named: Sequence[str], out: Path) -> Path:
                 {"Datasets": _nav("datasets", registry.datasets)},
             ]
         made[MARK] = _mark(built)
+        pages = sum(path.endswith(".md") for path in made)
+        bar.total = steps + pages + (len(GUIDES) if whole else 0)
         _write(out, nav, made, whole, told)
     return out / "index.html"
 
@@ -137,13 +139,11 @@ def _encodings(
             made[f"results/{study.folder}.png"] = read_bytes(file, PICTURE_BYTES)
     for one in chosen:
         told(one.name)
-        spec = encoding_page.spec_of(one)
-        drawn, files = gallery_of(pictures_of(spec), one.name)
+        figure = figure_of(encoding_page.spec_of(one), one.name)
+        drawn, files = gallery_of(figure, one.name)
         made |= files
-        thumbnails[one.name] = ""
-        if small := small_picture_of(spec):
-            thumbnails[one.name] = f"pictures/{one.name}.png"
-            made[thumbnails[one.name]] = small
+        thumbnails[one.name] = f"pictures/{one.name}.png"
+        made[thumbnails[one.name]] = small_picture_of(figure)
         family = families[overview.family_of(one)]
         made[f"encodings/{one.name}.md"] = encoding_page.page(one, drawn, family, link)
 

@@ -9,17 +9,19 @@ from zoo import registry
 from zoo.encodings.parameters import (
     HEADS,
     LAYERS,
-    LENGTH,
     WIDTH,
     learned_parameters,
     representative,
 )
+from zoo.encodings.parameters import LENGTH as COMPARED
 from zoo.errors import InputError
+from zoo.figures.specs import LENGTH, TRAINED
 from zoo.gallery import results
 from zoo.gallery.markdown import (
     code,
     escaped,
     explanation,
+    facts_table,
     formula,
     in_cell,
     linked,
@@ -30,7 +32,7 @@ from zoo.listing import beyond, kinds_of, origin
 from zoo.recipe.encoding import encoding_label
 from zoo.registry import Description
 
-ENTERS = {
+ACTS_ON = {
     "positions": "position ids",
     "embed": "token vectors",
     "rotate": "queries and keys",
@@ -40,7 +42,7 @@ ENTERS = {
     "logits": "scores as a whole",
     "value": "values",
 }
-"""Where a hook lets a position enter the model."""
+"""What each hook acts on."""
 BEYOND = {
     "yes": "It is meant to work past the trained length.",
     "no": "It is defined past the trained length, and no more is claimed.",
@@ -57,7 +59,7 @@ def spec_of(one: Description) -> dict[str, Any]:
     """
     from zoo.encodings.base import Size  # imports torch
 
-    return representative(one.name, Size(WIDTH, HEADS, LAYERS, LENGTH, one.decoder))
+    return representative(one.name, Size(WIDTH, HEADS, LAYERS, COMPARED, one.decoder))
 
 
 def parameters_text(one: Description) -> str:
@@ -68,25 +70,25 @@ def parameters_text(one: Description) -> str:
         return "–"
 
 
-def enters(one: Description) -> list[str]:
-    """Where positions enter the model: what its class overrides, in the order of a forward pass."""
+def acts_on(one: Description) -> list[str]:
+    """What it acts on: by the hooks that its class overrides, in the order of a forward pass."""
     from zoo.encodings.base import Encoding
     from zoo.encodings.wrapper import Wrapper
 
     cls = registry.encodings.load(one.name)
     base = Wrapper if issubclass(cls, Wrapper) else Encoding
-    found = [place for hook, place in ENTERS.items() if getattr(cls, hook) is not getattr(base, hook)]
+    found = [place for hook, place in ACTS_ON.items() if getattr(cls, hook) is not getattr(base, hook)]
     if found:
         return list(dict.fromkeys(found))
     holds = any(registry.holds_wrapped(option.annotation) for option in one.options)
-    return ["as wrapped"] if holds else ["causal mask alone"]
+    return ["as wrapped"] if holds else ["nothing"]
 
 
 def page(one: Description, picture: str, family: Iterable[Description], link: Callable[[str], str]) -> str:
     """The page in Markdown.
 
     Args:
-        picture: Markdown of its pictures; empty where there are none.
+        picture: Markdown of its pictures.
         family: the registered encodings of its family.
         link: gives a name as Markdown, with a link to its page where that is built.
 
@@ -103,7 +105,7 @@ def page(one: Description, picture: str, family: Iterable[Description], link: Ca
         shown,
         _facts(one),
         explanation(one),
-        f"## Pictures\n\n{picture}" if picture else "",
+        _pictures(one, spec, picture),
         _options(one),
         _lengths(one),
         _costs(one),
@@ -117,11 +119,11 @@ def page(one: Description, picture: str, family: Iterable[Description], link: Ca
 def _facts(one: Description) -> str:
     facts = [
         ("family", escaped(one.family)),
-        ("positions enter", escaped("; ".join(enters(one)))),
+        ("acts on", escaped("; ".join(acts_on(one)))),
         ("for", ", ".join(kinds_of(one))),
         ("for evaluation of", ", ".join(map(code, one.replaces))),
         ("depends on", "distances alone (moving all positions changes nothing)" if one.relative else ""),
-        ("layers", "each has its own" if one.per_layer else "share one"),
+        ("layers", "each has its own" if one.per_layer else "all share one"),
         (
             "learned parameters",
             f"{parameters_text(one)} (width {WIDTH}, {LAYERS} layers, {HEADS} heads, length {LENGTH})",
@@ -130,7 +132,14 @@ def _facts(one: Description) -> str:
         ("paper", linked(in_cell(one.paper))),
         ("from", escaped("the zoo" if one.builtin else origin(one))),
     ]
-    return table(("", ""), [(f"**{key}**", value) for key, value in facts if value])
+    return facts_table(facts)
+
+
+def _pictures(one: Description, spec: dict[str, Any], picture: str) -> str:
+    drawn = f"'{_flow(spec)}'" if len(spec) > 1 else one.name
+    command = code(f"zoo draw {drawn if one.builtin or one.package else one.file.name} --length 2048")
+    told = f"Of {code(encoding_label(spec))}, built for {TRAINED} tokens and drawn to {LENGTH}"
+    return f"## Pictures\n\n{told}; {command} draws farther.\n\n{picture}"
 
 
 def _options(one: Description) -> str:
@@ -198,11 +207,8 @@ def _usage(one: Description, spec: dict[str, Any]) -> str:
             f"```sh\nzoo evaluate runs/{one.replaces[0]}_wikitext2{plugin} --set "
             f"model.encoding={one.name}\n```"
         )
-    held = {key: value for key, value in spec.items() if key != "name"}
-    given = one.name if not held else f"{{name: {one.name}, " + ", ".join(
-        f"{key}: {_flow(value)}" for key, value in held.items()
-    ) + "}"  # fmt: skip
-    quoted = f"'model.encoding={given}'" if held else f"model.encoding={given}"
+    given = _flow(spec)
+    quoted = f"'model.encoding={given}'" if len(spec) > 1 else f"model.encoding={given}"
     base = "wikitext2.yaml" if one.decoder else "maxindex.yaml"
     name = encoding_label(spec).replace("(", "_").replace(")", "")
     return (
@@ -213,9 +219,13 @@ def _usage(one: Description, spec: dict[str, Any]) -> str:
 
 
 def _flow(value: Any) -> str:
+    """An encoding as a recipe has it, in one line."""
     if isinstance(value, list):
         return f"[{', '.join(map(_flow, value))}]"
-    return value["name"] if isinstance(value, dict) and set(value) == {"name"} else str(value)
+    if not isinstance(value, dict):
+        return str(value)
+    inside = ", ".join(f"{key}: {_flow(part)}" for key, part in value.items())
+    return value["name"] if len(value) == 1 else f"{{{inside}}}"
 
 
 def _see_also(one: Description, family: Iterable[Description], link: Callable[[str], str]) -> str:

@@ -10,29 +10,38 @@ from zoo.registry import REQUIRED, Description
 from zoo.signatures import annotation_text, value_text
 
 _ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
-_GITHUB = re.compile(r"(?<![\w/])github\.com/[\w.-]+/[\w.-]*\w")
+_GITHUB = re.compile(r"(?<![\w/])github\.com/[\w.&#;-]+/[\w.&#;-]*\w")
 _SECTION = re.compile(r"^(Options|Args|Attributes):\n(?:(?: +.*)?(?:\n|$))*", re.MULTILINE)
-_SPECIAL = re.compile(r"([\\*_\[\]<>&|#~^$])")
+_SPECIAL = re.compile(r"[\\*_\[\]<>&|#`]")
+
+
+def _entities(text: str) -> str:
+    # Backslashes would do for some of them, and stand in the page before the others.
+    return _SPECIAL.sub(lambda found: f"&#{ord(found[0])};", text)
 
 
 def escaped(text: str) -> str:
-    """Plain text as Markdown that reads the same; what stands in backticks stays code."""
+    """Plain text as Markdown that reads the same, in a table too; what stands in backticks is code."""
     parts = text.split("`")
     if len(parts) % 2 == 0:  # a backtick of its own
-        return _SPECIAL.sub(r"\\\1", text.replace("`", "'"))
-    return "`".join(part if index % 2 else _SPECIAL.sub(r"\\\1", part) for index, part in enumerate(parts))
+        return _entities(text)
+    return "".join(code(part) if index % 2 else _entities(part) for index, part in enumerate(parts))
 
 
 def in_cell(text: str) -> str:
-    """Plain text for a cell of a table. In code, a bar would end the cell."""
-    return escaped(" ".join(text.split())).replace("\\|", "&#124;").replace("|", "&#124;")
+    """Plain text in one line."""
+    return escaped(" ".join(text.split()))
 
 
 def code(text: str) -> str:
     """Inline code, in a cell of a table too."""
-    return (
-        f"<code>{html.escape(text).replace('|', '&#124;').replace('*', '&#42;').replace('_', '&#95;')}</code>"
-    )
+    return f"<code>{_entities(text)}</code>"
+
+
+def facts_table(facts: Iterable[tuple[str, str]]) -> str:
+    """What is known of a thing, by key; those without a value are left out. Values are Markdown."""
+    rows = [(f"**{key}**", value) for key, value in facts if value]
+    return f'<div class="facts" markdown>\n\n{table(("", ""), rows)}\n</div>'
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], numbers: int = 0) -> str:
@@ -52,7 +61,8 @@ def options_table(one: Description) -> str:
         if option.name in one.facts.get("after_training", ()):
             told += " *May be changed after training.*"
         rows.append((code(option.name), code(annotation_text(option.annotation)), default, told))
-    return table(("option", "type", "default", "what it does"), rows)
+    shown = table(("option", "type", "default", "what it does"), rows)
+    return f'<div class="options" markdown>\n\n{shown}\n</div>'
 
 
 def explanation(one: Description) -> str:
@@ -65,7 +75,7 @@ def explanation(one: Description) -> str:
 def linked(text: str) -> str:
     """Text with papers on arXiv and repositories on GitHub as links."""
     text = _ARXIV.sub(r"[arXiv:\1](https://arxiv.org/abs/\1)", text)
-    return _GITHUB.sub(lambda found: f"[{found[0]}](https://{found[0].replace(chr(92), '')})", text)
+    return _GITHUB.sub(lambda found: f"[{found[0]}](https://{html.unescape(found[0])})", text)
 
 
 def formula(latex: str) -> str:
@@ -77,8 +87,8 @@ def formula(latex: str) -> str:
     from latex2mathml.converter import convert
 
     try:
-        shown = convert(latex, display="block")
+        # Its parts stand beside or, on a phone, below each other.
+        parts = [convert(part, display="block") for part in latex.split(r"\qquad")]
     except Exception as error:  # the package has a class for each fault, and IndexError for some
         raise ValueError(f"no formula in LaTeX: {latex!r} ({type(error).__name__}: {error})") from error
-    # A reader's program and a search read the LaTeX.
-    return f'<div class="formula" title="{html.escape(latex)}">{shown}</div>\n'
+    return f'<div class="formula" title="{html.escape(latex)}">{"".join(parts)}</div>\n'

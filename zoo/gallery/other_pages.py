@@ -6,7 +6,16 @@ from pathlib import Path
 
 from zoo import registry
 from zoo.gallery.examples import example_of
-from zoo.gallery.markdown import code, escaped, explanation, in_cell, linked, options_table, table
+from zoo.gallery.markdown import (
+    code,
+    escaped,
+    explanation,
+    facts_table,
+    in_cell,
+    linked,
+    options_table,
+    table,
+)
 from zoo.gallery.results import Study, rows_of
 from zoo.registry import Description
 
@@ -27,7 +36,7 @@ def task_page(one: Description) -> str:
     ]
     return _joined(
         f"# {escaped(one.name)}\n\n{escaped(one.summary)}\n{{: .lead }}",
-        table(("", ""), [(f"**{key}**", value) for key, value in facts if value]),
+        facts_table(facts),
         explanation(one),
         _options(one, "task"),
         f"## Data\n\n{table(('dataset', 'what it is'), rows)}" if rows else "",
@@ -58,7 +67,7 @@ def protocol_page(one: Description) -> str:
     ]
     return _joined(
         f"# {escaped(one.name)}\n\n{escaped(one.summary)}\n{{: .lead }}",
-        table(("", ""), [(f"**{key}**", value) for key, value in facts]),
+        facts_table(facts),
         f"*{escaped(str(one.explanation))}*" if one.explanation else "",
         explanation(one),
         _options(one, "evaluate"),
@@ -124,7 +133,7 @@ def dataset_page(one: Description) -> str:
     train = f"## Train on it\n\n```sh\nzoo fit recipes/base/{one.name}.yaml --set model.encoding=alibi\n```"
     return _joined(
         f"# {escaped(one.name)}\n\n{escaped(one.summary)}\n{{: .lead }}",
-        table(("", ""), [(f"**{key}**", value) for key, value in facts if value]),
+        facts_table(facts),
         f"## An example\n\n{shown}" if shown else "",
         explanation(one),
         _options(one, "data"),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from zoo.encodings.parameters import HEADS, LAYERS, LENGTH, WIDTH
 from zoo.gallery import results
-from zoo.gallery.encoding_page import enters, parameters_text
+from zoo.gallery.encoding_page import acts_on, parameters_text
 from zoo.gallery.markdown import escaped, in_cell, table
 from zoo.listing import beyond, kinds_of
 from zoo.registry import Description
@@ -49,12 +49,12 @@ def page(
     """The page in Markdown.
 
     Args:
-        thumbnails: of each encoding whose page is built the path of a small picture; empty where it has none.
+        thumbnails: of each encoding whose page is built the path of a small picture.
         link: gives a name as Markdown, with a link to its page where that is built.
         guide: whether the hand-written pages are built too.
     """
     parts = [
-        "# The gallery of positional encodings",
+        "---\nhide: [toc]\n---\n\n# The gallery of positional encodings",
         "Every encoding of the zoo, drawn and measured by the code that trains it."
         + (
             " New here? [Choose one](choose.md), take the [tour](tour.md), or [add your own](add.md)."
@@ -85,9 +85,9 @@ def page(
 
 def _card(one: Description, picture: str) -> str:
     # One line of HTML: the whole card is the link, and its picture adds nothing that its text does not say.
-    image = f'<img src="{picture}" alt="" loading="lazy" width="312" height="208">' if picture else ""
     return (
-        f'<a class="card" href="encodings/{one.name}.html">{image}<strong>{one.name}</strong>'
+        f'<a class="card" href="encodings/{one.name}.html"><img src="{picture}" alt="" '
+        f'loading="lazy" width="312" height="208"><strong>{one.name}</strong>'
         f"<span>{html.escape(one.summary.replace('`', ''))}</span></a>"
     )
 
@@ -100,12 +100,12 @@ def _table(encodings: Sequence[Description], link: Callable[[str], str]) -> str:
         rows.append((
             link(one.name),
             in_cell(family_of(one)),
-            in_cell("; ".join(enters(one))),
+            in_cell("; ".join(acts_on(one))),
             "both" if len(kinds_of(one)) == 2 else "".join(kinds_of(one)),
             beyond(one),
             parameters_text(one),
             f"{cost['time']:.2f}" if cost else "–",
             f"{cost['memory']:.2f}" if cost else "–",
         ))  # fmt: skip
-    header = ("encoding", "family", "positions enter", "for", "beyond", "parameters", "step", "memory")
+    header = ("encoding", "family", "acts on", "for", "beyond", "parameters", "step", "memory")
     return f'<div class="sortable" markdown>\n\n{table(header, rows)}\n</div>'

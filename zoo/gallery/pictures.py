@@ -4,63 +4,68 @@ from __future__ import annotations
 
 import html
 import io
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-LENGTH, TRAINED = 256, 128
-"""Tokens that the pictures span, and where training is taken to have ended."""
+from zoo.figures.specs import LENGTH, TRAINED
+
+if TYPE_CHECKING:
+    from zoo.figures.figure import Figure
+
 SMALL = (2.4, 1.6)
 """A small picture, in inches."""
 DPI = 130
 
 
-def pictures_of(spec: Any) -> list[tuple[str, str, str, bytes]]:
-    """Key, title, caption and SVG of each panel of an encoding; none where it has no picture."""
-    try:
-        from zoo.figures.encoding import draw_encodings
-    except ImportError:
-        return []
-    figure = draw_encodings([spec], length=LENGTH, trained=TRAINED)
-    return [
-        (panel.key, panel.title, panel.caption, svg) for _, row in figure.parts() for _, panel, svg in row
-    ]
+def figure_of(spec: Any, label: str) -> Figure:
+    """The figure of an encoding, as `zoo draw` makes it."""
+    from zoo.figures.encoding import RANDOM, build, panels_of  # imports torch
+    from zoo.figures.figure import Column, Figure
+    from zoo.figures.style import styles
+
+    stack, drawn = build(spec, trained=TRAINED)
+    color = styles([label])[label].color
+    note = RANDOM if drawn else ""
+    panels = panels_of(stack, length=LENGTH, trained=TRAINED, color=color, note=note)
+    return Figure([Column(label, panels, color)], "", trained=TRAINED, length=LENGTH)
 
 
-def small_picture_of(spec: Any) -> bytes | None:
-    """The first panel of an encoding without its words, as PNG."""
-    try:
-        from zoo.figures.encoding import panels_of
-    except ImportError:
-        return None
-    panels = panels_of(spec, length=LENGTH, trained=TRAINED)
-    if not panels:
-        return None
+def small_picture_of(figure: Figure) -> bytes:
+    """The first panel of a figure without its words, as PNG."""
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Drawing
 
     from zoo.figures.style import RC
 
     with rc_context(RC):
-        drawing = Figure(figsize=SMALL, layout="constrained")
+        drawing = Drawing(figsize=SMALL, layout="constrained")
         FigureCanvasAgg(drawing)
         axes = drawing.add_subplot()
-        panels[0].draw(axes, captioned=False)
-        axes.set(xlabel="", ylabel="", xticks=[], yticks=[])
+        figure.panels[0].draw(axes, captioned=False)
+        # At this size words and scales are specks.
+        for one in drawing.axes:
+            if one.get_label() == "<colorbar>":
+                one.remove()
+                continue
+            one.set(xlabel="", ylabel="", title="")
+            one.tick_params(which="both", length=0, labelbottom=False, labelleft=False)
+            if one.get_legend():
+                one.get_legend().remove()
         content = io.BytesIO()
         drawing.savefig(content, format="png", dpi=DPI, metadata={"Software": None})
         return content.getvalue()
 
 
-def gallery_of(pictures: list[tuple[str, str, str, bytes]], folder: str) -> tuple[str, Mapping[str, bytes]]:
-    """The pictures as Markdown, each with its title and caption, and their files by path."""
+def gallery_of(figure: Figure, folder: str) -> tuple[str, dict[str, bytes]]:
+    """Every panel of a figure as Markdown, with its title and caption, and their files by path."""
     shown, files = [], {}
-    for key, title, caption, svg in pictures:
-        path = f"pictures/{folder}/{key}.svg"
-        files[path] = svg
-        shown.append(
-            f'<figure markdown="0"><img src="../{path}" alt="{html.escape(title)}: {html.escape(caption)}" '
-            f'loading="lazy"><figcaption><strong>{html.escape(title)}.</strong> {html.escape(caption)}'
-            "</figcaption></figure>"
-        )
-    return ('<div class="figures" markdown="0">\n' + "\n".join(shown) + "\n</div>" if shown else ""), files
+    for _, row in figure.parts():
+        for _, panel, svg in row:
+            title, caption = html.escape(panel.title), html.escape(panel.caption)
+            path = f"pictures/{folder}/{panel.key}.svg"
+            files[path] = svg
+            shown.append(
+                f'<figure><img src="../{path}" alt="{title}: {caption}" loading="lazy">'
+                f"<figcaption><strong>{title}.</strong> {caption}</figcaption></figure>"
+            )
+    return '<div class="figures" markdown="0">\n' + "\n".join(shown) + "\n</div>", files
