@@ -133,6 +133,8 @@ def test_one_encoding_alone_has_the_panels_of_a_model_of_it():
     stack, panels = drawn("rope")
     alone = panels_of(RoPE(stack.size).eval(), length=LENGTH, trained=SMALL["trained"], color="#000000")
     assert [panel.key for panel in alone] == list(panels)
+    named = panels_of({"name": "rope"}, length=LENGTH, trained=SMALL["trained"])
+    assert [panel.key for panel in named] == list(panels)
 
 
 def test_beside_each_other_they_share_rows_and_are_told_apart():

@@ -78,7 +78,7 @@ def build(
 
 @torch.no_grad()
 def panels_of(
-    encoding: Encoding | EncodingStack,
+    encoding: Encoding | EncodingStack | Any,
     *,
     length: int = LENGTH,
     trained: int = TRAINED,
@@ -88,11 +88,15 @@ def panels_of(
     """The panels of an encoding, or of all those of a model, by the hooks that they override.
 
     Args:
+        encoding: in evaluation mode; or one as a recipe has it, which is built with the default sizes.
         length: how far they go, in tokens; less where an encoding refuses so long a sequence.
         trained: marked in each panel, in tokens.
         color: of the encoding in every figure; by default that of its name.
         note: what is said in the caption of panels of learned values.
     """
+    if not isinstance(encoding, nn.Module):
+        encoding, drawn = build(resolved(encoding), trained=trained)
+        note = RANDOM if drawn else note
     if color is None:
         name = encoding.slots[0][0].name if isinstance(encoding, EncodingStack) else encoding.name
         color = styles([name])[name].color
