@@ -44,8 +44,10 @@ def plugin(tmp_path, monkeypatch):
 def test_a_name_is_drawn_into_the_working_folder_and_the_last_line_says_where(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["draw", "alibi", "{name: rope, base: 100}", *SMALL]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].endswith("of alibi, rope: alibi_rope.png")
-    with Image.open(tmp_path / "alibi_rope.png") as picture:
+    assert (
+        capsys.readouterr().out.splitlines()[-1].endswith("of alibi, rope base=100: alibi_rope-base=100.png")
+    )
+    with Image.open(tmp_path / "alibi_rope-base=100.png") as picture:
         assert picture.size[0] > 700
 
 

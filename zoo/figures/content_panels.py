@@ -12,6 +12,8 @@ from zoo.figures.panel import Panel
 from zoo.figures.probes import CONTENTS, COPIES, Probe
 from zoo.figures.style import FAINT, INK
 
+DEPTH = 20.0
+"""Nats below the highest score that are drawn."""
 LEAST = 1e-12
 FLOOR = 1e-3
 """Times its equal share, below which attention is not told from none."""
@@ -29,8 +31,8 @@ def added_scores(probe: Probe, reach: Reach, color: str) -> Iterator[Panel]:
         mark_reach(axes, reach)
         axes.set_ylabel("added to the score (nats)")
         bottom, top = float(data["mean"].min()), float(data["mean"].max())
-        if top - bottom > 20:
-            axes.set_ylim(top - 20, top + 1.5)
+        if top - bottom > DEPTH:
+            axes.set_ylim(top - DEPTH, top + 0.07 * DEPTH)
 
     yield Panel(
         "score_by_distance", "What content and distance add to scores",
@@ -43,14 +45,14 @@ def added_scores(probe: Probe, reach: Reach, color: str) -> Iterator[Panel]:
     shown = added[0, heads]
 
     def paint_tables(axes, data, limits):
-        # A few outliers are not to be all that is seen.
-        low, high = np.nanquantile(data["added"], (0.02, 0.98))
+        low, high = max(limits[0], limits[1] - DEPTH), limits[1]
         matrices(axes, data["added"], heads, reach, (low, max(high, low + 1e-6)), "added (nats)")
 
     yield Panel(
         "score_matrix", "The same for all pairs of one content",
         "Rows are queries, columns keys. Stripes along the diagonal: distance decides; down a column: that "
-        "key's content. The colours hold 96 % of the values.", {"added": shown}, paint_tables,
+        "key's content. The colours hold 96 % of the values.",
+        {"added": shown}, paint_tables, "added", outliers=0.02,
     )  # fmt: skip
 
 

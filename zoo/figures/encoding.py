@@ -18,7 +18,7 @@ from zoo.figures.figure import Column, Figure
 from zoo.figures.marks import Reach
 from zoo.figures.panel import Panel
 from zoo.figures.probes import Probe, draw_small_weights
-from zoo.figures.specs import D_MODEL, HEADS, LENGTH, TRAINED, check_sizes, labels_of, resolved
+from zoo.figures.specs import D_MODEL, HEADS, LENGTH, TRAINED, check_sizes, colors_of, labels_of, resolved
 from zoo.figures.style import styles
 
 LAYERS = 2
@@ -47,15 +47,14 @@ def draw_encodings(
     check_sizes(length, trained, heads, d_model)
     made = [resolved(spec) for spec in specs]
     labels = labels_of(made)
-    looks = styles(labels)
-    columns = []
+    colors, columns = colors_of(made), []
     with progress_bar(len(made), "drawing", "encoding") as bar:
-        for spec, label in zip(made, labels, strict=True):
+        for spec, label, color in zip(made, labels, colors, strict=True):
             stack, drawn = build(spec, trained=trained, heads=heads, d_model=d_model)
             found = panels_of(
-                stack, length=length, trained=trained, color=looks[label].color, note=RANDOM if drawn else ""
+                stack, length=length, trained=trained, color=color, note=RANDOM if drawn else ""
             )
-            columns.append(Column(label, found, looks[label].color))
+            columns.append(Column(label, found, color))
             bar.update(1)
     title = f"trained length {trained}, drawn to {length} tokens"
     return Figure(columns, title, trained=trained, length=length)

@@ -38,6 +38,8 @@ class Panel:
     paint: Paint = field(repr=False, compare=False)
     colored: str = ""
     """Which of the data is drawn as colour."""
+    outliers: float = 0.0
+    """The share of its values, at either end, that need not be told apart by their colour."""
 
     @property
     def range(self) -> Limits | None:
@@ -46,7 +48,8 @@ class Panel:
             return None
         values = self.data[self.colored]
         values = values[np.isfinite(values)]
-        return (float(values.min()), float(values.max())) if values.size else None
+        ends = self.outliers, 1 - self.outliers
+        return tuple(float(np.quantile(values, end)) for end in ends) if values.size else None
 
     def draw(self, axes: Axes, limits: Limits | None = None, captioned: bool = True) -> None:
         """Draw it, with its title and, above the axes, its caption."""

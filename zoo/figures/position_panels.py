@@ -171,7 +171,7 @@ def _angles(where: np.ndarray, angles: np.ndarray, reach: Reach, color: str) -> 
     return Panel(
         "angles", "Angle of each pair of dimensions",
         f"A line is a pair, the fastest darkest. {short} of {turns.shape[1]} pairs cross “one full turn” "
-        "only beyond the trained length, or never: they meet angles there that training has not shown.",
+        "only beyond the trained length, or never: a model trained with these angles meets new ones there.",
         {"position": where, "turns": turns}, paint,
     )  # fmt: skip
 

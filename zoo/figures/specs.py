@@ -9,6 +9,7 @@ from typing import Any
 
 from zoo import registry
 from zoo.errors import InputError, Problem, collect, nearest
+from zoo.figures.style import styles
 from zoo.recipe.encoding import check_encoding, encoding_label
 from zoo.recipe.located_tree import dotted
 from zoo.recipe.yaml_file import read_value
@@ -76,18 +77,26 @@ def resolved(spec: Any) -> Any:
 
 
 def labels_of(resolved: Sequence[Any]) -> list[str]:
-    """A name for each encoding: of two of the same name, with the options that are given."""
-    labels = [encoding_label(spec) for spec in resolved]
+    """A name for each encoding, with the options that are not its defaults."""
     made = []
-    for label, spec in zip(labels, resolved, strict=True):
-        alike = [one for one, other in zip(resolved, labels, strict=True) if other == label]
-        if len(alike) > 1 and isinstance(spec, dict):
+    for spec in resolved:
+        label = encoding_label(spec)
+        if isinstance(spec, dict):
             options = registry.encodings.describe(spec["name"]).options
             changed = {one.name: spec[one.name] for one in options if spec[one.name] != one.default}
             given = (f"{key}={_text(value)}" for key, value in changed.items() if not _nested(value))
             label = " ".join([label, *given])
         made.append(label)
     return [f"{label} ({n})" if made.count(label) > 1 else label for n, label in enumerate(made, 1)]
+
+
+def colors_of(resolved: Sequence[Any]) -> list[str]:
+    """A colour for each encoding: that of its name where it is the only one of that name."""
+    names = [encoding_label(spec) for spec in resolved]
+    labels = labels_of(resolved)
+    keys = [name if names.count(name) == 1 else label for name, label in zip(names, labels, strict=True)]
+    looks = styles(keys)
+    return [looks[key].color for key in keys]
 
 
 def file_name(labels: Sequence[str]) -> str:
