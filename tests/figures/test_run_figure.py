@@ -6,12 +6,16 @@ import torch
 from published import publish
 
 import zoo
+from zoo import cli
+from zoo.encodings.stack import EncodingStack
 from zoo.errors import InputError
 from zoo.evaluation.activations import observe
 from zoo.figures.attention_maps import spread
+from zoo.figures.learned_panels import learned_panels
 from zoo.figures.run import draw_run
 from zoo.figures.run_panels import mean_over_sequences
 from zoo.figures.samples import open_samples
+from zoo.models.transformer import size_of
 from zoo.pretrained.import_model import import_model
 from zoo.pretrained.published import read_published
 from zoo.runs.load import load_task
@@ -29,6 +33,7 @@ SAMPLE = {
 }  # fmt: skip
 MAX_INDEX = {"name": "max_index", "sequence_length": 8, "batch_size": 4}
 BY_POSITION = ["attention_by_distance", "entropy", "entropy_share", "first_token", "norm"]
+PANELS = 2 + 6 + 5  # maps, by position, and of the table that t5 learns
 TEXT = "the cat sat on the mat"
 
 
@@ -159,3 +164,45 @@ def test_the_model_is_left_as_it_was(text_run):
     before = task.model(tokens)
     observe(task.model, {"tokens": tokens}, 16)
     assert torch.equal(task.model(tokens), before)
+
+
+def test_the_command_draws_runs_and_says_where(text_run, ended_run, home, monkeypatch, capsys):
+    monkeypatch.chdir(home)
+    relative = str(text_run.relative_to(home))
+    (home / "words.txt").write_text("the old man and the mill " * 40)
+    given = ["draw", relative, "--lengths", "8,24", "--text", "words.txt", "--out", "x.svg"]
+    assert cli.main(given) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"{PANELS} panels of text (t5): x.svg"
+    assert (home / "x.svg").read_text().startswith("<?xml")
+    (home / "x.svg").unlink()
+    for wrong, message in (
+        (["draw", relative, "rope"], "is a run and rope an encoding"),
+        (["draw", relative, "--heads", "2", "--tokens", "a b"], "--heads is for encodings"),
+        (["draw", relative, "--out", "x.pdf"], "a picture ends in"),
+        (["draw", "runs/nowhere"], "runs/nowhere: no such run or checkpoint"),
+        (["draw", "rope", "--lengths", "8"], "--lengths is for runs"),
+    ):
+        assert cli.main(wrong) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_what_was_learned_stands_beside_what_it_was(text_run, imported_run):
+    task = load_task(text_run)
+    panels = {panel.key: panel for panel in learned_panels(task, 32, "#2222af")}
+    now = task.model.encoding
+    for stack, name in ((now, "learned"), (initial_of(task), "initial")):
+        # From the last query backwards, by distance.
+        by_distance = stack.bias_table(1, 32)[:, 0].flip(-1).numpy()
+        drawn = panels[f"{name}_bias_by_distance"].data
+        assert any(np.shape(one) == (2, 32) and np.allclose(one, by_distance) for one in drawn.values())
+    (parameter,) = now.parameters()
+    values = panels["values_0"].data
+    assert sorted(values["trained"].ravel()) == pytest.approx(sorted(parameter.detach().numpy().ravel()))
+    assert not np.array_equal(values["trained"], values["before"])
+    # One that learns nothing has none; of one that was imported nobody knows what it was.
+    assert learned_panels(load_task(imported_run), 32, "#2222af") == []
+
+
+def initial_of(task):
+    size = size_of(task.recipe.model, task.recipe.data.sequence_length)
+    return EncodingStack(task.recipe.model.encoding, size, task.recipe.seed).eval()

@@ -5,43 +5,83 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from zoo.commands.argument_types import count
+from zoo.commands.argument_types import count, lengths
+from zoo.commands.shared import add_set
+from zoo.errors import InputError, Problem
 
-SUMMARY = "Draw what an encoding does: its vectors, angles, biases and attention, inside and beyond a length."
+SUMMARY = "Draw what an encoding does, or what a trained model does, inside and beyond the trained length."
 EXAMPLES = """
 zoo draw rope
 zoo draw alibi rope t5 sinusoidal --out encodings.svg
 zoo draw rope '{name: rope, scaling: yarn, factor: 4}' --length 512
 zoo draw '[rope, fox]' --trained 32 --length 128 --out rope_fox.html
-zoo draw my_encoding.py --heads 8 --d-model 256 --out mine.gif
+zoo draw runs/rope_wikitext2 runs/alibi_wikitext2 --lengths 256,1024 --out attention.html
+zoo draw sinusoidal rope alibi --tokens "the cat sat on the mat" --out tokens.gif
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "what", nargs="+", metavar="ENCODING",
+        "what", nargs="+", metavar="ENCODING|RUN",
         help="an encoding's name, one as a recipe has it, or a Python file that registers some (FILE.py, or "
-        "FILE.py:NAME for one of them)",
+        "FILE.py:NAME for one of them); or the paths of runs or checkpoints",
     )  # fmt: skip
     parser.add_argument(
-        "--length", type=count, default=256, metavar="N", help="how far it is drawn, in tokens (default: 256)"
+        "--length", type=count, metavar="N", help="how far an encoding is drawn, in tokens (default: 256)"
     )
     parser.add_argument(
         "--trained", type=count, metavar="N", help="the trained length, which is marked (default: 64)"
     )
-    parser.add_argument("--heads", type=count, default=4, metavar="N", help="attention heads (default: 4)")
+    parser.add_argument("--heads", type=count, metavar="N", help="attention heads (default: 4)")
+    parser.add_argument("--d-model", type=count, metavar="N", help="width of the model (default: 128)")
     parser.add_argument(
-        "--d-model", type=count, default=128, metavar="N", help="width of the model (default: 128)"
+        "--tokens", metavar="TEXT", help="draw the words of a text as a cloud that turns (.gif or .html)"
     )
+    parser.add_argument(
+        "--text", metavar="TEXT|FILE", help="of runs: what they read (default: their own validation data)"
+    )
+    parser.add_argument(
+        "--lengths", type=lengths, metavar="N,N", help="of runs: in tokens (default: the trained one, x2, x4)"
+    )
+    parser.add_argument("--device", metavar="NAME", help="of runs: where to compute (default: cpu)")
+    add_set(parser, "of runs: change a key of the recipe that may change after training")
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help="a .png, .svg, .gif or .html (default: NAME.png)"
     )
 
 
 def run(options: argparse.Namespace) -> None:
-    from zoo.figures.commands import draw
+    from zoo.figures.commands import draw, draw_clouds, draw_runs, is_run
 
+    runs = [text for text in options.what if is_run(text)]
+    if runs:
+        of_encodings = {"--length": options.length, "--trained": options.trained, "--heads": options.heads,
+                        "--d-model": options.d_model, "--tokens": options.tokens}  # fmt: skip
+        _refuse(of_encodings, f"for encodings, and {runs[0]} is a run")
+        others = [text for text in options.what if text not in runs]
+        if others:
+            raise InputError(f"{runs[0]} is a run and {others[0]} an encoding: draw them one after the other")
+        draw_runs(
+            [Path(text) for text in runs], options.out, text=options.text, lengths=options.lengths,
+            sets=options.set, device=options.device or "cpu",
+        )  # fmt: skip
+        return
+    of_runs = {"--text": options.text, "--lengths": options.lengths, "--device": options.device,
+               "--set": options.set or None}  # fmt: skip
+    _refuse(of_runs, f"for runs, and {options.what[0]} is an encoding")
+    if options.tokens is not None:
+        sizes = {"--length": options.length, "--trained": options.trained, "--heads": options.heads,
+                 "--d-model": options.d_model}  # fmt: skip
+        _refuse(sizes, "not for --tokens")
+        draw_clouds(options.what, options.out, options.tokens)
+        return
     draw(
-        options.what, options.out, length=options.length, trained=options.trained, heads=options.heads,
-        d_model=options.d_model,
+        options.what, options.out, length=options.length or 256, trained=options.trained,
+        heads=options.heads or 4, d_model=options.d_model or 128,
     )  # fmt: skip
+
+
+def _refuse(given: dict[str, object], why: str) -> None:
+    problems = [Problem(f"{name} is {why}") for name, value in given.items() if value is not None]
+    if problems:
+        raise InputError(problems)

@@ -13,6 +13,7 @@ from zoo.errors import InputError, Problem, collect
 from zoo.evaluation.activations import observe
 from zoo.figures.attention_maps import maps
 from zoo.figures.figure import Column, Figure
+from zoo.figures.learned_panels import learned_panels
 from zoo.figures.panel import Panel
 from zoo.figures.run_panels import by_distance, by_position
 from zoo.figures.samples import Samples, open_samples
@@ -31,7 +32,8 @@ def draw_run(
     say: Callable[[str], Any] = lambda note: None,
 ) -> Figure:
     """What trained models do, a column for each: attention on an excerpt, attention over distance, and by
-    position its entropy, its weight on the first token, the norm of the residual stream and the loss.
+    position its entropy, its weight on the first token, the norm of the residual stream and the loss; and
+    what their encodings have learned.
 
     Args:
         runs: run folders, checkpoints or exported folders.
@@ -61,7 +63,9 @@ def draw_run(
                 say(f"{path}: {note}")
             task.model.to(device)
             panels = _panels(task, samples, looks[label].color, bar)
-            columns.append(Column(_unique(f"{task.recipe.name} ({label})", columns), panels))
+            columns.append(
+                Column(_unique(f"{task.recipe.name} ({label})", columns), panels, looks[label].color)
+            )
     trained = {task.recipe.data.sequence_length for _, task, _ in opened}
     longest = max((length for _, _, samples in opened for length in samples.batches), default=None)
     return Figure(columns, "What a trained model does", trained.pop() if len(trained) == 1 else None, longest)
@@ -80,7 +84,7 @@ def _panels(task: Task, samples: Samples, color: str, bar: tqdm) -> list[Panel]:
         observed[length] = observe(model, on_device, trained, bar.update)
     if observed:
         panels += [by_distance(observed[max(observed)]), *by_position(observed, color)]
-    return panels
+    return panels + learned_panels(task, max(observed, default=trained), color)
 
 
 def _unique(label: str, columns: Sequence[Column]) -> str:

@@ -234,7 +234,7 @@ def _color(layer: int, layers: Sequence[int]) -> Any:
     import matplotlib
 
     place = list(layers).index(layer) / max(1, len(layers) - 1)
-    return matplotlib.colormaps["viridis"](0.88 * place)
+    return matplotlib.colormaps["viridis"](0.18 + 0.67 * place)
 
 
 def _line(
