@@ -13,8 +13,7 @@ SUMMARY = "Draw what an encoding does, or what a trained model does, inside and 
 EXAMPLES = """
 zoo draw rope
 zoo draw alibi rope t5 sinusoidal --out encodings.svg
-zoo draw rope '{name: rope, scaling: yarn, factor: 4}' --length 512
-zoo draw '[rope, fox]' --trained 32 --length 128 --out rope_fox.html
+zoo draw rope '{name: rope, scaling: yarn, factor: 4}' '[rope, fox]' --trained 32 --length 512
 zoo draw runs/rope_wikitext2 runs/alibi_wikitext2 --lengths 256,1024 --out attention.html
 zoo draw sinusoidal rope alibi --tokens "the cat sat on the mat" --out tokens.gif
 """
