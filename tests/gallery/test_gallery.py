@@ -5,6 +5,7 @@ import html
 import io
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from built_site import broken_links, loaded_from_elsewhere, pages_of
 
 from zoo import registry
 from zoo.cli import main
+from zoo.commands.parser import make_parser
 from zoo.gallery import build as building
 from zoo.gallery import results
 from zoo.gallery.encoding_page import spec_of
@@ -136,6 +138,16 @@ def test_a_folder_with_something_else_is_refused(tmp_path, capsys):
     assert (tmp_path / "thesis.txt").is_file()
     assert main(["gallery", "none", "--out", str(tmp_path / "thesis.txt")]) == 2
     assert "is no folder" in capsys.readouterr().err
+
+
+def test_the_command_that_draws_farther_can_be_given(site):
+    from zoo.figures.specs import TRAINED, check_sizes
+
+    page = html.unescape((site / "encodings/dape.html").read_text())
+    (command,) = re.findall("<code>zoo (draw [^<]*)</code>", page)
+    options = make_parser().parse_args(shlex.split(command))
+    assert options.what == ["{name: dape, of: alibi}"]
+    check_sizes(options.length, options.trained or TRAINED, options.heads, options.d_model)
 
 
 def test_without_mkdocs_it_says_how_to_install_it(tmp_path, monkeypatch, capsys):

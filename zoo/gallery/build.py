@@ -42,7 +42,7 @@ def build(named: Sequence[str], out: Path) -> Path:
     chosen = chosen_encodings(named)
     require_packages()
     validate_out(out)
-    whole = not named and DOCS.is_dir()
+    whole = not named and (DOCS / "choose.md").is_file()
     made, nav = {}, []
     built = {one.name for one in chosen}
     kinds = (registry.tasks, registry.protocols, registry.datasets) if whole else ()

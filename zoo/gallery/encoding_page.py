@@ -137,7 +137,7 @@ def _facts(one: Description) -> str:
 
 def _pictures(one: Description, spec: dict[str, Any], picture: str) -> str:
     drawn = f"'{_flow(spec)}'" if len(spec) > 1 else one.name
-    command = code(f"zoo draw {drawn if one.builtin or one.package else one.file.name} --length 2048")
+    command = code(f"zoo draw {drawn if one.builtin or one.package else one.file.name} --length 1024")
     told = f"Of {code(encoding_label(spec))}, built for {TRAINED} tokens and drawn to {LENGTH}"
     return f"## Pictures\n\n{told}; {command} draws farther.\n\n{picture}"
 
