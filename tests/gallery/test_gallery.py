@@ -92,9 +92,7 @@ def test_a_plugin_and_some_encodings(site, plugin):
     assert "1.633" in alibi and "8,192" in alibi  # as scripts/results/wikitext2/compare.csv has it
     assert "{name: dape, of: alibi}" in words_of(pages[Path("encodings/dape.html")].text)
     for name in ("alibi", "dape", "gallery.root"):
-        drawn = {
-            panel.key: panel for panel in figure_of(spec_of(registry.encodings.describe(name)), name).panels
-        }
+        drawn = {panel.key: panel for panel in figure_of(spec_of(registry.encodings.describe(name))).panels}
         page = pages[Path("encodings", f"{name}.html")]
         shown = [load for load in page.loads if "/pictures/" in load]
         assert shown == [f"../pictures/{name}/{key}.svg" for key in drawn] and len(drawn) > 1
@@ -141,13 +139,13 @@ def test_a_folder_with_something_else_is_refused(tmp_path, capsys):
 
 
 def test_the_command_that_draws_farther_can_be_given(site):
-    from zoo.figures.specs import TRAINED, check_sizes
+    from zoo.figures.specs import D_MODEL, HEADS, TRAINED, check_sizes
 
     page = html.unescape((site / "encodings/dape.html").read_text())
     (command,) = re.findall("<code>zoo (draw [^<]*)</code>", page)
     options = make_parser().parse_args(shlex.split(command))
     assert options.what == ["{name: dape, of: alibi}"]
-    check_sizes(options.length, options.trained or TRAINED, options.heads, options.d_model)
+    check_sizes(options.length, options.trained or TRAINED, HEADS, D_MODEL)
 
 
 def test_without_mkdocs_it_says_how_to_install_it(tmp_path, monkeypatch, capsys):

@@ -139,7 +139,7 @@ def _encodings(
             made[f"results/{study.folder}.png"] = read_bytes(file, PICTURE_BYTES)
     for one in chosen:
         told(one.name)
-        figure = figure_of(encoding_page.spec_of(one), one.name)
+        figure = figure_of(encoding_page.spec_of(one))
         drawn, files = gallery_of(figure, one.name)
         made |= files
         thumbnails[one.name] = f"pictures/{one.name}.png"

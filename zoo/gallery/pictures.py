@@ -7,6 +7,7 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from zoo.figures.specs import LENGTH, TRAINED
+from zoo.recipe.encoding import encoding_label
 
 if TYPE_CHECKING:
     from zoo.figures.figure import Figure
@@ -16,13 +17,14 @@ SMALL = (2.4, 1.6)
 DPI = 130
 
 
-def figure_of(spec: Any, label: str) -> Figure:
+def figure_of(spec: Any) -> Figure:
     """The figure of an encoding, as `zoo draw` makes it."""
     from zoo.figures.encoding import RANDOM, build, panels_of  # imports torch
     from zoo.figures.figure import Column, Figure
     from zoo.figures.style import styles
 
     stack, drawn = build(spec, trained=TRAINED)
+    label = encoding_label(spec)
     color = styles([label])[label].color
     note = RANDOM if drawn else ""
     panels = panels_of(stack, length=LENGTH, trained=TRAINED, color=color, note=note)
