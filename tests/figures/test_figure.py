@@ -10,7 +10,10 @@ from PIL import Image
 
 from zoo.errors import InputError
 from zoo.figures.figure import Column, Figure
+from zoo.figures.marks import shades
+from zoo.figures.page import themed
 from zoo.figures.panel import Panel
+from zoo.figures.style import LIGHT
 
 
 def curve(key, values):
@@ -78,3 +81,14 @@ def test_another_suffix_is_an_error_and_writes_nothing(figure, tmp_path):
     with pytest.raises(InputError, match=r"a picture ends in \.png, \.svg, \.gif or \.html"):
         figure.save(tmp_path / "x.jpg")
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_page_has_the_colours_of_its_theme_and_their_shades():
+    dark, light = (
+        "#" + "".join(f"{round(255 * part):02x}" for part in shade) for shade in shades(LIGHT[1], 2)
+    )
+    seen = themed(f'"stroke: {LIGHT[1]}; fill: #ffffff" "stroke: {dark}" fill="{light}" x="#123456"')
+    assert f"stroke: var(--hue-1, {LIGHT[1]}); fill: var(--paper, #ffffff)" in seen
+    assert '"stroke: color-mix(in srgb, var(--hue-1) 55%, var(--ink))"' in seen
+    assert 'fill="color-mix(in srgb, var(--hue-1) 45%, var(--paper))"' in seen
+    assert '"#123456"' in seen

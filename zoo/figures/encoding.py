@@ -23,6 +23,8 @@ from zoo.figures.style import styles
 
 LAYERS = 2
 """Or as many as the pattern of an `interleave` has."""
+FIXED = ("positions", "mask", "angles", "wavelengths", "rotated_length")
+"""Panels of what no weight decides."""
 RANDOM = " Weights that start near zero are drawn at random here: training sets them."
 
 
@@ -117,7 +119,7 @@ def panels_of(
 def _of_layer(probe: Probe, reach: Reach, color: str, note: str) -> Iterator[Panel]:
     learned = any(next(one.parameters(), None) is not None for one in probe.encodings)
     for panel in _by_hooks(probe, reach, color):
-        said = note if learned and panel.key not in ("positions", "mask") else ""
+        said = note if learned and panel.key not in FIXED else ""
         yield replace(panel, caption=panel.caption + reach.said + said)
 
 

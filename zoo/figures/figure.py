@@ -33,7 +33,7 @@ WIDEST = 900
 """Of the moving picture, in pixels."""
 FRAMES, HOLD, STEP = 10, 2500, 250
 """Of the moving picture: how many, and how long the last one and the others stay, in ms."""
-COLOURS = 48
+COLOURS = 96
 """Of the moving picture; with more it is too large for a page."""
 
 
@@ -261,7 +261,7 @@ def _moving(drawing: Drawing, figure: Figure) -> bytes:
     covers = []
     for axes in drawing.findobj(lambda one: getattr(one, "get_label", str)() in ("over x", "over xy")):
         (left, right), (bottom, top) = sorted(axes.get_xlim()), sorted(axes.get_ylim())
-        look = {"facecolor": "white", "edgecolor": "none", "zorder": 50}
+        look = {"facecolor": "white", "edgecolor": "none", "zorder": 4.5}
         covers.append((axes.add_patch(Rectangle((right, bottom), 0, top - bottom, **look)), right, "x"))
         if axes.get_label() == "over xy":
             covers.append((axes.add_patch(Rectangle((left, top), right - left, 0, **look)), top, "y"))
@@ -280,7 +280,8 @@ def _moving(drawing: Drawing, figure: Figure) -> bytes:
                 cover.set_height(end - start)
         drawing.canvas.draw()
         picture = Image.frombuffer("RGBA", drawing.canvas.get_width_height(), drawing.canvas.buffer_rgba())
-        frames.append(picture.convert("RGB").quantize(COLOURS))
+        # Of the methods the one that keeps rare colours: a thin line is its hue.
+        frames.append(picture.convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=0))
     content = io.BytesIO()
     durations = [STEP] * (count - 1) + [HOLD]
     frames[0].save(

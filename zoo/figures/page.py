@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from zoo.figures.style import CAPTION, DARK, FAINT, INK, LIGHT
@@ -46,6 +47,7 @@ svg { display: block; height: auto; width: 100%; }
 </body>
 </html>
 """
+COLOUR = re.compile(r"#[0-9a-f]{6}\b(?=[;\"'])")
 PAPER = "#ffffff", "#16181d"
 THEMED = {
     PAPER[0]: ("paper", *PAPER),
@@ -74,6 +76,23 @@ def page(title: str, sections: Sequence[tuple[str, Sequence[tuple[str, str, str]
 
 def themed(svg: str) -> str:
     """A drawing whose colours are variables of the page, each with the colour itself where it has none."""
-    for colour, (name, *_) in THEMED.items():
-        svg = svg.replace(colour, f"var(--{name}, {colour})")
-    return svg
+    return COLOUR.sub(lambda found: _variable(found[0]), svg)
+
+
+def _variable(colour: str) -> str:
+    if colour in THEMED:
+        return f"var(--{THEMED[colour][0]}, {colour})"
+    for number, hue in enumerate(LIGHT):
+        # A shade of a hue: mixed with black it is nearer to the ink, with white nearer to the paper.
+        own, full = _channels(colour), _channels(hue)
+        for name, end in (("ink", 0), ("paper", 255)):
+            shares = [(end - a) / (end - b) for a, b in zip(own, full, strict=True) if abs(end - b) > 60]
+            share = sum(shares) / len(shares) if shares else 0
+            mixed = [end + share * (b - end) for b in full]
+            if 0.3 < share < 1 and max(abs(a - b) for a, b in zip(own, mixed, strict=True)) < 2:
+                return f"color-mix(in srgb, var(--hue-{number}) {share:.0%}, var(--{name}))"
+    return colour
+
+
+def _channels(colour: str) -> list[int]:
+    return [int(colour[start : start + 2], 16) for start in (1, 3, 5)]

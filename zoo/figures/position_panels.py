@@ -170,7 +170,7 @@ def _angles(where: np.ndarray, angles: np.ndarray, reach: Reach, color: str) -> 
     short = int((turns[min(reach.trained, len(turns)) - 1] < 1).sum())
     return Panel(
         "angles", "Angle of each pair of dimensions",
-        f"A line is a pair, the fastest darkest. {short} of {turns.shape[1]} pairs cross “one full turn” "
+        f"A line is a pair, the fastest on top. {short} of {turns.shape[1]} pairs cross “one full turn” "
         "only beyond the trained length, or never: a model trained with these angles meets new ones there.",
         {"position": where, "turns": turns}, paint,
     )  # fmt: skip
