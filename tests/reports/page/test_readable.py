@@ -1,34 +1,16 @@
 """In a browser: the page can be read on a phone and a desk, in light and dark, on paper, and by all."""
 
-import re
 from itertools import pairwise
 
-import numpy as np
 import pytest
+from accessible import DESK, WORDS, assert_accessible, contrast, luminance, over
+from accessible import PHONE as WIDE_PHONE
 from synthetic import NOT_COMPARABLE, comparison
 from test_page import BREAKS_OUT, wicked
 
 from zoo.reports.page import page as page_of
 
 PHONE = {"width": 360, "height": 740}
-
-WORDS = """() => {
-    const clear = "rgba(0, 0, 0, 0)", found = [];
-    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-    while (walker.nextNode()) {
-        const text = walker.currentNode.textContent.trim();
-        const one = walker.currentNode.parentElement;
-        if (!text || !one.getClientRects().length || one.closest("script, defs")) continue;
-        let behind = one;
-        while (behind && getComputedStyle(behind).backgroundColor === clear) behind = behind.parentElement;
-        const style = getComputedStyle(one);
-        const ink = one.namespaceURI.endsWith("svg") ? style.fill : style.color;
-        const paper = getComputedStyle(behind ?? document.body).backgroundColor;
-        found.push([text, parseFloat(style.fontSize), ink, paper]);
-    }
-    return found;
-}"""
-"""All text that is seen: itself, its size in pixels, its colour, and what is behind it."""
 
 
 @pytest.mark.parametrize("curves, panels, seeds", [(3, 2, 3), (12, 4, 1)])
@@ -61,13 +43,6 @@ def test_a_wide_table_moves_in_its_own_frame_and_its_names_stay(show):
     assert page.evaluate("scrollX") == 0
 
 
-def luminance(colour: str) -> float:
-    """WCAG 2.2's relative luminance of a colour as a browser writes it."""
-    parts = np.array([float(part) for part in re.findall(r"[\d.]+", colour)[:3]]) / 255
-    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
-    return linear @ [0.2126, 0.7152, 0.0722]
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_all_text_can_be_read_in_light_and_dark(show, seen, scheme):
     page = show(comparison(6, 2, differences=NOT_COMPARABLE), color_scheme=scheme)
@@ -77,11 +52,10 @@ def test_all_text_can_be_read_in_light_and_dark(show, seen, scheme):
     words = page.evaluate(WORDS)
     texts = {text for text, *_ in words}
     assert {"trained", "length (tokens)", "8192", "Show all", "seed 0", "Copy"} <= texts
-    for text, _, ink, paper in words:
-        dark, light = sorted((luminance(ink), luminance(paper)))
-        assert (light + 0.05) / (dark + 0.05) >= 4.5, (text, ink, paper)
+    for text, _, ink, papers in words:
+        assert contrast(ink, papers) >= 4.5, (text, ink, papers)
     behind = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert (luminance(behind) > 0.5) == (scheme == "light")
+    assert (luminance(over(behind, 0)) > 0.5) == (scheme == "light")
 
 
 def test_paper_is_white_and_has_whole_tables_and_all_plots(show):
@@ -91,6 +65,26 @@ def test_paper_is_white_and_has_whole_tables_and_all_plots(show):
     assert page.locator(".scroll").last.evaluate("one => getComputedStyle(one).overflowX") == "visible"
     assert not page.locator(".copy").is_visible()
     assert page.locator("[data-panel] .stage > svg:visible").count() == 2
+
+
+def test_on_paper_every_line_is_drawn_every_caveat_read_and_no_column_cut_off(show):
+    page = show(comparison(3, 4), viewport={"width": 680, "height": 900})  # A4 between its margins
+    page.locator(".key[data-curve='1']").first.click()
+    count = (
+        """() => [".curve", ".caveats[open]"].map((part) => document.querySelectorAll(part).length).join()"""
+    )
+    assert page.evaluate(count) == f"{4 * (2 + 1)},0"
+    page.evaluate(f"addEventListener('beforeprint', () => (window.printed = ({count})()))")
+    page.pdf()
+    assert page.evaluate("printed") == f"{4 * (3 + 2)},1"
+    page.wait_for_function(f"({count})() === '{4 * (2 + 1)},0'")  # as it was
+    page.emulate_media(media="print")
+    tables = page.locator("table").evaluate_all(
+        "all => all.map((one) => [one.offsetWidth, getComputedStyle(one.parentElement).page])"
+    )
+    assert len(tables) == 9
+    for width, sheet in tables:
+        assert width <= (1000 if sheet == "wide" else 680)
 
 
 def test_nothing_moves_for_a_reader_who_wants_no_motion(show):
@@ -114,8 +108,9 @@ def test_everything_that_can_be_reached_has_a_name_and_shows_that_it_was_reached
             break
         assert name and outline != "none", name
         names.append(name)
-    assert names[0].startswith("Plot of bits per byte against length")
-    assert names[1:4] == ["alibi", "rope scaling=yarn factor=4", "sinusoidal"]
+    assert names[0] == "Skip to the results"
+    assert names[1].startswith("Plot of bits per byte against length")
+    assert names[2:5] == ["alibi", "rope scaling=yarn factor=4", "sinusoidal"]
     assert "Table: nonoverlapping: bits per byte by length in tokens" in names
     assert names[-2:] == ["Copy", "Caveats (1)"]
 
@@ -150,3 +145,30 @@ def test_the_browser_itself_lets_no_other_script_run(browser, tmp_path):
     })""")
     assert refused == "script-src-elem" and page.evaluate("window.broken") is None
     page.close()
+
+
+def test_axe_finds_nothing_on_a_phone(browser, tmp_path):
+    file = tmp_path / "page.html"
+    file.write_text(page_of(comparison(3, 1, differences=NOT_COMPARABLE)), encoding="utf-8")
+    assert_accessible(browser, file, [(WIDE_PHONE, "dark")])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("curves, panels, seeds", [(1, 1, 1), (12, 4, 3)])
+def test_axe_finds_nothing_in_any_light_or_width(browser, tmp_path, curves, panels, seeds):
+    file = tmp_path / "page.html"
+    file.write_text(page_of(comparison(curves, panels, seeds)), encoding="utf-8")
+    assert_accessible(browser, file)
+
+
+def test_what_keeps_a_reader_out_is_found(browser, tmp_path):
+    file = tmp_path / "page.html"
+    file.write_text(
+        "<title>Bad</title><main><h1>Bad</h1><img src='data:,'><p style='color: #aaa'>faint</p>"
+        "<svg role='img' aria-label='a'><text y='20' fill='#bbb'>fainter</text></svg>"
+        "<p style='width: 3000px'>wide</p></main>"
+    )
+    with pytest.raises(AssertionError) as caught:
+        assert_accessible(browser, file, [(DESK, "light")])
+    for problem in ("image-alt", "html-has-lang", "'faint'", "'fainter'", "scrolls sideways, 30"):
+        assert problem in str(caught.value)

@@ -112,7 +112,9 @@ def test_the_arrow_keys_read_the_curves(show, tooltip):
         page.keyboard.press(key)
         said = tooltip(page)
         assert (said["curve"], said["at"].split()[1]) == (LABELS[curve], str(length))
-    assert page.locator("[data-panel] .tip").get_attribute("role") == "status"  # so that it is read aloud
+        # That one value is read aloud, and not those of all lines.
+        aloud = page.locator("[data-panel] [role=status]").text_content()
+        assert aloud == f"{LABELS[curve]}, {said['at']}: {said[LABELS[curve]]}"
     page.keyboard.press("Escape")
     assert tooltip(page) == {}
 

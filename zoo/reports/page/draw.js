@@ -57,9 +57,19 @@ function path(points) {
   return points.map(([x, y], index) => `${index ? "L" : "M"}${x.toFixed(2)} ${y.toFixed(2)}`).join("");
 }
 
-// A curve that leaves the plot goes on to far above it; beyond that, pixels mean nothing to a renderer.
+// A curve that leaves the plot goes on until little above it, and then along there, out of sight: one that went
+// on for thousands of pixels would lie over the whole page for all that asks what is where.
+function upTo(top, points) {
+  return points.flatMap(([x, y], index) => {
+    const [before, from] = points[index - 1] ?? [x, y];
+    const crossed = from < top !== y < top ? [[before + ((x - before) * (top - from)) / (y - from), top]] : [];
+    return [...crossed, [x, Math.max(y, top)]];
+  });
+}
+
+// Pixels so far away mean nothing to arithmetic.
 function bounded(value) {
-  return Math.min(Math.max(value, -1e4), 1e4);
+  return Math.min(Math.max(value, -1e6), 1e6);
 }
 
 const MANY = 10; // marks on a line, from which on they are smaller
@@ -68,15 +78,16 @@ function drawCurve(curve, { x, y, high, area }, clip) {
   const size = curve.marks.length > MANY ? 0.65 : 1;
   const group = element("g", { class: `curve ${curve.classes}`, "data-curve": curve.index });
   const clipped = element("g", { "clip-path": `url(#${clip})` });
+  const top = area.top - 20; // the clip begins below it
   const at = (mark, key) => [x(mark.length), bounded(y(mark[key]))];
   for (const piece of pieces(curve.marks, (mark) => mark.low !== null && mark.high !== null)) {
-    const there = piece.map((mark) => at(mark, "high"));
-    const back = piece.map((mark) => at(mark, "low")).reverse();
+    const there = upTo(top, piece.map((mark) => at(mark, "high")));
+    const back = upTo(top, piece.map((mark) => at(mark, "low")).reverse());
     clipped.append(element("path", { class: "band", d: `${path([...there, ...back])}Z` }));
     for (const end of [there, back]) clipped.append(element("path", { class: "edge", d: path(end) }));
   }
   for (const piece of pieces(curve.marks, (mark) => mark.mean !== null)) {
-    clipped.append(element("path", { class: "line", d: path(piece.map((mark) => at(mark, "mean"))) }));
+    clipped.append(element("path", { class: "line", d: path(upTo(top, piece.map((mark) => at(mark, "mean")))) }));
   }
   group.append(clipped);
   for (const { length, value } of curve.seeds) {
@@ -85,12 +96,12 @@ function drawCurve(curve, { x, y, high, area }, clip) {
   const placed = [];
   for (const mark of curve.marks.filter((one) => one.mean !== null || one.failed)) {
     const beyond = mark.failed || mark.mean > high;
-    const [left, top] = [x(mark.length), beyond ? area.top - 5 : y(mark.mean)];
-    const place = `translate(${left.toFixed(2)} ${top.toFixed(2)})`;
+    const [left, height] = [x(mark.length), beyond ? area.top - 5 : y(mark.mean)];
+    const place = `translate(${left.toFixed(2)} ${height.toFixed(2)})`;
     const where = { "data-length": mark.length, transform: size === 1 ? place : `${place} scale(${size})` };
     if (beyond) group.append(element("path", { class: "beyond", d: "M-5 4L0 -5L5 4Z", ...where }));
     else group.append(element("use", { class: "mark", href: `#${curve.mark}`, ...where }));
-    placed.push({ curve, mark, left, top, beyond });
+    placed.push({ curve, mark, left, top: height, beyond });
   }
   return { group, placed };
 }

@@ -80,6 +80,19 @@ for (const button of document.querySelectorAll(".copy")) {
   });
 }
 
+// On paper nothing can be switched on or opened: all is shown, and afterwards again what was shown before.
+let before = null;
+addEventListener("beforeprint", () => {
+  before = { shown: [...shown], closed: [...document.querySelectorAll("details:not([open])")] };
+  for (const part of before.closed) part.open = true;
+  show(everything);
+});
+addEventListener("afterprint", () => {
+  for (const part of before?.closed ?? []) part.open = false;
+  if (before) show(before.shown);
+  before = null;
+});
+
 const widths = new ResizeObserver(() => {
   for (const one of plots) if (one.stage.clientWidth !== one.width) drawOne(one);
 });

@@ -24,17 +24,24 @@ function swatch(curve) {
   return made;
 }
 
-// All curves that are shown at the length, from top to bottom, and of the one that is meant the details.
-function fill(tip, { curve, mark, left, top }, { plot, places, width }) {
+// The length of a mark with its axis, and how many times the trained one it is.
+function where({ mark }, plot) {
   const ratio = mark.length / plot.trained[0];
   const times = ratio === 1 ? "trained" : `${Number(ratio.toPrecision(3))}× trained`;
+  return `${plot.axis} ${mark.length}${plot.trained.length > 1 ? "" : ` (${times})`}`;
+}
+
+function value({ mark }) {
+  return (mark.failed ? "not finite" : mark.value) + (mark.spread ? ` (${mark.spread})` : "");
+}
+
+// All curves that are shown at the length, from top to bottom, and of the one that is meant the details.
+function fill(tip, { curve, mark, left, top }, { plot, places, width }) {
   const head = document.createElement("b");
-  head.textContent = `${plot.axis} ${mark.length}${plot.trained.length > 1 ? "" : ` (${times})`}`;
+  head.textContent = where({ mark }, plot);
   const here = places.filter((place) => place.mark.length === mark.length);
   const values = here.sort((a, b) => a.top - b.top || b.mark.mean - a.mark.mean).map((place) => {
-    const text = place.mark.failed ? "not finite" : place.mark.value;
-    const spread = place.mark.spread ? ` (${place.mark.spread})` : "";
-    return row(place.curve === curve ? "value now" : "value", swatch(place.curve), place.curve.label, text + spread);
+    return row(place.curve === curve ? "value now" : "value", swatch(place.curve), place.curve.label, value(place));
   });
   const note = mark.note ? [["note", mark.note]] : [];
   const details = [...mark.details, ...note].map(([name, text]) => row("detail", name, text));
@@ -60,12 +67,15 @@ class Tooltip {
   constructor(stage) {
     this.stage = stage;
     this.tip = stage.querySelector(".tip");
+    this.said = stage.querySelector(".said");
     this.now = null;
+    stage.setAttribute("role", "application"); // a screen reader leaves the arrow keys to the plot
     stage.addEventListener("pointermove", (event) => this.point(event));
     stage.addEventListener("pointerdown", (event) => this.point(event));
     stage.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && this.show(null));
     stage.addEventListener("blur", () => this.show(null));
     stage.addEventListener("keydown", (event) => this.press(event));
+    addEventListener("keydown", (event) => event.key === "Escape" && this.show(null)); // wherever the focus is
   }
 
   // After the plot was drawn anew.
@@ -80,10 +90,17 @@ class Tooltip {
   }
 
   press(event) {
-    if (event.key === "Escape") this.show(null);
-    else if (event.key.startsWith("Arrow")) this.show(next(this.drawing.places, this.now, event.key));
-    else return;
+    if (!event.key.startsWith("Arrow")) return;
+    this.show(next(this.drawing.places, this.now, event.key));
+    this.say();
     event.preventDefault();
+  }
+
+  // One value, read aloud: the list of all lines at the length, read at each key, would be a flood.
+  say() {
+    const { now, drawing: { plot } } = this;
+    const note = now?.mark.note ? `; ${now.mark.note}` : "";
+    this.said.textContent = now ? `${now.curve.label}, ${where(now, plot)}: ${value(now)}${note}` : "";
   }
 
   show(place) {
