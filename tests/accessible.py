@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
-import pytest
+from browser import missing
 
 DESK, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 EVERYWHERE = tuple(product((DESK, PHONE), ("light", "dark")))
@@ -66,7 +66,10 @@ def assert_accessible(browser, file, everywhere=EVERYWHERE):
 
 def problems(browser, file, viewport, scheme):
     """What is wrong with a page at a size and in a colour scheme, as lines of text."""
-    axe = pytest.importorskip("axe_playwright_python.base")
+    try:
+        from axe_playwright_python.base import AXE_SCRIPT
+    except ImportError:
+        missing("no axe-core; install it with: pip install axe-playwright-python")
     context = browser.new_context(viewport=viewport, color_scheme=scheme, reduced_motion="reduce")
     context.set_default_timeout(120_000)  # a loaded machine is slow and not wrong
     try:
@@ -74,7 +77,7 @@ def problems(browser, file, viewport, scheme):
         page.goto(Path(file).resolve().as_uri())
         page.evaluate(OPEN)
         # In the frame of the tool, and not as a script of the page, which its policy would refuse.
-        page.evaluate(axe.AXE_SCRIPT)
+        page.evaluate(AXE_SCRIPT)
         for one in page.evaluate("(options) => axe.run(options)", OPTIONS)["violations"]:
             for node in one["nodes"]:
                 yield f"{one['id']}: {one['help']}: {node['html'][:160]}"
