@@ -1,4 +1,4 @@
-"""Draws the pictures of encodings that README.md shows, into docs/pictures/.
+"""Draws the pictures of encodings that README.md and recipes/README.md show, into docs/pictures/.
 
     python scripts/draw_pictures.py                 all of them
     python scripts/draw_pictures.py encodings       one
@@ -24,6 +24,7 @@ LARGEST = 200_000
 """Bytes."""
 PICTURES: dict[str, list[Any]] = {
     "encodings": ["alibi", "rope", "t5", "sinusoidal"],
+    "absolute": ["learned", "sinusoidal", "none"],
     "rope_scaling": [
         "rope",
         {"name": "rope", "scaling": "linear", "factor": 4.0},
