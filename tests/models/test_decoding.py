@@ -4,6 +4,7 @@ import pytest
 import torch
 import transformers
 
+from zoo.errors import InputError
 from zoo.models.cache import Cache, Rows
 from zoo.models.decoding import Sampling, decode
 
@@ -163,6 +164,7 @@ def test_beyond_what_a_cache_allows_all_tokens_are_read_anew(model_of, tokens):
 @pytest.mark.parametrize("sampling", [
     Sampling(), Sampling(0.3), Sampling(2.0, top_k=5), Sampling(1.0, top_k=1000), Sampling(1.0, None, 0.7),
     Sampling(0.7, 12, 0.9), Sampling(1.0, None, 1e-6),
+    Sampling(1e-30), Sampling(1e6, 3, 0.5),
 ])  # fmt: skip
 def test_probabilities_of_a_draw_are_those_of_transformers(sampling):
     logits = 3 * torch.randn(4, 50)
@@ -173,3 +175,11 @@ def test_probabilities_of_a_draw_are_those_of_transformers(sampling):
     torch.testing.assert_close(sampling.probabilities(logits), expected)
     drawn = sampling.draw(logits.repeat(200, 1), torch.Generator().manual_seed(0)).view(200, 4)
     assert (expected.gather(1, drawn.T) > 0).all()
+
+
+def test_numbers_out_of_range_are_reported_together():
+    with pytest.raises(InputError) as error:
+        Sampling(-1, 0, float("nan"))
+    assert [problem.key for problem in error.value.problems] == ["temperature", "top_k", "top_p"]
+    logits = torch.tensor([[0.0, 3.0, 1.0]])
+    assert Sampling(top_p=0.0).probabilities(logits).tolist() == [[0, 1, 0]]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from zoo.errors import InputError, Problem
 from zoo.models.cache import Cache
 from zoo.models.transformer import Decoder
 
@@ -21,11 +22,24 @@ class Sampling:
         top_k: only the k likeliest tokens may be drawn.
         top_p: only the likeliest tokens whose probabilities first sum to p may be drawn (nucleus sampling,
             Holtzman et al. 2020, arXiv:1904.09751); after the temperature and top_k, as in `transformers`.
+
+    Raises:
+        InputError: a number out of range.
     """
 
     temperature: float = 1.0
     top_k: int | None = None
     top_p: float = 1.0
+
+    def __post_init__(self) -> None:
+        ranges = {"temperature": (0, float("inf")), "top_k": (1, float("inf")), "top_p": (0, 1)}
+        problems = []
+        for name, (least, most) in ranges.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:
+                problems.append(Problem(f"{value!r}: from {least} to {most}", key=name))
+        if problems:
+            raise InputError(problems)
 
     def draw(self, logits: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Token ids [B] from logits [B,V]; the generator is on the device of the logits."""
@@ -44,8 +58,8 @@ class Sampling:
         probabilities = logits.softmax(-1)
         if self.top_p < 1:
             ordered, order = probabilities.sort(-1, descending=True)
-            # Those before a token sum to less than p: the likeliest stays, however small p is.
             within = ordered.cumsum(-1) - ordered < self.top_p
+            within[..., 0] = True  # however small p is
             probabilities = probabilities * torch.empty_like(within).scatter(-1, order, within)
             probabilities = probabilities / probabilities.sum(-1, keepdim=True)
         return probabilities
