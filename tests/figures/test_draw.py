@@ -3,6 +3,7 @@
 import textwrap
 
 import pytest
+from accessible import assert_accessible
 from PIL import Image
 
 from zoo import registry
@@ -84,3 +85,10 @@ def test_what_is_wrong_is_said_in_one_message_and_nothing_is_written(
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == len(said) and all(part in line for part, line in zip(said, lines, strict=True))
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.slow
+def test_axe_finds_nothing_on_a_page(tmp_path, monkeypatch, browser):
+    monkeypatch.chdir(tmp_path)
+    assert main(["draw", "alibi", "rope", "sinusoidal", "--out", "three.html", *SMALL]) == 0
+    assert_accessible(browser, "three.html")

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from accessible import assert_accessible
 
 from zoo.figures.tokens import draw_tokens
 
@@ -79,3 +80,8 @@ def test_it_fits_a_phone_and_has_its_points_as_tables(show, scheme):
     page.locator("summary").first.click()
     assert page.locator("table").first.locator("tbody tr").count() == 7
     assert "<b>cat</b>" in page.locator("table").first.inner_text()
+
+
+@pytest.mark.slow
+def test_axe_finds_nothing(browser, file):
+    assert_accessible(browser, file)

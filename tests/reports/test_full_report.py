@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from accessible import assert_accessible
 from published import publish
 
 from zoo import cli
@@ -123,3 +124,15 @@ def test_an_imported_model_writes_and_its_encoding_is_drawn(tmp_path, monkeypatc
     assert "<b>the cat &lt;b&gt;</b>" in page and "<ins>" in page  # 32 tokens were trained
     assert '<tr><th scope="row">tokens seen</th><td class="text">not known</td></tr>' in page
     assert len(re.findall(r'<img src="data:image/svg', page)) >= 2
+
+
+@pytest.mark.slow
+def test_axe_finds_nothing(tmp_path, monkeypatch, browser):
+    """With all that a page can have: two models, not comparable, with samples, pictures and attention."""
+    monkeypatch.chdir(tmp_path)
+    for kind in ("llama", "gpt2"):
+        publish(kind, tmp_path / f"published_{kind}")
+        import_model(read_published(str(tmp_path / f"published_{kind}"), []), kind, [], Path(kind))
+    words = ("llama", "gpt2", "--force", "--prompt", "the cat", "--sample-tokens", "40", "--attention")
+    assert cli.main(["report", *words]) == 0
+    assert_accessible(browser, "report.html")
