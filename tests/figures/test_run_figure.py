@@ -9,9 +9,10 @@ import zoo
 from zoo import cli
 from zoo.encodings.stack import EncodingStack
 from zoo.errors import InputError
-from zoo.evaluation.activations import observe
+from zoo.evaluation.activations import middles, observe
 from zoo.figures.attention_maps import spread
 from zoo.figures.learned_panels import learned_panels
+from zoo.figures.length_panels import late
 from zoo.figures.run import draw_run
 from zoo.figures.run_panels import mean_over_sequences
 from zoo.figures.samples import open_samples
@@ -33,7 +34,7 @@ SAMPLE = {
 }  # fmt: skip
 MAX_INDEX = {"name": "max_index", "sequence_length": 8, "batch_size": 4}
 BY_POSITION = ["attention_by_distance", "entropy", "entropy_share", "first_token", "norm"]
-PANELS = 2 + 6 + 5  # maps, by position, and of the table that t5 learns
+PANELS = 2 + 6 + 1 + 5  # maps, by position, by length, and of the table that t5 learns
 TEXT = "the cat sat on the mat"
 
 
@@ -72,6 +73,20 @@ def imported_run(home):
 
 def panels_of(figure, column=0):
     return {panel.key: panel for panel in figure.columns[column].panels}
+
+
+def test_by_length_is_the_mean_over_late_queries(text_run):
+    panel = panels_of(zoo.open(text_run).draw())["attention_by_length"]
+    task, samples = open_samples(text_run)
+    assert panel.data["length"].tolist() == [16, 32, 64]
+    for index, (length, batch) in enumerate(sorted(samples.batches.items())):
+        weights = task.model.attention(batch["tokens"])[1].numpy()  # the second layer, [W,H,T,T]
+        seen = observe(task.model, batch, 16)
+        first = int(seen.bins[:-1][middles(seen.bins) >= length / 2][0])
+        expected = weights[:, :, first:, 0].mean((1, 2))
+        np.testing.assert_allclose(late(seen, seen.first[:, 1])[:, 0], expected, rtol=1e-4)
+        np.testing.assert_allclose(panel.data["layer_1_first"][index], expected.mean(), rtol=1e-4)
+        assert 0 < panel.data["layer_1_share"][index] <= 1
 
 
 def test_what_is_drawn_is_what_the_model_computes(text_run):

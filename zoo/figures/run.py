@@ -14,6 +14,7 @@ from zoo.evaluation.activations import observe
 from zoo.figures.attention_maps import maps
 from zoo.figures.figure import Column, Figure
 from zoo.figures.learned_panels import learned_panels
+from zoo.figures.length_panels import by_length
 from zoo.figures.panel import Panel
 from zoo.figures.run_panels import by_distance, by_position
 from zoo.figures.samples import Samples, open_samples
@@ -84,6 +85,7 @@ def _panels(task: Task, samples: Samples, color: str, bar: tqdm) -> list[Panel]:
         observed[length] = observe(model, on_device, trained, bar.update)
     if observed:
         panels += [by_distance(observed[max(observed)]), *by_position(observed, color)]
+        panels += filter(None, [by_length(observed)])
     return panels + learned_panels(task, max(observed, default=trained), color)
 
 

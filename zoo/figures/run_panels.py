@@ -54,21 +54,21 @@ def by_distance(seen: Activations) -> Panel:
     for side, name in enumerate(("within", "beyond")):
         for layer in layers:
             line = mean_over_sequences(seen.attention[:, layer, :, side])
-            data |= dict(zip(_names(f"layer_{layer}_{name}"), line, strict=True))
+            data |= dict(zip(names_of(f"layer_{layer}_{name}"), line, strict=True))
             if np.isfinite(line[0]).any():
                 lines.append((layer, side, f"layer_{layer}_{name}"))
     beyond = seen.length > seen.trained
 
     def paint(axes: Axes, data: Data, limits: Limits | None) -> None:
         for layer, side, name in lines:
-            line = [np.maximum(data[one], SMALLEST) for one in _names(name)]
-            _line(axes, data["distance"], line, layer, layers, (1 - side) * beyond)
+            line = [np.maximum(data[one], SMALLEST) for one in names_of(name)]
+            draw_line(axes, data["distance"], line, layer, layers, (1 - side) * beyond)
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(lambda value, place: f"{value:g}")
         _axis(axes, seen, "distance of the key (tokens)")
         axes.set_ylabel("mean attention weight")
         axes.set_ylim(bottom=axes.get_ylim()[0] / 30)  # room for the names of the lines
-        _key(axes, layers, ["beyond trained", "within"] if beyond else [])
+        draw_key(axes, layers, ["beyond trained", "within"] if beyond else [])
 
     told = (
         "Solid: queries beyond the trained length, dashed: within it. Where a solid line has another course "
@@ -137,7 +137,7 @@ def _by_position(
         data[f"position_{length}"] = middles(seen.bins)
         for layer in layers:
             line = mean_over_sequences(values(seen, layer))
-            data |= dict(zip(_names(f"layer_{layer}_length_{length}"), line, strict=True))
+            data |= dict(zip(names_of(f"layer_{layer}_length_{length}"), line, strict=True))
             lines.append((f"position_{length}", f"layer_{layer}_length_{length}", layer, number))
     longest = observed[lengths[0]]
     if key == "entropy":
@@ -150,14 +150,14 @@ def _by_position(
             axes.plot(data[f"position_{longest.length}"], data["most"], color=FAINT, linewidth=1, zorder=1)
         for position, name, layer, number in lines:
             if number == 0 or apart:
-                _line(axes, data[position], [data[one] for one in _names(name)], layer, layers, number)
+                draw_line(axes, data[position], [data[one] for one in names_of(name)], layer, layers, number)
         _axis(axes, longest, "position of the token in its sequence")
         axes.set_ylabel(unit)
         # Room for the names of the lines.
         axes.set_ylim(0, 1.4 * axes.get_ylim()[1])
         if key in ("entropy_share", "first_token"):
             axes.set_yticks([0, 0.25, 0.5, 0.75, 1])
-        _key(axes, layers, [f"in {length} tokens" for length in lengths] if apart else [], kind)
+        draw_key(axes, layers, [f"in {length} tokens" for length in lengths] if apart else [], kind)
 
     return Panel(key, title, caption, data, paint)
 
@@ -181,17 +181,20 @@ def _losses(observed: Mapping[int, Activations], color: str) -> Panel:
     for length in lengths:
         data[f"position_{length}"] = middles(observed[length].loss_bins)
         line = mean_over_sequences(observed[length].loss)
-        data |= dict(zip(_names(f"length_{length}"), line, strict=True))
+        data |= dict(zip(names_of(f"length_{length}"), line, strict=True))
     longest = observed[lengths[0]]
     drawn = lengths if _differ(data, lengths, [""]) else lengths[:1]
-    mean, low, high = (data[name] for name in _names(f"length_{lengths[0]}"))
+    mean, low, high = (data[name] for name in names_of(f"length_{lengths[0]}"))
     known = np.isfinite(mean)
     noise = float(np.nanmedian(high - low)) if np.isfinite(high[known]).any() else math.inf
     flat = known.any() and float(np.ptp(mean[known])) < noise
 
     def paint(axes: Axes, data: Data, limits: Limits | None) -> None:
         for number, length in enumerate(drawn):
-            position, line = data[f"position_{length}"], [data[name] for name in _names(f"length_{length}")]
+            position, line = (
+                data[f"position_{length}"],
+                [data[name] for name in names_of(f"length_{length}")],
+            )
             points = np.isfinite(line[0])
             if number == 0:
                 axes.fill_between(position, line[1], line[2], color=color, alpha=0.15, linewidth=0)
@@ -218,7 +221,7 @@ def _losses(observed: Mapping[int, Activations], color: str) -> Panel:
     )  # fmt: skip
 
 
-def _names(of: str) -> list[str]:
+def names_of(of: str) -> list[str]:
     return [of, f"{of}_low", f"{of}_high"]
 
 
@@ -237,7 +240,7 @@ def _color(layer: int, layers: Sequence[int]) -> Any:
     return matplotlib.colormaps["viridis"](0.18 + 0.67 * place)
 
 
-def _line(
+def draw_line(
     axes: Axes, x: np.ndarray, line: Sequence[np.ndarray], layer: int, layers: Sequence[int], dash: int
 ) -> None:
     color, known = _color(layer, layers), np.isfinite(line[0])
@@ -271,7 +274,7 @@ def _called(layer: int, kind: str) -> str:
     return f"{kind} {layer + 1}"
 
 
-def _key(axes: Axes, layers: Sequence[int], dashes: Sequence[str], kind: str = "layer") -> None:
+def draw_key(axes: Axes, layers: Sequence[int], dashes: Sequence[str], kind: str = "layer") -> None:
     from matplotlib.lines import Line2D
 
     handles = [Line2D([], [], color=_color(layer, layers), label=_called(layer, kind)) for layer in layers]
