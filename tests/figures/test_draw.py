@@ -6,7 +6,6 @@ import pytest
 from accessible import assert_accessible
 from PIL import Image
 
-from zoo import registry
 from zoo.cli import main
 
 SMALL = ["--trained", "8", "--length", "16", "--heads", "2", "--d-model", "16"]
@@ -33,10 +32,8 @@ PLUGIN = """
 
 
 @pytest.fixture
-def plugin(tmp_path, monkeypatch):
+def plugin(tmp_path, monkeypatch, forgetful_registry):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry.encodings, "added", dict(registry.encodings.added))
-    monkeypatch.setattr(registry.encodings, "classes", dict(registry.encodings.classes))
     file = tmp_path / "mine.py"
     file.write_text(textwrap.dedent(PLUGIN), encoding="utf-8")
     return file

@@ -79,7 +79,7 @@ def test_three_runs_that_are_all_wrong_are_tied_and_none_is_bold(run_of_examples
         assert apart.value == 0 and apart.low == -apart.high and 0.05 < apart.high < 0.1
     assert all(curve.low == (0,) and 0.05 < curve.high[0] < 0.1 for curve in panel.curves)
     text, shown, html = texts(report)
-    assert "**" not in text and "<strong>" not in html.split("<main>")[1].split('id="costs"')[0]
+    assert "**" not in text and "<strong>" not in html.split("<main ")[1].split('id="costs"')[0]
     assert "\033[1m" not in re.sub(r"\033\[1m(accuracy|Costs).*", "", console(report, bold=True))
     for one in (text, shown, html):
         assert "where alibi, rope, t5 are tied" in one
