@@ -1,5 +1,0 @@
-"""The browser for the gallery's pages."""
-
-from browser import browser
-
-__all__ = ["browser"]
