@@ -1,5 +1,7 @@
 """Reading a built site: its pages with what they link to, and whether all of it is there."""
 
+import html
+import re
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
@@ -73,3 +75,8 @@ def loaded_from_elsewhere(site):
             for part in style.read_text().split(begin)[1:]:
                 if part.lstrip("'\" ").startswith(("http", "//")):
                     yield f"{style}: {part[:60]}"
+
+
+def words_of(page):
+    """What a page says, without its tags."""
+    return html.unescape(re.sub("<[^>]+>", "", page))

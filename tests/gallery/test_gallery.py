@@ -9,7 +9,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from built_site import broken_links, loaded_from_elsewhere, pages_of
+from built_site import broken_links, loaded_from_elsewhere, pages_of, words_of
 
 from zoo import registry
 from zoo.cli import main
@@ -48,11 +48,6 @@ class Root(zoo.Encoding):
     def bias(self, head, q, k):
         return -self.slope * (q - k).abs().float().sqrt()
 '''
-
-
-def words_of(page):
-    """What a page says, without its tags."""
-    return html.unescape(re.sub("<[^>]+>", "", page))
 
 
 @pytest.fixture(scope="module")
@@ -190,31 +185,3 @@ def test_the_numbers_of_the_guide_are_measured():
     assert "1.642" in (ROOT / "README.md").read_text()
     numbers = set(re.findall(r"\b\d\.\d{3}\b", guide))
     assert len(numbers) > 8 and numbers <= stored | earlier, numbers - stored - earlier
-
-
-@pytest.mark.slow
-def test_the_whole_gallery(tmp_path):
-    out = tmp_path / "site"
-    assert main(["gallery", "--out", str(out)]) == 0
-    assert not [*broken_links(out)] and not [*loaded_from_elsewhere(out)]
-    pages = pages_of(out)
-    folders = {"encoding": "encodings", "task": "tasks", "protocol": "protocols", "dataset": "datasets"}
-    for kind, folder in folders.items():
-        for name, one in registry.KINDS[kind].all().items():
-            shown = pages[Path(folder, f"{name}.html")].text
-            plain = words_of(shown)
-            for option in one.options:
-                assert option.name in plain, (name, option.name)
-            if kind == "encoding":
-                assert ("for models that were trained with another" in plain) == bool(one.replaces), name
-                assert ("<math" in shown and "Proven against" in shown) or name == "none", name
-                assert "Costs" in plain, name
-            if kind == "dataset" and one.source.startswith("generated"):
-                assert 'class="example"' in shown, name
-    for page in ("choose", "add", "api", "tour"):
-        assert f"{page}.html" in pages[Path("index.html")].links, page
-    for name in ("my_encoding.py", "modular_sum", "window_ends", "inverse_root"):
-        assert name in words_of(pages[Path("add.html")].text), name
-    for name in ("open_run", "rotate", "bias_table", "position_key"):
-        assert name in pages[Path("api.html")].text, name
-    assert (out / "tour.ipynb").read_bytes() == (ROOT / "docs" / "tour.ipynb").read_bytes()

@@ -1,11 +1,15 @@
-"""The gallery in a real browser, opened from disk."""
+"""The whole gallery: every plugin has its page, and a real browser opens it from disk."""
 
 from pathlib import Path
 
 import pytest
 from browser import missing
+from built_site import broken_links, loaded_from_elsewhere, pages_of, words_of
 
 from zoo.cli import main
+from zoo.registry import KINDS
+
+ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.slow
 
@@ -15,6 +19,31 @@ def site(tmp_path_factory):
     out = tmp_path_factory.mktemp("gallery") / "site"
     assert main(["gallery", "--out", str(out)]) == 0
     return out
+
+
+def test_every_plugin_has_its_page(site):
+    assert not [*broken_links(site)] and not [*loaded_from_elsewhere(site)]
+    pages = pages_of(site)
+    folders = {"encoding": "encodings", "task": "tasks", "protocol": "protocols", "dataset": "datasets"}
+    for kind, folder in folders.items():
+        for name, one in KINDS[kind].shipped.items():
+            shown = pages[Path(folder, f"{name}.html")].text
+            plain = words_of(shown)
+            for option in one.options:
+                assert option.name in plain, (name, option.name)
+            if kind == "encoding":
+                assert ("for models that were trained with another" in plain) == bool(one.replaces), name
+                assert ("<math" in shown and "Proven against" in shown) or name == "none", name
+                assert "Costs" in plain, name
+            if kind == "dataset" and one.source.startswith("generated"):
+                assert 'class="example"' in shown, name
+    for page in ("choose", "add", "api", "tour"):
+        assert f"{page}.html" in pages[Path("index.html")].links, page
+    for name in ("my_encoding.py", "modular_sum", "window_ends", "inverse_root"):
+        assert name in words_of(pages[Path("add.html")].text), name
+    for name in ("open_run", "rotate", "bias_table", "position_key"):
+        assert name in pages[Path("api.html")].text, name
+    assert (site / "tour.ipynb").read_bytes() == (ROOT / "docs" / "tour.ipynb").read_bytes()
 
 
 @pytest.fixture
