@@ -11,9 +11,11 @@ B, H, D, V = 2, 3, 8, 6
 LAYOUTS = {"square": (37, 37, 0), "cached": (20, 37, 17), "open": (37, 37, None), "across": (20, 37, None)}
 
 
-@pytest.fixture(autouse=True)
-def small_blocks(monkeypatch):
+@pytest.fixture(autouse=True, params=[0, blocked_attention.KEPT_LENGTH], ids=["computed again", "kept"])
+def small_blocks(request, monkeypatch):
+    """Several blocks, whose weights the backward pass computes again or finds kept."""
     monkeypatch.setattr(blocked_attention, "BLOCK_ELEMENTS", 0)
+    monkeypatch.setattr(blocked_attention, "KEPT_LENGTH", request.param)
 
 
 def inputs(layout, shape, dtype):
@@ -126,6 +128,19 @@ def test_beside_bf16_a_bias_keeps_its_digits():
     got = ours(q, k, v, bias, visible, first, folded=False)
     for one, other in zip(got, plain(q, k, v, bias, visible), strict=True):
         assert (one - other).norm() / other.norm() < 0.02
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_what_is_kept_is_what_would_be_computed_again(layout, dtype, monkeypatch):
+    tensors, visible, first = inputs(layout, (1, H, LAYOUTS[layout][0]), dtype)
+    both, sizes = [], []
+    for length in (0, 16):
+        monkeypatch.setattr(blocked_attention, "KEPT_LENGTH", length)
+        with torch.autograd.graph.saved_tensors_hooks(lambda x: sizes.append(x.numel()) or x, lambda x: x):
+            both.append(ours(*tensors, visible, first))
+    assert all(map(torch.equal, *both))
+    assert len(set(sizes)) > 1 and max(sizes) >= B * H * visible.sum() > sizes[0]
 
 
 def test_a_query_that_sees_nothing_gets_zeros():

@@ -2,10 +2,10 @@
 
 PyTorch's fused CPU kernel multiplies in small tiles and gives a bias no gradient, so that with a learned bias
 SDPA falls back to plain operations that keep several tables [B,H,T,S]. Here each block of queries is a few
-batched products over all heads, which skip the keys that none of the block sees; the backward pass computes
-the attention weights again (Dao et al. 2022, arXiv:2205.14135, algorithm 4). Logits and softmax are computed
-in float32 at least, the other products in the precision of the inputs. Memory is linear in length, but for
-the bias itself.
+batched products over all heads, which skip the keys that none of the block sees. Of short sequences the
+attention weights are kept for the backward pass, of longer ones they are computed again (Dao et al. 2022,
+arXiv:2205.14135, algorithm 4), to the same bits. Logits and softmax are computed in float32 at least, the
+other products in the precision of the inputs. Memory is linear in length, but for the bias itself.
 
 Tensors have their shape in their name: N batch x heads, R queries of a block, K keys that they see, T
 queries, S keys, D width of queries and keys, V width of values.
@@ -13,6 +13,7 @@ queries, S keys, D width of queries and keys, V width of values.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,55 +24,90 @@ from torch import Tensor
 BLOCK_ELEMENTS = 2**20
 """Of a block's table [N,R,K]; larger ones fall out of the processor's cache, smaller ones cost more calls."""
 
+KEPT_LENGTH = 16
+"""Keys up to this many times the width of a head: weights are kept, which is less than that many queries."""
+
 
 class _Blocks:
-    """The attention weights of one block of queries after the other."""
+    """The attention weights of one block of queries after the other.
 
-    def __init__(self, q: Tensor, k: Tensor, bias: Tensor | None, scale: float, first: int | None):
+    Args:
+        keep: whether the weights of all blocks are to stay, one after the other, in `kept`.
+        kept: those of an earlier pass, which are not computed again.
+    """
+
+    def __init__(
+        self,
+        q: Tensor,
+        k: Tensor,
+        bias: Tensor | None,
+        scale: float,
+        first: int | None,
+        keep: bool = False,
+        kept: Tensor | None = None,
+    ):
         self.batch_heads = q.shape[:2]
         wide = torch.promote_types(q.dtype, torch.float32)
-        self.q_NTD, self.k_NSD = flat(q.to(wide) * scale), flat(k.to(wide))
+        self.queries, self.keys = q.shape[2], k.shape[2]
         self.bias, self.first = bias, first
-        size, queries, keys = self.batch_heads.numel(), q.shape[2], k.shape[2]
-        self.rows = max(16, BLOCK_ELEMENTS // (size * keys))
-        if first is not None:
-            # Of few large blocks a causal mask would skip little.
-            self.rows = min(self.rows, max(16, queries // 4))
-        self.rows = min(self.rows, queries)
+        self.size = self.batch_heads.numel()
+        self.rows = rows_of_block(q, k, first)
+        self.kept, self.computed = kept, kept is not None
+        if self.computed:
+            return
+        self.q_NTD, self.k_NSD = flat(q.to(wide) * scale), flat(k.to(wide))
+        self.later = torch.full((self.rows, self.rows), -torch.inf, dtype=wide).triu(1)
+        if keep:
+            self.kept = q.new_empty(kept_elements(q, k, first))
         # One allocation for all blocks: fresh pages cost more than the products.
-        self.logits = q.new_empty(size * self.rows * keys, dtype=wide)
-        self.weights = self.logits if wide == q.dtype else q.new_empty(size * self.rows * keys)
-        self.later = torch.ones(self.rows, self.rows, dtype=torch.bool, device=q.device).triu(1)
+        self.weights = None if keep else self.table_of_block(q.dtype)
+        self.logits = None if wide == q.dtype else self.table_of_block(wide)
+
+    def table_of_block(self, dtype: torch.dtype) -> Tensor:
+        return torch.empty(self.size * self.rows * self.keys, dtype=dtype)
+
+    def _parts(self) -> Iterator[tuple[slice, slice]]:
+        """Rows of queries, rows of the keys that they see."""
+        for start in range(0, self.queries, self.rows):
+            stop = min(start + self.rows, self.queries)
+            seen = self.keys if self.first is None else min(self.keys, self.first + stop)
+            yield slice(start, stop), slice(0, seen)
 
     def __iter__(self) -> Iterator[tuple[slice, slice, Tensor]]:
-        """Rows of queries, rows of keys, and the weights [N,R,K], which the next block overwrites."""
-        size, queries, keys = self.q_NTD.shape[0], self.q_NTD.shape[1], self.k_NSD.shape[1]
-        for start in range(0, queries, self.rows):
-            rows = slice(start, min(start + self.rows, queries))
-            seen = slice(0, keys if self.first is None else min(keys, self.first + rows.stop))
-            shape = size, rows.stop - rows.start, seen.stop - seen.start
-            logits = self.logits[: size * shape[1] * shape[2]].view(shape)
-            torch.bmm(self.q_NTD[:, rows], self.k_NSD[:, seen].mT, out=logits)
-            if self.first is not None:
-                own = logits[..., self.first + start :]
-                own.masked_fill_(self.later[: own.shape[1], : own.shape[2]], -torch.inf)
-            blind = None
-            if self.bias is not None:
-                logits.view(*self.batch_heads, *shape[1:]).add_(self._bias(rows, seen))
-                if (logits[..., 0] == -torch.inf).any():
-                    blind = logits.amax(-1, keepdim=True) == -torch.inf
-            weights = self.weights[: logits.numel()].view(shape)
-            torch._softmax(logits, -1, False, out=logits)
-            if weights.dtype != logits.dtype:
-                weights.copy_(logits)
-            if blind is not None:
-                weights.masked_fill_(blind, 0.0)
+        """Rows of queries, rows of keys, and the weights [N,R,K], which the next block may overwrite."""
+        begin = 0
+        for rows, seen in self._parts():
+            shape = self.size, rows.stop - rows.start, seen.stop
+            table = self.weights if self.kept is None else self.kept[begin:]
+            weights = table[: math.prod(shape)].view(shape)
+            begin += weights.numel()
+            if not self.computed:
+                self._compute(rows, seen, weights)
             yield rows, seen, weights
+
+    def _compute(self, rows: slice, seen: slice, weights: Tensor) -> None:
+        logits = weights if self.logits is None else self.logits[: weights.numel()].view_as(weights)
+        torch.bmm(self.q_NTD[:, rows], self.k_NSD[:, seen].mT, out=logits)
+        if self.first is not None:
+            own = logits[..., self.first + rows.start :]
+            own.add_(self.later[: own.shape[1], : own.shape[2]])
+        blind = None
+        if self.bias is not None:
+            logits.view(*self.batch_heads, *logits.shape[1:]).add_(self._bias(rows, seen))
+            if (logits[..., 0] == -torch.inf).any():
+                blind = logits.amax(-1, keepdim=True) == -torch.inf
+        torch._softmax(logits, -1, False, out=logits)
+        if weights is not logits:
+            weights.copy_(logits)
+        if blind is not None:
+            weights.masked_fill_(blind, 0.0)
 
     def _bias(self, rows: slice, seen: slice) -> Tensor:
         if self.bias.dim() == 2:
-            # Each query begins a step further along the line than the one behind it.
-            return self.bias[:, self._of_line(rows, seen)].unfold(-1, seen.stop, 1).flip(1)
+            # Each query begins a step further along the line than the one behind it. A flip would write the
+            # table in the order of columns, which is slow to add.
+            turned = torch.arange(rows.stop - rows.start - 1, -1, -1)
+            return self.bias[:, self._of_line(rows, seen)].unfold(-1, seen.stop, 1).index_select(1, turned)
         return self.bias[_of_table(self.bias, rows, seen)]
 
     def add_gradient(self, dbias: Tensor, dlogits_NRK: Tensor, rows: slice, seen: slice) -> None:
@@ -95,13 +131,30 @@ class _Blocks:
         dbias[:, self._of_line(rows, seen)] += shifted.sum(1)
 
     def _of_line(self, rows: slice, seen: slice) -> slice:
-        queries = self.q_NTD.shape[1]
-        return slice(queries - rows.stop, queries - rows.start + seen.stop - 1)
+        return slice(self.queries - rows.stop, self.queries - rows.start + seen.stop - 1)
 
 
 def _of_table(bias: Tensor, rows: slice, seen: slice) -> tuple[Any, ...]:
     """The index of a block in a table, which may be one row for all queries."""
     return ..., rows if bias.shape[2] > 1 else slice(None), seen
+
+
+def rows_of_block(q: Tensor, k: Tensor, first: int | None) -> int:
+    size, queries = q.shape[:2].numel(), q.shape[2]
+    rows = max(16, BLOCK_ELEMENTS // (size * k.shape[2]))
+    if first is not None:
+        # Of few large blocks a causal mask would skip little.
+        rows = min(rows, max(64, queries // 4))
+    return min(rows, queries)
+
+
+def kept_elements(q: Tensor, k: Tensor, first: int | None) -> int:
+    """How many weights all blocks have, or little more where the last block is a smaller one."""
+    size, queries, keys = q.shape[:2].numel(), q.shape[2], k.shape[2]
+    if first is not None:
+        # The mean of what the first and the last block see, where all have as many rows.
+        keys = first + (queries + rows_of_block(q, k, first) + 1) // 2
+    return size * queries * keys
 
 
 def flat(x: Tensor) -> Tensor:
@@ -110,33 +163,30 @@ def flat(x: Tensor) -> Tensor:
 
 # Operators of their own, so that torch.compile leaves them as they are.
 @torch.library.custom_op("zoo::blocked_attention", mutates_args=(), device_types="cpu")
-def attend(
+def _attend(
     q: Tensor,
     k: Tensor,
     v: Tensor,
     bias: Tensor | None,
     scale: float,
     first: int | None,
-) -> Tensor:
-    """softmax(scale q k^T + bias) v, [B,H,T,V]; 0 for a query whose bias is -inf at every key.
-
-    Args:
-        q, k, v: [B,H,T,D], [B,H,S,D] and [B,H,S,V].
-        bias: in float32 at least, [b,h,t,S] of full size or 1 in its first three dimensions; or a line of
-            distances [h,T+S-1], from that of the last query to the first key.
-        first: where queries see no later key, the row of the first query among the keys; else None.
-    """
+    keep: bool,
+) -> tuple[Tensor, Tensor]:
+    """What `attend` returns, and the weights where they are to be kept, else an empty tensor."""
     v_NSV = flat(v)
     out = q.new_empty(*q.shape[:3], v.shape[-1])
     out_NTV = out.view(-1, *out.shape[2:])
-    for rows, seen, weights in _Blocks(q, k, bias, scale, first):
-        out_NTV[:, rows] = weights @ v_NSV[:, seen]
-    return out
+    blocks = _Blocks(q, k, bias, scale, first, keep)
+    for rows, seen, weights in blocks:
+        torch.bmm(weights, v_NSV[:, seen], out=out_NTV[:, rows])
+    return out, q.new_empty(0) if blocks.kept is None else blocks.kept
 
 
-@attend.register_fake
-def _(q: Tensor, k: Tensor, v: Tensor, *options: Any) -> Tensor:
-    return q.new_empty(*q.shape[:3], v.shape[-1])
+@_attend.register_fake
+def _(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float, first: int | None, keep: bool
+) -> tuple[Tensor, Tensor]:
+    return q.new_empty(*q.shape[:3], v.shape[-1]), q.new_empty(kept_elements(q, k, first) if keep else 0)
 
 
 @torch.library.custom_op("zoo::blocked_attention_backward", mutates_args=(), device_types="cpu")
@@ -147,13 +197,14 @@ def _backward(
     k: Tensor,
     v: Tensor,
     bias: Tensor | None,
+    kept: Tensor,
     scale: float,
     first: int | None,
     bias_has_gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    blocks = _Blocks(q, k, bias, scale, first)
+    blocks = _Blocks(q, k, bias, scale, first, kept=kept if kept.numel() else None)
     wide = torch.promote_types(q.dtype, torch.float32)
-    q_NTD, k_NSD, v_NSV, dout_NTV = flat(q), blocks.k_NSD.to(k.dtype), flat(v), flat(dout)
+    q_NTD, k_NSD, v_NSV, dout_NTV = flat(q), flat(k), flat(v), flat(dout)
     # The weighted mean of a row's gradient, subtracted within the product: in low precision as two parts.
     mean = flat((dout.to(wide) * out).sum(-1, keepdim=True))
     high = mean.to(q.dtype)
@@ -165,15 +216,15 @@ def _backward(
     if bias_has_gradient:
         summed = bias.dim() == 2 or bias.shape[:3] != q.shape[:3]
         dbias = (torch.zeros if summed else torch.empty)(bias.shape, dtype=wide)
-    buffer = torch.empty_like(blocks.weights)
+    buffer = blocks.table_of_block(q.dtype)
     for rows, seen, weights in blocks:
         dlogits = torch.bmm(left[:, rows], right[:, seen].mT, out=buffer[: weights.numel()].view_as(weights))
         dlogits.mul_(weights)
         if bias_has_gradient:
             blocks.add_gradient(dbias, dlogits, rows, seen)
-        dv[:, seen] += weights.mT @ dout_NTV[:, rows]
-        dq[:, rows] = dlogits @ k_NSD[:, seen]
-        dk[:, seen] += dlogits.mT @ q_NTD[:, rows]
+        dv[:, seen] += torch.bmm(weights.mT, dout_NTV[:, rows])
+        torch.bmm(dlogits, k_NSD[:, seen], out=dq[:, rows])
+        dk[:, seen] += torch.bmm(dlogits.mT, q_NTD[:, rows])
     dq, dk = dq.mul_(scale), dk.mul_(scale)
     return dq.view(q.shape), dk.to(k.dtype).view(k.shape), dv.to(v.dtype).view(v.shape), dbias
 
@@ -185,15 +236,34 @@ def _(dout: Tensor, out: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Tensor |
     return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape), dbias
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    q, k, v, bias, *ctx.options = inputs
-    ctx.save_for_backward(output, q, k, v, bias)
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    q, k, v, bias, *ctx.options, _ = inputs
+    out, kept = output
+    ctx.mark_non_differentiable(kept)
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(out, q, k, v, bias, kept)
 
 
-def _gradients(ctx: Any, dout: Tensor) -> tuple[Tensor | None, ...]:
+def _gradients(ctx: Any, dout: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+    if dout is None:
+        return (None,) * 7
     learned = ctx.needs_input_grad[3]
     dq, dk, dv, dbias = _backward(dout, *ctx.saved_tensors, *ctx.options, learned)
-    return dq, dk, dv, dbias if learned else None, None, None
+    return dq, dk, dv, dbias if learned else None, None, None, None
 
 
-attend.register_autograd(_gradients, setup_context=_save)
+_attend.register_autograd(_gradients, setup_context=_save)
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float, first: int | None) -> Tensor:
+    """softmax(scale q k^T + bias) v, [B,H,T,V]; 0 for a query whose bias is -inf at every key.
+
+    Args:
+        q, k, v: [B,H,T,D], [B,H,S,D] and [B,H,S,V].
+        bias: in float32 at least, [b,h,t,S] of full size or 1 in its first three dimensions; or a line of
+            distances [h,T+S-1], from that of the last query to the first key.
+        first: where queries see no later key, the row of the first query among the keys; else None.
+    """
+    trained = any(x is not None and x.requires_grad for x in (q, k, v, bias))
+    keep = trained and k.shape[2] <= KEPT_LENGTH * q.shape[3]
+    return _attend(q, k, v, bias, scale, first, keep)[0]

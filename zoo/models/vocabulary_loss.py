@@ -28,8 +28,8 @@ def summed_loss(hidden: Tensor, weight_VE: Tensor, targets: Tensor) -> Tensor:
     """
     device = hidden.device.type
     if torch.is_autocast_enabled(device):
-        # The sum of the gradient over all tokens, which is then the weight's, is in float32.
-        weight_VE, hidden = (x.to(torch.get_autocast_dtype(device)) for x in (weight_VE, hidden))
+        # The weight stays in float32, and so does its gradient, which is the sum over all tokens.
+        hidden = hidden.to(torch.get_autocast_dtype(device))
     learns = torch.is_grad_enabled() and (hidden.requires_grad or weight_VE.requires_grad)
     return _summed_loss(hidden.flatten(0, -2), weight_VE, targets.flatten(), learns)[0]
 
@@ -63,7 +63,10 @@ def part_elements(device: str) -> int:
 def _summed_loss(
     hidden_NE: Tensor, weight_VE: Tensor, targets_N: Tensor, learns: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The loss, and the gradients of hidden states and weight by it; empty if nothing learns."""
+    """The loss, and the gradients of hidden states and weight by it; empty if nothing learns.
+
+    Products are in the precision of the hidden states."""
+    weight_VE = weight_VE.to(hidden_NE.dtype)
     scored = targets_N != NOT_SCORED
     every = bool(scored.all())
     given, rows = (hidden_NE, targets_N) if every else (hidden_NE[scored], targets_N[scored])
@@ -75,17 +78,20 @@ def _summed_loss(
     device = hidden_NE.device.type
     part = max(1, part_elements(device) // vocabulary)
     step = max(1, SLICE_ELEMENTS // vocabulary) if device == "cpu" else part
+    table = given.new_empty(min(step, len(given)), vocabulary, dtype=wide)
     for start in range(0, len(given), part):
         some = slice(start, start + part)
         logits = given[some] @ weight_VE.T
         for first in range(0, len(logits), step):
             piece = logits[first : first + step]
             wanted = rows[some][first : first + step, None]
-            log_p = torch.log_softmax(piece.to(wide), -1)
-            total -= log_p.gather(1, wanted).sum()
+            p = table[: len(piece)].copy_(piece)
+            # The likeliest token's probability is never near 0, so that its logarithm gives the normalizer.
+            total += (p.amax(-1, keepdim=True) - p.gather(1, wanted)).sum()
+            torch._softmax(p, -1, False, out=p)
+            total -= p.amax(-1).log().sum()
             if learns:
                 # Softmax less one at the target, over the logits.
-                p = log_p.exp_()
                 piece.copy_(p.scatter_add_(1, wanted, p.new_full((), -1.0).expand_as(wanted)))
         if learns:
             torch.mm(logits, weight_VE, out=dgiven[some])
