@@ -116,11 +116,14 @@ class _Blocks:
         if self.bias.dim() == 4:
             part = dbias[_of_table(dbias, rows, seen)]
             over = [i for i, size in enumerate(part.shape) if size == 1 < dlogits.shape[i]]
-            if over:
+            if 2 in over:
                 part += dlogits.sum(over, keepdim=True, dtype=dbias.dtype)
                 return
-            # Of full size: every block is written once, and later keys here.
-            part.copy_(dlogits)
+            # Of a row for each query every block is written once, and later keys here.
+            if over:
+                torch.sum(dlogits, over, keepdim=True, dtype=dbias.dtype, out=part)
+            else:
+                part.copy_(dlogits)
             dbias[:, :, rows, seen.stop :] = 0
             return
         heads = (0, 1) if len(self.bias) == 1 else 0
@@ -214,7 +217,7 @@ def _backward(
     dk, dv = torch.zeros_like(k_NSD, dtype=wide), torch.zeros_like(v_NSV, dtype=wide)
     dbias = torch.zeros(0, dtype=wide)
     if bias_has_gradient:
-        summed = bias.dim() == 2 or bias.shape[:3] != q.shape[:3]
+        summed = bias.dim() == 2 or bias.shape[2] < q.shape[2]
         dbias = (torch.zeros if summed else torch.empty)(bias.shape, dtype=wide)
     buffer = blocks.table_of_block(q.dtype)
     for rows, seen, weights in blocks:

@@ -16,7 +16,7 @@ from zoo.registry import register
 EPSILON = 1e-6
 """Added to the divisor, which is zero where training has brought c or L to zero."""
 
-BLOCK_ELEMENTS = 2**20
+BLOCK_ELEMENTS = 2**19
 """Of the hidden units of a block of queries, so that they stay in the processor's cache."""
 
 
@@ -76,16 +76,21 @@ class FIRE(Encoding):
         self.out = nn.Linear(width, size.num_heads, bias=False)
 
     def bias_table(self, span: Span, num_heads: int) -> Tensor:
-        if not torch.is_grad_enabled() or torch.compiler.is_compiling():
-            return self._table(span)
         weights = self.hidden.weight[:, 0], self.hidden.bias, self.out.weight
-        return _Biases.apply(self, span, *self._scales(), *(weight.float() for weight in weights))
+        weights = tuple(weight.float() for weight in weights)
+        if torch.compiler.is_compiling():
+            return self._table(span, *weights)
+        if torch.is_grad_enabled():
+            return _Biases.apply(self, span, *self._scales(), *weights)
+        return self._table(span, *_Bends(span, self.slope, *weights).network())
 
-    def _table(self, span: Span) -> Tensor:
+    def _table(self, span: Span, weight_W: Tensor, offset_W: Tensor, out_HW: Tensor) -> Tensor:
+        """The bias [H,T,S] or [H,B,1,T,S]."""
         q, k = per_query_and_key(span.q_pos, span.k_pos)
         with torch.autocast(q.device.type, enabled=False):
             x = self.share(q.float(), k.float())
-            table = pair_network(x.flatten()[None], self.hidden, self._activate_, self.out)
+            hidden = weight_W[:, None], offset_W
+            table = pair_network(x.flatten()[None], hidden, self._activate_, (out_HW, None))
             table = table.unflatten(1, x.shape)
         # [H,T,S], or [H,B,1,T,S].
         return table if table.dim() == 3 else table.squeeze(2).transpose(0, 1)
@@ -108,46 +113,95 @@ def _share(q: Tensor, k: Tensor, c: Tensor, threshold: Tensor) -> Tensor:
     return (c * (q - k).abs()).log1p() / ((c * far).log1p() + EPSILON)
 
 
+class _Bends:
+    """Which hidden units bend between 0 and 1; the others are lines there, and together one line for a head.
+
+    A unit is off below its bend and on above it, or the other way round: as torch draws the weights, three
+    quarters of them have none between 0 and 1, where all pairs lie.
+    """
+
+    def __init__(self, span: Span, slope: float, weight_W: Tensor, offset_W: Tensor, out_HW: Tensor):
+        # Ahead of position 0 a key may lie farther back than the query could look.
+        high = torch.where(span.k_pos.min() >= 0, 1.0, torch.inf)
+        on_W = offset_W > 0
+        bends_W = (weight_W * high + offset_W > 0) != on_W
+        # A GPU would have to be waited for; all units are multiplied there.
+        bends_W = bends_W if bends_W.is_cpu else torch.ones(len(on_W), dtype=torch.bool)
+        self.bent, self.straight = (mask.nonzero()[:, 0].to(on_W.device) for mask in (bends_W, ~bends_W))
+        self.weight_S, self.offset_S, self.out_HS = (x[..., self.bent] for x in (weight_W, offset_W, out_HW))
+        self.slope_R = on_W[self.straight].float().clamp_(min=slope)
+        rest_HR = out_HW[:, self.straight] * self.slope_R
+        self.rise_H, self.offset_H = (rest_HR @ x[self.straight] for x in (weight_W, offset_W))
+
+    def network(self) -> tuple[Tensor, Tensor, Tensor]:
+        """A smaller network that gives the same: the line is that of two units which are on from 0 to 1."""
+        weight = torch.cat((self.weight_S, self.weight_S.new_tensor([1.0, 0.0])))
+        offset = torch.cat((self.offset_S, self.offset_S.new_tensor([0.0, 1.0])))
+        return weight, offset, torch.column_stack((self.out_HS, self.rise_H, self.offset_H))
+
+
 class _Biases(torch.autograd.Function):
     """The table of the pairs that the causal mask leaves, a block of queries at a time; 0 elsewhere.
 
     Nothing of a pair is kept. All gradients come from a_wp, the slope of hidden unit w at pair p: with g that
     of the biases, sum_p g_hp a_wp and sum_p g_hp x_p a_wp hold those of the weights, and that of x_p is
-    sum_h g_hp sum_w o_hw m_w a_wp, with m the weights of the hidden layer and o those of the last.
+    sum_h g_hp sum_w o_hw m_w a_wp, with m the weights of the hidden layer and o those of the last. Of the
+    units without a bend, a is one number.
     """
 
     @staticmethod
     def forward(ctx: Any, encoding: FIRE, span: Span, *parameters: Tensor) -> Tensor:
         ctx.span, ctx.slope = span, encoding.slope
         ctx.save_for_backward(*parameters)
-        parts = []
-        for rows in _blocks(span, encoding.hidden.out_features):
-            parts.append(F.pad(encoding._table(rows), (0, span.num_keys - rows.num_keys)))
-        return torch.cat(parts, -2)
+        network = _Bends(span, encoding.slope, *parameters[2:]).network()
+        table = None
+        for rows in _blocks(span, len(network[0])):
+            part = encoding._table(rows, *network)
+            if table is None:
+                table = part.new_empty(*part.shape[:-2], span.num_queries, span.num_keys)
+            start = rows.first - span.first
+            some = table[..., start : start + rows.num_queries, :]
+            some[..., : rows.num_keys] = part
+            some[..., rows.num_keys :] = 0
+        return table
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dtable: Tensor) -> tuple[Tensor | None, ...]:
         c, threshold, weight_W, offset_W, out_HW = ctx.saved_tensors
-        of_share = c.detach().requires_grad_(), threshold.detach().requires_grad_()
-        dshare = [torch.zeros_like(c), torch.zeros_like(threshold)]
-        sums_HW = out_HW.new_zeros(2, *out_HW.shape)
-        for rows in _blocks(ctx.span, len(weight_W)):
-            q, k = per_query_and_key(rows.q_pos, rows.k_pos)
-            with torch.enable_grad():
-                x = _share(q.float(), k.float(), *of_share)
+        bends = _Bends(ctx.span, ctx.slope, weight_W, offset_W, out_HW)
+        units = len(bends.weight_S)
+        rise_HU = torch.column_stack((bends.out_HS * bends.weight_S, bends.rise_H))
+        dc, dthreshold = torch.zeros_like(c), torch.zeros_like(threshold)
+        sums_HU = out_HW.new_zeros(2, len(out_HW), units + 1)
+        for rows in _blocks(ctx.span, units + 1):
+            q, k = (pos.float() for pos in per_query_and_key(rows.q_pos, rows.k_pos))
+            distance, far = (q - k).abs(), torch.maximum(q, threshold)
+            scaled, divisor = c * distance, (c * far).log1p() + EPSILON
+            x = scaled.log1p().div_(divisor)
             start = rows.first - ctx.span.first
             g_HP = dtable[..., start : start + rows.num_queries, : rows.num_keys]
             g_HP = (g_HP if g_HP.dim() == 3 else g_HP.transpose(0, 1)).flatten(1)
-            x_P = x.detach().flatten()
-            slope_WP = (weight_W[:, None] * x_P).add_(offset_W[:, None]).gt_(0).clamp_(min=ctx.slope)
-            sums_HW[0] += g_HP @ slope_WP.T
-            sums_HW[1] += (g_HP * x_P) @ slope_WP.T
-            dx_P = ((out_HW * weight_W) @ slope_WP).mul_(g_HP).sum(0)
-            for total, part in zip(dshare, torch.autograd.grad(x, of_share, dx_P.view_as(x)), strict=True):
-                total += part
+            x_P = x.flatten()
+            # The last row is that of the line.
+            slope_UP = x_P.new_ones(units + 1, len(x_P))
+            bent_SP = torch.mul(bends.weight_S[:, None], x_P, out=slope_UP[:units])
+            bent_SP.add_(bends.offset_S[:, None]).gt_(0)
+            if ctx.slope:
+                bent_SP.clamp_(min=ctx.slope)
+            sums_HU[0] += g_HP @ slope_UP.T
+            sums_HU[1] += (g_HP * x_P) @ slope_UP.T
+            dx = (rise_HU @ slope_UP).mul_(g_HP).sum(0).view_as(x)
+            # x = ln(1 + c distance) / (ln(1 + c far) + epsilon), where far grows with L up to L.
+            by_query = x.mul_(dx).sum(-1, keepdim=True) / divisor / (1 + c * far)
+            dc += (dx.mul_(distance).div_(scaled.add_(1)).sum(-1, keepdim=True) / divisor).sum()
+            dc -= (by_query * far).sum()
+            dthreshold -= (by_query * c * torch.heaviside(threshold - q, by_query.new_tensor(0.5))).sum()
+        sums_HW = sums_HU.new_empty(2, *out_HW.shape)
+        sums_HW[..., bends.bent] = sums_HU[..., :units]
+        sums_HW[..., bends.straight] = sums_HU[..., units:] * bends.slope_R
         doffset_W, dweight_W = (out_HW * sums_HW).sum(1)
-        return None, None, *dshare, dweight_W, doffset_W, sums_HW[1] * weight_W + sums_HW[0] * offset_W
+        return None, None, dc, dthreshold, dweight_W, doffset_W, sums_HW[1] * weight_W + sums_HW[0] * offset_W
 
 
 def _blocks(span: Span, width: int) -> Iterator[Span]:

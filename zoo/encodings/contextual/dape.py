@@ -72,5 +72,6 @@ class DAPE(Wrapper):
         # A bias of -1000.4 is -1000 in bf16: the scores stay in float32 under autocast.
         with torch.autocast(logits.device.type, enabled=False):
             input_FN = input_BFTS.transpose(0, 1).flatten(1)
-            change_HN = pair_network(input_FN, self.inner, F.leaky_relu_, self.outer)
+            layers = [(layer.weight, layer.bias) for layer in (self.inner, self.outer)]
+            change_HN = pair_network(input_FN, layers[0], F.leaky_relu_, layers[1])
         return logits + change_HN.view_as(logits.transpose(0, 1)).transpose(0, 1)
