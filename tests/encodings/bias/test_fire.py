@@ -60,6 +60,29 @@ def test_leaky_relu_as_inside_dape(size_of, agree):
     assert (actual - formula(encoding, pos.tolist(), pos.tolist())).abs().max() > 1e-4
 
 
+@pytest.mark.parametrize("activation", ["relu", "leaky_relu"])
+@pytest.mark.parametrize("start", [0, -7], ids=["from 0", "ahead of 0"])
+@pytest.mark.parametrize("spread", [0.0, 0.1, 3.0], ids=["all are lines", "few bend", "many bend"])
+def test_units_that_are_lines_are_added_up(activation, start, spread, size_of, agree):
+    """Which units bend between 0 and 1 depends on the weights; table and gradients are those of all units."""
+    encoding, pos = FIRE(size_of(), threshold=5.0, activation=activation), torch.arange(start, start + 20)
+    weight, offset = encoding.hidden.weight, encoding.hidden.bias
+    with torch.no_grad():
+        offset.copy_(torch.linspace(-1, 1, len(offset)))
+        weight.copy_(spread * torch.randn(weight.shape, generator=torch.Generator().manual_seed(0)))
+    span, slope = Span(pos, pos), 0.0 if activation == "relu" else 0.01
+    expected = formula(encoding, pos.tolist(), pos.tolist(), slope)
+    agree(encoding.bias_table(span, HEADS).tril(), expected, encoding="fire", against="loop over the formula")
+    with torch.no_grad():
+        agree(encoding.bias_table(span, HEADS).tril(), expected, encoding="fire", against="loop over the formula")
+    of_loss = torch.randn(HEADS, 20, 20, generator=torch.Generator().manual_seed(1)).tril()
+    all_units = weight[:, 0], offset, encoding.out.weight
+    tables = encoding.bias_table(span, HEADS), encoding._table(span, *all_units)
+    gradients = [torch.autograd.grad(table, [*encoding.parameters()], of_loss) for table in tables]
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+
+
 def test_each_sequence_of_a_batch_has_its_own_positions(size_of, agree):
     encoding = FIRE(size_of(), threshold=4.0)
     # Left padding of three tokens, and a sequence that begins far off.
