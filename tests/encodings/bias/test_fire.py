@@ -72,9 +72,10 @@ def test_units_that_are_lines_are_added_up(activation, start, spread, size_of, a
         weight.copy_(spread * torch.randn(weight.shape, generator=torch.Generator().manual_seed(0)))
     span, slope = Span(pos, pos), 0.0 if activation == "relu" else 0.01
     expected = formula(encoding, pos.tolist(), pos.tolist(), slope)
-    agree(encoding.bias_table(span, HEADS).tril(), expected, encoding="fire", against="loop over the formula")
-    with torch.no_grad():
-        agree(encoding.bias_table(span, HEADS).tril(), expected, encoding="fire", against="loop over the formula")
+    for learns in (True, False):
+        with torch.set_grad_enabled(learns):
+            actual = encoding.bias_table(span, HEADS).tril()
+        agree(actual, expected, encoding="fire", against="loop over the formula of the paper")
     of_loss = torch.randn(HEADS, 20, 20, generator=torch.Generator().manual_seed(1)).tril()
     all_units = weight[:, 0], offset, encoding.out.weight
     tables = encoding.bias_table(span, HEADS), encoding._table(span, *all_units)
