@@ -1,6 +1,6 @@
 """Training steps of the zoo beside those of what one would pick instead, measured in turn on one machine.
 
-    python scripts/benchmark_peers.py --quick                     about three minutes
+    python scripts/benchmark_peers.py --quick                     about four minutes
     python scripts/benchmark_peers.py                             all sides in all modes: an hour or two
     python scripts/benchmark_peers.py --size medium --only rope,alibi --modes default,bf16
     python scripts/benchmark_peers.py --only 'HF*,zoo' --rounds 15 --out /tmp/peers

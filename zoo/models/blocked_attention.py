@@ -25,7 +25,7 @@ BLOCK_ELEMENTS = 2**20
 """Of a block's table [N,R,K]; larger ones fall out of the processor's cache, smaller ones cost more calls."""
 
 KEPT_LENGTH = 16
-"""Keys up to this many times the width of a head: weights are kept, which is less than that many queries."""
+"""The longest sequence whose weights are kept, in head widths: at most that many times the memory of q."""
 
 
 class _Blocks:
