@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from zoo.encodings.base import Span
-from zoo.encodings.bias.fire import FIRE
+from zoo.encodings.bias.fire import FIRE, _table
 from zoo.errors import InputError
 
 HEADS = 6
@@ -78,7 +78,7 @@ def test_units_that_are_lines_are_added_up(activation, start, spread, size_of, a
         agree(actual, expected, encoding="fire", against="loop over the formula of the paper")
     of_loss = torch.randn(HEADS, 20, 20, generator=torch.Generator().manual_seed(1)).tril()
     all_units = weight[:, 0], offset, encoding.out.weight
-    tables = encoding.bias_table(span, HEADS), encoding._table(span, *all_units)
+    tables = encoding.bias_table(span, HEADS), _table(span, slope, *encoding._scales(), *all_units)
     gradients = [torch.autograd.grad(table, [*encoding.parameters()], of_loss) for table in tables]
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)

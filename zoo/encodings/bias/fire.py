@@ -1,12 +1,12 @@
 """Functional interpolation for relative positions (FIRE)."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from zoo.encodings.base import Encoding, Size, Span, per_query_and_key
 from zoo.encodings.pair_network import pair_network
@@ -78,25 +78,15 @@ class FIRE(Encoding):
     def bias_table(self, span: Span, num_heads: int) -> Tensor:
         weights = self.hidden.weight[:, 0], self.hidden.bias, self.out.weight
         weights = tuple(weight.float() for weight in weights)
-        if torch.compiler.is_compiling():
-            return self._table(span, *weights)
-        if torch.is_grad_enabled():
-            return _Biases.apply(self, span, *self._scales(), *weights)
-        return self._table(span, *_Bends(span, self.slope, *weights).network())
-
-    def _table(self, span: Span, weight_W: Tensor, offset_W: Tensor, out_HW: Tensor) -> Tensor:
-        """The bias [H,T,S] or [H,B,1,T,S]."""
-        q, k = per_query_and_key(span.q_pos, span.k_pos)
-        with torch.autocast(q.device.type, enabled=False):
-            x = self.share(q.float(), k.float())
-            hidden = weight_W[:, None], offset_W
-            table = pair_network(x.flatten()[None], hidden, self._activate_, (out_HW, None))
-            table = table.unflatten(1, x.shape)
-        # [H,T,S], or [H,B,1,T,S].
-        return table if table.dim() == 3 else table.squeeze(2).transpose(0, 1)
-
-    def _activate_(self, x: Tensor) -> Tensor:
-        return F.leaky_relu_(x, self.slope)
+        learns, on_gpu = torch.is_grad_enabled(), span.q_pos.is_cuda
+        if torch.compiler.is_compiling() and (on_gpu or not learns):
+            # A compiler fuses plain operations itself; only in training on a CPU that is slower.
+            return _table(span, self.slope, *self._scales(), *weights)
+        if learns:
+            where = span.q_pos, span.k_pos, span.first, span.causal
+            return _trained_table(*where, self.slope, *self._scales(), *weights)
+        network = _Bends(span, self.slope, *weights).network()
+        return _table(span, self.slope, *self._scales(), *network)
 
     def share(self, q: Tensor, k: Tensor) -> Tensor:
         """How far the key lies back, of how far the query could look: 0 to 1, by the logarithm of both."""
@@ -111,6 +101,20 @@ def _share(q: Tensor, k: Tensor, c: Tensor, threshold: Tensor) -> Tensor:
     # A later key has a distance too, as there is no logarithm otherwise; the causal mask hides it.
     far = torch.maximum(q, threshold)
     return (c * (q - k).abs()).log1p() / ((c * far).log1p() + EPSILON)
+
+
+def _table(
+    span: Span, slope: float, c: Tensor, threshold: Tensor, weight_W: Tensor, offset_W: Tensor, out_HW: Tensor
+) -> Tensor:
+    """The bias [H,T,S] or [B,H,T,S]."""
+    q, k = per_query_and_key(span.q_pos, span.k_pos)
+    with torch.autocast(q.device.type, enabled=False):
+        x = _share(q.float(), k.float(), c, threshold)
+        hidden = weight_W[:, None], offset_W
+        activate = partial(F.leaky_relu_, negative_slope=slope)
+        table = pair_network(x.flatten()[None], hidden, activate, (out_HW, None)).unflatten(1, x.shape)
+    # [H,T,S], or [H,B,1,T,S].
+    return table if table.dim() == 3 else table.squeeze(2).transpose(0, 1)
 
 
 class _Bends:
@@ -140,68 +144,115 @@ class _Bends:
         return weight, offset, torch.column_stack((self.out_HS, self.rise_H, self.offset_H))
 
 
-class _Biases(torch.autograd.Function):
-    """The table of the pairs that the causal mask leaves, a block of queries at a time; 0 elsewhere.
+# Operators of their own, so that torch.compile leaves them as they are.
+@torch.library.custom_op("zoo::fire_table", mutates_args=())
+def _trained_table(
+    q_pos: Tensor,
+    k_pos: Tensor,
+    first: int,
+    causal: bool,
+    slope: float,
+    c: Tensor,
+    threshold: Tensor,
+    weight_W: Tensor,
+    offset_W: Tensor,
+    out_HW: Tensor,
+) -> Tensor:
+    """The table of the pairs that the causal mask leaves, a block of queries at a time; 0 elsewhere. Nothing
+    of a pair is kept for the backward pass."""
+    span = Span(q_pos, k_pos, first, causal)
+    network = _Bends(span, slope, weight_W, offset_W, out_HW).network()
+    table = _empty_table(q_pos, k_pos, out_HW)
+    for rows in _blocks(span, len(network[0])):
+        start = rows.first - first
+        some = table[..., start : start + rows.num_queries, :]
+        some[..., : rows.num_keys] = _table(rows, slope, c, threshold, *network)
+        some[..., rows.num_keys :] = 0
+    return table
 
-    Nothing of a pair is kept. All gradients come from a_wp, the slope of hidden unit w at pair p: with g that
-    of the biases, sum_p g_hp a_wp and sum_p g_hp x_p a_wp hold those of the weights, and that of x_p is
-    sum_h g_hp sum_w o_hw m_w a_wp, with m the weights of the hidden layer and o those of the last. Of the
-    units without a bend, a is one number.
+
+def _empty_table(q_pos: Tensor, k_pos: Tensor, out_HW: Tensor) -> Tensor:
+    """[H,T,S], or [B,H,T,S] where sequences have positions of their own."""
+    batch = torch.broadcast_shapes(q_pos.shape[:-1], k_pos.shape[:-1])
+    return out_HW.new_empty(*batch, len(out_HW), q_pos.shape[-1], k_pos.shape[-1])
+
+
+@_trained_table.register_fake
+def _(q_pos: Tensor, k_pos: Tensor, first: int, causal: bool, slope: float, *weights: Tensor) -> Tensor:
+    return _empty_table(q_pos, k_pos, weights[-1])
+
+
+@torch.library.custom_op("zoo::fire_table_backward", mutates_args=())
+def _backward(
+    dtable: Tensor,
+    q_pos: Tensor,
+    k_pos: Tensor,
+    c: Tensor,
+    threshold: Tensor,
+    weight_W: Tensor,
+    offset_W: Tensor,
+    out_HW: Tensor,
+    first: int,
+    causal: bool,
+    slope: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """The gradients of c, L and the weights.
+
+    All come from a_wp, the slope of hidden unit w at pair p: with g that of the biases, sum_p g_hp a_wp and
+    sum_p g_hp x_p a_wp hold those of the weights, and that of x_p is sum_h g_hp sum_w o_hw m_w a_wp, with m
+    the weights of the hidden layer and o those of the last. Of the units without a bend, a is one number.
     """
+    span = Span(q_pos, k_pos, first, causal)
+    bends = _Bends(span, slope, weight_W, offset_W, out_HW)
+    units = len(bends.weight_S)
+    rise_HU = torch.column_stack((bends.out_HS * bends.weight_S, bends.rise_H))
+    dc, dthreshold = torch.zeros_like(c), torch.zeros_like(threshold)
+    sums_HU = out_HW.new_zeros(2, len(out_HW), units + 1)
+    for rows in _blocks(span, units + 1):
+        q, k = (pos.float() for pos in per_query_and_key(rows.q_pos, rows.k_pos))
+        distance, far = (q - k).abs(), torch.maximum(q, threshold)
+        scaled, divisor = c * distance, (c * far).log1p() + EPSILON
+        x = scaled.log1p().div_(divisor)
+        start = rows.first - first
+        g_HP = dtable[..., start : start + rows.num_queries, : rows.num_keys]
+        g_HP = (g_HP if g_HP.dim() == 3 else g_HP.transpose(0, 1)).flatten(1)
+        x_P = x.flatten()
+        # The last row is that of the line.
+        slope_UP = x_P.new_ones(units + 1, len(x_P))
+        bent_SP = torch.mul(bends.weight_S[:, None], x_P, out=slope_UP[:units])
+        bent_SP.add_(bends.offset_S[:, None]).gt_(0)
+        if slope:
+            bent_SP.clamp_(min=slope)
+        sums_HU[0] += g_HP @ slope_UP.T
+        sums_HU[1] += (g_HP * x_P) @ slope_UP.T
+        dx = (rise_HU @ slope_UP).mul_(g_HP).sum(0).view_as(x)
+        # x = ln(1 + c distance) / (ln(1 + c far) + epsilon), where far grows with L up to L.
+        by_query = x.mul_(dx).sum(-1, keepdim=True) / divisor / (1 + c * far)
+        dc += (dx.mul_(distance).div_(scaled.add_(1)).sum(-1, keepdim=True) / divisor).sum()
+        dc -= (by_query * far).sum()
+        dthreshold -= (by_query * c * torch.heaviside(threshold - q, by_query.new_tensor(0.5))).sum()
+    sums_HW = sums_HU.new_empty(2, *out_HW.shape)
+    sums_HW[..., bends.bent] = sums_HU[..., :units]
+    sums_HW[..., bends.straight] = sums_HU[..., units:] * bends.slope_R
+    doffset_W, dweight_W = ((out_HW * sums).sum(0) for sums in sums_HW)
+    return dc, dthreshold, dweight_W, doffset_W, sums_HW[1] * weight_W + sums_HW[0] * offset_W
 
-    @staticmethod
-    def forward(ctx: Any, encoding: FIRE, span: Span, *parameters: Tensor) -> Tensor:
-        ctx.span, ctx.slope = span, encoding.slope
-        ctx.save_for_backward(*parameters)
-        network = _Bends(span, encoding.slope, *parameters[2:]).network()
-        table = None
-        for rows in _blocks(span, len(network[0])):
-            part = encoding._table(rows, *network)
-            if table is None:
-                table = part.new_empty(*part.shape[:-2], span.num_queries, span.num_keys)
-            start = rows.first - span.first
-            some = table[..., start : start + rows.num_queries, :]
-            some[..., : rows.num_keys] = part
-            some[..., rows.num_keys :] = 0
-        return table
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, dtable: Tensor) -> tuple[Tensor | None, ...]:
-        c, threshold, weight_W, offset_W, out_HW = ctx.saved_tensors
-        bends = _Bends(ctx.span, ctx.slope, weight_W, offset_W, out_HW)
-        units = len(bends.weight_S)
-        rise_HU = torch.column_stack((bends.out_HS * bends.weight_S, bends.rise_H))
-        dc, dthreshold = torch.zeros_like(c), torch.zeros_like(threshold)
-        sums_HU = out_HW.new_zeros(2, len(out_HW), units + 1)
-        for rows in _blocks(ctx.span, units + 1):
-            q, k = (pos.float() for pos in per_query_and_key(rows.q_pos, rows.k_pos))
-            distance, far = (q - k).abs(), torch.maximum(q, threshold)
-            scaled, divisor = c * distance, (c * far).log1p() + EPSILON
-            x = scaled.log1p().div_(divisor)
-            start = rows.first - ctx.span.first
-            g_HP = dtable[..., start : start + rows.num_queries, : rows.num_keys]
-            g_HP = (g_HP if g_HP.dim() == 3 else g_HP.transpose(0, 1)).flatten(1)
-            x_P = x.flatten()
-            # The last row is that of the line.
-            slope_UP = x_P.new_ones(units + 1, len(x_P))
-            bent_SP = torch.mul(bends.weight_S[:, None], x_P, out=slope_UP[:units])
-            bent_SP.add_(bends.offset_S[:, None]).gt_(0)
-            if ctx.slope:
-                bent_SP.clamp_(min=ctx.slope)
-            sums_HU[0] += g_HP @ slope_UP.T
-            sums_HU[1] += (g_HP * x_P) @ slope_UP.T
-            dx = (rise_HU @ slope_UP).mul_(g_HP).sum(0).view_as(x)
-            # x = ln(1 + c distance) / (ln(1 + c far) + epsilon), where far grows with L up to L.
-            by_query = x.mul_(dx).sum(-1, keepdim=True) / divisor / (1 + c * far)
-            dc += (dx.mul_(distance).div_(scaled.add_(1)).sum(-1, keepdim=True) / divisor).sum()
-            dc -= (by_query * far).sum()
-            dthreshold -= (by_query * c * torch.heaviside(threshold - q, by_query.new_tensor(0.5))).sum()
-        sums_HW = sums_HU.new_empty(2, *out_HW.shape)
-        sums_HW[..., bends.bent] = sums_HU[..., :units]
-        sums_HW[..., bends.straight] = sums_HU[..., units:] * bends.slope_R
-        doffset_W, dweight_W = (out_HW * sums_HW).sum(1)
-        return None, None, dc, dthreshold, dweight_W, doffset_W, sums_HW[1] * weight_W + sums_HW[0] * offset_W
+@_backward.register_fake
+def _(dtable: Tensor, q_pos: Tensor, k_pos: Tensor, *given: Any):
+    return tuple(torch.empty_like(x) for x in given[:5])
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    q_pos, k_pos, *ctx.options = inputs[:5]
+    ctx.save_for_backward(q_pos, k_pos, *inputs[5:])
+
+
+def _gradients(ctx: Any, dtable: Tensor) -> tuple[Tensor | None, ...]:
+    return *(None,) * 5, *_backward(dtable, *ctx.saved_tensors, *ctx.options)
+
+
+_trained_table.register_autograd(_gradients, setup_context=_save)
 
 
 def _blocks(span: Span, width: int) -> Iterator[Span]:
