@@ -1,6 +1,6 @@
 """Training steps of the zoo beside those of what one would pick instead, measured in turn on one machine.
 
-    python scripts/benchmark_peers.py --quick                     about four minutes
+    python scripts/benchmark_peers.py --quick                     less than three minutes
     python scripts/benchmark_peers.py                             all sides in all modes: an hour or two
     python scripts/benchmark_peers.py --size medium --only rope,alibi --modes default,bf16
     python scripts/benchmark_peers.py --only 'HF*,zoo' --rounds 15 --out /tmp/peers
@@ -58,7 +58,7 @@ SIZES = {
 ENCODINGS = (
     "none", "sinusoidal", "learned", "rope", "alibi", "sandwich", "t5", "kerple", "dpb", "fire", "fox",
 )  # fmt: skip
-QUICK = ("none", "rope", "alibi", "t5")
+QUICK = ("none", "rope", "t5")
 ANCHOR = Side("bare loop", "none", "fp32")
 AT_ONCE = 5
 """Sides in memory beside the bare loop."""
@@ -260,7 +260,7 @@ def arguments() -> argparse.ArgumentParser:
     add(
         "--quick", action="store_true", help=f"{', '.join(QUICK)} alone, nothing compiled by hand, few rounds"
     )
-    add("--rounds", type=int, help="turns of each side (default: 9, or 4 with --quick)")
+    add("--rounds", type=int, help="turns of each side (default: 9, or 3 with --quick)")
     add("--steps", type=int, metavar="N", help="of the zoo's run, by which it compiles or not "
         "(default: 100000, or 1000 with --quick)")  # fmt: skip
     add("--turn", type=float, default=0.4, metavar="S", help="about so long a turn (default: %(default)s s)")
@@ -279,7 +279,7 @@ def main(given: list[str] | None = None) -> None:
         if unknown := [name for name in given_names if name not in known]:
             parser.error(f"{', '.join(unknown)}: there are {', '.join(known)}")
     if options.rounds is None:
-        options.rounds = 4 if options.quick else 9
+        options.rounds = 3 if options.quick else 9
     options.steps = options.steps or (1000 if options.quick else 100_000)
     if options.rounds < 1:
         parser.error("--rounds is at least 1")

@@ -38,7 +38,7 @@ from zoo.runs.folder import stored_recipe
 from zoo.tasks import build_task
 from zoo.training.fit import fit
 
-WARM_UP = 3
+WARM_UP = 2
 MODES = ("default", "fp32", "bf16", "fp32 compiled", "bf16 compiled")
 TINY = Size(32, 1, 2, 16, 64, 1)
 NEVER = 1 << 30

@@ -81,8 +81,22 @@ def test_a_gradient_goes_back_through_the_cache(encoding, model_of, tokens):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
-def test_a_cache_filled_with_gradients_or_under_inference_mode_is_gone_on_with(model_of, tokens):
-    model, row = model_of("rope"), tokens(2, 9)
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@torch.no_grad()
+def test_sequences_are_taken_in_another_order_as_beam_search_does(encoding, model_of, tokens):
+    model, row, order = model_of(encoding), tokens(3, 12), torch.tensor([2, 0, 0])
+    cache = Cache(model.num_layers)
+    model(row[:, :5], cache=cache)
+    model(row[:, 5:6], cache=cache)
+    cache.select(order)
+    row = torch.cat((row[order, :6], row[:, 6:]), 1)
+    steps = [model(part, cache=cache) for part in row[:, 6:].split([1, 3, 1, 1], 1)]
+    torch.testing.assert_close(torch.cat(steps, 1), model(row)[:, 6:], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("encoding", ["rope", "path"])
+def test_a_cache_filled_with_gradients_or_under_inference_mode_is_gone_on_with(encoding, model_of, tokens):
+    model, row = model_of(encoding), tokens(2, 9)
     cache = Cache(model.num_layers)
     steps = [model(row[:, :4], cache=cache)]
     with torch.inference_mode():

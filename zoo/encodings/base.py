@@ -61,9 +61,10 @@ class Span:
     read: Any = field(default=None, repr=False)
     memo: dict = field(default_factory=dict, repr=False, compare=False)
     """Values computed once in a forward pass and used by every layer; see `once`."""
-    kept: dict | None = field(default=None, repr=False, compare=False)
-    """What a layer's encodings keep, each under a name, from one block of queries to the next and, while
-    decoding, from one forward pass to the next. Only values without gradients."""
+    kept: Any = field(default=None, repr=False, compare=False)
+    """What a layer's encodings keep of each token, each under a name, from one block of queries to the next
+    and, while decoding, from one forward pass to the next: a `zoo.models.cache.LayerCache`, or None. Only
+    values without gradients."""
 
     @property
     def num_queries(self) -> int:

@@ -50,6 +50,17 @@ class Rows:
         self._memory.narrow(self.dim, before, self.count - before).copy_(new)
         return self.all()
 
+    def replace(self, rows: Tensor) -> Tensor:
+        """Write other rows in place of all those so far; returns a view of them."""
+        self.count = 0
+        return self.append(rows)
+
+    def writable(self) -> Tensor | None:
+        """A view of all rows so far that may be changed in place, and what was returned before with it."""
+        if self._memory is not None and _is_frozen(self._memory):
+            self._memory = self._memory.clone()
+        return self.all()
+
     def select(self, index: Tensor) -> None:
         """Take sequences index [B] of the batch, the first dimension, instead of those there are."""
         if self._memory is not None:
@@ -57,24 +68,30 @@ class Rows:
 
 
 def _may_be_written(old: Tensor, new: Tensor) -> bool:
-    frozen = old.is_inference() and not torch.is_inference_mode_enabled()
-    return not (old.requires_grad or frozen) and old.dtype == new.dtype
+    return not (old.requires_grad or _is_frozen(old)) and old.dtype == new.dtype
+
+
+def _is_frozen(x: Tensor) -> bool:
+    return x.is_inference() and not torch.is_inference_mode_enabled()
 
 
 class LayerCache:
-    """What one layer keeps of its tokens, each under a name: keys, values, what its encodings read."""
+    """What one layer keeps of its tokens, each under a name: keys, values, what its encodings read or compute
+    from step to step (`Span.kept`)."""
 
     def __init__(self, room: int = 0):
         self.room = room
         self.rows: dict[Hashable, Rows] = {}
-        self.kept: dict[Hashable, Tensor] = {}
-        """What encodings compute anew from their own at each step; see `Span.kept`."""
+
+    def named(self, name: Hashable, dim: int) -> Rows:
+        """The rows under a name, along a dimension; none at first."""
+        if name not in self.rows:
+            self.rows[name] = Rows(dim, self.room)
+        return self.rows[name]
 
     def append(self, name: Hashable, new: Tensor, dim: int) -> Tensor:
         """Add rows along a dimension; returns a view of all under this name."""
-        if name not in self.rows:
-            self.rows[name] = Rows(dim, self.room)
-        return self.rows[name].append(new)
+        return self.named(name, dim).append(new)
 
 
 class Cache:

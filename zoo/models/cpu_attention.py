@@ -65,9 +65,13 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float, f
         # In this order: expanded, a row would become a table.
         bias = bias if bias.stride(-1) in (0, 1) else bias.contiguous()
         bias = bias.expand(*q.shape[:3], -1)
+    causal = first == 0 and q.shape[2] == k.shape[2]
+    if q.shape[-1] == 0 and bias is not None and not causal:
+        # There is nothing to multiply: the bias is all there is.
+        blind = (bias[..., 0] == -torch.inf).any()
+        return (torch._safe_softmax if blind else torch.softmax)(bias, -1).to(v.dtype) @ v
     # It takes vectors of one width only; zeros change no product.
     width, widest = v.shape[-1], max(q.shape[-1], v.shape[-1])
     q, k, v = (x if x.shape[-1] == widest else F.pad(x, (0, widest - x.shape[-1])) for x in (q, k, v))
-    causal = first == 0 and q.shape[2] == k.shape[2]
     kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     return kernel(q, k, v, 0.0, causal, attn_mask=bias, scale=scale)[0][..., :width]

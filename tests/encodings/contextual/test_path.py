@@ -11,6 +11,7 @@ from zoo.encodings.contextual.fox import FoX
 from zoo.encodings.contextual.path import PaTH, turned_products
 from zoo.encodings.stack import View
 from zoo.errors import InputError
+from zoo.models.cache import LayerCache
 from zoo.models.kernels import attend
 from zoo.models.scores import Scores
 
@@ -193,7 +194,7 @@ def test_keys_are_gone_on_with_from_step_to_step(steps, with_large_weights, monk
     q, k, *_ = sizes(length)
     pos = torch.arange(length)
     span = Span(pos, pos, read=encoding.read(torch.randn(B, length, E)))
-    whole, kept, start = encoding.score(q, k, span), {}, 0
+    whole, kept, start = encoding.score(q, k, span), LayerCache(), 0
     monkeypatch.setattr(path, "turned_keys", None)
     for step in steps:
         stop = start + step

@@ -86,17 +86,24 @@ class PaTH(Encoding):
     def score(self, q: Tensor, k: Tensor, span: Span) -> Tensor:
         with torch.autocast(q.device.type, enabled=False):
             # The keys go on from what the tokens before left, but for a gradient, which needs all their way.
-            kept = {} if torch.is_grad_enabled() or span.kept is None else span.kept
-            k, earlier = k.float(), kept.get("keys as the last token sees them")
+            goes_on = span.kept is not None and not torch.is_grad_enabled()
+            rows = span.kept.named("keys as the last token sees them", -2) if goes_on else None
+            k, earlier = k.float(), None if rows is None else rows.writable()
             if earlier is None or earlier.shape[2] != span.first:
                 earlier = k[:, :, :0]
                 if span.first:
                     earlier = turned_keys(k[:, :, : span.first], *self._reflections(span, 0, span.first))
             stop = span.first + q.shape[2]
             w_BHTD, beta_BHT = self._reflections(span, span.first, stop)
-            q = q.float() * self.size.head_dim**-0.5
-            products_BHTS, k = turned_products(q, k[:, :, span.first : stop], w_BHTD, beta_BHT, earlier)
-            kept["keys as the last token sees them"] = k
+            q, k = q.float() * self.size.head_dim**-0.5, k[:, :, span.first : stop]
+            if rows is not None and q.shape[2] == 1 and rows.count == span.first:
+                # The same, without a copy of all keys.
+                if span.first:
+                    turn_(earlier, w_BHTD, beta_BHT)
+                return q @ rows.append(k).mT
+            products_BHTS, k = turned_products(q, k, w_BHTD, beta_BHT, earlier)
+            if rows is not None:
+                rows.replace(k)
             return products_BHTS
 
     def _reflections(self, span: Span, start: int, stop: int) -> tuple[Tensor, Tensor]:
@@ -112,10 +119,14 @@ class PaTH(Encoding):
             low, beta = low * keep, beta * keep[:, before:]
         if before < len(taps_KE) - 1:
             low = F.pad(low, (0, 0, len(taps_KE) - 1 - before, 0))
-        # Few taps: each a product is faster than a convolution.
         x_BTE = F.linear(low, self.up.float())
-        mixed = [x_BTE[:, i : i + stop - start] * tap_E for i, tap_E in enumerate(taps_KE)]
-        w = F.silu(sum(mixed[1:], mixed[0])).unflatten(-1, (-1, self.size.head_dim)).transpose(1, 2)
+        if stop - start == 1:
+            mixed_BTE = (x_BTE * taps_KE).sum(1, keepdim=True)
+        else:
+            # Few taps: each a product is faster than a convolution.
+            mixed = [x_BTE[:, i : i + stop - start] * tap_E for i, tap_E in enumerate(taps_KE)]
+            mixed_BTE = sum(mixed[1:], mixed[0])
+        w = F.silu(mixed_BTE).unflatten(-1, (-1, self.size.head_dim)).transpose(1, 2)
         # Padding before a sequence has w = 0: no division by its length.
         return w * (w.square().sum(-1, keepdim=True) + 1e-6).rsqrt(), beta.transpose(1, 2)
 
@@ -173,10 +184,6 @@ def turned_products(
         [B,H,S,D].
     """
     tokens, keys_BHSD, rows = q_BHTD.shape[2], earlier_BHPD, []
-    if tokens == 1:
-        turned_BHPD = keys_BHSD - (keys_BHSD @ w_BHTD.mT) * (beta_BHT[..., None] * w_BHTD)
-        keys_BHSD = torch.cat((turned_BHPD, k_BHTD), 2)
-        return q_BHTD @ keys_BHSD.mT, keys_BHSD
     parts = _parts(q_BHTD, k_BHTD, w_BHTD, beta_BHT)
     total = earlier_BHPD.shape[2] + parts.q_BHNCD.shape[2] * parts.q_BHNCD.shape[3]
     for own, q, k, turn in zip(*(x.unbind(2) for x in vars(parts).values()), strict=True):
@@ -185,6 +192,12 @@ def turned_products(
         keys_BHSD = torch.cat((keys_BHSD @ turn.mT, k), 2)
     seen = earlier_BHPD.shape[2] + tokens
     return torch.cat(rows, 2)[:, :, :tokens, :seen], keys_BHSD[:, :, :seen]
+
+
+def turn_(keys_BHPD: Tensor, w_BH1D: Tensor, beta_BH1: Tensor) -> None:
+    """One reflection of all keys, in place."""
+    met_BHP1 = (w_BH1D @ keys_BHPD.mT).mT
+    keys_BHPD.addcmul_(met_BHP1, beta_BH1[..., None] * w_BH1D, value=-1)
 
 
 def turned_keys(k_BHTD: Tensor, w_BHTD: Tensor, beta_BHT: Tensor) -> Tensor:
