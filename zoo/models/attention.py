@@ -81,7 +81,7 @@ class Attention(nn.Module):
         if cache is not None:
             v_BGSD = cache.append("values", v_BGSD, -2)
             read = [None if r is None else cache.append(("read", i), r, 1) for i, r in enumerate(read)]
-        kept = LayerCache() if cache is None else cache
+        kept = LayerCache(x_BTE.shape[1]) if cache is None else cache
         spans = [replace(span, read=r, kept=kept) for span, r in zip(spans, read, strict=True)]
         groups = self.num_heads // self.num_kv_heads
         content: tuple[Tensor, Tensor] | None = None

@@ -165,6 +165,16 @@ def test_layers_share_it_where_asked(shared, instances, model_of):
     assert len(stack.slots[0]) == instances
 
 
+@pytest.mark.parametrize("learns", [False, True])
+def test_it_is_computed_in_float32(learns, size_of):
+    encoding, pos = FIRE(size_of(), threshold=5.0), torch.arange(20)
+    with torch.set_grad_enabled(learns):
+        expected = encoding.bias_table(Span(pos, pos), HEADS)
+        with torch.autocast("cpu", torch.bfloat16):
+            actual = encoding.bias_table(Span(pos, pos), HEADS)
+    assert torch.equal(actual, expected)
+
+
 def test_an_encoder_is_refused(recipe):
     with pytest.raises(InputError, match="'fire' is not for an encoder"):
         recipe("max_index", "model.encoding=fire")

@@ -79,14 +79,15 @@ class FIRE(Encoding):
         weights = self.hidden.weight[:, 0], self.hidden.bias, self.out.weight
         weights = tuple(weight.float() for weight in weights)
         learns, on_gpu = torch.is_grad_enabled(), span.q_pos.is_cuda
-        if torch.compiler.is_compiling() and (on_gpu or not learns):
-            # A compiler fuses plain operations itself; only in training on a CPU that is slower.
-            return _table(span, self.slope, *self._scales(), *weights)
-        if learns:
-            where = span.q_pos, span.k_pos, span.first, span.causal
-            return _trained_table(*where, self.slope, *self._scales(), *weights)
-        network = _Bends(span, self.slope, *weights).network()
-        return _table(span, self.slope, *self._scales(), *network)
+        with torch.autocast(span.q_pos.device.type, enabled=False):
+            if torch.compiler.is_compiling() and (on_gpu or not learns):
+                # A compiler fuses plain operations itself; only in training on a CPU that is slower.
+                return _table(span, self.slope, *self._scales(), *weights)
+            if learns:
+                where = span.q_pos, span.k_pos, span.first, span.causal
+                return _trained_table(*where, self.slope, *self._scales(), *weights)
+            network = _Bends(span, self.slope, *weights).network()
+            return _table(span, self.slope, *self._scales(), *network)
 
     def share(self, q: Tensor, k: Tensor) -> Tensor:
         """How far the key lies back, of how far the query could look: 0 to 1, by the logarithm of both."""
@@ -108,11 +109,10 @@ def _table(
 ) -> Tensor:
     """The bias [H,T,S] or [B,H,T,S]."""
     q, k = per_query_and_key(span.q_pos, span.k_pos)
-    with torch.autocast(q.device.type, enabled=False):
-        x = _share(q.float(), k.float(), c, threshold)
-        hidden = weight_W[:, None], offset_W
-        activate = partial(F.leaky_relu_, negative_slope=slope)
-        table = pair_network(x.flatten()[None], hidden, activate, (out_HW, None)).unflatten(1, x.shape)
+    x = _share(q.float(), k.float(), c, threshold)
+    hidden = weight_W[:, None], offset_W
+    activate = partial(F.leaky_relu_, negative_slope=slope)
+    table = pair_network(x.flatten()[None], hidden, activate, (out_HW, None)).unflatten(1, x.shape)
     # [H,T,S], or [H,B,1,T,S].
     return table if table.dim() == 3 else table.squeeze(2).transpose(0, 1)
 

@@ -32,8 +32,8 @@ class ReRoPE(TwoRanges):
         layout: that of rope, `half` or `interleaved`.
         partial: that of rope.
 
-    Three products of queries and keys are made, four in an encoder: RoPE's a second time, to subtract it
-    where the far one replaces it. No fused kernel can do that. Checked against a loop over the
+    Two products of queries and keys are made, three in an encoder: RoPE's, and one of twice the width, which
+    is the far one less RoPE's. No fused kernel can do that. Checked against a loop over the
     distances and, with leak 1 or a window as long as the sequence, against rope.
     """
 

@@ -29,8 +29,8 @@ class SelfExtend(TwoRanges):
         layout: that of rope, `half` or `interleaved`.
         partial: that of rope.
 
-    Three products of queries and keys are made, four in an encoder: RoPE's a second time, to subtract it
-    where the far one replaces it. No fused kernel can do that. Where a group begins depends on the
+    Two products of queries and keys are made, three in an encoder: RoPE's, and one of twice the width, which
+    is the far one less RoPE's. No fused kernel can do that. Where a group begins depends on the
     position itself, so that not the distance alone counts. Checked against a loop over the distances and,
     with groups of 1 or a window as long as the sequence, against rope.
     """

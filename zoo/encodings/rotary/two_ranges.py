@@ -1,12 +1,11 @@
 """RoPE with another distance for far pairs, for models that were trained with RoPE alone."""
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
 from zoo.encodings.base import Size, Span, per_query_and_key
 from zoo.encodings.rotary.rope import RoPE
+from zoo.encodings.rotary.rotation import turn
 
 
 class TwoRanges(RoPE):
@@ -35,34 +34,50 @@ class TwoRanges(RoPE):
         return q
 
     def rotate(self, q: Tensor, k: Tensor, span: Span) -> tuple[Tensor, Tensor]:
-        return self._turned(self.sharpen(q, span.q_pos), k, span)
+        # Rounded once, at the end: in a narrow precision sharpened queries come in float32.
+        q, k = super().rotate(self.sharpen(q, span.q_pos), k, span)
+        return q.to(k.dtype), k
 
     def logits(self, logits: Tensor, q: Tensor, k: Tensor, span: Span) -> Tensor:
         if span.consecutive and span.num_keys <= self.window:
             return logits
-        q = self.sharpen(q, span.q_pos)
+        q, keys = self.sharpen(q, span.q_pos), self._far_and_near(k, span)
         query, key = per_query_and_key(span.q_pos, span.k_pos)
         distance = query - key
-        near = self._scores(q, k, replace(span, memo={}), logits.dtype)
         # The difference is added, so that whatever else was added to the scores stays.
-        behind = self._scores(q, k, self._far(span, self.gap), logits.dtype)
-        changed = torch.where(distance >= self.window, logits + (behind - near), logits)
+        behind = self._difference(q, keys, span, self.gap).to(logits.dtype)
+        # Of consecutive tokens, the keys before these are far from all queries.
+        later = slice(max(0, span.first - self.window + 1) if span.consecutive else 0, None)
+        behind[..., later].masked_fill_(distance[..., later] < self.window, 0.0)
+        changed = behind.add_(logits)
         if span.causal:
             return changed
-        ahead = self._scores(q, k, self._far(span, -self.gap), logits.dtype)
-        return torch.where(distance <= -self.window, logits + (ahead - near), changed)
+        ahead = self._difference(q, keys, span, -self.gap).to(logits.dtype)
+        return changed + ahead.masked_fill_(distance > -self.window, 0.0)
 
-    def _far(self, span: Span, gap: float) -> Span:
-        q_pos, k_pos = self.shorten(span.q_pos) + gap, self.shorten(span.k_pos)
-        # A memo of its own: these positions are new tensors in every layer and every block of queries, of no
-        # use to the next.
-        return replace(span, q_pos=q_pos, k_pos=k_pos, consecutive=False, memo={})
+    def _difference(self, q: Tensor, keys_BHSE: Tensor, span: Span, gap: float) -> Tensor:
+        """The scores of far pairs less those of near ones, [B,H,T,S], of `_far_and_near` keys."""
+        far = self._turned(q, self.shorten(span.q_pos) + gap, span)
+        near = self._turned(q, span.q_pos, span)
+        q_BHTE = torch.cat((far, -near), -1) * self.size.head_dim**-0.5
+        return q_BHTE.to(keys_BHSE.dtype) @ keys_BHSE.mT
 
-    def _scores(self, q: Tensor, k: Tensor, span: Span, dtype: torch.dtype) -> Tensor:
-        q, k = self._turned(q, k, span)
-        return (q @ k.transpose(-1, -2)).to(dtype) * self.size.head_dim**-0.5
+    def _far_and_near(self, k: Tensor, span: Span) -> Tensor:
+        """Keys turned at their shortened positions and, beside it, at their own: [B,H,S,2D].
 
-    def _turned(self, q: Tensor, k: Tensor, span: Span) -> tuple[Tensor, Tensor]:
-        # Rounded once, at the end: in a narrow precision sharpened queries come in float32.
-        q, k = super().rotate(q, k, span)
-        return q.to(k.dtype), k
+        Each is turned once for all blocks of queries and, while decoding, for all later tokens.
+        """
+        goes_on = span.kept is not None and not torch.is_grad_enabled()
+        rows = span.kept.named("far and near keys", -2) if goes_on else None
+        count = 0 if rows is None else rows.count
+        if rows is None or count < span.num_keys:
+            k, pos = k[:, :, count:], span.k_pos[..., count:]
+            new = (self._turned(k, at, span) for at in (self.shorten(pos), pos))
+            both = torch.cat([one.to(k.dtype) for one in new], -1)
+            if rows is None:
+                return both
+            rows.append(both)
+        return rows.all()[:, :, : span.num_keys]
+
+    def _turned(self, x: Tensor, pos: Tensor, span: Span) -> Tensor:
+        return turn(x, *self.cos_sin(pos, span.k_pos, span.keep), self.layout)
