@@ -1,11 +1,9 @@
 """Functional interpolation for relative positions (FIRE)."""
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size, Span, per_query_and_key
@@ -111,8 +109,7 @@ def _table(
     q, k = per_query_and_key(span.q_pos, span.k_pos)
     x = _share(q.float(), k.float(), c, threshold)
     hidden = weight_W[:, None], offset_W
-    activate = partial(F.leaky_relu_, negative_slope=slope)
-    table = pair_network(x.flatten()[None], hidden, activate, (out_HW, None)).unflatten(1, x.shape)
+    table = pair_network(x.flatten()[None], hidden, slope, (out_HW, None)).unflatten(1, x.shape)
     # [H,T,S], or [H,B,1,T,S].
     return table if table.dim() == 3 else table.squeeze(2).transpose(0, 1)
 

@@ -4,7 +4,6 @@ Shapes in names: B batch, T queries, S keys, H heads, F numbers of a query and k
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size, Span
@@ -13,6 +12,8 @@ from zoo.encodings.wrapper import Wrapper
 from zoo.field_types import Positive
 from zoo.registry import register
 
+SLOPE = 0.01
+"""Of the hidden layer's activation below 0."""
 REFUSED = ("embed", "read", "rotate", "score", "logits", "value")
 
 
@@ -64,14 +65,13 @@ class DAPE(Wrapper):
 
     def logits(self, logits: Tensor, q: Tensor, k: Tensor, span: Span) -> Tensor:
         heads, dtype = logits.shape[1], logits.dtype
-        input_BFTS = logits
+        input_FBTS = logits.transpose(0, 1)
         if self.of.uses("bias"):
             bias = self.of.bias_table(span, heads).to(dtype)
-            input_BFTS = torch.cat((logits, bias.expand_as(logits)), 1)
+            input_FBTS = torch.cat((input_FBTS, bias.expand_as(logits).transpose(0, 1)))
             logits = logits + bias
         # A bias of -1000.4 is -1000 in bf16: the scores stay in float32 under autocast.
         with torch.autocast(logits.device.type, enabled=False):
-            input_FN = input_BFTS.transpose(0, 1).flatten(1)
-            layers = [(layer.weight, layer.bias) for layer in (self.inner, self.outer)]
-            change_HN = pair_network(input_FN, layers[0], F.leaky_relu_, layers[1])
+            inner, outer = ((layer.weight, layer.bias) for layer in (self.inner, self.outer))
+            change_HN = pair_network(input_FBTS.flatten(1), inner, SLOPE, outer)
         return logits + change_HN.view_as(logits.transpose(0, 1)).transpose(0, 1)
