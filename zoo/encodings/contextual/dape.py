@@ -31,10 +31,10 @@ class DAPE(Wrapper):
             The authors' FIRE in it is `{name: fire, activation: leaky_relu}`.
         hidden: the width of the MLP.
 
-    Scores are computed in float32 and their table is written out, `hidden` times as large in between: slow,
-    and for short sequences. For decoders only, as published. The second version's convolution along the keys
-    is left out: there a score depends on whether later tokens have been computed yet, so that decoding with a
-    cache is another function than training. Checked against a loop over the formula.
+    Scores are computed in float32 and their table is written out, on a GPU `hidden` times as large in
+    between: slow, and for short sequences. For decoders only, as published. The second version's convolution
+    along the keys is left out: there a score depends on whether later tokens have been computed yet, so that
+    decoding with a cache is another function than training. Checked against a loop over the formula.
     """
 
     formula = (
