@@ -1,4 +1,4 @@
-"""The network over every pair: its gradients, in blocks of pairs, and under autocast."""
+"""The network over every pair: its gradients, in blocks of pairs, and what a compiler is told of it."""
 
 import pytest
 import torch

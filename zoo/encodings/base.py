@@ -63,8 +63,8 @@ class Span:
     """Values computed once in a forward pass and used by every layer; see `once`."""
     kept: Any = field(default=None, repr=False, compare=False)
     """What a layer's encodings keep of each token, each under a name, from one block of queries to the next
-    and, while decoding, from one forward pass to the next: a `zoo.models.cache.LayerCache`, or None. Only
-    values without gradients."""
+    and, while decoding, from one forward pass to the next: a `zoo.models.cache.LayerCache`, or None. See
+    `rows`."""
 
     @property
     def num_queries(self) -> int:
@@ -98,6 +98,11 @@ class Span:
             # `at` is kept too: an id is only unique while its object lives.
             self.memo[key] = (at, make(at))
         return self.memo[key][1]
+
+    def rows(self, name: str) -> Any:
+        """The `zoo.models.cache.Rows` [B,H,tokens,D] that the layer keeps under a name; None where it keeps
+        none, or under gradients, which need all the way to a row."""
+        return None if self.kept is None or torch.is_grad_enabled() else self.kept.named(name, -2)
 
     def is_plain_causal(self) -> bool:
         """Whether the causal mask is all there is, over as many keys as queries."""

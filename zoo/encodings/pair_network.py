@@ -27,9 +27,10 @@ def pair_network(x_FN: Tensor, hidden: Layer, slope: float, out: Layer) -> Tenso
         slope: of the activation below 0; with 0 it is ReLU.
     """
     hidden, out = ([None if x is None else x.to(x_FN.dtype) for x in layer] for layer in (hidden, out))
-    if not x_FN.is_cuda and torch.is_grad_enabled():
+    learns = torch.is_grad_enabled()
+    if learns and x_FN.is_cpu:
         return _trained(x_FN, *hidden, *out, slope)
-    if x_FN.is_cuda or torch.compiler.is_compiling():
+    if learns or x_FN.is_cuda or torch.compiler.is_compiling():
         return _linear(*out, F.leaky_relu_(_linear(*hidden, x_FN), slope))
     return _in_blocks(x_FN, *hidden, *out, slope)
 
@@ -46,7 +47,7 @@ def _linear(weight: Tensor, offset: Tensor | None, x_FN: Tensor) -> Tensor:
 def _blocks(x_FN: Tensor, weight_WF: Tensor) -> Iterator[slice]:
     pairs, block = x_FN.shape[1], max(1, BLOCK_ELEMENTS // len(weight_WF))
     for start in range(0, pairs, block):
-        yield slice(start, min(start + block, pairs))
+        yield slice(start, start + block)
 
 
 def _in_blocks(

@@ -50,10 +50,10 @@ class Rows:
         self._memory.narrow(self.dim, before, self.count - before).copy_(new)
         return self.all()
 
-    def replace(self, rows: Tensor) -> Tensor:
-        """Write other rows in place of all those so far; returns a view of them."""
+    def replace(self, rows: Tensor) -> None:
+        """Write other rows in place of all those so far."""
         self.count = 0
-        return self.append(rows)
+        self.append(rows)
 
     def writable(self) -> Tensor | None:
         """A view of all rows so far that may be changed in place, and what was returned before with it."""

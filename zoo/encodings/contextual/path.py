@@ -85,25 +85,26 @@ class PaTH(Encoding):
 
     def score(self, q: Tensor, k: Tensor, span: Span) -> Tensor:
         with torch.autocast(q.device.type, enabled=False):
-            # The keys go on from what the tokens before left, but for a gradient, which needs all their way.
-            goes_on = span.kept is not None and not torch.is_grad_enabled()
-            rows = span.kept.named("keys as the last token sees them", -2) if goes_on else None
-            k, earlier = k.float(), None if rows is None else rows.writable()
-            if earlier is None or earlier.shape[2] != span.first:
-                earlier = k[:, :, :0]
-                if span.first:
-                    earlier = turned_keys(k[:, :, : span.first], *self._reflections(span, 0, span.first))
             stop = span.first + q.shape[2]
             w_BHTD, beta_BHT = self._reflections(span, span.first, stop)
-            q, k = q.float() * self.size.head_dim**-0.5, k[:, :, span.first : stop]
-            if rows is not None and q.shape[2] == 1 and rows.count == span.first:
-                # The same, without a copy of all keys.
+            q, new = q.float() * self.size.head_dim**-0.5, k[:, :, span.first : stop].float()
+            # The keys go on from what the tokens before left.
+            rows = span.rows("keys as the last token sees them")
+            goes_on = rows is not None and rows.count == span.first
+            if goes_on and q.shape[2] == 1:
+                # In place: no copy of all keys.
                 if span.first:
-                    turn_(earlier, w_BHTD, beta_BHT)
-                return q @ rows.append(k).mT
-            products_BHTS, k = turned_products(q, k, w_BHTD, beta_BHT, earlier)
+                    turn_(rows.writable(), w_BHTD, beta_BHT)
+                return q @ rows.append(new).mT
+            if goes_on and span.first:
+                earlier = rows.all()
+            else:
+                earlier = k[:, :, : span.first].float()
+                if span.first:
+                    earlier = turned_keys(earlier, *self._reflections(span, 0, span.first))
+            products_BHTS, keys = turned_products(q, new, w_BHTD, beta_BHT, earlier)
             if rows is not None:
-                rows.replace(k)
+                rows.replace(keys)
             return products_BHTS
 
     def _reflections(self, span: Span, start: int, stop: int) -> tuple[Tensor, Tensor]:

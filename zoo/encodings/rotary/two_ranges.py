@@ -67,8 +67,7 @@ class TwoRanges(RoPE):
 
         Each is turned once for all blocks of queries and, while decoding, for all later tokens.
         """
-        goes_on = span.kept is not None and not torch.is_grad_enabled()
-        rows = span.kept.named("far and near keys", -2) if goes_on else None
+        rows = span.rows("far and near keys")
         count = 0 if rows is None else rows.count
         if rows is None or count < span.num_keys:
             k, pos = k[:, :, count:], span.k_pos[..., count:]
