@@ -2,7 +2,7 @@
 
 import pytest
 
-from zoo.launch.children import cpu_cores
+from zoo.launch.devices import cpu_cores
 from zoo.sweep.local import environments, visible_gpus
 
 

@@ -9,7 +9,7 @@ from measured import measurements_of
 
 from zoo import cli
 from zoo.errors import InputError, RunError
-from zoo.launch.children import cpu_cores
+from zoo.launch.devices import cpu_cores
 from zoo.runs.folder import stored_recipe
 from zoo.sweep.matrix import covers
 from zoo.sweep.sweep import Sweep

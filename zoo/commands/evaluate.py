@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
+    from zoo.launch.children import Children, wait_until_started
     from zoo.launch.ranks import exit_when_parent_dies
 
     exit_when_parent_dies()
@@ -40,8 +41,11 @@ def run(options: argparse.Namespace) -> None:
         from zoo.runs.folder import validate_present
 
         validate_present(options.paths)
-    with waiting("loading torch and lightning"):
-        from zoo.reports.evaluate import evaluate
+    with Children() as children:
+        children.start_ahead(options.devices)
+        with waiting("loading torch and lightning"):
+            from zoo.reports.evaluate import evaluate
 
-        raise_on_signals(*DRAWING)
-    evaluate(options.paths, options.lengths, options.protocol, options.set, options.devices)
+            raise_on_signals(*DRAWING)
+        wait_until_started()
+        evaluate(options.paths, options.lengths, options.protocol, options.set, options.devices, children)

@@ -43,6 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
+    from zoo.launch.children import Children, wait_until_started
+    from zoo.launch.devices import devices_taken
     from zoo.launch.ranks import exit_when_parent_dies
 
     exit_when_parent_dies()
@@ -50,14 +52,17 @@ def run(options: argparse.Namespace) -> None:
 
     _set_recipe(options)
     recipe = read_recipe(options.recipe, options.set)
-    with waiting(f"{recipe.name}: loading torch and lightning"):
-        from zoo.training.fit import fit
+    with Children() as children:
+        with waiting(f"{recipe.name}: loading torch and lightning"):
+            children.start_ahead(devices_taken(recipe.trainer.devices, recipe.trainer.accelerator))
+            from zoo.training.fit import fit
 
-        raise_on_signals(*_late_imports(recipe))
-    try:
-        fit(recipe, out=options.out, resume=options.resume, ignore_signals=True)
-    except InputError as error:
-        raise with_locations(error, options.recipe, options.set) from error
+            raise_on_signals(*_late_imports(recipe))
+        wait_until_started()
+        try:
+            fit(recipe, options.out, options.resume, ignore_signals=True, children=children)
+        except InputError as error:
+            raise with_locations(error, options.recipe, options.set) from error
 
 
 def _set_recipe(options: argparse.Namespace) -> None:

@@ -6,6 +6,7 @@ message. With LOCAL_RANK in the environment it assumes that the processes are st
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -14,10 +15,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
-from zoo.launch.ranks import PARENT
+from zoo.launch.ranks import PARENT, find_launcher
 from zoo.launch.signals import INTERRUPTED
 
+AHEAD = "ZOO_AHEAD"
+"""The environment variable of a process that was started ahead: `wait_until_started` reads its stdin."""
 PAUSE = 0.1  # seconds between two looks
 LEAVE_SECONDS = 20.0
 _STOPPED = (INTERRUPTED, -signal.SIGINT, -signal.SIGTERM)
@@ -34,6 +38,14 @@ class Children:
         self.processes: list[subprocess.Popen] = []
         self._environment: dict[str, str | None] = {}
 
+    def start_ahead(self, per_node: int) -> None:
+        """Begin what `start` completes: the processes import what they need while this one does and prepares.
+
+        They must come by `wait_until_started`. Does nothing where a launcher starts the processes.
+        """
+        if per_node > 1 and AHEAD not in os.environ and find_launcher() is None:
+            self._run(per_node, ahead=True)
+
     def start(self, per_node: int, world_size: int | None = None) -> None:
         """Run this command once more for each device of this machine but the first.
 
@@ -45,11 +57,25 @@ class Children:
             port = free.getsockname()[1]
         defaults = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "NODE_RANK": "0"}
         os.environ |= {**defaults, **os.environ, "LOCAL_RANK": "0", "WORLD_SIZE": str(world_size or per_node)}
+        if len(self.processes) != per_node - 1:
+            self.kill()
+            self._run(per_node)
+        shared = {name: os.environ[name] for name in _VARIABLES if name != "LOCAL_RANK"}
+        for process in self.processes:
+            if process.stdin is not None:
+                with suppress(BrokenPipeError), process.stdin:  # the loss of one is the supervisor's
+                    process.stdin.write(json.dumps(shared).encode())
+
+    def _run(self, per_node: int, ahead: bool = False) -> None:
         main = sys.modules["__main__"]
         command = [os.path.abspath(sys.argv[0])] if main.__spec__ is None else ["-m", main.__spec__.name]
-        for rank in range(1, per_node):
-            own = {**os.environ, "LOCAL_RANK": str(rank), PARENT: str(os.getpid())}
-            self.processes.append(subprocess.Popen([sys.executable, *command, *sys.argv[1:]], env=own))
+        command = [sys.executable, *command, *sys.argv[1:]]
+        shared = {**os.environ, PARENT: str(os.getpid())} | ({AHEAD: "1"} if ahead else {})
+        stdin = subprocess.PIPE if ahead else None
+        self.processes = [
+            subprocess.Popen(command, env={**shared, "LOCAL_RANK": str(rank)}, stdin=stdin)
+            for rank in range(1, per_node)
+        ]
 
     def failed(self) -> list[subprocess.Popen]:
         """The processes that have ended with an error, those that were killed first."""
@@ -82,6 +108,9 @@ class Children:
 
     def close(self, seconds: float = LEAVE_SECONDS) -> None:
         """Wait for all of them to end, kill the rest, and restore the environment."""
+        for process in self.processes:
+            if process.stdin is not None:
+                process.stdin.close()  # one that was never to start ends
         limit = time.monotonic() + seconds
         while any(one.poll() is None for one in self.processes) and time.monotonic() < limit:
             time.sleep(0.02)
@@ -127,14 +156,19 @@ class Supervisor(threading.Thread):
         os._exit(INTERRUPTED if how is None else 1)
 
 
+def wait_until_started() -> None:
+    """In a process that was started ahead: wait for `Children.start`, or end with the one that started it."""
+    if os.environ.pop(AHEAD, None) is None:
+        return
+    given = sys.stdin.read()
+    if not given:
+        raise SystemExit(INTERRUPTED)
+    os.environ |= json.loads(given)
+
+
 def describe_exit(code: int) -> str:
     """`ended with exit code 1`, `was killed by SIGKILL`."""
     if code >= 0:
         return f"ended with exit code {code}"
     names = {number.value: number.name for number in signal.Signals}
     return f"was killed by {names.get(-code, f'signal {-code}')}"
-
-
-def cpu_cores() -> int:
-    """The CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

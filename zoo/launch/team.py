@@ -19,7 +19,8 @@ import torch.distributed as dist
 from lightning.fabric.plugins.environments import SLURMEnvironment
 
 from zoo.errors import InputError, RunError
-from zoo.launch.children import Children, Supervisor, cpu_cores
+from zoo.launch.children import Children, Supervisor
+from zoo.launch.devices import cpu_cores
 from zoo.launch.ranks import Launcher, find_launcher, is_first_process, quiet_exit, report_once
 from zoo.launch.signals import INTERRUPTED, NOTHING_WRITTEN, signal_handler
 
@@ -162,7 +163,7 @@ def device_for(accelerator: str, local_rank: int = 0) -> torch.device:
     return torch.device("cuda", local_rank % torch.cuda.device_count())
 
 
-def join(devices: int = 1, accelerator: str = "auto") -> Team:
+def join(devices: int = 1, accelerator: str = "auto", children: Children | None = None) -> Team:
     """Join the other processes; start them if no launcher has.
 
     The command is started again for each further device, so check its arguments before. Under torchrun and
@@ -171,6 +172,7 @@ def join(devices: int = 1, accelerator: str = "auto") -> Team:
     Args:
         devices: processes on this machine.
         accelerator: a recipe's `trainer.accelerator`.
+        children: those that were started ahead.
 
     Raises:
         InputError: more devices than there are, or another number than were started.
@@ -191,7 +193,7 @@ def join(devices: int = 1, accelerator: str = "auto") -> Team:
     if "OMP_NUM_THREADS" not in os.environ:
         os.environ["OMP_NUM_THREADS"] = str(max(1, cpu_cores() // launcher.processes_per_node))
         torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    children = Children()
+    children = children or Children()
 
     def report(how: str | None) -> str | None:
         return LOST if how else NOTHING_WRITTEN if is_first_process() else None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from zoo.errors import InputError, Problem
+from zoo.launch.devices import devices_taken
 from zoo.launch.ranks import is_distributed
 from zoo.notebook.comparison import Comparison
 from zoo.notebook.run import Run
@@ -20,7 +21,6 @@ from zoo.reports import full_report as reporting
 from zoo.reports.write import validate_out
 from zoo.runs.folder import validate_present
 from zoo.training import fit as training
-from zoo.training.strategy import devices_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -151,7 +151,7 @@ def _validate_one_process(recipe: Recipe) -> None:
     """Raises InputError for a recipe of several processes in a notebook or at a prompt: Lightning starts
     further ones by running the program again, and here it is none; it would fork this one."""
     interactive = hasattr(sys, "ps1") or bool(sys.flags.interactive)
-    devices = devices_of(recipe)
+    devices = devices_taken(recipe.trainer.devices, recipe.trainer.accelerator)
     if interactive and not is_distributed() and devices * recipe.trainer.num_nodes > 1:
         message = f"{devices}, but a notebook trains on one: set trainer.devices=1, or train by `zoo fit`"
         raise InputError(Problem(message, key="trainer.devices"))

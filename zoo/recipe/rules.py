@@ -13,6 +13,7 @@ from typing import Any
 from zoo import registry
 from zoo.errors import InputError, nearest
 from zoo.field_types import float_to_int
+from zoo.launch.devices import number_of_devices
 from zoo.recipe.encoding import ENCODING, encodings_in
 from zoo.recipe.located_tree import KeyPath, dotted
 from zoo.recipe.questions import mix_faults, questions_section
@@ -99,17 +100,6 @@ def batch_divides_evenly(batch: int, devices: Any, nodes: int, accumulate: int) 
     number = number_of_devices(devices)
     # Those that are not known yet are checked when the run starts.
     return None if number is None else batch_fault(batch, number, nodes, accumulate)
-
-
-def number_of_devices(devices: Any) -> int | None:
-    """How many devices of each machine a `trainer.devices` means; None for auto and -1, which mean all."""
-    if isinstance(devices, str) and "," in devices:
-        devices = [part for part in devices.split(",") if part.strip()]
-    if isinstance(devices, list | tuple):
-        return len(devices) or None
-    if isinstance(devices, str):
-        devices = int(devices) if devices.strip().isdecimal() else -1
-    return devices if devices > 0 else None
 
 
 def batch_fault(batch: int, devices: int, nodes: int, accumulate: int) -> str | None:

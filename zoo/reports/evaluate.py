@@ -12,6 +12,7 @@ from zoo.evaluation.load import load_runs
 from zoo.evaluation.measure import measure
 from zoo.evaluation.measurement import Measurement, flat_rows
 from zoo.evaluation.store import EVALUATION
+from zoo.launch.children import Children
 from zoo.launch.ranks import is_distributed
 from zoo.launch.team import join
 from zoo.reports.commands import evaluate_command
@@ -25,6 +26,7 @@ def evaluate(
     protocols: Sequence[str] | None = None,
     sets: Sequence[str] = (),
     devices: int = 1,
+    children: Children | None = None,
 ) -> list[dict[str, Any]]:
     """Evaluate runs or checkpoints, store each one's results beside it, and print the report of what was
     measured of each.
@@ -37,6 +39,7 @@ def evaluate(
             change after training; such measurements are kept beside those of the encoding as it was trained.
         devices: how many share the work. For each further one the command is started again; those that
             torchrun and SLURM have started are all taken.
+        children: those further processes, if they were started ahead.
 
     Returns: the rows, as in `lengths.json`.
 
@@ -53,7 +56,8 @@ def evaluate(
     try:
         # Processes that were started together meet first, so that one of them reports what is wrong.
         runs = None if is_distributed() else load_runs(*given)
-        with join(devices, runs[0].task.recipe.trainer.accelerator if runs else "auto") as team:
+        accelerator = runs[0].task.recipe.trainer.accelerator if runs else "auto"
+        with join(devices, accelerator, children) as team:
             for run in runs or load_runs(*given):
                 of_run: list[Measurement] = []
 

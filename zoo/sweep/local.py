@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 from zoo.console import duration
 from zoo.files import is_disk_full, raise_disk_full
-from zoo.launch.children import cpu_cores, describe_exit
+from zoo.launch.children import describe_exit
+from zoo.launch.devices import cpu_cores
 from zoo.launch.ranks import PARENT
 from zoo.recipe.trainer import TrainerConfig
 from zoo.sweep.matrix import Run, note

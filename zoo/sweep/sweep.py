@@ -12,8 +12,8 @@ from typing import Any
 
 from zoo.errors import InputError, Problem, RunError
 from zoo.files import atomic_write
+from zoo.launch.devices import number_of_devices
 from zoo.recipe import to_yaml_line
-from zoo.recipe.rules import number_of_devices
 from zoo.reports.write import validate_out
 from zoo.runs.folder import RUNS
 from zoo.sweep.local import LocalSweep, environments, visible_gpus

@@ -13,6 +13,7 @@ from zoo.data.source import DataSource
 from zoo.errors import RunError
 from zoo.evaluation.measure import unmeasurable_lengths, validation_seen_in_training
 from zoo.evaluation.store import validate_results_folder
+from zoo.launch.children import Children
 from zoo.launch.ranks import exit_when_parent_dies, is_first_process, quiet_exit, report_once
 from zoo.memory import freed_memory_kept
 from zoo.recipe import Recipe, validate_trainable
@@ -35,7 +36,11 @@ from zoo.training.trainer import DataModule, make_trainer
 
 
 def fit(
-    recipe: Recipe, out: Path | None = None, resume: Resume = False, ignore_signals: bool = False
+    recipe: Recipe,
+    out: Path | None = None,
+    resume: Resume = False,
+    ignore_signals: bool = False,
+    children: Children | None = None,
 ) -> Path:
     """Train, evaluate at the recipe's lengths, and print where everything is.
 
@@ -46,6 +51,7 @@ def fit(
             beginning where there is none yet; "auto": if there is such a run, else begin one.
         ignore_signals: after an error leave SIGINT, SIGTERM and SIGUSR1 ignored, so that the caller can
             report it; the caller restores the handlers.
+        children: the processes of further devices, if they were started ahead.
 
     Returns: the run folder.
 
@@ -57,7 +63,7 @@ def fit(
     """
     exit_when_parent_dies()
     hide_library_messages()
-    status = RunStatus()
+    status = RunStatus(children)
     with status.interruption.handling(ignore_signals), status.children:
         try:
             with report_once():

@@ -34,15 +34,18 @@ LOST_CONNECTION = (dist.DistBackendError, dist.DistNetworkError)
 class RunStatus(Callback):
     """Turns the error that ends a run into one report, of one of its processes.
 
+    Args:
+        children: the further processes of this run, if they were started ahead.
+
     Attributes:
         claim: that of a new run's folder.
         lock: of the folder, in the process that writes.
         last, memory: callbacks of the trainer; None until it starts.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, children: Children | None = None) -> None:
         self.interruption = Interruption()
-        self.children, self.reporter = Children(), _Reporter()
+        self.children, self.reporter = children or Children(), _Reporter()
         self.claim: Claim | None = None
         self.lock: RunLock | None = None
         self.trainer: pl.Trainer | None = None

@@ -17,11 +17,12 @@ from lightning.pytorch.trainer.states import TrainerFn
 from torch.optim import Optimizer
 
 from zoo.errors import InputError, Problem
+from zoo.launch.devices import devices_taken
 from zoo.launch.ranks import Launcher, find_launcher, report_once
 from zoo.models.shards import gather_full_state, shard, to_shard, validate_shardable
 from zoo.models.transformer import Transformer
 from zoo.recipe import Recipe
-from zoo.recipe.rules import batch_fault, cpu_precision_fault, number_of_devices
+from zoo.recipe.rules import batch_fault, cpu_precision_fault
 from zoo.runs.checkpoint_shards import SHARDS, take_shards, write_shards
 
 LARGE = 2 << 30
@@ -144,7 +145,8 @@ def validate_world_size(recipe: Recipe) -> None:
         SystemExit: the same, in all others.
     """
     problems = list(_launch_problems(recipe))
-    trainer, devices = recipe.trainer, devices_of(recipe)
+    trainer = recipe.trainer
+    devices = devices_taken(trainer.devices, trainer.accelerator)
     fault = batch_fault(recipe.data.batch_size, devices, trainer.num_nodes, trainer.accumulate_grad_batches)
     if fault and not problems:
         problems.append(Problem(fault, key="data.batch_size"))
@@ -160,15 +162,6 @@ def validate_precision(recipe: Recipe) -> None:
         raise InputError(Problem(fault, key="trainer.precision"))
 
 
-def devices_of(recipe: Recipe) -> int:
-    """The devices of each machine; all that there are where the recipe leaves it open."""
-    number = number_of_devices(recipe.trainer.devices)
-    if number is not None:
-        return number
-    on_cpu = recipe.trainer.accelerator == "cpu" or not torch.cuda.is_available()
-    return 1 if on_cpu else torch.cuda.device_count()
-
-
 def _launch_problems(recipe: Recipe) -> Iterator[Problem]:
     launcher = _lightning_launcher()
     if launcher is None:
@@ -180,7 +173,8 @@ def _launch_problems(recipe: Recipe) -> Iterator[Problem]:
             f"give srun, or the job, --ntasks-per-node={here}",
             key="trainer.devices",
         )
-    devices, num_nodes = devices_of(recipe), recipe.trainer.num_nodes
+    trainer = recipe.trainer
+    devices, num_nodes = devices_taken(trainer.devices, trainer.accelerator), trainer.num_nodes
     if devices != here:
         started = f"{here} process{'' if here == 1 else 'es'} on each machine"
         hint = f"give --set trainer.devices={here}, or start {devices}"

@@ -1,0 +1,32 @@
+"""What there is to compute with, and how much of it a command takes. Imports nothing heavy by itself."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+
+def cpu_cores() -> int:
+    """The CPU cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def number_of_devices(devices: Any) -> int | None:
+    """How many devices of each machine a `trainer.devices` means; None for auto and -1, which mean all."""
+    if isinstance(devices, str) and "," in devices:
+        devices = [part for part in devices.split(",") if part.strip()]
+    if isinstance(devices, list | tuple):
+        return len(devices) or None
+    if isinstance(devices, str):
+        devices = int(devices) if devices.strip().isdecimal() else -1
+    return devices if devices > 0 else None
+
+
+def devices_taken(devices: Any, accelerator: str) -> int:
+    """The devices of each machine that a `trainer.devices` takes: where it leaves that open, all."""
+    number = number_of_devices(devices)
+    if number is not None or accelerator == "cpu":
+        return number or 1
+    import torch  # only to count GPUs
+
+    return torch.cuda.device_count() if torch.cuda.is_available() else 1
