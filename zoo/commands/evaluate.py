@@ -48,4 +48,5 @@ def run(options: argparse.Namespace) -> None:
 
             raise_on_signals(*DRAWING)
         wait_until_started()
-        evaluate(options.paths, options.lengths, options.protocol, options.set, options.devices, children)
+        given = options.paths, options.lengths, options.protocol, options.set, options.devices
+        evaluate(*given, children=children)

@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> None:
             raise_on_signals(*_late_imports(recipe))
         wait_until_started()
         try:
-            fit(recipe, options.out, options.resume, ignore_signals=True, children=children)
+            fit(recipe, out=options.out, resume=options.resume, ignore_signals=True, children=children)
         except InputError as error:
             raise with_locations(error, options.recipe, options.set) from error
 

@@ -16,6 +16,7 @@ from zoo.encodings.base import Span
 from zoo.encodings.stack import View
 from zoo.models.cache import LayerCache
 from zoo.models.kernels import attend, attention_weights
+from zoo.models.linear import Linear
 from zoo.models.logit_scale import LogitScale
 from zoo.models.scores import Scores
 from zoo.recipe import schema
@@ -34,9 +35,9 @@ class Attention(nn.Module):
         self.head_dim = config.head_dim or config.d_model // config.num_heads
         self.kernel = config.kernel
         rows = (self.num_heads + 2 * self.num_kv_heads) * self.head_dim
-        self.qkv = nn.Linear(config.d_model, rows, bias=config.bias in ("qkv", "attention", "all"))
+        self.qkv = Linear(config.d_model, rows, bias=config.bias in ("qkv", "attention", "all"))
         columns, has_bias = self.num_heads * self.head_dim, config.bias in ("attention", "all")
-        self.out = nn.Linear(columns, config.d_model, bias=has_bias)
+        self.out = Linear(columns, config.d_model, bias=has_bias)
         self.out.into_residual = True
         self.q_norm = nn.RMSNorm(self.head_dim, config.norm_eps) if config.qk_norm else None
         self.k_norm = nn.RMSNorm(self.head_dim, config.norm_eps) if config.qk_norm else None

@@ -17,6 +17,7 @@ from zoo.encodings.base import Encoding, Size, Span
 from zoo.encodings.stack import EncodingStack, View
 from zoo.models.attention import Attention
 from zoo.models.cache import Cache, LayerCache
+from zoo.models.linear import Linear, linear
 from zoo.models.vocabulary_loss import losses, summed_loss
 from zoo.recipe import schema
 from zoo.seeds import seed_of
@@ -47,8 +48,8 @@ class FeedForward(nn.Module):
         default = -(-8 * config.d_model // 3 // 8) * 8 if self.gated else 4 * config.d_model
         width = config.d_ff or default
         has_bias = config.bias in ("feed_forward", "all")
-        self.up = nn.Linear(config.d_model, 2 * width if self.gated else width, bias=has_bias)
-        self.down = nn.Linear(width, config.d_model, bias=has_bias)
+        self.up = Linear(config.d_model, 2 * width if self.gated else width, bias=has_bias)
+        self.down = Linear(width, config.d_model, bias=has_bias)
         self.down.into_residual = True
 
     def forward(self, x: Tensor) -> Tensor:
@@ -124,7 +125,7 @@ class Transformer(nn.Module):
         elif config.tie_embeddings:
             self.head = None
         else:
-            self.head = nn.Linear(config.d_model, vocab_size, bias=False)
+            self.head = Linear(config.d_model, vocab_size, bias=False)
         draw_initial(self, seed, config.num_layers)
 
     def forward(
@@ -161,7 +162,7 @@ class Transformer(nn.Module):
     def unembed(self, hidden: Tensor) -> Tensor:
         """Logits from the output of `hidden` or part of it: [...,E] to [...,V], or to [...] for a pointer."""
         if self.head is None:
-            return F.linear(hidden, self.tokens.weight)
+            return linear(hidden, self.tokens.weight)
         logits = self.head(hidden)
         return logits.squeeze(-1) if self.pointer else logits
 
