@@ -130,6 +130,23 @@ def test_beside_bf16_a_bias_keeps_its_digits():
         assert (one - other).norm() / other.norm() < 0.02
 
 
+@pytest.mark.parametrize("setting", ["none", "tf32"])
+def test_logits_of_bf16_keep_the_digits_of_float32(setting, request):
+    products = torch.backends.mkldnn.matmul
+    request.addfinalizer(lambda before=products.fp32_precision: setattr(products, "fp32_precision", before))
+    products.fp32_precision = setting
+    q, k = (30 * torch.randn(1, 2, 64, 32, generator=torch.Generator().manual_seed(i)) for i in range(2))
+    q, k = q.bfloat16(), k.bfloat16()
+    # In bf16 a logit of 2000 would be rounded by up to 4.
+    blocks = blocked_attention._Blocks(q, k, None, 0.05, first=0)
+    found = [weights.double().clone() for *_, weights in blocks]
+    logits = (0.05 * q.double() @ k.double().mT).masked_fill(~torch.ones(64, 64).bool().tril(), -torch.inf)
+    expected = logits.softmax(-1).flatten(0, 1).split([w.shape[1] for w in found], 1)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other[..., : one.shape[-1]], rtol=0.01, atol=1e-3)
+    assert products.fp32_precision == setting
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_what_is_kept_is_what_would_be_computed_again(layout, dtype, monkeypatch):
