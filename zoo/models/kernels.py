@@ -26,6 +26,9 @@ BLOCK_ELEMENTS = 2**22
 Small enough for a processor's cache to hold much of a block: larger tables are slower, and several times so
 with encodings that compute many numbers for each pair (FIRE, DAPE, CoPE)."""
 
+MOST_KEYS = 2**14
+"""Beyond which longer sequences make the tables larger: of fewer queries the products would be slow."""
+
 BLOCKS_BY_DISTANCE, FEWEST_ROWS = 16, 256
 """Of queries in evaluation, where no table is written: so many blocks that few of the keys behind a query are
 computed, none so small that the kernel's own blocks would be cut."""
@@ -68,7 +71,8 @@ def attend(
         path, block = _by_distance, max(FEWEST_ROWS, -(-q_BHTD.shape[2] // BLOCKS_BY_DISTANCE))
     else:
         elements = BLOCK_ELEMENTS * (GPU_BLOCKS if q_BHTD.is_cuda else 1)
-        block = max(16, elements // (q_BHTD.shape[0] * q_BHTD.shape[1] * k_BHSD.shape[2]))
+        keys = min(k_BHSD.shape[2], MOST_KEYS)
+        block = max(16, elements // (q_BHTD.shape[0] * q_BHTD.shape[1] * keys))
     if torch.is_grad_enabled():
         # Only tables that autograd keeps shrink so; a compiler writes out the graph of every block.
         blocks = COMPILED_BLOCKS if torch.compiler.is_compiling() else TRAINING_BLOCKS
