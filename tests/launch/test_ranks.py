@@ -70,7 +70,7 @@ def test_one_process_of_a_launch_reports_ctrl_c(only, capsys, environment, repor
 def test_processes_that_have_not_met_do_not_report_a_missing_run(only, monkeypatch, capsys, environment):
     only(environment)
     met = []
-    monkeypatch.setattr("zoo.reports.evaluate.evaluate", lambda *given: met.append(given))
+    monkeypatch.setattr("zoo.reports.evaluate.evaluate", lambda *given, **more: met.append(given))
     assert cli.main(["evaluate", "none"]) == 0
     assert met and not capsys.readouterr().err
 
