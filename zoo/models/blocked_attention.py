@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -61,8 +61,7 @@ class _Blocks:
         if self.computed:
             return
         self.q_NTD, self.k_NSD, self.scale = flat(q.to(wide)), flat(k.to(wide)), scale
-        # What was bf16 is multiplied as bf16, to the same sums in float32.
-        self.multiplied_as = "bf16" if q.dtype == torch.bfloat16 else "ieee"
+        self.was_bf16 = q.dtype == torch.bfloat16
         self.later = torch.full((self.rows, self.rows), -torch.inf, dtype=wide).triu(1)
         if keep:
             self.kept = q.new_empty(kept_elements(q, k, first))
@@ -95,7 +94,7 @@ class _Blocks:
     def _compute(self, rows: slice, seen: slice, weights: Tensor) -> None:
         logits = weights if self.logits is None else self.logits[: weights.numel()].view_as(weights)
         q, k = self.q_NTD[:, rows], self.k_NSD[:, seen]
-        with _float32_products(self.multiplied_as):
+        with _products_of_bf16() if self.was_bf16 else nullcontext():
             torch.baddbmm(logits, q, k.mT, beta=0, alpha=self.scale, out=logits)
         if self.first is not None:
             own = logits[..., self.first + rows.start :]
@@ -174,11 +173,11 @@ def flat(x: Tensor) -> Tensor:
 
 
 @contextmanager
-def _float32_products(precision: str) -> Iterator[None]:
-    """How products of float32 are computed on a CPU within the block: `ieee`, or by way of `bf16`."""
+def _products_of_bf16() -> Iterator[None]:
+    """Within the block a CPU multiplies float32 as bf16, with sums in float32: the same of what was bf16."""
     setting = torch.backends.mkldnn.matmul
     before = setting.fp32_precision
-    setting.fp32_precision = precision
+    setting.fp32_precision = "bf16"
     try:
         yield
     finally:
