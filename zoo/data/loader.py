@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -79,9 +82,28 @@ class _ByBatch(Dataset):
         return default_collate([self.dataset[int(index)] for index in indices])
 
 
+def _end_with_parent(_worker: int) -> None:
+    """Torch's workers compare their parent with the one they had when they were ready: if it was killed
+    before that, they wait for ever. These end with the process that started them, whenever that is."""
+
+    def wait() -> None:
+        multiprocessing.parent_process().join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def _read(dataset: Dataset, batches: Iterable[np.ndarray], workers: int) -> Iterator[Any]:
     # Without a batch size, what the sampler yields goes to the dataset as it is: a batch of indices.
-    return iter(DataLoader(_ByBatch(dataset), batch_size=None, sampler=batches, num_workers=workers))
+    return iter(
+        DataLoader(
+            _ByBatch(dataset),
+            batch_size=None,
+            sampler=batches,
+            num_workers=workers,
+            worker_init_fn=_end_with_parent,
+        )
+    )
 
 
 class Loader:

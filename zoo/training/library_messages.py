@@ -65,14 +65,14 @@ def _is_of_use(record: logging.LogRecord) -> bool:
 
 def _hide_second_report_of_dead_workers() -> None:
     """The death of a data worker is raised where its batch is missing. Torch raises it from its handler of
-    SIGCHLD too, wherever that runs: within a `__del__` or a hook of a fork Python prints it."""
+    SIGCHLD too, wherever that runs: within a `__del__` or a hook of a fork Python prints it, and if another
+    iterator was being made, the `__del__` of that misses what it did not get."""
     shown = sys.unraisablehook
     if getattr(shown, "hides_dead_workers", False):
         return
 
     def show(what: Any) -> None:
-        error = what.exc_value
-        if not isinstance(error, RuntimeError) or not str(error).startswith("DataLoader worker"):
+        if not str(what.exc_value).startswith(("DataLoader worker", "'_MultiProcessingDataLoaderIter' object")):
             shown(what)
 
     show.hides_dead_workers = True
