@@ -243,7 +243,8 @@ class Late(worker.ManagerWatchdog):
         super().__init__()
 
 worker.ManagerWatchdog = Late
-next(iter(Loader(MaxIndex(length=4, num_values=4, seed=0, split="train", size=8), [np.arange(2)] * 2, workers=1)))
+data = MaxIndex(length=4, num_values=4, seed=0, split="train", size=8)
+next(iter(Loader(data, [np.arange(2)] * 2, workers=1)))
 """
 
 

@@ -14,8 +14,14 @@ LAYOUTS = {"square": (37, 37, 0), "cached": (20, 37, 17), "open": (37, 37, None)
 @pytest.fixture(autouse=True, params=[0, blocked_attention.KEPT_LENGTH], ids=["computed again", "kept"])
 def small_blocks(request, monkeypatch):
     """Several blocks, whose weights the backward pass computes again or finds kept."""
-    monkeypatch.setattr(blocked_attention, "BLOCK_ELEMENTS", 0)
+    monkeypatch.setattr(blocked_attention, "MOST_ELEMENTS", 0)
     monkeypatch.setattr(blocked_attention, "KEPT_LENGTH", request.param)
+
+
+@pytest.fixture(autouse=True, params=[0, blocked_attention.BLOCK_ELEMENTS], ids=["in turn", "at once"])
+def groups(request, monkeypatch):
+    """Each sequence by itself, or all together."""
+    monkeypatch.setattr(blocked_attention, "BLOCK_ELEMENTS", request.param)
 
 
 def inputs(layout, shape, dtype):

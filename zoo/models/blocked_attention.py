@@ -26,8 +26,12 @@ BLOCK_ROWS = 128
 """Queries of a block. Products with fewer rows are slow: in bf16 with 12 heads of width 64, 16 sequences of
 1,024 tokens take 0.35 s forward and backward by 128 rows, 0.43 by 64, 0.64 by 32 and 1.03 by 16."""
 
-BLOCK_ELEMENTS = 2**24
-"""At most of a block's table [N,R,K], for the memory."""
+BLOCK_ELEMENTS = 2**21
+"""Of a block's table [N,R,K] for each thread, for the cache: of many sequences a group is taken at a time.
+Those 16 take 0.40 s all at once."""
+
+MOST_ELEMENTS = 2**24
+"""At most of a block's table, for the memory: what is one sequence is taken at once, by fewer rows."""
 
 KEPT_LENGTH = 16
 """The longest sequence whose weights are kept, in head widths: at most that many times the memory of q."""
@@ -37,8 +41,8 @@ class _Blocks:
     """The attention weights of one block of queries after the other.
 
     Args:
-        keep: whether the weights of all blocks are to stay, one after the other, in `kept`.
-        kept: those of an earlier pass, which are not computed again.
+        kept: where the weights of all blocks are to stay, one after the other.
+        computed: they are there already.
     """
 
     def __init__(
@@ -48,29 +52,26 @@ class _Blocks:
         bias: Tensor | None,
         scale: float,
         first: int | None,
-        keep: bool = False,
         kept: Tensor | None = None,
+        computed: bool = False,
     ):
         self.batch_heads = q.shape[:2]
         wide = torch.promote_types(q.dtype, torch.float32)
         self.queries, self.keys = q.shape[2], k.shape[2]
         self.bias, self.first = bias, first
-        self.size = self.batch_heads.numel()
         self.rows = rows_of_block(q, k, first)
-        self.kept, self.computed = kept, kept is not None
+        self.scale, self.kept, self.computed = scale, kept, computed
         if self.computed:
             return
-        self.q_NTD, self.k_NSD, self.scale = flat(q.to(wide)), flat(k.to(wide)), scale
+        self.q_NTD, self.k_NSD = flat(q.to(wide)), flat(k.to(wide))
         self.was_bf16 = q.dtype == torch.bfloat16
         self.later = torch.full((self.rows, self.rows), -torch.inf, dtype=wide).triu(1)
-        if keep:
-            self.kept = q.new_empty(kept_elements(q, k, first))
         # One allocation for all blocks: fresh pages cost more than the products.
-        self.weights = None if keep else self.table_of_block(q.dtype)
+        self.weights = None if kept is not None else self.table_of_block(q.dtype)
         self.logits = None if wide == q.dtype else self.table_of_block(wide)
 
     def table_of_block(self, dtype: torch.dtype) -> Tensor:
-        return torch.empty(self.size * self.rows * self.keys, dtype=dtype)
+        return torch.empty(self.batch_heads.numel() * self.rows * self.keys, dtype=dtype)
 
     def _parts(self) -> Iterator[tuple[slice, slice]]:
         """Rows of queries, rows of the keys that they see."""
@@ -83,7 +84,7 @@ class _Blocks:
         """Rows of queries, rows of keys, and the weights [N,R,K], which the next block may overwrite."""
         begin = 0
         for rows, seen in self._parts():
-            shape = self.size, rows.stop - rows.start, seen.stop
+            shape = self.batch_heads.numel(), rows.stop - rows.start, seen.stop
             table = self.weights if self.kept is None else self.kept[begin:]
             weights = table[: math.prod(shape)].view(shape)
             begin += weights.numel()
@@ -118,16 +119,18 @@ class _Blocks:
             return self.bias[:, self._of_line(rows, seen)].unfold(-1, seen.stop, 1).index_select(1, turned)
         return self.bias[_of_table(self.bias, rows, seen)]
 
-    def add_gradient(self, dbias: Tensor, dlogits_NRK: Tensor, rows: slice, seen: slice) -> None:
-        """Add to the gradient of the bias that of a block's logits."""
+    def add_gradient(
+        self, dbias: Tensor, dlogits_NRK: Tensor, rows: slice, seen: slice, written: bool
+    ) -> None:
+        """Add to the gradient of the bias that of a block's logits. `written`: another group's is there."""
         dlogits = dlogits_NRK.view(*self.batch_heads, *dlogits_NRK.shape[1:])
         if self.bias.dim() == 4:
             part = dbias[_of_table(dbias, rows, seen)]
             over = [i for i, size in enumerate(part.shape) if size == 1 < dlogits.shape[i]]
-            if 2 in over:
-                part += dlogits.sum(over, keepdim=True, dtype=dbias.dtype)
+            if 2 in over or written:
+                part += dlogits.sum(over, keepdim=True, dtype=dbias.dtype) if over else dlogits
                 return
-            # Of a row for each query every block is written once, and later keys here.
+            # Of a row for each query every block is first written here, and so are later keys.
             if over:
                 torch.sum(dlogits, over, keepdim=True, dtype=dbias.dtype, out=part)
             else:
@@ -152,7 +155,7 @@ def _of_table(bias: Tensor, rows: slice, seen: slice) -> tuple[Any, ...]:
 
 def rows_of_block(q: Tensor, k: Tensor, first: int | None) -> int:
     size, queries = q.shape[:2].numel(), q.shape[2]
-    rows = min(BLOCK_ROWS, max(16, BLOCK_ELEMENTS // (size * k.shape[2])))
+    rows = min(BLOCK_ROWS, max(16, MOST_ELEMENTS // (size * k.shape[2])))
     if first is not None:
         # Of few large blocks a causal mask would skip little.
         rows = min(rows, max(64, queries // 4))
@@ -166,6 +169,27 @@ def kept_elements(q: Tensor, k: Tensor, first: int | None) -> int:
         # The mean of what the first and the last block see, where all have as many rows.
         keys = first + (queries + rows_of_block(q, k, first) + 1) // 2
     return size * queries * keys
+
+
+def group_size(q: Tensor, k: Tensor) -> int:
+    """How many sequences are taken at a time."""
+    elements = BLOCK_ELEMENTS * _threads()
+    return max(1, elements // (q.shape[1] * min(BLOCK_ROWS, q.shape[2]) * k.shape[2]))
+
+
+@torch.compiler.assume_constant_result
+def _threads() -> int:
+    return torch.get_num_threads()
+
+
+def groups(q: Tensor, size: int) -> Iterator[slice]:
+    for start in range(0, len(q), size):
+        yield slice(start, start + size)
+
+
+def of_group(bias: Tensor | None, some: slice) -> Tensor | None:
+    """The bias of these sequences: a line of distances and a table for all are theirs too."""
+    return bias if bias is None or bias.dim() == 2 or len(bias) == 1 else bias[some]
 
 
 def flat(x: Tensor) -> Tensor:
@@ -193,23 +217,32 @@ def _attend(
     bias: Tensor | None,
     scale: float,
     first: int | None,
+    group: int,
     keep: bool,
 ) -> tuple[Tensor, Tensor]:
     """What `attend` returns, and the weights where they are to be kept, else an empty tensor."""
-    v_NSV = flat(v)
-    out = q.new_empty(*q.shape[:3], v.shape[-1])
-    out_NTV = out.view(-1, *out.shape[2:])
-    blocks = _Blocks(q, k, bias, scale, first, keep)
-    for rows, seen, weights in blocks:
-        torch.bmm(weights, v_NSV[:, seen], out=out_NTV[:, rows])
-    return out, q.new_empty(0) if blocks.kept is None else blocks.kept
+    out, kept = _empty_outputs(q, k, v, first, group, keep)
+    rest = kept
+    for some in groups(q, group):
+        own = kept_elements(q[some], k[some], first) if keep else 0
+        blocks = _Blocks(q[some], k[some], of_group(bias, some), scale, first, rest[:own] if keep else None)
+        rest = rest[own:]
+        v_NSV, out_NTV = flat(v[some]), out[some].flatten(0, 1)
+        for rows, seen, weights in blocks:
+            torch.bmm(weights, v_NSV[:, seen], out=out_NTV[:, rows])
+    return out, kept
+
+
+def _empty_outputs(
+    q: Tensor, k: Tensor, v: Tensor, first: int | None, group: int, keep: bool
+) -> tuple[Tensor, Tensor]:
+    kept = sum(kept_elements(q[some], k[some], first) for some in groups(q, group)) if keep else 0
+    return q.new_empty(*q.shape[:3], v.shape[-1]), q.new_empty(kept)
 
 
 @_attend.register_fake
-def _(
-    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float, first: int | None, keep: bool
-) -> tuple[Tensor, Tensor]:
-    return q.new_empty(*q.shape[:3], v.shape[-1]), q.new_empty(kept_elements(q, k, first) if keep else 0)
+def _(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float, *options: Any):
+    return _empty_outputs(q, k, v, *options)
 
 
 @torch.library.custom_op("zoo::blocked_attention_backward", mutates_args=(), device_types="cpu")
@@ -223,33 +256,60 @@ def _backward(
     kept: Tensor,
     scale: float,
     first: int | None,
+    group: int,
     bias_has_gradient: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    blocks = _Blocks(q, k, bias, scale, first, kept=kept if kept.numel() else None)
+    wide = torch.promote_types(q.dtype, torch.float32)
+    dq, dk, dv = (torch.empty(x.shape, dtype=x.dtype) for x in (q, k, v))
+    dbias = torch.zeros(0, dtype=wide)
+    if bias_has_gradient:
+        summed = bias.dim() == 2 or bias.shape[2] < q.shape[2]
+        dbias = (torch.zeros if summed else torch.empty)(bias.shape, dtype=wide)
+    for some in groups(q, group):
+        own = kept_elements(q[some], k[some], first) if kept.numel() else 0
+        weights, kept = kept[:own] if own else None, kept[own:]
+        blocks = _Blocks(q[some], k[some], of_group(bias, some), scale, first, weights, computed=bool(own))
+        given = (x[some] for x in (dout, out, q, k, v, dq))
+        into = of_group(dbias, some) if bias_has_gradient else None
+        parts = _backward_of_group(blocks, *given, into, written=into is dbias and some.start > 0)
+        for total, part in zip((dk[some], dv[some]), parts, strict=True):
+            total.copy_(part.view(total.shape))
+    return dq, dk, dv, dbias
+
+
+def _backward_of_group(
+    blocks: _Blocks,
+    dout: Tensor,
+    out: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    dq: Tensor,
+    dbias: Tensor | None,
+    written: bool,
+) -> tuple[Tensor, Tensor]:
+    """Adds to the gradient of the bias and writes that of the queries, [N,T,D]; returns those of keys and
+    values, [N,S,D] and [N,S,V] in float32 at least."""
     wide = torch.promote_types(q.dtype, torch.float32)
     q_NTD, k_NSD, v_NSV, dout_NTV = flat(q), flat(k), flat(v), flat(dout)
+    dq_NTD = dq.flatten(0, 1)
     # The weighted mean of a row's gradient, subtracted within the product: in low precision as two parts.
     mean = flat((dout.to(wide) * out).sum(-1, keepdim=True))
     high = mean.to(q.dtype)
     left = torch.cat((dout_NTV, -high, (high - mean).to(q.dtype)), -1)
     right = torch.cat((v_NSV, torch.ones_like(v_NSV[..., :1]).expand(-1, -1, 2)), -1)
-    dq = torch.empty_like(q_NTD)
     dk, dv = torch.zeros_like(k_NSD, dtype=wide), torch.zeros_like(v_NSV, dtype=wide)
-    dbias = torch.zeros(0, dtype=wide)
-    if bias_has_gradient:
-        summed = bias.dim() == 2 or bias.shape[2] < q.shape[2]
-        dbias = (torch.zeros if summed else torch.empty)(bias.shape, dtype=wide)
     buffer = blocks.table_of_block(q.dtype)
     for rows, seen, weights in blocks:
         dlogits = torch.bmm(left[:, rows], right[:, seen].mT, out=buffer[: weights.numel()].view_as(weights))
         dlogits.mul_(weights)
-        if bias_has_gradient:
-            blocks.add_gradient(dbias, dlogits, rows, seen)
+        if dbias is not None:
+            blocks.add_gradient(dbias, dlogits, rows, seen, written)
         dv[:, seen] += torch.bmm(weights.mT, dout_NTV[:, rows])
-        torch.bmm(dlogits, k_NSD[:, seen], out=dq[:, rows])
+        torch.bmm(dlogits, k_NSD[:, seen], out=dq_NTD[:, rows])
         dk[:, seen] += torch.bmm(dlogits.mT, q_NTD[:, rows])
-    dq, dk = dq.mul_(scale), dk.mul_(scale)
-    return dq.view(q.shape), dk.to(k.dtype).view(k.shape), dv.to(v.dtype).view(v.shape), dbias
+    dq_NTD.mul_(blocks.scale)
+    return dk.mul_(blocks.scale), dv
 
 
 @_backward.register_fake
@@ -269,10 +329,10 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
 
 def _gradients(ctx: Any, dout: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
     if dout is None:
-        return (None,) * 7
+        return (None,) * 8
     learned = ctx.needs_input_grad[3]
     dq, dk, dv, dbias = _backward(dout, *ctx.saved_tensors, *ctx.options, learned)
-    return dq, dk, dv, dbias if learned else None, None, None, None
+    return dq, dk, dv, dbias if learned else None, *(None,) * 4
 
 
 _attend.register_autograd(_gradients, setup_context=_save)
@@ -289,4 +349,4 @@ def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float, f
     """
     trained = any(x is not None and x.requires_grad for x in (q, k, v, bias))
     keep = trained and k.shape[2] <= KEPT_LENGTH * q.shape[3]
-    return _attend(q, k, v, bias, scale, first, keep)[0]
+    return _attend(q, k, v, bias, scale, first, group_size(q, k), keep)[0]

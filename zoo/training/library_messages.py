@@ -72,7 +72,9 @@ def _hide_second_report_of_dead_workers() -> None:
         return
 
     def show(what: Any) -> None:
-        if not str(what.exc_value).startswith(("DataLoader worker", "'_MultiProcessingDataLoaderIter' object")):
+        if not str(what.exc_value).startswith(
+            ("DataLoader worker", "'_MultiProcessingDataLoaderIter' object")
+        ):
             shown(what)
 
     show.hides_dead_workers = True
