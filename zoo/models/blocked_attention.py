@@ -19,7 +19,6 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 BLOCK_ROWS = 128
@@ -131,21 +130,39 @@ class _Blocks:
                 part += dlogits.sum(over, keepdim=True, dtype=dbias.dtype) if over else dlogits
                 return
             # Of a row for each query every block is first written here, and so are later keys.
-            if over:
+            if over == [0]:
+                _sum_of_sequences(dlogits, out=part[0])
+            elif over:
                 torch.sum(dlogits, over, keepdim=True, dtype=dbias.dtype, out=part)
             else:
                 part.copy_(dlogits)
             dbias[:, :, rows, seen.stop :] = 0
             return
-        heads = (0, 1) if len(self.bias) == 1 else 0
-        by_row = dlogits.sum(heads, dtype=dbias.dtype).reshape(-1, *dlogits.shape[2:]).flip(1)
-        # Row r begins at column r: with R zeros after each row, R less in all, every row moves by one.
-        count, keys = by_row.shape[1:]
-        shifted = F.pad(by_row, (0, count)).flatten(1)[:, :-count].unflatten(1, (count, count + keys - 1))
-        dbias[:, self._of_line(rows, seen)] += shifted.sum(1)
+        if len(self.bias) == 1:
+            dlogits = dlogits_NRK[:, None]
+        count, keys = dlogits.shape[2:]
+        width = count + keys - 1
+        padded = dbias.new_empty(len(self.bias), count * width + count - 1)
+        padded[:, : count - 1] = 0
+        by_row = padded[:, count - 1 :].unflatten(1, (count, width))
+        _sum_of_sequences(dlogits, out=by_row[..., :keys])
+        by_row[..., keys:] = 0
+        # Row r begins count - 1 - r columns into the line: read as if rows were one longer, they align.
+        aligned = padded.as_strided((len(padded), count, width), (padded.shape[1], width + 1, 1))
+        dbias[:, self._of_line(rows, seen)] += aligned.sum(1)
 
     def _of_line(self, rows: slice, seen: slice) -> slice:
         return slice(self.queries - rows.stop, self.queries - rows.start + seen.stop - 1)
+
+
+def _sum_of_sequences(x: Tensor, out: Tensor) -> None:
+    if len(x) > 4:
+        torch.sum(x, 0, dtype=out.dtype, out=out)
+        return
+    # Of few and large ones it takes twice as long.
+    out.copy_(x[0])
+    for other in x[1:]:
+        out.add_(other)
 
 
 def _of_table(bias: Tensor, rows: slice, seen: slice) -> tuple[Any, ...]:
