@@ -5,12 +5,13 @@ import os
 import sys
 
 from zoo.console import show_all
-from zoo.launch.signals import exit_on_signals, exit_with_code_on_signals
+from zoo.launch.signals import exit_on_signals, exit_with_code_on_signals, ignore_signals
 
 
 def run() -> int:
     """The command line as a process of its own: what it does with signals holds from here to its end."""
     exit_on_signals()
+    atexit.register(ignore_signals)  # the first to be registered, so that it is called last
     show_all()
     from zoo.cli import main
 

@@ -94,4 +94,7 @@ def _signal_handlers_restored() -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            try:
+                signal.signal(number, handler)
+            except KeyboardInterrupt:  # by a signal at this moment, after the command's end
+                signal.signal(number, handler)

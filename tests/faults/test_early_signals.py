@@ -112,6 +112,19 @@ def test_while_the_processes_of_an_evaluation_meet(zoo, here, recipe):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("seconds", [0.1, 0.2, 0.3])
+def test_after_the_last_line_a_signal_changes_nothing(zoo, here, recipe, number, seconds):
+    fit(recipe("text"), here / "run")
+    process = zoo("evaluate", "run")
+    assert any("index.html" in line for line in process.stdout)
+    time.sleep(seconds)  # Python is tearing down its modules, torch among them
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+    assert process.communicate(timeout=60)[1] == ""
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_whoever_waits_for_another_process_handles_a_signal(zoo, here, recipe, number, monkeypatch):
     fit(recipe("text"), here / "run")
     # A second process that never comes.

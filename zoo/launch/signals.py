@@ -39,6 +39,11 @@ def exit_with_code_on_signals(code: int) -> None:
     _set_handler(lambda *given: os._exit(code))
 
 
+def ignore_signals() -> None:
+    """For the end of the process, where Python restores the defaults: what is done would seem killed."""
+    _set_handler(signal.SIG_IGN)
+
+
 def raise_on_signals(*modules: str) -> None:
     """From now on signals raise KeyboardInterrupt. `modules` are imported first, if they are installed."""
     for name in modules:
@@ -70,7 +75,7 @@ def signal_handler(handler: Callable[..., object]) -> Iterator[None]:
             signal.signal(number, old)
 
 
-def _set_handler(handler: Callable[..., object]) -> dict[signal.Signals, object]:
+def _set_handler(handler: Callable[..., object] | signal.Handlers) -> dict[signal.Signals, object]:
     """Returns the handlers that were replaced."""
     if not may_set_handlers():
         return {}
