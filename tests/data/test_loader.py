@@ -230,7 +230,7 @@ class TestUnderLightning:
 
 # Its worker looks for its parent late, as on a slow machine; by then the parent has been killed.
 KILLED = """
-import os, signal, sys, time
+import os, time
 import numpy as np
 from torch.utils.data._utils import worker
 from zoo.data.loader import Loader

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
-import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -13,6 +11,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from zoo.data.draws import Draws
 from zoo.errors import InputError, Problem
+from zoo.launch.ranks import watch_parent
 
 
 class EpochSampler:
@@ -84,13 +83,8 @@ class _ByBatch(Dataset):
 
 def _end_with_parent(_worker: int) -> None:
     """Torch's workers compare their parent with the one they had when they were ready: if it was killed
-    before that, they wait for ever. These end with the process that started them, whenever that is."""
-
-    def wait() -> None:
-        multiprocessing.parent_process().join()
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()
+    before that, they wait for ever. These know it from the process that started them."""
+    watch_parent(multiprocessing.parent_process().pid)
 
 
 def _read(dataset: Dataset, batches: Iterable[np.ndarray], workers: int) -> Iterator[Any]:

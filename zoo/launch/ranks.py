@@ -88,7 +88,11 @@ def exit_when_parent_dies() -> None:
     if not started or any(thread.name == WATCH for thread in threading.enumerate()):
         return
     # The parent may be gone before this process could ask who it is.
-    parent = int(os.environ.pop(PARENT, None) or os.getppid())
+    watch_parent(int(os.environ.pop(PARENT, None) or os.getppid()))
+
+
+def watch_parent(parent: int) -> None:
+    """End this process as soon as its parent, the process of that id, has ended; it may have by now."""
 
     def watch() -> None:
         while os.getppid() == parent:

@@ -199,14 +199,34 @@ def _threads() -> int:
     return torch.get_num_threads()
 
 
-def groups(q: Tensor, size: int) -> Iterator[slice]:
-    for start in range(0, len(q), size):
-        yield slice(start, start + size)
+def sequences(q: Tensor, group: int) -> Iterator[slice]:
+    """Those of one group after the other."""
+    for start in range(0, len(q), group):
+        yield slice(start, start + group)
 
 
 def of_group(bias: Tensor | None, some: slice) -> Tensor | None:
     """The bias of these sequences: a line of distances and a table for all are theirs too."""
     return bias if bias is None or bias.dim() == 2 or len(bias) == 1 else bias[some]
+
+
+def _groups(
+    q: Tensor,
+    k: Tensor,
+    bias: Tensor | None,
+    kept: Tensor,
+    scale: float,
+    first: int | None,
+    group: int,
+    computed: bool = False,
+) -> Iterator[tuple[slice, _Blocks]]:
+    """The sequences of one group after the other, with their blocks. `kept` is for the weights of all groups,
+    or is empty."""
+    for some in sequences(q, group):
+        own = None
+        if kept.numel():
+            own, kept = kept.tensor_split([kept_elements(q[some], k[some], first)])
+        yield some, _Blocks(q[some], k[some], of_group(bias, some), scale, first, own, computed)
 
 
 def flat(x: Tensor) -> Tensor:
@@ -239,11 +259,7 @@ def _attend(
 ) -> tuple[Tensor, Tensor]:
     """What `attend` returns, and the weights where they are to be kept, else an empty tensor."""
     out, kept = _empty_outputs(q, k, v, first, group, keep)
-    rest = kept
-    for some in groups(q, group):
-        own = kept_elements(q[some], k[some], first) if keep else 0
-        blocks = _Blocks(q[some], k[some], of_group(bias, some), scale, first, rest[:own] if keep else None)
-        rest = rest[own:]
+    for some, blocks in _groups(q, k, bias, kept, scale, first, group):
         v_NSV, out_NTV = flat(v[some]), out[some].flatten(0, 1)
         for rows, seen, weights in blocks:
             torch.bmm(weights, v_NSV[:, seen], out=out_NTV[:, rows])
@@ -253,7 +269,7 @@ def _attend(
 def _empty_outputs(
     q: Tensor, k: Tensor, v: Tensor, first: int | None, group: int, keep: bool
 ) -> tuple[Tensor, Tensor]:
-    kept = sum(kept_elements(q[some], k[some], first) for some in groups(q, group)) if keep else 0
+    kept = sum(kept_elements(q[some], k[some], first) for some in sequences(q, group)) if keep else 0
     return q.new_empty(*q.shape[:3], v.shape[-1]), q.new_empty(kept)
 
 
@@ -282,10 +298,7 @@ def _backward(
     if bias_has_gradient:
         summed = bias.dim() == 2 or bias.shape[2] < q.shape[2]
         dbias = (torch.zeros if summed else torch.empty)(bias.shape, dtype=wide)
-    for some in groups(q, group):
-        own = kept_elements(q[some], k[some], first) if kept.numel() else 0
-        weights, kept = kept[:own] if own else None, kept[own:]
-        blocks = _Blocks(q[some], k[some], of_group(bias, some), scale, first, weights, computed=bool(own))
+    for some, blocks in _groups(q, k, bias, kept, scale, first, group, computed=kept.numel() > 0):
         given = (x[some] for x in (dout, out, q, k, v, dq))
         into = of_group(dbias, some) if bias_has_gradient else None
         parts = _backward_of_group(blocks, *given, into, written=into is dbias and some.start > 0)

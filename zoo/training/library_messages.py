@@ -71,10 +71,14 @@ def _hide_second_report_of_dead_workers() -> None:
     if getattr(shown, "hides_dead_workers", False):
         return
 
+    hidden = {
+        RuntimeError: "DataLoader worker",
+        AttributeError: "'_MultiProcessingDataLoaderIter' object",
+    }
+
     def show(what: Any) -> None:
-        if not str(what.exc_value).startswith(
-            ("DataLoader worker", "'_MultiProcessingDataLoaderIter' object")
-        ):
+        beginning = hidden.get(what.exc_type)
+        if beginning is None or not str(what.exc_value).startswith(beginning):
             shown(what)
 
     show.hides_dead_workers = True
