@@ -74,9 +74,10 @@ class Attention(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor, Scores]:
         """Queries and keys as they are multiplied, values, and what is added to the products."""
         read = view.read(x_BTE)
-        # [B,T,H+2G,D] to [B,H+2G,T,D], then split by heads.
-        qkv = self.qkv(x_BTE).unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
-        q_BHTD, k_BGSD, v_BGSD = qkv.split((self.num_heads, self.num_kv_heads, self.num_kv_heads), 1)
+        # [B,T,H+2G,D] split by heads, and only then [B,H,T,D]: the way back is one copy.
+        qkv = self.qkv(x_BTE).unflatten(-1, (-1, self.head_dim))
+        parts = qkv.split((self.num_heads, self.num_kv_heads, self.num_kv_heads), 2)
+        q_BHTD, k_BGSD, v_BGSD = (part.transpose(1, 2) for part in parts)
         if self.q_norm is not None and self.k_norm is not None:
             q_BHTD, k_BGSD = self.q_norm(q_BHTD).to(v_BGSD.dtype), self.k_norm(k_BGSD).to(v_BGSD.dtype)
         if cache is not None:

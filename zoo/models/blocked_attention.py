@@ -19,6 +19,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 BLOCK_ROWS = 128
@@ -324,10 +325,10 @@ def _backward_of_group(
     q_NTD, k_NSD, v_NSV, dout_NTV = flat(q), flat(k), flat(v), flat(dout)
     dq_NTD = dq.flatten(0, 1)
     # The weighted mean of a row's gradient, subtracted within the product: in low precision as two parts.
-    mean = flat((dout.to(wide) * out).sum(-1, keepdim=True))
+    mean = (dout_NTV.to(wide) * flat(out)).sum(-1, keepdim=True)
     high = mean.to(q.dtype)
     left = torch.cat((dout_NTV, -high, (high - mean).to(q.dtype)), -1)
-    right = torch.cat((v_NSV, torch.ones_like(v_NSV[..., :1]).expand(-1, -1, 2)), -1)
+    right = F.pad(v_NSV, (0, 2), value=1.0)
     dk, dv = torch.zeros_like(k_NSD, dtype=wide), torch.zeros_like(v_NSV, dtype=wide)
     buffer = blocks.table_of_block(q.dtype)
     for rows, seen, weights in blocks:
@@ -377,6 +378,8 @@ def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float, f
             distances [h,T+S-1], from that of the last query to the first key.
         first: where queries see no later key, the row of the first query among the keys; else None.
     """
+    # Copied once, here, and not in the backward pass again.
+    q, k, v = (x.contiguous() for x in (q, k, v))
     trained = any(x is not None and x.requires_grad for x in (q, k, v, bias))
     keep = trained and k.shape[2] <= KEPT_LENGTH * q.shape[3]
     return _attend(q, k, v, bias, scale, first, group_size(q, k), keep)[0]

@@ -73,7 +73,7 @@ def _summed_loss(
     wide = torch.promote_types(hidden_NE.dtype, torch.float32)
     total = hidden_NE.new_zeros((), dtype=wide)
     dgiven = torch.empty_like(given) if learns else given.new_empty(0)
-    dweight = torch.zeros_like(weight_VE, dtype=wide) if learns else given.new_empty(0, dtype=wide)
+    dweight = torch.empty_like(weight_VE, dtype=wide) if learns else given.new_empty(0, dtype=wide)
     vocabulary = weight_VE.shape[0]
     device = hidden_NE.device.type
     part = max(1, part_elements(device) // vocabulary)
@@ -95,7 +95,11 @@ def _summed_loss(
                 piece.copy_(p.scatter_add_(1, wanted, p.new_full((), -1.0).expand_as(wanted)))
         if learns:
             torch.mm(logits, weight_VE, out=dgiven[some])
-            dweight += logits.T @ given[some]
+            of_part = logits.T @ given[some]
+            # What is only written needs neither zeros nor a sum.
+            dweight.add_(of_part) if start else dweight.copy_(of_part)
+    if not len(given):
+        dweight.zero_()
     if learns and not every:
         dhidden = torch.zeros_like(hidden_NE)
         dhidden[scored] = dgiven
