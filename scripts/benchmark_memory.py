@@ -1,15 +1,17 @@
-"""What it takes to evaluate a long sequence: peak memory and tokens per second of one forward, by its length.
+"""What a long sequence takes: peak memory and tokens per second of a forward pass, or of training, by length.
 
     python scripts/benchmark_memory.py
+    python scripts/benchmark_memory.py --train --encodings cope,fire --lengths 4096,16384
     python scripts/benchmark_memory.py --encodings alibi,fire --lengths 1024,2048,4096
     python scripts/benchmark_memory.py --precision bf16-mixed --lengths 32768,131072
     python scripts/benchmark_memory.py --block-elements 67108864 --out /tmp/larger_blocks
 
 Each pair of an encoding and a length is measured in a process of its own, at batch 1: counted is what the
-model and one forward up to its last layer add to that process at its peak. Models are decoders, or encoders
-for what is not for decoders, of the size of `recipes/base/wikitext2.yaml`; an encoding that needs another is
-put around the first plain one that it takes. A length that does not fit, or takes longer than `--limit`, is
-reported in its place. Where a file of the same setting is there already, what is not measured now is kept.
+model and one forward up to its last layer, with `--train` its gradients too, add to that process at its peak.
+Models are decoders, or encoders for what is not for decoders, of the size of `recipes/base/wikitext2.yaml`;
+an encoding that needs another is put around the first plain one that it takes. A length that does not fit, or
+takes longer than `--limit`, is reported in its place. Where a file of the same setting is there already, what
+is not measured now is kept.
 """
 
 from __future__ import annotations
@@ -74,16 +76,19 @@ def forward(name: str, length: int, options: argparse.Namespace) -> Row:
 
 
 def _run(spec: Row | str, kind: str, length: int, options: argparse.Namespace) -> float:
-    """Seconds of a forward, without building the model."""
+    """Seconds of a forward, in training of the way back too, without building the model."""
     config = ModelConfig(
         kind=kind, encoding=spec, d_model=options.width, num_layers=options.layers, num_heads=options.heads
     )
     model = {"decoder": Decoder, "encoder": Encoder}[kind](config, options.vocabulary, options.trained)
     tokens = torch.randint(options.vocabulary, (1, length))
     mixed = torch.autocast("cpu", torch.bfloat16, enabled=options.precision == "bf16-mixed")
-    with torch.inference_mode(), freed_memory_kept(), mixed:
+    with torch.inference_mode(not options.train), freed_memory_kept():
         start = time.perf_counter()
-        model.eval().hidden(tokens)
+        with mixed:
+            hidden = model.train(options.train).hidden(tokens)
+        if options.train:
+            hidden.float().square().mean().backward()
         return time.perf_counter() - start
 
 
@@ -92,6 +97,7 @@ def apart(name: str, length: int, options: argparse.Namespace) -> Row:
     command = [sys.executable, __file__, "--only", "--encodings", name, "--lengths", str(length)]
     command += [part for key in SIZE for part in (f"--{key}", str(getattr(options, key)))]
     command += ["--block-elements", str(options.block_elements), "--precision", options.precision]
+    command += ["--train"] if options.train else []
     row: Row = {"name": name, "label": name, "length": length}
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=options.limit)
@@ -117,7 +123,8 @@ def markdown(rows: list[Row], setting: Row) -> str:
         lines.append(f"| {label} | " + " | ".join(_cell(its.get(length)) for length in lengths) + " |")
     model = "{layers} layers of width {width}, {heads} heads, trained length {trained}, batch 1, {precision}"
     machine = "{machine}, torch {torch}, tables in blocks of {block_elements:,} numbers"
-    about = f"MiB (tokens per second). {model.format(**setting)}; {machine.format(**setting)}."
+    what = "Training" if setting.get("train") else "A forward pass"
+    about = f"{what}: MiB (tokens per second). {model.format(**setting)}; {machine.format(**setting)}."
     return "\n".join([*lines, "", about])
 
 
@@ -147,6 +154,7 @@ def arguments() -> argparse.ArgumentParser:
     add("--lengths", metavar="N,M", default=",".join(map(str, LENGTHS)), help="default: %(default)s")
     add("--limit", type=float, default=600, metavar="S", help="seconds for a length (default: %(default)g)")
     add("--precision", choices=("32-true", "bf16-mixed"), default="32-true")
+    add("--train", action="store_true", help="measure a forward pass with its gradients")
     add("--out", type=Path, default=OUT, metavar="STEM", help="path of the files, without an ending")
     add(
         "--block-elements", type=int, default=kernels.BLOCK_ELEMENTS, metavar="N", help="default: %(default)s"
@@ -176,6 +184,7 @@ def main(given: list[str] | None = None) -> None:
         "machine": f"{torch.get_num_threads()} threads of {platform.machine()}",
         "torch": torch.__version__,
     }
+    setting |= {"train": True} if options.train else {}
     file = options.out.with_suffix(".json")
     rows = kept_rows(file, setting)
     file.parent.mkdir(parents=True, exist_ok=True)

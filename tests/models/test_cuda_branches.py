@@ -7,7 +7,7 @@ from torch.nn.attention.flex_attention import flex_attention
 
 from zoo import registry
 from zoo.contract.subject import VOCABULARY
-from zoo.models import cpu_attention, kernels
+from zoo.models import cpu_attention, kernels, recomputed
 from zoo.models.cache import Cache
 
 TABLES = ["t5", "kerple", "fire", "sandwich", "fox", "path", "cable", "transformer_xl"]
@@ -74,6 +74,26 @@ def test_blocks_of_queries_are_larger_and_change_nothing(model_of, tokens, on_cu
         torch.testing.assert_close(model(row), expected, rtol=0, atol=1e-5)
         assert tables[0] == max(16, blocks * 2**14 // (model.blocks[0].attention.num_heads * 1024))
         assert sum(tables) == 1024
+
+
+@pytest.mark.parametrize("encoding", ["t5", "fire", "fox", "cope"])
+def test_large_tables_are_computed_again(encoding, model_of, tokens, on_cuda, monkeypatch):
+    """Sixteen times larger ones are kept of what one kernel takes."""
+    row, keep = tokens(2, 100), torch.ones(2, 100, dtype=torch.bool)
+    model, blocks, output = model_of(encoding, num_layers=1, length=100), [], recomputed._Work.output
+    expected = passes(model_of(encoding, num_layers=1, length=100, kernel="reference"), row, keep)
+    monkeypatch.setattr(recomputed._Work, "output", lambda *of: blocks.append(of[-1]) or output(*of))
+    monkeypatch.setattr(kernels, "BLOCK_ELEMENTS", 0)
+    table = 2 * model.blocks[0].attention.num_heads * 100**2
+    kept = table if encoding == "cope" else -(-table // kernels.GPU_BLOCKS)
+    for most, count in ((kept, 0), (kept - 1, 2)):
+        monkeypatch.setattr(kernels, "MOST_KEPT_ELEMENTS", most)
+        blocks.clear()
+        got = passes(model, row, keep)
+        assert len(set(map(str, blocks))) == count
+        for one, other in zip(got, expected, strict=True):
+            atol = 1e-4 * max(1.0, other.abs().max().item())
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=atol)
 
 
 def test_a_mask_never_meets_cudnn(model_of, tokens, on_cuda, monkeypatch):

@@ -104,10 +104,13 @@ class Span:
         none, or under gradients, which need all the way to a row."""
         return None if self.kept is None or torch.is_grad_enabled() else self.kept.named(name, -2)
 
+    def is_causal_alone(self) -> bool:
+        """Whether the causal mask is all there is."""
+        return self.causal and self.keep is None and not self._window_bites()
+
     def is_plain_causal(self) -> bool:
         """Whether the causal mask is all there is, over as many keys as queries."""
-        square = self.num_queries == self.num_keys
-        return self.causal and square and self.keep is None and not self._window_bites()
+        return self.is_causal_alone() and self.num_queries == self.num_keys
 
     def is_open(self) -> bool:
         """Whether every query sees every key."""

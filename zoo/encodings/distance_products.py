@@ -145,8 +145,8 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _gradients(ctx: Any, dtable: Tensor) -> tuple[Tensor | None, ...]:
-    _, _, of_query, of_key = ctx.saved_tensors
-    found = iter(_backward(dtable, *ctx.saved_tensors, ctx.causal))
+    q, k, of_query, of_key = ctx.saved_tensors
+    found = iter(_backward(dtable, q, k, of_query, of_key, ctx.causal))
     dq, dof_query = (None, None) if of_query is None else (next(found), next(found))
     dk, dof_key = (None, None) if of_key is None else (next(found), next(found))
     drow = None if ctx.row_dtype is None else dtable.sum(2, keepdim=True).to(ctx.row_dtype)

@@ -111,8 +111,11 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _gradients(ctx: Any, dresult_HN: Tensor) -> tuple[Tensor | None, ...]:
-    dx_FN, dweight_WF, doffset_W, dout_HW = _backward(dresult_HN, *ctx.saved_tensors, ctx.slope)
-    doffset_W = None if ctx.saved_tensors[2] is None else doffset_W
+    x_FN, weight_WF, offset_W, out_HW = ctx.saved_tensors
+    dx_FN, dweight_WF, doffset_W, dout_HW = _backward(
+        dresult_HN, x_FN, weight_WF, offset_W, out_HW, ctx.slope
+    )
+    doffset_W = None if offset_W is None else doffset_W
     return dx_FN, dweight_WF, doffset_W, dout_HW, dresult_HN.sum(1) if ctx.has_offset else None, None
 
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-from zoo.models import cpu_attention
+from zoo.models import cpu_attention, recomputed
 from zoo.models.scores import Scores
 
 BLOCK_ELEMENTS = 2**22
@@ -35,6 +35,13 @@ computed, none so small that the kernel's own blocks would be cut."""
 
 TRAINING_BLOCKS, FEWEST_TRAINING_ROWS = 6, 64
 """Of queries in training with tables that autograd keeps: six causal blocks hold 7/12 of the whole table."""
+
+MOST_KEPT_ELEMENTS = 2**26
+"""Of a table that autograd may keep, of each layer. Larger ones are computed again in the backward pass, a
+block of queries at a time, so that memory is linear in length for every encoding."""
+
+FUSED_BLOCKS = 4
+"""How many times larger such blocks are where one kernel takes the table."""
 
 COMPILED_BLOCKS = 2
 """In a compiled graph, where more of them take longer to compile: two causal blocks hold 3/4 of the table."""
@@ -67,35 +74,51 @@ def attend(
         if bias_BH1S is not None or not scores.adds_any:
             return _without_table(q_BHTD, k_BHSD, v_BHSV, scores, scale, bias_BH1S)
     path = _sdpa if kernel == "sdpa" else _reference
+    keys, rows = min(k_BHSD.shape[2], MOST_KEYS), q_BHTD.shape[2]
+    elements = BLOCK_ELEMENTS * (GPU_BLOCKS if q_BHTD.is_cuda else 1)
+    block = max(16, elements // (q_BHTD.shape[0] * q_BHTD.shape[1] * keys))
     if kernel == "sdpa" and cpu_attention.applies(q_BHTD) and scores.is_by_distance():
-        path, block = _by_distance, max(FEWEST_ROWS, -(-q_BHTD.shape[2] // BLOCKS_BY_DISTANCE))
-    else:
-        elements = BLOCK_ELEMENTS * (GPU_BLOCKS if q_BHTD.is_cuda else 1)
-        keys = min(k_BHSD.shape[2], MOST_KEYS)
-        block = max(16, elements // (q_BHTD.shape[0] * q_BHTD.shape[1] * keys))
-    if torch.is_grad_enabled():
-        # Only tables that autograd keeps shrink so; a compiler writes out the graph of every block.
-        blocks = COMPILED_BLOCKS if torch.compiler.is_compiling() else TRAINING_BLOCKS
-        skips = kernel == "reference" and scores.span.causal
-        block = -(-q_BHTD.shape[2] // blocks) if skips else q_BHTD.shape[2]
+        path, block = _by_distance, max(FEWEST_ROWS, -(-rows // BLOCKS_BY_DISTANCE))
+        block = rows if torch.is_grad_enabled() else block
+    elif torch.is_grad_enabled():
+        if _keeps_too_much(q_BHTD, k_BHSD, scores, kernel):
+            block = max(FEWEST_TRAINING_ROWS, block * (FUSED_BLOCKS if kernel == "sdpa" else 1))
+            return recomputed.attend(path, q_BHTD, k_BHSD, v_BHSV, scores, scale, block)
+        else:
+            # Only tables that autograd keeps shrink so; a compiler writes out the graph of every block.
+            blocks = COMPILED_BLOCKS if torch.compiler.is_compiling() else TRAINING_BLOCKS
+            block = -(-rows // blocks) if kernel == "reference" and scores.span.causal else rows
         block = max(block, FEWEST_TRAINING_ROWS)
     if block >= q_BHTD.shape[2]:
         return path(q_BHTD, k_BHSD, v_BHSV, scores, scale)
-    out_BHTV, parts = None, []
-    for start in range(0, q_BHTD.shape[2], block):
-        rows = scores.queries(start, min(start + block, q_BHTD.shape[2]))
-        seen = rows.span.num_keys
+    out_BHTV = None
+    for start in range(0, rows, block):
+        some = scores.queries(start, min(start + block, rows))
+        seen = some.span.num_keys
         part_BHTV = path(
-            q_BHTD[:, :, start : start + block], k_BHSD[:, :, :seen], v_BHSV[:, :, :seen], rows, scale
+            q_BHTD[:, :, start : start + block], k_BHSD[:, :, :seen], v_BHSV[:, :, :seen], some, scale
         )
-        if torch.is_grad_enabled():
-            parts.append(part_BHTV)
-            continue
         # Collecting the parts in a list would keep the heap from reusing the memory of the tables.
         if out_BHTV is None:
             out_BHTV = part_BHTV.new_empty(*q_BHTD.shape[:3], part_BHTV.shape[-1])
         out_BHTV[:, :, start : start + block] = part_BHTV
-    return torch.cat(parts, 2) if parts else out_BHTV
+    return out_BHTV
+
+
+def _keeps_too_much(q_BHTD: Tensor, k_BHSD: Tensor, scores: Scores, kernel: str) -> bool:
+    """Whether the largest table that autograd keeps of a layer had better be computed again."""
+    batch, heads, queries = q_BHTD.shape[:3]
+    limit = MOST_KEPT_ELEMENTS
+    if kernel == "sdpa":
+        if not scores.adds_any:
+            return False
+        if q_BHTD.is_cuda:
+            # Beside a mask in low precision there is the gradient alone, which is not kept.
+            limit *= GPU_BLOCKS
+        elif not scores.has_content:
+            # One bias for all sequences.
+            batch = 1
+    return batch * heads * queries * k_BHSD.shape[2] > limit
 
 
 def cannot_compute(kernel: str, scores: Scores) -> str | None:
@@ -155,7 +178,9 @@ def _without_table(
 def _sdpa(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: Scores, scale: float) -> Tensor:
     if cpu_attention.applies(q_BHTD):
         wide = torch.promote_types(q_BHTD.dtype, torch.float32)
-        bias = scores.additive_mask(q_BHTD, k_BHSD, wide, later_apart=scores.span.is_plain_causal())
+        # In training the kernel hides later keys wherever the first query is.
+        alone = torch.is_grad_enabled() and scores.span.is_causal_alone()
+        bias = scores.additive_mask(q_BHTD, k_BHSD, wide, later_apart=alone or scores.span.is_plain_causal())
         first = scores.span.first if scores.span.causal else None
         return cpu_attention.attend(scores.scaled_queries(q_BHTD), k_BHSD, v_BHSV, bias, scale, first)
     mask = scores.additive_mask(q_BHTD, k_BHSD, q_BHTD.dtype)

@@ -6,9 +6,10 @@ Tensors have their shape in their name: B batch, T queries, S keys, H heads, D h
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from zoo.encodings.base import Span, sees
 from zoo.encodings.stack import View
@@ -78,6 +79,28 @@ class Scores:
             content = content[0][:, :, start:stop], content[1][:, :, : spans[0].num_keys]
         row_scale = None if self.row_scale is None else self.row_scale.queries(start, stop)
         return Scores(self.view, spans, content, all_queries=False, row_scale=row_scale)
+
+    def tensors(self) -> list[Tensor]:
+        """What differs from one forward pass to the next, beside positions and masks."""
+        read = [span.read for span in self.spans if span.read is not None]
+        return [
+            *(self.content or ()),
+            *read,
+            *([] if self.row_scale is None else [self.row_scale.factor_BHT1]),
+        ]
+
+    def with_tensors(self, tensors: Sequence[Tensor]) -> Scores:
+        """The same of others, in the order of `tensors`."""
+        left = iter(tensors)
+        content = None if self.content is None else (next(left), next(left))
+        spans = [span if span.read is None else replace(span, read=next(left)) for span in self.spans]
+        row_scale = None if self.row_scale is None else replace(self.row_scale, factor_BHT1=next(left))
+        return Scores(self.view, spans, content, self.all_queries, row_scale)
+
+    def parameters(self) -> list[nn.Parameter]:
+        """Those of the encodings that do something here, each once."""
+        used = {*self.view.biased, *self.view.scored, *self.view.reshaped, *self.view.valued}
+        return list(dict.fromkeys(p for i in sorted(used) for p in self.view.encodings[i].parameters()))
 
     def added(self, q_BHTD: Tensor, k_BHSD: Tensor) -> Tensor | None:
         """The sum of all biases and scores: broadcastable to [B,H,T,S], or None."""

@@ -88,7 +88,7 @@ class PaTH(Encoding):
             stop = span.first + q.shape[2]
             w_BHTD, beta_BHT = self._reflections(span, span.first, stop)
             q, new = q.float() * self.size.head_dim**-0.5, k[:, :, span.first : stop].float()
-            # The keys go on from what the tokens before left.
+            # The keys go on from what the tokens before left; where that is not kept, the queries go back.
             rows = span.rows("keys as the last token sees them")
             goes_on = rows is not None and rows.count == span.first
             if goes_on and q.shape[2] == 1:
@@ -96,13 +96,11 @@ class PaTH(Encoding):
                 if span.first:
                     turn_(rows.writable(), w_BHTD, beta_BHT)
                 return q @ rows.append(new).mT
-            if goes_on and span.first:
-                earlier = rows.all()
-            else:
-                earlier = k[:, :, : span.first].float()
-                if span.first:
-                    earlier = turned_keys(earlier, *self._reflections(span, 0, span.first))
-            products_BHTS, keys = turned_products(q, new, w_BHTD, beta_BHT, earlier)
+            earlier = rows.all() if goes_on and span.first else new[:, :, :0]
+            products_BHTS, keys, q = turned_products(q, new, w_BHTD, beta_BHT, earlier)
+            if span.first and not goes_on:
+                before = k[:, :, : span.first].float(), *self._reflections(span, 0, span.first)
+                return torch.cat((products_with_earlier(q, *before), products_BHTS), -1)
             if rows is not None:
                 rows.replace(keys)
             return products_BHTS
@@ -174,25 +172,37 @@ class _Parts:
 
 def turned_products(
     q_BHTD: Tensor, k_BHTD: Tensor, w_BHTD: Tensor, beta_BHT: Tensor, earlier_BHPD: Tensor
-) -> tuple[Tensor, Tensor]:
-    """k_j . H_(j+1) ... H_i q_i of new tokens i and all tokens j up to them, [B,H,T,S].
+) -> tuple[Tensor, Tensor, Tensor]:
+    """k_j . H_(j+1) ... H_i q_i of new tokens i and all tokens j up to them.
 
     Args:
         earlier_BHPD: the earlier keys as the last token before the new ones sees them.
 
     Returns:
-        The products, what is above the diagonal of no meaning; and all keys as the last new token sees them,
-        [B,H,S,D].
+        The products [B,H,T,S], what is above the diagonal of no meaning; all keys as the last new token sees
+        them, [B,H,S,D]; and the queries on their way back, where they leave the new tokens, [B,H,T,D].
     """
-    tokens, keys_BHSD, rows = q_BHTD.shape[2], earlier_BHPD, []
+    tokens, keys_BHSD, rows, left = q_BHTD.shape[2], earlier_BHPD, [], []
     parts = _parts(q_BHTD, k_BHTD, w_BHTD, beta_BHT)
-    total = earlier_BHPD.shape[2] + parts.q_BHNCD.shape[2] * parts.q_BHNCD.shape[3]
+    total = earlier_BHPD.shape[2] + parts.k_BHNCD.shape[2] * parts.k_BHNCD.shape[3]
+    back_BHDD = torch.eye(q_BHTD.shape[3], device=q_BHTD.device, dtype=q_BHTD.dtype)
     for own, q, k, turn in zip(*(x.unbind(2) for x in vars(parts).values()), strict=True):
         after = own.new_zeros(()).expand(*own.shape[:3], total - keys_BHSD.shape[2] - own.shape[3])
         rows.append(torch.cat((q @ keys_BHSD.mT, own, after), -1))
         keys_BHSD = torch.cat((keys_BHSD @ turn.mT, k), 2)
+        left.append(q @ back_BHDD)
+        back_BHDD = turn @ back_BHDD
     seen = earlier_BHPD.shape[2] + tokens
-    return torch.cat(rows, 2)[:, :, :tokens, :seen], keys_BHSD[:, :, :seen]
+    return torch.cat(rows, 2)[:, :, :tokens, :seen], keys_BHSD[:, :, :seen], torch.cat(left, 2)[:, :, :tokens]
+
+
+def products_with_earlier(q_BHTD: Tensor, k_BHPD: Tensor, w_BHPD: Tensor, beta_BHP: Tensor) -> Tensor:
+    """k_j . H_(j+1) ... H_P q_i of earlier tokens j up to P and queries that come back to P, [B,H,T,P]."""
+    parts, columns = _parts(None, k_BHPD, w_BHPD, beta_BHP), []
+    for k, turn in zip(parts.k_BHNCD.flip(2).unbind(2), parts.turn_BHNDD.flip(2).unbind(2), strict=True):
+        columns.append(q_BHTD @ k.mT)
+        q_BHTD = q_BHTD @ turn
+    return torch.cat(columns[::-1], -1)[..., : k_BHPD.shape[2]]
 
 
 def turn_(keys_BHPD: Tensor, w_BH1D: Tensor, beta_BH1: Tensor) -> None:
@@ -201,23 +211,17 @@ def turn_(keys_BHPD: Tensor, w_BH1D: Tensor, beta_BH1: Tensor) -> None:
     keys_BHPD.addcmul_(met_BHP1, beta_BH1[..., None] * w_BH1D, value=-1)
 
 
-def turned_keys(k_BHTD: Tensor, w_BHTD: Tensor, beta_BHT: Tensor) -> Tensor:
-    """k_j H_(j+1) ... H_T for the T tokens: their keys as the last of them sees them."""
-    keys_BHSD, parts = k_BHTD[:, :, :0], _parts(k_BHTD, k_BHTD, w_BHTD, beta_BHT)
-    for k, turn in zip(parts.k_BHNCD.unbind(2), parts.turn_BHNDD.unbind(2), strict=True):
-        keys_BHSD = torch.cat((keys_BHSD @ turn.mT, k), 2)
-    return keys_BHSD[:, :, : k_BHTD.shape[2]]
-
-
-def _parts(q: Tensor, k: Tensor, w: Tensor, beta: Tensor) -> _Parts:
-    tokens = q.shape[2]
+def _parts(q: Tensor | None, k: Tensor, w: Tensor, beta: Tensor) -> _Parts:
+    """Without queries there are none in the parts, and no products."""
+    tokens = k.shape[2]
     block = length = min(BLOCK, tokens)
     while length < min(tokens, PART):
         length *= 2
     # Filled up with tokens that reflect nothing.
     fill = -tokens % length
-    q, k, w = (F.pad(x, (0, 0, 0, fill)).unflatten(2, (-1, block)) for x in (q, k, w))
-    parts = _Parts.of_blocks(q, k, w, F.pad(beta, (0, fill)).unflatten(2, (-1, block)))
-    while parts.q_BHNCD.shape[3] < length:
+    k, w, *q = (F.pad(x, (0, 0, 0, fill)).unflatten(2, (-1, block)) for x in (k, w, q) if x is not None)
+    queries = q[0] if q else k[..., :0, :]
+    parts = _Parts.of_blocks(queries, k, w, F.pad(beta, (0, fill)).unflatten(2, (-1, block)))
+    while parts.k_BHNCD.shape[3] < length:
         parts = parts.in_pairs()
     return parts
