@@ -97,10 +97,11 @@ class PaTH(Encoding):
                     turn_(rows.writable(), w_BHTD, beta_BHT)
                 return q @ rows.append(new).mT
             earlier = rows.all() if goes_on and span.first else new[:, :, :0]
-            products_BHTS, keys, q = turned_products(q, new, w_BHTD, beta_BHT, earlier)
+            products_BHTS, keys = turned_products(q, new, w_BHTD, beta_BHT, earlier)
             if span.first and not goes_on:
                 before = k[:, :, : span.first].float(), *self._reflections(span, 0, span.first)
-                return torch.cat((products_with_earlier(q, *before), products_BHTS), -1)
+                with_earlier = products_with_earlier(q, w_BHTD, beta_BHT, *before)
+                return torch.cat((with_earlier, products_BHTS), -1)
             if rows is not None:
                 rows.replace(keys)
             return products_BHTS
@@ -172,36 +173,45 @@ class _Parts:
 
 def turned_products(
     q_BHTD: Tensor, k_BHTD: Tensor, w_BHTD: Tensor, beta_BHT: Tensor, earlier_BHPD: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """k_j . H_(j+1) ... H_i q_i of new tokens i and all tokens j up to them.
+) -> tuple[Tensor, Tensor]:
+    """k_j . H_(j+1) ... H_i q_i of new tokens i and all tokens j up to them, [B,H,T,S].
 
     Args:
         earlier_BHPD: the earlier keys as the last token before the new ones sees them.
 
     Returns:
-        The products [B,H,T,S], what is above the diagonal of no meaning; all keys as the last new token sees
-        them, [B,H,S,D]; and the queries on their way back, where they leave the new tokens, [B,H,T,D].
+        The products, what is above the diagonal of no meaning; and all keys as the last new token sees them,
+        [B,H,S,D].
     """
-    tokens, keys_BHSD, rows, left = q_BHTD.shape[2], earlier_BHPD, [], []
+    tokens, keys_BHSD, rows = q_BHTD.shape[2], earlier_BHPD, []
     parts = _parts(q_BHTD, k_BHTD, w_BHTD, beta_BHT)
-    total = earlier_BHPD.shape[2] + parts.k_BHNCD.shape[2] * parts.k_BHNCD.shape[3]
-    back_BHDD = torch.eye(q_BHTD.shape[3], device=q_BHTD.device, dtype=q_BHTD.dtype)
+    total = earlier_BHPD.shape[2] + parts.q_BHNCD.shape[2] * parts.q_BHNCD.shape[3]
     for own, q, k, turn in zip(*(x.unbind(2) for x in vars(parts).values()), strict=True):
         after = own.new_zeros(()).expand(*own.shape[:3], total - keys_BHSD.shape[2] - own.shape[3])
         rows.append(torch.cat((q @ keys_BHSD.mT, own, after), -1))
         keys_BHSD = torch.cat((keys_BHSD @ turn.mT, k), 2)
+    seen = earlier_BHPD.shape[2] + tokens
+    return torch.cat(rows, 2)[:, :, :tokens, :seen], keys_BHSD[:, :, :seen]
+
+
+def products_with_earlier(
+    q_BHTD: Tensor,
+    w_BHTD: Tensor,
+    beta_BHT: Tensor,
+    k_BHPD: Tensor,
+    w_BHPD: Tensor,
+    beta_BHP: Tensor,
+) -> Tensor:
+    """The same of earlier tokens j alone, [B,H,T,P], where the queries go back: no key is turned."""
+    own, left, columns = _parts(q_BHTD, w_BHTD, w_BHTD, beta_BHT), [], []
+    back_BHDD = torch.eye(q_BHTD.shape[3], device=q_BHTD.device, dtype=q_BHTD.dtype)
+    for q, turn in zip(own.q_BHNCD.unbind(2), own.turn_BHNDD.unbind(2), strict=True):
         left.append(q @ back_BHDD)
         back_BHDD = turn @ back_BHDD
-    seen = earlier_BHPD.shape[2] + tokens
-    return torch.cat(rows, 2)[:, :, :tokens, :seen], keys_BHSD[:, :, :seen], torch.cat(left, 2)[:, :, :tokens]
-
-
-def products_with_earlier(q_BHTD: Tensor, k_BHPD: Tensor, w_BHPD: Tensor, beta_BHP: Tensor) -> Tensor:
-    """k_j . H_(j+1) ... H_P q_i of earlier tokens j up to P and queries that come back to P, [B,H,T,P]."""
-    parts, columns = _parts(None, k_BHPD, w_BHPD, beta_BHP), []
+    q, parts = torch.cat(left, 2)[:, :, : q_BHTD.shape[2]], _parts(None, k_BHPD, w_BHPD, beta_BHP)
     for k, turn in zip(parts.k_BHNCD.flip(2).unbind(2), parts.turn_BHNDD.flip(2).unbind(2), strict=True):
-        columns.append(q_BHTD @ k.mT)
-        q_BHTD = q_BHTD @ turn
+        columns.append(q @ k.mT)
+        q = q @ turn
     return torch.cat(columns[::-1], -1)[..., : k_BHPD.shape[2]]
 
 
