@@ -69,18 +69,21 @@ def test_tables_are_counted_where_a_kernel_writes_them(recipe, encoding, layers)
     text = recipe("text", "model.num_layers=3", f"model.encoding={encoding}", *sets)
     (found,) = re.findall(r"encoding's scores (\d+) MiB", guard_of(text).describe("here")) or ["0"]
     assert int(found) == layers * 4 * 4 * 2 * 256 * 256 // MIB
+    # What is too large to be kept is not counted.
+    text = recipe("text", "model.encoding=cope", "data.sequence_length=8192", "evaluate.lengths=[16]")
+    assert "tables" not in guard_of(text).describe("here")
 
 
 @linux
 def test_what_cannot_fit_is_reported_in_the_first_step(here, recipe, free):
-    """Tables of 512 MiB: no memory that this process has freed before is as large."""
+    """Tables of 128 MiB: no memory that this process has freed before is as large."""
     free(180 * MIB)
-    sets = ["data.sequence_length=4096", "data.documents=2000", "evaluate.lengths=[16]"]
+    sets = ["data.sequence_length=2048", "data.documents=2000", "evaluate.lengths=[16]"]
     with pytest.raises(RunError) as caught:
         fit(recipe("text", "model.encoding=cope", *sets))
     reported = str(caught.value)
     assert reported.startswith("out of memory in the first step, of 180 MiB that this process may take: ")
-    assert "a batch is 4 x 4,096 tokens; the tables of this encoding's scores 512 MiB" in reported
+    assert "a batch is 4 x 2,048 tokens; the tables of this encoding's scores 128 MiB" in reported
     assert "set trainer.accumulate_grad_batches=2 (the result stays the same)" in reported
     # Of a run that came to nothing nothing stays.
     assert not (here / "runs" / "tiny_text").exists()

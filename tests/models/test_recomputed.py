@@ -1,10 +1,7 @@
-"""Blocks that the backward pass computes again: the same numbers, and memory that grows with the length."""
-
-from weakref import WeakSet
+"""Blocks that the backward pass computes again give the same numbers; a law measures their memory."""
 
 import pytest
 import torch
-from torch.autograd.graph import saved_tensors_hooks
 
 from zoo.encodings.base import Encoding, Span
 from zoo.encodings.stack import View
@@ -139,33 +136,3 @@ def test_chance_is_the_same_in_both_passes(size_of, computed_again):
         plain = v.detach()
     moved = loss((plain + step).requires_grad_())
     torch.testing.assert_close((moved - first).detach(), (gradient * step).sum())
-
-
-class Kept:
-    def __init__(self, tensor):
-        self.tensor = tensor
-
-
-def kept_bytes(model, row):
-    """Of what autograd keeps for the backward pass, parameters apart."""
-    parameters, kept = {p.untyped_storage().data_ptr() for p in model.parameters()}, WeakSet()
-
-    def keep(tensor):
-        # Not with its history, which may lead back to who keeps it.
-        kept.add(one := Kept(tensor.detach()))
-        return one
-
-    with saved_tensors_hooks(keep, lambda one: one.tensor):
-        out = model(row)
-    storages = {s.data_ptr(): s.nbytes() for s in (one.tensor.untyped_storage() for one in kept)}
-    del out
-    return sum(size for where, size in storages.items() if where not in parameters)
-
-
-@pytest.mark.parametrize("name", DECODERS)
-def test_what_is_kept_grows_with_the_length(name, spec_of, model_of, tokens, computed_again):
-    """Four times the length, four times the bytes; a table of pairs would be sixteen times as large."""
-    computed_again()
-    model = model_of(spec_of(name), length=512, num_layers=1, large_weights=False).train()
-    short, long = (kept_bytes(model, tokens(1, length)) for length in (128, 512))
-    assert long < 4.5 * short

@@ -15,12 +15,15 @@ from zoo.contract.causality import CACHED, decoded
 from zoo.contract.law import CAUSAL, PADDED, REPEATS, Finding, broken, farthest, law, only, within
 from zoo.contract.subject import HEADS, Subject, keep_of
 from zoo.encodings.base import Encoding, Span
-from zoo.models import kernels
+from zoo.models import blocked_attention, kernels
 
 EQUAL = 1e-5
 """Largest difference between two ways to compute the same thing in float32."""
 SMALLEST_BLOCKS = mock.patch.object(kernels, "BLOCK_ELEMENTS", 1)
-"""Blocks of 16 queries."""
+"""Blocks of 16 queries, in training of 64."""
+NO_TABLE_KEPT = mock.patch.object(kernels, "MOST_KEPT_ELEMENTS", 0)
+NO_WEIGHTS_KEPT = mock.patch.object(blocked_attention, "KEPT_LENGTH", 0)
+"""In training, as if every table were too large and every sequence a long one."""
 
 LAYOUTS: dict[str, dict[str, Any]] = {
     "plain": {},

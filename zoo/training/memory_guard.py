@@ -9,6 +9,7 @@ from lightning.pytorch.callbacks import Callback
 from torch.distributed.tensor import DTensor
 
 from zoo.memory import allocations_bounded, free_memory
+from zoo.models.kernels import MOST_KEPT_ELEMENTS
 from zoo.recipe import Recipe
 from zoo.tasks.task import Task
 
@@ -61,9 +62,10 @@ class MemoryGuard(Callback):
         text = f"out of memory {when}{there}: a batch is {data.batch_size:,} x {length:,} tokens"
         if self.rows < data.batch_size:
             text += f", {self.rows:,} x {length:,} at a time"
-        if layers := self._layers_with_tables():
-            tables = _size(4 * layers * self.rows * model.num_heads * length**2)
-            text += f"; the tables of this encoding's scores {tables}"
+        pairs = self.rows * model.num_heads * length**2
+        # Larger tables are not kept.
+        if pairs <= MOST_KEPT_ELEMENTS and (layers := self._layers_with_tables()):
+            text += f"; the tables of this encoding's scores {_size(4 * layers * pairs)}"
         weights = self._weights()
         text += f"; weights and gradients {_size(2 * weights)}, activations and optimizer the rest"
         advice = []

@@ -23,7 +23,7 @@ class Shaw(Encoding):
     Options:
         max_distance: distances beyond it share one vector, in tokens.
         values: whether the values get vectors too, as in the paper. Those need the attention weights, which
-            no fused kernel returns: slower, and memory grows with the square of the length.
+            no fused kernel returns: slower.
 
     Drawn from N(0, 0.02). Checked against a loop over the paper's equations 3 to 5.
     """
