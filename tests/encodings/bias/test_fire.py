@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from zoo.encodings.base import Span, per_query_and_key
-from zoo.encodings.bias.fire import FIRE, _table
+from zoo.encodings.bias.fire import BLOCK_ELEMENTS, FIRE
 from zoo.errors import InputError
 
 HEADS = 6
@@ -32,6 +32,15 @@ def formula(encoding, q_pos, k_pos, slope=0.0):
                 for h in range(HEADS):
                     bias[h, row, column] = sum(w * u for w, u in zip(w2[h], hidden, strict=True))
     return bias
+
+
+def of_all_units(encoding, span):
+    """The bias as autograd has it from the network's layers, [H,T,S] or [B,H,T,S]."""
+    q, k = per_query_and_key(span.q_pos, span.k_pos)
+    weight, offset = encoding.hidden.weight[:, 0], encoding.hidden.bias
+    units = encoding.share(q.float(), k.float())[..., None] * weight + offset
+    bias = encoding.out(F.leaky_relu(units, encoding.slope)).movedim(-1, -3)
+    return bias.squeeze(1) if bias.dim() == 5 else bias
 
 
 @pytest.mark.parametrize("threshold", [5.0, 512.0], ids=["beyond L", "within L"])
@@ -77,8 +86,7 @@ def test_units_that_are_lines_are_added_up(activation, start, spread, size_of, a
             actual = encoding.bias_table(span, HEADS).tril()
         agree(actual, expected, encoding="fire", against="loop over the formula of the paper")
     of_loss = torch.randn(HEADS, 20, 20, generator=torch.Generator().manual_seed(1)).tril()
-    all_units = weight[:, 0], offset, encoding.out.weight
-    tables = encoding.bias_table(span, HEADS), _table(span, slope, *encoding._scales(), *all_units)
+    tables = encoding.bias_table(span, HEADS), of_all_units(encoding, span)
     gradients = [torch.autograd.grad(table, [*encoding.parameters()], of_loss) for table in tables]
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
@@ -197,12 +205,7 @@ def test_training_in_blocks_of_queries_changes_no_bias_and_no_gradient(
         seen = table * span.allowed()
         return seen, *torch.autograd.grad((seen * cotangent).sum(), list(encoding.parameters()))
 
-    q, k = per_query_and_key(span.q_pos, span.k_pos)
-    units = (
-        encoding.share(q.float(), k.float())[..., None] * encoding.hidden.weight[:, 0] + encoding.hidden.bias
-    )
-    plain = encoding.out(F.leaky_relu(units, encoding.slope)).movedim(-1, -3)
-    expected = with_gradients(plain.squeeze(1) if batch else plain)
-    monkeypatch.setattr("zoo.encodings.bias.fire.BLOCK_ELEMENTS", 0)
+    expected = with_gradients(of_all_units(encoding, span))
+    monkeypatch.setitem(BLOCK_ELEMENTS, "cpu", 0)
     actual = with_gradients(encoding.bias_table(span, HEADS).double())
     torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)

@@ -1,4 +1,8 @@
-"""Functional interpolation for relative positions (FIRE)."""
+"""Functional interpolation for relative positions (FIRE).
+
+Tensors have their shape in their name: R queries and K keys of a block, P its pairs, H heads, W hidden units,
+U those with a kink.
+"""
 
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -7,15 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from zoo.encodings.base import Encoding, Size, Span, per_query_and_key
-from zoo.encodings.pair_network import pair_network
 from zoo.field_types import AboveZero, Positive
 from zoo.registry import register
 
 EPSILON = 1e-6
 """Added to the divisor, which is zero where training has brought c or L to zero."""
 
-BLOCK_ELEMENTS = 2**19
-"""Of the hidden units of a block of queries, so that they stay in the processor's cache."""
+BLOCK_ELEMENTS = {"cpu": 2**20, "cuda": 2**26}
+"""Numbers held for a block of queries: on a CPU they stay in its cache, a GPU's kernels are large."""
 
 
 @register("fire")
@@ -74,18 +77,13 @@ class FIRE(Encoding):
         self.out = nn.Linear(width, size.num_heads, bias=False)
 
     def bias_table(self, span: Span, num_heads: int) -> Tensor:
-        weights = self.hidden.weight[:, 0], self.hidden.bias, self.out.weight
-        weights = tuple(weight.float() for weight in weights)
-        learns, on_gpu = torch.is_grad_enabled(), span.q_pos.is_cuda
+        where = span.q_pos, span.k_pos
         with torch.autocast(span.q_pos.device.type, enabled=False):
-            if torch.compiler.is_compiling() and (on_gpu or not learns):
+            given = *self._scales(), *self._kinks(span)
+            if torch.compiler.is_compiling() and (span.q_pos.is_cuda or not torch.is_grad_enabled()):
                 # A compiler fuses plain operations itself; only in training on a CPU that is slower.
-                return _table(span, self.slope, *self._scales(), *weights)
-            if learns:
-                where = span.q_pos, span.k_pos, span.first, span.causal
-                return _trained_table(*where, self.slope, *self._scales(), *weights)
-            network = _Bends(span, self.slope, *weights).network()
-            return _table(span, self.slope, *self._scales(), *network)
+                return _table(*where, *given)
+            return _blocked_table(*where, span.first, span.causal, *given)
 
     def share(self, q: Tensor, k: Tensor) -> Tensor:
         """How far the key lies back, of how far the query could look: 0 to 1, by the logarithm of both."""
@@ -95,88 +93,101 @@ class FIRE(Encoding):
         """|c| and |L|, [1] each, in float32."""
         return self.c.float().abs(), (self.multiple.float() * self.threshold).abs()
 
+    def _kinks(self, span: Span) -> tuple[Tensor, Tensor, Tensor]:
+        """The network as a line with kinks: for x from 0 to 1, MLP(x)_h is the sum over the hidden units w of
+        rise_hw max(x, kink_w), plus slope_h x + offset_h.
+
+        As torch draws the weights, three quarters of the units have no kink between 0 and 1, where all pairs
+        lie, and are part of the line; their kink is given as -1, and their rise is 0.
+
+        Returns: kink [W], rise [H,W], and slope and offset as [H,2], in float32.
+        """
+        weight_W, offset_W, out_HW = (
+            self.hidden.weight[:, 0].float(),
+            self.hidden.bias.float(),
+            self.out.weight.float(),
+        )
+        # Ahead of position 0 a key may lie farther back than the query could look.
+        high = torch.where(span.k_pos.min() >= 0, 1.0, torch.inf)
+        kink_W = -offset_W.detach() / weight_W.detach()
+        bends_W = (kink_W >= 0) & (kink_W < high)
+        rises_W = weight_W > 0
+        # The parts of a unit's own line that belong to the line of all: with m x + n for what goes into it, a
+        # unit with a kink at b is m max(x, b) + n if it rises, else |m| max(x, b) + m x.
+        part_in_slope_W = torch.where(torch.where(bends_W, ~rises_W, offset_W > 0), 1.0, self.slope)
+        part_in_offset_W = torch.where(torch.where(bends_W, rises_W, offset_W > 0), 1.0, self.slope)
+        slope_H, offset_H = out_HW @ (part_in_slope_W * weight_W), out_HW @ (part_in_offset_W * offset_W)
+        rise_HW = out_HW * torch.where(bends_W, (1 - self.slope) * weight_W.abs(), 0.0)
+        kink_W = torch.where(bends_W, -offset_W / torch.where(bends_W, weight_W, 1.0), -1.0)
+        return kink_W, rise_HW, torch.stack((slope_H, offset_H), 1)
+
 
 def _share(q: Tensor, k: Tensor, c: Tensor, threshold: Tensor) -> Tensor:
     # A later key has a distance too, as there is no logarithm otherwise; the causal mask hides it.
-    far = torch.maximum(q, threshold)
-    return (c * (q - k).abs()).log1p() / ((c * far).log1p() + EPSILON)
+    return (c * (q - k).abs()).log1p() / _farthest(q, c, threshold)
+
+
+def _farthest(q: Tensor, c: Tensor, threshold: Tensor) -> Tensor:
+    return (c * torch.maximum(q, threshold)).log1p() + EPSILON
 
 
 def _table(
-    span: Span, slope: float, c: Tensor, threshold: Tensor, weight_W: Tensor, offset_W: Tensor, out_HW: Tensor
+    q_pos: Tensor,
+    k_pos: Tensor,
+    c: Tensor,
+    threshold: Tensor,
+    kink_W: Tensor,
+    rise_HW: Tensor,
+    line_H2: Tensor,
 ) -> Tensor:
     """The bias [H,T,S] or [B,H,T,S]."""
-    q, k = per_query_and_key(span.q_pos, span.k_pos)
+    q, k = per_query_and_key(q_pos, k_pos)
     x = _share(q.float(), k.float(), c, threshold)
-    hidden = weight_W[:, None], offset_W
-    table = pair_network(x.flatten()[None], hidden, slope, (out_HW, None)).unflatten(1, x.shape)
+    x_P = x.flatten()
+    table = rise_HW @ torch.maximum(x_P, kink_W[:, None]) + line_H2[:, :1] * x_P + line_H2[:, 1:]
+    table = table.unflatten(1, x.shape)
     # [H,T,S], or [H,B,1,T,S].
     return table if table.dim() == 3 else table.squeeze(2).transpose(0, 1)
 
 
-class _Bends:
-    """Which hidden units bend between 0 and 1; the others are lines there, and together one line for a head.
-
-    A unit is off below its bend and on above it, or the other way round: as torch draws the weights, three
-    quarters of them have none between 0 and 1, where all pairs lie.
-    """
-
-    def __init__(self, span: Span, slope: float, weight_W: Tensor, offset_W: Tensor, out_HW: Tensor):
-        # Ahead of position 0 a key may lie farther back than the query could look.
-        high = torch.where(span.k_pos.min() >= 0, 1.0, torch.inf)
-        on_W = offset_W > 0
-        bends_W = (weight_W * high + offset_W > 0) != on_W
-        # A GPU would have to be waited for; all units are multiplied there.
-        bends_W = bends_W if bends_W.is_cpu else torch.ones(len(on_W), dtype=torch.bool)
-        self.bent, self.straight = (mask.nonzero()[:, 0].to(on_W.device) for mask in (bends_W, ~bends_W))
-        self.weight_S, self.offset_S, self.out_HS = (x[..., self.bent] for x in (weight_W, offset_W, out_HW))
-        self.slope_R = on_W[self.straight].float().clamp_(min=slope)
-        rest_HR = out_HW[:, self.straight] * self.slope_R
-        self.rise_H, self.offset_H = (rest_HR @ x[self.straight] for x in (weight_W, offset_W))
-
-    def network(self) -> tuple[Tensor, Tensor, Tensor]:
-        """A smaller network that gives the same: the line is that of two units which are on from 0 to 1."""
-        weight = torch.cat((self.weight_S, self.weight_S.new_tensor([1.0, 0.0])))
-        offset = torch.cat((self.offset_S, self.offset_S.new_tensor([0.0, 1.0])))
-        return weight, offset, torch.column_stack((self.out_HS, self.rise_H, self.offset_H))
-
-
 # Operators of their own, so that torch.compile leaves them as they are.
 @torch.library.custom_op("zoo::fire_table", mutates_args=())
-def _trained_table(
+def _blocked_table(
     q_pos: Tensor,
     k_pos: Tensor,
     first: int,
     causal: bool,
-    slope: float,
     c: Tensor,
     threshold: Tensor,
-    weight_W: Tensor,
-    offset_W: Tensor,
-    out_HW: Tensor,
+    kink_W: Tensor,
+    rise_HW: Tensor,
+    line_H2: Tensor,
 ) -> Tensor:
-    """The table of the pairs that the causal mask leaves, a block of queries at a time; 0 elsewhere. Nothing
+    """`_table` of the pairs that the causal mask leaves, a block of queries at a time; 0 elsewhere. Nothing
     of a pair is kept for the backward pass."""
-    span = Span(q_pos, k_pos, first, causal)
-    network = _Bends(span, slope, weight_W, offset_W, out_HW).network()
-    table = _empty_table(q_pos, k_pos, out_HW)
-    for rows in _blocks(span, len(network[0])):
-        start = rows.first - first
-        some = table[..., start : start + rows.num_queries, :]
-        some[..., : rows.num_keys] = _table(rows, slope, c, threshold, *network)
-        some[..., rows.num_keys :] = 0
+    table = _empty_table(q_pos, k_pos, rise_HW)
+    bent = _bent(kink_W)
+    kink_U1, network_HV = kink_W[bent, None], torch.cat((rise_HW[:, bent], line_H2), 1)
+    for sequence, rows, q_R, k_K in _blocks(q_pos, k_pos, first if causal else None, network_HV.shape[1]):
+        x_RK = _share(q_R[:, None], k_K, c, threshold)
+        units_VP = network_HV.new_empty(network_HV.shape[1], x_RK.numel())
+        torch.maximum(x_RK.flatten(), kink_U1, out=units_VP[:-2])
+        units_VP[-2], units_VP[-1] = x_RK.flatten(), 1
+        of_block = table.view(-1, *table.shape[-3:])[sequence, :, rows]
+        of_block[..., : len(k_K)] = (network_HV @ units_VP).unflatten(1, x_RK.shape)
+        of_block[..., len(k_K) :] = 0
     return table
 
 
-def _empty_table(q_pos: Tensor, k_pos: Tensor, out_HW: Tensor) -> Tensor:
+def _empty_table(q_pos: Tensor, k_pos: Tensor, rise_HW: Tensor) -> Tensor:
     """[H,T,S], or [B,H,T,S] where sequences have positions of their own."""
     batch = torch.broadcast_shapes(q_pos.shape[:-1], k_pos.shape[:-1])
-    return out_HW.new_empty(*batch, len(out_HW), q_pos.shape[-1], k_pos.shape[-1])
+    return rise_HW.new_empty(*batch, len(rise_HW), q_pos.shape[-1], k_pos.shape[-1])
 
 
-@_trained_table.register_fake
-def _(q_pos: Tensor, k_pos: Tensor, first: int, causal: bool, slope: float, *weights: Tensor) -> Tensor:
-    return _empty_table(q_pos, k_pos, weights[-1])
+@_blocked_table.register_fake
+def _(q_pos: Tensor, k_pos: Tensor, first: int, causal: bool, *given: Tensor) -> Tensor:
+    return _empty_table(q_pos, k_pos, given[3])
 
 
 @torch.library.custom_op("zoo::fire_table_backward", mutates_args=())
@@ -186,53 +197,54 @@ def _backward(
     k_pos: Tensor,
     c: Tensor,
     threshold: Tensor,
-    weight_W: Tensor,
-    offset_W: Tensor,
-    out_HW: Tensor,
+    kink_W: Tensor,
+    rise_HW: Tensor,
+    line_H2: Tensor,
     first: int,
     causal: bool,
-    slope: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The gradients of c, L and the weights.
+    """The gradients of c, L and the network.
 
-    All come from a_wp, the slope of hidden unit w at pair p: with g that of the biases, sum_p g_hp a_wp and
-    sum_p g_hp x_p a_wp hold those of the weights, and that of x_p is sum_h g_hp sum_w o_hw m_w a_wp, with m
-    the weights of the hidden layer and o those of the last. Of the units without a bend, a is one number.
+    With g that of the biases and x = psi(i - j) / psi(far), all come from three sums over the keys of each
+    query that lie beyond a kink, x > kink_w: of g, of g psi(i - j), and of g times the derivative of
+    psi(i - j) by c.
     """
-    span = Span(q_pos, k_pos, first, causal)
-    bends = _Bends(span, slope, weight_W, offset_W, out_HW)
-    units = len(bends.weight_S)
-    rise_HU = torch.column_stack((bends.out_HS * bends.weight_S, bends.rise_H))
-    dc, dthreshold = torch.zeros_like(c), torch.zeros_like(threshold)
-    sums_HU = out_HW.new_zeros(2, len(out_HW), units + 1)
-    for rows in _blocks(span, units + 1):
-        q, k = (pos.float() for pos in per_query_and_key(rows.q_pos, rows.k_pos))
-        distance, far = (q - k).abs(), torch.maximum(q, threshold)
-        scaled, divisor = c * distance, (c * far).log1p() + EPSILON
-        x = scaled.log1p().div_(divisor)
-        start = rows.first - first
-        g_HP = dtable[..., start : start + rows.num_queries, : rows.num_keys]
-        g_HP = (g_HP if g_HP.dim() == 3 else g_HP.transpose(0, 1)).flatten(1)
-        x_P = x.flatten()
-        # The last row is that of the line.
-        slope_UP = x_P.new_ones(units + 1, len(x_P))
-        bent_SP = torch.mul(bends.weight_S[:, None], x_P, out=slope_UP[:units])
-        bent_SP.add_(bends.offset_S[:, None]).gt_(0)
-        if slope:
-            bent_SP.clamp_(min=slope)
-        sums_HU[0] += g_HP @ slope_UP.T
-        sums_HU[1] += (g_HP * x_P) @ slope_UP.T
-        dx = (rise_HU @ slope_UP).mul_(g_HP).sum(0).view_as(x)
-        # x = ln(1 + c distance) / (ln(1 + c far) + epsilon), where far grows with L up to L.
-        by_query = x.mul_(dx).sum(-1, keepdim=True) / divisor / (1 + c * far)
-        dc += (dx.mul_(distance).div_(scaled.add_(1)).sum(-1, keepdim=True) / divisor).sum()
-        dc -= (by_query * far).sum()
-        dthreshold -= (by_query * c * torch.heaviside(threshold - q, by_query.new_tensor(0.5))).sum()
-    sums_HW = sums_HU.new_empty(2, *out_HW.shape)
-    sums_HW[..., bends.bent] = sums_HU[..., :units]
-    sums_HW[..., bends.straight] = sums_HU[..., units:] * bends.slope_R
-    doffset_W, dweight_W = ((out_HW * sums).sum(0) for sums in sums_HW)
-    return dc, dthreshold, dweight_W, doffset_W, sums_HW[1] * weight_W + sums_HW[0] * offset_W
+    bent = _bent(kink_W)
+    # The line is a unit beyond whose kink all keys lie.
+    kink_V1 = torch.cat((kink_W[bent], kink_W.new_tensor([-1.0])))[:, None]
+    rise_HV = torch.cat((rise_HW[:, bent], line_H2[:, :1]), 1)
+    heads, units = rise_HV.shape
+    dtable_BHTS = dtable.reshape(-1, *dtable.shape[-3:])
+    batch, queries = len(dtable_BHTS), dtable.shape[-2]
+    sums_BTXHV = rise_HV.new_empty(batch, queries, 3, heads, units)
+    for sequence, rows, q_R, k_K in _blocks(q_pos, k_pos, first if causal else None, units + 3 * heads):
+        distance_RK = (q_R[:, None] - k_K).abs_()
+        scaled_RK = c * distance_RK
+        psi_RK = scaled_RK.log1p()
+        by_c_RK = distance_RK.div_(scaled_RK.add_(1))
+        x_RK = torch.div(psi_RK, _farthest(q_R, c, threshold)[:, None], out=scaled_RK)
+        beyond_RVK = x_RK.new_empty(len(q_R), units, len(k_K))
+        torch.gt(x_RK[:, None], kink_V1, out=beyond_RVK)
+        g_RXHK = x_RK.new_empty(len(q_R), 3, heads, len(k_K))
+        g_RXHK[:, 0] = dtable_BHTS[sequence, :, rows, : len(k_K)].transpose(0, 1)
+        torch.mul(g_RXHK[:, 0], psi_RK[:, None], out=g_RXHK[:, 1])
+        torch.mul(g_RXHK[:, 0], by_c_RK[:, None], out=g_RXHK[:, 2])
+        sums_RYV = sums_BTXHV[sequence, rows].flatten(1, 2)
+        torch.bmm(g_RXHK.flatten(1, 2), beyond_RVK.mT, out=sums_RYV)
+    q_N = q_pos.float().expand(batch, -1).flatten()
+    far_N, psi_of_far_N = torch.maximum(q_N, threshold), _farthest(q_N, c, threshold)
+    g_NHV, psi_NHV, by_c_NHV = sums_BTXHV.flatten(0, 1).unbind(1)
+    # x by c and by L: through the distance of the key, and through the farthest one.
+    by_far_N = -(psi_NHV * rise_HV).sum((1, 2)) / psi_of_far_N**2 / (1 + c * far_N)
+    dc = ((by_c_NHV * rise_HV).sum((1, 2)) / psi_of_far_N + by_far_N * far_N).sum().expand_as(c)
+    dthreshold = (by_far_N * c * torch.heaviside(threshold - q_N, c.new_tensor(0.5))).sum().expand_as(c)
+    # Short of a kink a unit is rise * kink, beyond it rise * x.
+    g_HV, gx_HV = g_NHV.sum(0), (psi_NHV / psi_of_far_N[:, None, None]).sum(0)
+    short_HV = g_HV[:, -1:] - g_HV
+    dkink_W, drise_HW = torch.zeros_like(kink_W), torch.zeros_like(rise_HW)
+    dkink_W[bent] = (short_HV * rise_HV).sum(0)[:-1]
+    drise_HW[:, bent] = (gx_HV + short_HV * kink_V1[:, 0])[:, :-1]
+    return dc, dthreshold, dkink_W, drise_HW, torch.stack((gx_HV[:, -1], g_HV[:, -1]), 1)
 
 
 @_backward.register_fake
@@ -241,18 +253,38 @@ def _(dtable: Tensor, q_pos: Tensor, k_pos: Tensor, *given: Any):
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    q_pos, k_pos, *ctx.options = inputs[:5]
-    ctx.save_for_backward(q_pos, k_pos, *inputs[5:])
+    q_pos, k_pos, *ctx.options = inputs[:4]
+    ctx.save_for_backward(q_pos, k_pos, *inputs[4:])
 
 
 def _gradients(ctx: Any, dtable: Tensor) -> tuple[Tensor | None, ...]:
-    return *(None,) * 5, *_backward(dtable, *ctx.saved_tensors, *ctx.options)
+    return *(None,) * 4, *_backward(dtable, *ctx.saved_tensors, *ctx.options)
 
 
-_trained_table.register_autograd(_gradients, setup_context=_save)
+_blocked_table.register_autograd(_gradients, setup_context=_save)
 
 
-def _blocks(span: Span, width: int) -> Iterator[Span]:
-    block = max(16, BLOCK_ELEMENTS // (span.num_keys * width))
-    for start in range(0, span.num_queries, block):
-        yield span.queries(start, min(start + block, span.num_queries))
+def _bent(kink_W: Tensor) -> Tensor:
+    """Which units have a kink. A GPU would have to be waited for; all are computed there."""
+    return (kink_W >= 0).nonzero()[:, 0] if kink_W.is_cpu else torch.arange(len(kink_W), device=kink_W.device)
+
+
+def _blocks(
+    q_pos: Tensor, k_pos: Tensor, first: int | None, width: int
+) -> Iterator[tuple[int, slice, Tensor, Tensor]]:
+    """A sequence, the rows of some of its queries, their positions, and those of the keys that they see. It
+    is one sequence for all, or each where they have positions of their own.
+
+    Args:
+        first: where queries see no later key, the row of the first query among the keys; else None.
+        width: how many numbers are held for each pair.
+    """
+    queries, keys = q_pos.shape[-1], k_pos.shape[-1]
+    block = max(16, BLOCK_ELEMENTS["cpu" if q_pos.is_cpu else "cuda"] // (keys * width))
+    batch = torch.broadcast_shapes(q_pos.shape[:-1], k_pos.shape[:-1]).numel()
+    q_BT, k_BS = (pos.float().expand(batch, -1) for pos in (q_pos, k_pos))
+    for sequence in range(batch):
+        for start in range(0, queries, block):
+            stop = min(start + block, queries)
+            seen = keys if first is None else min(keys, first + stop)
+            yield sequence, slice(start, stop), q_BT[sequence, start:stop], k_BS[sequence, :seen]
