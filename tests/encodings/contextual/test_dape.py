@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from zoo import registry
 from zoo.encodings.base import Encoding, Span
 from zoo.encodings.bias.alibi import geometric_slopes
-from zoo.encodings.contextual.dape import REFUSED
+from zoo.encodings.contextual import dape as module
+from zoo.encodings.contextual.dape import REFUSED, SLOPE
 from zoo.encodings.stack import View, build_encoding
 from zoo.errors import InputError
 from zoo.models.cache import Cache
@@ -198,3 +199,24 @@ def test_what_does_more_than_add_a_bias_is_refused(of, model_of):
 def test_it_is_for_decoders(recipe):
     with pytest.raises(InputError, match="encoding 'dape' is not for an encoder"):
         recipe("masked", "model.encoding={name: dape, of: alibi}")
+
+
+def network_tensors(**options):
+    pairs, numbers, width, heads = 37, 4, 5, 3
+    shapes = (numbers, pairs), (width, numbers), (width,), (heads, width), (heads,)
+    return [torch.randn(shape, **options) for shape in shapes]
+
+
+@pytest.mark.parametrize("block", [0, 60, 2**20], ids=["pair by pair", "12 pairs", "all"])
+def test_the_network_in_blocks_of_pairs_and_its_gradients(block, monkeypatch):
+    monkeypatch.setattr(module, "BLOCK_ELEMENTS", block)
+    x, weight, offset, out, out_offset = given = network_tensors(dtype=torch.float64, requires_grad=True)
+    expected = F.linear(F.leaky_relu(F.linear(x.T, weight, offset), SLOPE), out, out_offset).T
+    torch.testing.assert_close(module._network(*given), expected)
+    with torch.no_grad():
+        torch.testing.assert_close(module._network(*given), expected)
+    assert torch.autograd.gradcheck(module._network, given)
+
+
+def test_the_network_is_what_a_compiler_takes_it_for():
+    torch.library.opcheck(torch.ops.zoo.dape_network, network_tensors(requires_grad=True))
