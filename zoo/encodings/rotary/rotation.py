@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -34,13 +36,39 @@ def turn(x: Tensor, cos: Tensor, sin: Tensor, layout: str = "half") -> Tensor:
     Pairs are (k, k + R/2) in layout `half`, (2k, 2k+1) in `interleaved`. Computed in the precision of the
     angles, rounded once to that of x.
     """
-    width = 2 * cos.shape[-1]
-    turned, rest = x[..., :width], x[..., width:]
+    if torch.compiler.is_compiling() or cos.requires_grad or sin.requires_grad:
+        # A compiler fuses plain operations itself.
+        (a, b), rest = _pairs(x, cos, layout), x[..., 2 * cos.shape[-1] :]
+        pairs = a * cos - b * sin, b * cos + a * sin
+        turned = torch.cat(pairs, -1) if layout == "half" else torch.stack(pairs, -1).flatten(-2)
+        return torch.cat((turned.to(x.dtype), rest), -1)
+    return _Turn.apply(x, cos, sin, layout)
+
+
+def _pairs(x: Tensor, cos: Tensor, layout: str) -> tuple[Tensor, Tensor]:
+    half = cos.shape[-1]
     if layout == "half":
-        a, b = turned.chunk(2, -1)
-        turned = torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
-    else:
-        a, b = turned[..., 0::2], turned[..., 1::2]
-        turned = torch.stack((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2)
-    turned = turned.to(x.dtype)
-    return turned if rest.shape[-1] == 0 else torch.cat((turned, rest), -1)
+        return x[..., :half], x[..., half : 2 * half]
+    return x[..., : 2 * half : 2], x[..., 1 : 2 * half : 2]
+
+
+class _Turn(torch.autograd.Function):
+    """The same with half as many passes over x, as the gradient needs no more than the turn back."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> Tensor:
+        ctx.save_for_backward(cos, sin)
+        ctx.layout = layout
+        wide = torch.promote_types(x.dtype, cos.dtype)
+        given, cos, sin = x.to(wide), cos.to(wide), sin.to(wide)
+        turned = torch.empty(x.shape, dtype=wide, device=x.device)
+        (a, b), (new_a, new_b) = _pairs(given, cos, layout), _pairs(turned, cos, layout)
+        torch.mul(a, cos, out=new_a).addcmul_(b, sin, value=-1)
+        torch.mul(b, cos, out=new_b).addcmul_(a, sin)
+        turned[..., 2 * cos.shape[-1] :] = given[..., 2 * cos.shape[-1] :]
+        return turned.to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, dturned: Tensor) -> tuple[Tensor | None, ...]:
+        cos, sin = ctx.saved_tensors
+        return turn(dturned, cos, -sin, ctx.layout), None, None, None
