@@ -20,7 +20,7 @@ from zoo.registry import Description
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 """The hand-written pages, beside the package in a checkout. Pages of some encodings are built without."""
-GUIDES = {"choose.md": "Choose", "add.md": "Add your own", "api.md": "API"}
+GUIDES = {"choose.md": "Choose", "add.md": "Add your own", "speed.md": "Speed", "api.md": "API"}
 MARK = "gallery.json"
 """The file by which a folder is known as a gallery, and may be replaced by another."""
 PICTURE_BYTES = 4 << 20
