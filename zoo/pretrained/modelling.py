@@ -19,6 +19,8 @@ from zoo.recipe import schema
 from zoo.recipe.sections import resolve_encoding
 
 MODEL_TYPE = "positional_encoding_zoo"
+CACHE = "cache" if "cache" in CausalLMOutputWithPast.__dataclass_fields__ else "past_key_values"
+"""What `generate` calls the cache that it gives and takes: renamed in transformers 5.24."""
 
 
 class ZooConfig(PretrainedConfig):
@@ -32,7 +34,7 @@ class ZooConfig(PretrainedConfig):
     """
 
     model_type = MODEL_TYPE
-    keys_to_ignore_at_inference = ("past_key_values",)
+    keys_to_ignore_at_inference = (CACHE,)
 
     def __init__(
         self,
@@ -136,13 +138,14 @@ class ZooForCausalLM(PreTrainedModel, GenerationMixin):
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
+        cache: Cache | None = None,
         **kwargs: Any,
     ) -> CausalLMOutputWithPast | tuple[Tensor, ...]:
         """Logits [B,T,V] of token ids [B,T], and their mean loss in nats where there are labels [B,T].
 
         Args:
             attention_mask: [B,T], or [B,S] with those of the cache; 0 at padding, on either side.
-            past_key_values: what an earlier call gave.
+            cache: what an earlier call gave; `past_key_values` is its name before transformers 5.24.
             labels: the token ids themselves, -100 where none is scored.
             logits_to_keep: of the last so many positions only, or of those with these indices; 0: of all.
 
@@ -154,11 +157,10 @@ class ZooForCausalLM(PreTrainedModel, GenerationMixin):
             raise ValueError("a model of the zoo reads input_ids; inputs_embeds are not supported")
         if output_attentions or output_hidden_states:
             raise ValueError("a model of the zoo gives neither attentions nor hidden states of its layers")
-        if past_key_values is not None and not isinstance(past_key_values, Cache):
-            kind = type(past_key_values).__name__
-            raise ValueError(
-                f"past_key_values are what this model gave, not a {kind}: encodings keep more than keys"
-            )
+        cache = past_key_values if cache is None else cache
+        if cache is not None and not isinstance(cache, Cache):
+            kind = type(cache).__name__
+            raise ValueError(f"{CACHE} is what this model gave, not a {kind}: encodings keep more than keys")
         keep = None
         if attention_mask is not None:
             if attention_mask.dim() != 2:
@@ -166,7 +168,6 @@ class ZooForCausalLM(PreTrainedModel, GenerationMixin):
             mask = attention_mask[:, -input_ids.shape[1] :].bool()
             # Without padding positions are 0, 1, 2 ..., which is faster.
             keep = None if mask.all() else mask
-        cache = past_key_values
         # In training each call begins anew, and a cache would only hold memory.
         wanted = self.config.use_cache if use_cache is None else use_cache
         if cache is None and wanted and not self.training:
@@ -180,6 +181,6 @@ class ZooForCausalLM(PreTrainedModel, GenerationMixin):
             loss = self.loss_function(
                 logits, labels, vocab_size=self.config.vocab_size, num_items_in_batch=count
             )
-        given = CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=cache)
+        given = CausalLMOutputWithPast(loss=loss, logits=logits, **{CACHE: cache})
         wants_dict = getattr(self.config, "return_dict", True) if return_dict is None else return_dict
         return given if wants_dict else given.to_tuple()
