@@ -1,8 +1,8 @@
 """Functional interpolation for relative positions (FIRE).
 
-Tensors have their shape in their name: B sequences, T queries, S keys, N queries of all sequences; R queries and
-K keys of a block, P its pairs; H heads, W hidden units, U those with a kink, V those and the line; X the three
-sums of the backward pass.
+Tensors have their shape in their name: B sequences, T queries, S keys, N queries of all sequences; R queries
+and K keys of a block, P its pairs; H heads, W hidden units, U those with a kink, V those and the line; X the
+three sums of the backward pass.
 """
 
 from collections.abc import Iterator
