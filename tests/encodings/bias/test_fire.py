@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 
 from zoo.encodings.base import Span, per_query_and_key
-from zoo.encodings.bias.fire import BLOCK_ELEMENTS, FIRE
+from zoo.encodings.bias import fire
+from zoo.encodings.bias.fire import FIRE
 from zoo.errors import InputError
 
 HEADS = 6
@@ -191,9 +192,10 @@ def test_an_encoder_is_refused(recipe):
 @pytest.mark.parametrize("batch", [False, True])
 @pytest.mark.parametrize("first", [0, 13])
 @pytest.mark.parametrize("activation", ["relu", "leaky_relu"])
-def test_training_in_blocks_of_queries_changes_no_bias_and_no_gradient(
+def test_every_way_to_the_table_has_the_same_biases_and_gradients(
     activation, first, batch, size_of, monkeypatch
 ):
+    """The loops compiled for a CPU, and plain operations by blocks of queries elsewhere."""
     encoding, pos = FIRE(size_of(), threshold=5.0, activation=activation).double(), torch.arange(50)
     torch.nn.init.normal_(encoding.hidden.bias)
     if batch:
@@ -206,6 +208,35 @@ def test_training_in_blocks_of_queries_changes_no_bias_and_no_gradient(
         return seen, *torch.autograd.grad((seen * cotangent).sum(), list(encoding.parameters()))
 
     expected = with_gradients(of_all_units(encoding, span))
-    monkeypatch.setitem(BLOCK_ELEMENTS, "cpu", 0)
     actual = with_gradients(encoding.bias_table(span, HEADS).double())
     torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
+    for block in (0, 50 * 32 * 8, 2**26):
+        monkeypatch.setattr(fire, "BLOCK_ELEMENTS", block)
+        given = *encoding._scales(), *encoding._kinks(span)
+        actual = with_gradients(fire._recomputed_table(span.q_pos, span.k_pos, *given).double())
+        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_positions_need_not_ascend(size_of):
+    encoding, order = FIRE(size_of(), threshold=5.0), torch.randperm(50)
+    torch.nn.init.normal_(encoding.hidden.bias)
+    span, past = Span(order, order, causal=False), order <= order[:, None]
+    cotangent = torch.randn(HEADS, 50, 50) * past
+    tables = encoding.bias_table(span, HEADS) * past, of_all_units(encoding, span) * past
+    torch.testing.assert_close(*tables, rtol=1e-5, atol=1e-5)
+    gradients = [torch.autograd.grad(table, [*encoding.parameters()], cotangent) for table in tables]
+    torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-3)
+
+
+def test_threads_change_no_bit(size_of):
+    encoding, pos = FIRE(size_of(), threshold=5.0), torch.arange(64)
+    cotangent = torch.randn(HEADS, 64, 64, generator=torch.Generator().manual_seed(0))
+    before, results = torch.get_num_threads(), []
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            table = encoding.bias_table(Span(pos, pos), HEADS)
+            results.append([table, *torch.autograd.grad(table, [*encoding.parameters()], cotangent)])
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))

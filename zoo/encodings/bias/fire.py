@@ -1,15 +1,18 @@
 """Functional interpolation for relative positions (FIRE).
 
-Tensors have their shape in their name: B sequences, T queries, S keys, N queries of all sequences; R queries
-and K keys of a block, P its pairs; H heads, W hidden units, U those with a kink, V those and the line; X the
-three sums of the backward pass.
+Tensors have their shape in their name: B sequences, T queries, S keys, P pairs of both, N queries of all
+sequences; H heads, W hidden units, U those with a kink, V those and the line; X the three sums of the
+backward pass.
 """
 
-from collections.abc import Iterator
+import math
 from typing import Any, Literal
 
+import numba
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from zoo.encodings.base import Encoding, Size, Span, per_query_and_key
 from zoo.field_types import AboveZero, Positive
@@ -18,8 +21,8 @@ from zoo.registry import register
 EPSILON = 1e-6
 """Added to the divisor, which is zero where training has brought c or L to zero."""
 
-BLOCK_ELEMENTS = {"cpu": 2**20, "cuda": 2**26}
-"""Numbers held for a block of queries: on a CPU they stay in its cache, a GPU's kernels are large."""
+BLOCK_ELEMENTS = 2**26
+"""Hidden units of pairs that are held at once in training elsewhere than on a CPU."""
 
 
 @register("fire")
@@ -81,10 +84,10 @@ class FIRE(Encoding):
         where = span.q_pos, span.k_pos
         with torch.autocast(span.q_pos.device.type, enabled=False):
             given = *self._scales(), *self._kinks(span)
-            if torch.compiler.is_compiling() and (span.q_pos.is_cuda or not torch.is_grad_enabled()):
-                # A compiler fuses plain operations itself; only in training on a CPU that is slower.
-                return _table(*where, *given)
-            return _blocked_table(*where, span.first, span.causal, *given)
+            if span.q_pos.is_cpu:
+                return _table_on_cpu(*where, span.first, span.causal, *given)
+            # A compiler decides itself what it computes again.
+            return (_table if torch.compiler.is_compiling() else _recomputed_table)(*where, *given)
 
     def share(self, q: Tensor, k: Tensor) -> Tensor:
         """How far the key lies back, of how far the query could look: 0 to 1, by the logarithm of both."""
@@ -151,9 +154,111 @@ def _table(
     return table if table.dim() == 3 else table.squeeze(2).transpose(0, 1)
 
 
+def _recomputed_table(q_pos: Tensor, k_pos: Tensor, *given: Tensor) -> Tensor:
+    """`_table`, whose hidden units are not kept for the backward pass but computed again, a block of queries
+    at a time."""
+    rows = max(1, BLOCK_ELEMENTS // (k_pos.numel() * len(given[2])))
+    options = {"use_reentrant": False, "preserve_rng_state": False}
+    parts = [checkpoint(_table, q, k_pos, *given, **options) for q in q_pos.split(rows, -1)]
+    return torch.cat(parts, -2)
+
+
+# On a CPU one pass over the pairs, compiled, takes a third of the time of PyTorch's operations, each of which
+# writes a table. Sums may be reordered, so that vector instructions can be used; NaN and infinity stay exact.
+_compile = numba.njit(
+    parallel=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"}
+)
+
+
+@numba.njit(cache=True)
+def _sequence_and_query(n: int, queries: int, keys: int, first: int) -> tuple[int, int, int]:
+    """The n-th row of the table, and how many keys it sees: rows from both ends in turn, so that threads,
+    which take neighbours, have as much to do where a query sees no later key."""
+    # prange counts without a sign, which beside numbers with one would be float64.
+    sequence, t = divmod(np.int64(n), queries)
+    t = queries - 1 - t // 2 if t % 2 else t // 2
+    return sequence, t, min(keys, first + t + 1)
+
+
+@_compile
+def _write_table(q_BT, k_BS, first, c, threshold, kink_U, network_HV, table_BHTS):
+    """The bias of the keys up to the query's own, `first` rows into the keys, and 0 beyond."""
+    (batch, queries), keys, (heads, units) = q_BT.shape, k_BS.shape[1], network_HV.shape
+    for n in numba.prange(batch * queries):
+        b, t, seen = _sequence_and_query(n, queries, keys, first)
+        q, k_S = q_BT[b, t], k_BS[b]
+        far = math.log(1 + c * max(q, threshold)) + EPSILON
+        x_S = np.empty(seen, np.float32)
+        for s in range(seen):
+            # In float64, as 1 + c |i - j| would be rounded in float32 where c is small.
+            x_S[s] = math.log(1 + c * abs(q - k_S[s])) / far
+        for h in range(heads):
+            row_S = table_BHTS[b, h, t]
+            slope, offset = network_HV[h, units - 2], network_HV[h, units - 1]
+            for s in range(seen):
+                row_S[s] = slope * x_S[s] + offset
+            for u in range(units - 2):
+                rise, kink = network_HV[h, u], kink_U[u]
+                for s in range(seen):
+                    row_S[s] += rise * max(x_S[s], kink)
+            row_S[seen:] = 0
+
+
+@_compile
+def _sum_between_kinks(dtable_BHTS, q_BT, k_BS, first, c, threshold, kink_U, sums_BTXHV):
+    """For each query and head, sums over the keys with as many kinks still ahead of them, x <= kink: of the
+    gradient g, of g psi(i - j), and of g times the derivative of psi(i - j) by c."""
+    (batch, queries), keys, heads = q_BT.shape, k_BS.shape[1], dtable_BHTS.shape[1]
+    for n in numba.prange(batch * queries):
+        b, t, seen = _sequence_and_query(n, queries, keys, first)
+        q, k_S = q_BT[b, t], k_BS[b]
+        far = math.log(1 + c * max(q, threshold)) + EPSILON
+        psi_S, by_c_S = np.empty(seen, np.float32), np.empty(seen, np.float32)
+        for s in range(seen):
+            distance = abs(q - k_S[s])
+            scaled = 1 + c * distance
+            psi_S[s], by_c_S[s] = math.log(scaled), distance / scaled
+        kinks_S = np.zeros(seen, np.int32)
+        for kink in kink_U:
+            psi_of_kink = np.float32(kink * far)
+            for s in range(seen):
+                kinks_S[s] += np.int32(psi_S[s] <= psi_of_kink)
+        sums_XHV = sums_BTXHV[b, t]
+        sums_XHV[:] = 0
+        start = 0
+        while start < seen:
+            # Where positions ascend, the keys of one column lie side by side.
+            column, stop = kinks_S[start], start + 1
+            while stop < seen and kinks_S[stop] == column:
+                stop += 1
+            for h in range(heads):
+                g_S = dtable_BHTS[b, h, t]
+                of_g = of_psi = of_c = np.float32(0)
+                for s in range(start, stop):
+                    of_g += g_S[s]
+                    of_psi += g_S[s] * psi_S[s]
+                    of_c += g_S[s] * by_c_S[s]
+                sums_XHV[0, h, column] += of_g
+                sums_XHV[1, h, column] += of_psi
+                sums_XHV[2, h, column] += of_c
+            start = stop
+
+
+def _run(loop: Any, *given: Tensor | int | float) -> None:
+    """On as many threads as PyTorch uses."""
+    numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
+    loop(*(x.detach().numpy() if isinstance(x, Tensor) else x for x in given))
+
+
+def _positions(q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
+    """[B,T] and [B,S], with one sequence where all have the same positions."""
+    batch = torch.broadcast_shapes(q_pos.shape[:-1], k_pos.shape[:-1]).numel()
+    return tuple(pos.float().expand(batch, -1).contiguous() for pos in (q_pos, k_pos))
+
+
 # Operators of their own, so that torch.compile leaves them as they are.
-@torch.library.custom_op("zoo::fire_table", mutates_args=())
-def _blocked_table(
+@torch.library.custom_op("zoo::fire_table", mutates_args=(), device_types="cpu")
+def _table_on_cpu(
     q_pos: Tensor,
     k_pos: Tensor,
     first: int,
@@ -164,19 +269,15 @@ def _blocked_table(
     rise_HW: Tensor,
     line_H2: Tensor,
 ) -> Tensor:
-    """`_table` of the pairs that the causal mask leaves, a block of queries at a time; 0 elsewhere. Nothing
-    of a pair is kept for the backward pass."""
+    """`_table` of the pairs that the causal mask leaves; 0 elsewhere. Nothing of a pair is kept for the
+    backward pass."""
     table = _empty_table(q_pos, k_pos, rise_HW)
+    q_BT, k_BS = _positions(q_pos, k_pos)
     bent = _bent(kink_W)
-    kink_U1, network_HV = kink_W[bent, None], torch.cat((rise_HW[:, bent], line_H2), 1)
-    for sequence, rows, q_R, k_K in _blocks(q_pos, k_pos, first if causal else None, network_HV.shape[1]):
-        x_RK = _share(q_R[:, None], k_K, c, threshold)
-        units_VP = network_HV.new_empty(network_HV.shape[1], x_RK.numel())
-        torch.maximum(x_RK.flatten(), kink_U1, out=units_VP[:-2])
-        units_VP[-2], units_VP[-1] = x_RK.flatten(), 1
-        of_block = table.view(-1, *table.shape[-3:])[sequence, :, rows]
-        of_block[..., : len(k_K)] = (network_HV @ units_VP).unflatten(1, x_RK.shape)
-        of_block[..., len(k_K) :] = 0
+    network_HV = torch.cat((rise_HW[:, bent], line_H2), 1)
+    table_BHTS = table.view(-1, *table.shape[-3:])
+    first = first if causal else k_BS.shape[1]
+    _run(_write_table, q_BT, k_BS, first, c.item(), threshold.item(), kink_W[bent], network_HV, table_BHTS)
     return table
 
 
@@ -186,12 +287,12 @@ def _empty_table(q_pos: Tensor, k_pos: Tensor, rise_HW: Tensor) -> Tensor:
     return rise_HW.new_empty(*batch, len(rise_HW), q_pos.shape[-1], k_pos.shape[-1])
 
 
-@_blocked_table.register_fake
+@_table_on_cpu.register_fake
 def _(q_pos: Tensor, k_pos: Tensor, first: int, causal: bool, *given: Tensor) -> Tensor:
     return _empty_table(q_pos, k_pos, given[3])
 
 
-@torch.library.custom_op("zoo::fire_table_backward", mutates_args=())
+@torch.library.custom_op("zoo::fire_table_backward", mutates_args=(), device_types="cpu")
 def _backward(
     dtable: Tensor,
     q_pos: Tensor,
@@ -204,35 +305,18 @@ def _backward(
     first: int,
     causal: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The gradients of c, L and the network.
-
-    With g that of the biases and x = psi(i - j) / psi(far), all come from three sums over the keys of each
-    query that lie beyond a kink, x > kink_w: of g, of g psi(i - j), and of g times the derivative of
-    psi(i - j) by c.
-    """
+    """The gradients of c, L and the network, all from the sums of `_sum_between_kinks`."""
     bent = _bent(kink_W)
-    # The line is a unit beyond whose kink all keys lie.
-    kink_V1 = torch.cat((kink_W[bent], kink_W.new_tensor([-1.0])))[:, None]
     rise_HV = torch.cat((rise_HW[:, bent], line_H2[:, :1]), 1)
-    heads, units = rise_HV.shape
-    dtable_BHTS = dtable.reshape(-1, *dtable.shape[-3:])
-    batch, queries = len(dtable_BHTS), dtable.shape[-2]
-    sums_BTXHV = rise_HV.new_empty(batch, queries, 3, heads, units)
-    for sequence, rows, q_R, k_K in _blocks(q_pos, k_pos, first if causal else None, units + 3 * heads):
-        distance_RK = (q_R[:, None] - k_K).abs_()
-        scaled_RK = c * distance_RK
-        psi_RK = scaled_RK.log1p()
-        by_c_RK = distance_RK.div_(scaled_RK.add_(1))
-        x_RK = torch.div(psi_RK, _farthest(q_R, c, threshold)[:, None], out=scaled_RK)
-        beyond_RVK = x_RK.new_empty(len(q_R), units, len(k_K))
-        torch.gt(x_RK[:, None], kink_V1, out=beyond_RVK)
-        g_RXHK = x_RK.new_empty(len(q_R), 3, heads, len(k_K))
-        g_RXHK[:, 0] = dtable_BHTS[sequence, :, rows, : len(k_K)].transpose(0, 1)
-        torch.mul(g_RXHK[:, 0], psi_RK[:, None], out=g_RXHK[:, 1])
-        torch.mul(g_RXHK[:, 0], by_c_RK[:, None], out=g_RXHK[:, 2])
-        sums_RYV = sums_BTXHV[sequence, rows].flatten(1, 2)
-        torch.bmm(g_RXHK.flatten(1, 2), beyond_RVK.mT, out=sums_RYV)
-    q_N = q_pos.float().expand(batch, -1).flatten()
+    q_BT, k_BS = _positions(q_pos, k_pos)
+    dtable_BHTS = dtable.reshape(-1, *dtable.shape[-3:]).contiguous()
+    first = first if causal else k_BS.shape[1]
+    sums_BTXHV = rise_HV.new_empty(*q_BT.shape, 3, *rise_HV.shape)
+    where = q_BT, k_BS, first, c.item(), threshold.item()
+    _run(_sum_between_kinks, dtable_BHTS, *where, kink_W[bent], sums_BTXHV)
+    # From the last kink on: of the keys beyond each, and in the end of all, which lie on the line.
+    sums_BTXHV = sums_BTXHV.cumsum(-1)
+    q_N = q_BT.flatten()
     far_N, psi_of_far_N = torch.maximum(q_N, threshold), _farthest(q_N, c, threshold)
     g_NHV, psi_NHV, by_c_NHV = sums_BTXHV.flatten(0, 1).unbind(1)
     # x by c and by L: through the distance of the key, and through the farthest one.
@@ -241,10 +325,10 @@ def _backward(
     dthreshold = (by_far_N * c * torch.heaviside(threshold - q_N, c.new_tensor(0.5))).sum().expand_as(c)
     # Short of a kink a unit is rise * kink, beyond it rise * x.
     g_HV, gx_HV = g_NHV.sum(0), (psi_NHV / psi_of_far_N[:, None, None]).sum(0)
-    short_HV = g_HV[:, -1:] - g_HV
+    short_HU = (g_HV[:, -1:] - g_HV)[:, :-1]
     dkink_W, drise_HW = torch.zeros_like(kink_W), torch.zeros_like(rise_HW)
-    dkink_W[bent] = (short_HV * rise_HV).sum(0)[:-1]
-    drise_HW[:, bent] = (gx_HV + short_HV * kink_V1[:, 0])[:, :-1]
+    dkink_W[bent] = (short_HU * rise_HV[:, :-1]).sum(0)
+    drise_HW[:, bent] = gx_HV[:, :-1] + short_HU * kink_W[bent]
     return dc, dthreshold, dkink_W, drise_HW, torch.stack((gx_HV[:, -1], g_HV[:, -1]), 1)
 
 
@@ -262,30 +346,10 @@ def _gradients(ctx: Any, dtable: Tensor) -> tuple[Tensor | None, ...]:
     return *(None,) * 4, *_backward(dtable, *ctx.saved_tensors, *ctx.options)
 
 
-_blocked_table.register_autograd(_gradients, setup_context=_save)
+_table_on_cpu.register_autograd(_gradients, setup_context=_save)
 
 
 def _bent(kink_W: Tensor) -> Tensor:
-    """Which units have a kink. A GPU would have to be waited for; all are computed there."""
-    return (kink_W >= 0).nonzero()[:, 0] if kink_W.is_cpu else torch.arange(len(kink_W), device=kink_W.device)
-
-
-def _blocks(
-    q_pos: Tensor, k_pos: Tensor, first: int | None, width: int
-) -> Iterator[tuple[int, slice, Tensor, Tensor]]:
-    """A sequence, the rows of some of its queries, their positions, and those of the keys that they see. It
-    is one sequence for all, or each where they have positions of their own.
-
-    Args:
-        first: where queries see no later key, the row of the first query among the keys; else None.
-        width: how many numbers are held for each pair.
-    """
-    queries, keys = q_pos.shape[-1], k_pos.shape[-1]
-    block = max(16, BLOCK_ELEMENTS["cpu" if q_pos.is_cpu else "cuda"] // (keys * width))
-    batch = torch.broadcast_shapes(q_pos.shape[:-1], k_pos.shape[:-1]).numel()
-    q_BT, k_BS = (pos.float().expand(batch, -1) for pos in (q_pos, k_pos))
-    for sequence in range(batch):
-        for start in range(0, queries, block):
-            stop = min(start + block, queries)
-            seen = keys if first is None else min(keys, first + stop)
-            yield sequence, slice(start, stop), q_BT[sequence, start:stop], k_BS[sequence, :seen]
+    """The units with a kink, from the last one on."""
+    order_W = kink_W.argsort(descending=True)
+    return order_W[kink_W[order_W] >= 0]
