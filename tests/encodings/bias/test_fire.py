@@ -240,3 +240,25 @@ def test_threads_change_no_bit(size_of):
     finally:
         torch.set_num_threads(before)
     assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
+
+
+FIRST_TABLE = """
+import os
+os.environ["NUMBA_NUM_THREADS"] = "2"  # whatever the machine has
+import torch
+from numba.core.caching import CacheImpl
+if {nowhere}:  # neither in the package nor in the user's cache folder
+    CacheImpl._locator_classes = []
+from zoo.encodings.base import Size, Span
+from zoo.encodings.bias.fire import FIRE
+encoding, pos = FIRE(Size(24, 6, 1, 16, True)), torch.arange(8)
+encoding.bias_table(Span(pos, pos), 6).sum().backward()
+print(torch.get_num_threads(), encoding.c.grad.isfinite().all().item())
+"""
+
+
+@pytest.mark.parametrize("nowhere", [False, True])
+def test_the_first_table_leaves_the_number_of_threads(zoo_command, nowhere):
+    """Also where what is compiled can be kept nowhere."""
+    done = zoo_command(launcher=("-c", FIRST_TABLE.format(nowhere=nowhere)))
+    assert done.stdout.split() == ["1", "True"], done.stderr

@@ -6,6 +6,7 @@ backward pass.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numba
@@ -164,14 +165,25 @@ def _recomputed_table(q_pos: Tensor, k_pos: Tensor, *given: Tensor) -> Tensor:
     return torch.cat(parts, -2)
 
 
+def _compiled(**options: Any) -> Callable[[Callable], Callable]:
+    """At first use, for all later processes too if the result can be kept beside this file or in the user's
+    cache folder (https://numba.readthedocs.io, NUMBA_CACHE_DIR)."""
+
+    def compiled(function: Callable) -> Callable:
+        try:
+            return numba.njit(function, cache=True, **options)
+        except RuntimeError:  # it can be kept nowhere
+            return numba.njit(function, **options)
+
+    return compiled
+
+
 # On a CPU one pass over the pairs, compiled, takes a third of the time of PyTorch's operations, each of which
 # writes a table. Sums may be reordered, so that vector instructions can be used; NaN and infinity stay exact.
-_compile = numba.njit(
-    parallel=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "arcp", "nsz"}
-)
+LOOP = {"parallel": True, "error_model": "numpy", "fastmath": {"reassoc", "contract", "arcp", "nsz"}}
 
 
-@numba.njit(cache=True)
+@_compiled()
 def _sequence_and_query(n: int, queries: int, keys: int, first: int) -> tuple[int, int, int]:
     """The n-th row of the table, and how many keys it sees: rows from both ends in turn, so that threads,
     which take neighbours, have as much to do where a query sees no later key."""
@@ -181,7 +193,7 @@ def _sequence_and_query(n: int, queries: int, keys: int, first: int) -> tuple[in
     return sequence, t, min(keys, first + t + 1)
 
 
-@_compile
+@_compiled(**LOOP)
 def _write_table(q_BT, k_BS, first, c, threshold, kink_U, network_HV, table_BHTS):
     """The bias of the keys up to the query's own, `first` rows into the keys, and 0 beyond."""
     (batch, queries), keys, (heads, units) = q_BT.shape, k_BS.shape[1], network_HV.shape
@@ -205,7 +217,7 @@ def _write_table(q_BT, k_BS, first, c, threshold, kink_U, network_HV, table_BHTS
             row_S[seen:] = 0
 
 
-@_compile
+@_compiled(**LOOP)
 def _sum_between_kinks(dtable_BHTS, q_BT, k_BS, first, c, threshold, kink_U, sums_BTXHV):
     """For each query and head, sums over the keys with as many kinks still ahead of them, x <= kink: of the
     gradient g, of g psi(i - j), and of g times the derivative of psi(i - j) by c."""
@@ -247,7 +259,11 @@ def _sum_between_kinks(dtable_BHTS, q_BT, k_BS, first, c, threshold, kink_U, sum
 
 def _run(loop: Any, *given: Tensor | int | float) -> None:
     """On as many threads as PyTorch uses."""
-    numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
+    threads = torch.get_num_threads()
+    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+    if torch.get_num_threads() != threads:
+        # Once in a process: numba, when it starts its threads, sets OpenMP's number, which is PyTorch's too.
+        torch.set_num_threads(threads)
     loop(*(x.detach().numpy() if isinstance(x, Tensor) else x for x in given))
 
 
