@@ -164,9 +164,10 @@ def main() -> None:
                 for only in ("kept", "given-back")
             )
         else:
-            second = bare(recipe, open_data(recipe), skip) if turn % 2 else None
-            first, wait = lightning(recipe, open_data(recipe), skip)
-            pair = first, second or bare(recipe, open_data(recipe), skip)
+            with freed_memory_kept():  # as `zoo fit` does
+                second = bare(recipe, open_data(recipe), skip) if turn % 2 else None
+                first, wait = lightning(recipe, open_data(recipe), skip)
+                pair = first, second or bare(recipe, open_data(recipe), skip)
             waits.append(wait)
         pairs.append(pair)
         print(f"round {turn + 1}: {names[0]} {pair[0] * 1e3:.1f} ms, {names[1]} {pair[1] * 1e3:.1f} ms, "

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.profilers import PassThroughProfiler
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from zoo.data.loader import Loader, ResumableLoader
@@ -38,6 +40,16 @@ class DataModule(pl.LightningDataModule):
 
     def val_dataloader(self) -> Loader:
         return self.source.valid_loader(self.trainer.global_rank, self.trainer.world_size)
+
+
+class NoProfiler(PassThroughProfiler):
+    """Lightning opens a context of its profiler around each of the hundred or so hooks of a step: always the
+    same one here, instead of a generator each time."""
+
+    nothing = nullcontext()
+
+    def profile(self, action_name: str) -> AbstractContextManager:
+        return self.nothing
 
 
 def make_trainer(
@@ -96,6 +108,8 @@ def make_trainer(
     ]
     if flags.get("enable_progress_bar") is not False:
         callbacks.append(StepBar(tokens_per_step))
+    if flags.get("profiler") is None:
+        flags["profiler"] = NoProfiler()
     try:
         if flags.get("max_time") is not None:
             callbacks.append(StepTimer(flags.pop("max_time")))
