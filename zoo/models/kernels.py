@@ -19,7 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from zoo.models import cpu_attention, recomputed
-from zoo.models.scores import Scores
+from zoo.models.scores import Scores, hide
 
 BLOCK_ELEMENTS = 2**22
 """Most elements of a table [B,H,T,S] in evaluation; longer sequences are computed in blocks of queries.
@@ -229,7 +229,7 @@ def attention_weights(q_BHTD: Tensor, k_BHSD: Tensor, scores: Scores, scale: flo
         logits_BHTS = logits_BHTS + added
     logits_BHTS = scores.logits(logits_BHTS, q_BHTD, k_BHSD)
     if not scores.span.is_open():
-        logits_BHTS = logits_BHTS.masked_fill(~scores.span.allowed(), -torch.inf)
+        logits_BHTS = hide(logits_BHTS, scores.span)
     # A row without any key would be NaN, and so would its gradient: fill it before and after the softmax. Two
     # passes over the table that a CPU saves where there is none; elsewhere to know it would be a wait.
     masked_BHT1 = logits_BHTS.detach().amax(-1, keepdim=True) == -torch.inf

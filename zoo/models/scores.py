@@ -16,6 +16,16 @@ from zoo.encodings.stack import View
 from zoo.models.logit_scale import RowScale
 
 
+def hide(table: Tensor, span: Span) -> Tensor:
+    """The table, broadcastable to [B,H,T,S], with -inf where a query may not see a key."""
+    own, full = span.num_keys - span.first == span.num_queries, (span.num_queries, span.num_keys)
+    if span.first and own and span.is_causal_alone() and table.shape[-2:] == full:
+        # Some keys are later than a query among the queries' own tokens alone: one pass over the table less.
+        before, table = table.tensor_split((span.first,), -1)
+        return torch.cat((before, table.masked_fill(~span.own_keys().allowed(), -torch.inf)), -1)
+    return table.masked_fill(~span.allowed(), -torch.inf)
+
+
 class Scores:
     """All that `attend` needs besides queries, keys and values."""
 
@@ -187,7 +197,7 @@ class Scores:
         if self.row_scale is not None:
             added = self.row_scale.of_table(added)
         if not unmasked:
-            added = added.masked_fill(~self.span.allowed(), -torch.inf)
+            added = hide(added, self.span)
         # The fused CPU kernel takes masks of two or four dimensions, not three.
         return (added[None] if added.dim() == 3 else added).to(dtype)
 
