@@ -18,11 +18,12 @@ from zoo.models.logit_scale import RowScale
 
 def hide(table: Tensor, span: Span) -> Tensor:
     """The table, broadcastable to [B,H,T,S], with -inf where a query may not see a key."""
-    own, full = span.num_keys - span.first == span.num_queries, (span.num_queries, span.num_keys)
-    if span.first and own and span.is_causal_alone() and table.shape[-2:] == full:
-        # Some keys are later than a query among the queries' own tokens alone: one pass over the table less.
-        before, table = table.tensor_split((span.first,), -1)
-        return torch.cat((before, table.masked_fill(~span.own_keys().allowed(), -torch.inf)), -1)
+    shape = span.num_queries, span.num_keys
+    ends_with_own = span.first + span.num_queries == span.num_keys
+    if span.first and ends_with_own and span.is_causal_alone() and table.shape[-2:] == shape:
+        # Only among the queries' own tokens are keys later than a query: one pass over the table less.
+        before, own = table.tensor_split((span.first,), -1)
+        return torch.cat((before, own.masked_fill(~span.own_keys().allowed(), -torch.inf)), -1)
     return table.masked_fill(~span.allowed(), -torch.inf)
 
 

@@ -108,13 +108,11 @@ def make_trainer(
     ]
     if flags.get("enable_progress_bar") is not False:
         callbacks.append(StepBar(tokens_per_step))
-    if flags.get("profiler") is None:
-        flags["profiler"] = NoProfiler()
     try:
         if flags.get("max_time") is not None:
             callbacks.append(StepTimer(flags.pop("max_time")))
         trainer = pl.Trainer(
-            **{"enable_model_summary": False, "num_sanity_val_steps": 0, **flags},
+            **{"enable_model_summary": False, "num_sanity_val_steps": 0, "profiler": NoProfiler(), **flags},
             max_epochs=-1,
             # Never made: Lightning would go on from any hpc_ckpt_1.ckpt that lies there.
             default_root_dir=folder / "lightning",
