@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -60,12 +61,32 @@ TEXT = {
 
 def pytest_addoption(parser):
     parser.addoption("--proofs", action="store_true", help="print what each encoding was checked against")
+    parser.addoption("--file-times", action="store_true", help="print cases and seconds of each test file")
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    """The table of proofs, from what the fixture `agree` recorded."""
-    if not config.getoption("--proofs"):
-        return
+    if config.getoption("--file-times"):
+        _print_file_times(terminalreporter)
+    if config.getoption("--proofs"):
+        _print_proofs(terminalreporter)
+
+
+def _print_file_times(terminalreporter):
+    """Print the cases and the seconds of each test file, slowest first."""
+    cases, seconds = Counter(), Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                file = report.nodeid.partition("::")[0]
+                seconds[file] += report.duration
+                cases[file] += report.when == "call"
+    terminalreporter.write_sep("=", "seconds and cases per test file")
+    for file, spent in seconds.most_common():
+        terminalreporter.write_line(f"{spent:8.1f} s {cases[file]:5d}  {file}")
+
+
+def _print_proofs(terminalreporter):
+    """Print the table of proofs, from the records of the fixture `agree`."""
     largest = {}
     for report in terminalreporter.getreports("passed"):
         for name, value in report.user_properties:
