@@ -35,7 +35,7 @@ def softplus(x):
     return math.log1p(math.exp(x))
 
 
-@pytest.mark.parametrize("base", [10000.0, 500.0])
+@pytest.mark.parametrize("base", [500.0])
 def test_x_transformers(base, pope, agree):
     x_transformers = pytest.importorskip("x_transformers.x_transformers")
     encoding, theirs = pope(base=base), x_transformers.PolarEmbedding(D, H, base=base)

@@ -23,7 +23,7 @@ def rerope(size_of):
 
 
 def scores_by_pairs(q, k, q_pos, k_pos, distance_of, width=D, half=True, scale_of=lambda p: 1.0):
-    """Scores [B,H,T,S]: each pair of a query and a key turned by the distance that it is said to have."""
+    """Scores [B,H,T,S]: each pair of a query and a key turned by the distance from `distance_of`."""
     scores = torch.zeros(*q.shape[:3], k.shape[2], dtype=torch.float64)
     for b, h, t, s in torch.cartesian_prod(*(torch.arange(n) for n in scores.shape)).tolist():
         i, j = (pos[b if pos.dim() == 2 else 0, row].item() if pos.dim() == 2 else pos[row].item()
@@ -41,7 +41,7 @@ def scores_by_pairs(q, k, q_pos, k_pos, distance_of, width=D, half=True, scale_o
 
 
 def scores_of(encoding, q, k, span):
-    """The scores that a layer makes with the encoding, before the mask."""
+    """The scores of a layer with the encoding, before the mask."""
     turned_q, turned_k = encoding.rotate(q, k, span)
     return encoding.logits(turned_q @ turned_k.transpose(-1, -2) * D**-0.5, q, k, span)
 
@@ -55,15 +55,20 @@ def clipped(window, leak):
 
 
 def compared(span, causal):
-    """Pairs that a query may look at: of the others a decoder promises nothing."""
+    """The visible pairs; a decoder promises nothing of the others."""
     i, j = per_query_and_key(span.q_pos, span.k_pos)
     return (j <= i) if causal else torch.ones_like(i >= j)
 
 
-@pytest.mark.parametrize("causal", [True, False], ids=["decoder", "encoder"])
-@pytest.mark.parametrize("pos", [POS, FAR], ids=["from 0", "each its own"])
 @pytest.mark.parametrize(
-    ("window", "leak", "log_scale"), [(3, 0.0, False), (3, 0.0, True), (4, 1 / 16, True), (1, 0.5, False)]
+    ("window", "leak", "log_scale", "pos", "causal"),
+    [
+        (3, 0.0, False, POS, True),
+        (3, 0.0, True, FAR, False),
+        (4, 1 / 16, True, FAR, True),
+        (1, 0.5, False, POS, False),
+    ],
+    ids=["decoder", "encoder, scaled, far", "decoder, leaky, scaled, far", "encoder, leaky"],
 )
 def test_each_pair_is_turned_by_its_clipped_distance(window, leak, log_scale, pos, causal, rerope, agree):
     q, k, span = torch.randn(2, 2, T, D), torch.randn(2, 2, T, D), Span(pos, pos, causal=causal)
@@ -90,14 +95,14 @@ def test_layout_and_partial_are_those_of_rope(rerope, agree):
 
 
 @pytest.mark.parametrize("kind", ["decoder", "encoder"])
-@pytest.mark.parametrize("options", [{"window": 32}, {"window": 33}, {"window": 3, "leak": 1.0}], ids=str)
-def test_a_window_as_long_as_the_sequence_is_rope(options, kind, model_of, tokens, agree):
+def test_a_window_as_long_as_the_sequence_is_rope(kind, model_of, tokens, agree):
     row = tokens(2, 32)
-    rerope = model_of({"name": "rerope", "log_scale": False, **options}, kind)
-    agree(rerope(row), model_of("rope", kind)(row), encoding="rerope", against="rope, nothing clipped")
+    for options in ({"window": 32}, {"window": 33}, {"window": 3, "leak": 1.0}):
+        rerope = model_of({"name": "rerope", "log_scale": False, **options}, kind)
+        agree(rerope(row), model_of("rope", kind)(row), encoding="rerope", against="rope, nothing clipped")
 
 
-def test_a_shorter_window_is_not(model_of, tokens):
+def test_a_shorter_window_changes_the_distances_beyond_it(model_of, tokens):
     row = tokens(2, 32)
     rerope, rope = model_of({"name": "rerope", "window": 8}), model_of("rope")
     difference = (rerope(row) - rope(row)).abs().amax((0, 2))
@@ -105,7 +110,7 @@ def test_a_shorter_window_is_not(model_of, tokens):
     assert difference[:9].max() < 1e-5 and difference[9:].min() > 1e-2
 
 
-def test_beyond_the_window_distance_counts_no_more(rerope):
+def test_beyond_the_window_the_distance_is_constant(rerope):
     q, k = torch.randn(1, 2, 1, D), torch.randn(1, 2, 1, D)
     encoding = rerope(window=3, log_scale=False)
     scores = [scores_of(encoding, q, k, Span(torch.tensor([p]), torch.tensor([0]))) for p in (2, 3, 4, 5000)]
@@ -114,7 +119,7 @@ def test_beyond_the_window_distance_counts_no_more(rerope):
     assert (scores[0] - scores[1]).abs().max() > 1e-2
 
 
-def test_what_is_added_to_the_scores_stays(model_of, tokens, rerope):
+def test_a_bias_added_to_the_scores_is_kept(model_of, tokens, rerope):
     q, k, span = torch.randn(1, 2, T, D), torch.randn(1, 2, T, D), Span(POS, POS)
     encoding, added = rerope(window=3), torch.randn(1, 2, T, T)
     turned_q, turned_k = encoding.rotate(q, k, span)

@@ -1,4 +1,4 @@
-"""The scalings of RoPE against each of `transformers`' ROPE_INIT_FUNCTIONS and a loop over each formula."""
+"""The scalings of RoPE against ROPE_INIT_FUNCTIONS of `transformers` and a loop over each formula."""
 
 import math
 
@@ -10,6 +10,8 @@ from zoo.encodings.rotary.rope import RoPE
 from zoo.models.cache import Cache
 
 D, H, L = 32, 4, 16
+LENGTHS = (7, L, 2 * L + 1)
+"""Within, at and beyond the trained length."""
 SHORT = [1 + 0.1 * k for k in range(D // 2)]
 LONG = [1 + 0.5 * k for k in range(D // 2)]
 
@@ -93,7 +95,7 @@ def llama(name, given):
 
 
 def apply_llama(rotary, q, k, pos):
-    """Rotated q and k; dimensions beyond those that have a frequency stay."""
+    """Rotated q and k; dimensions without a frequency are copied."""
     modeling = pytest.importorskip("transformers.models.llama.modeling_llama")
     cos, sin = rotary(q, pos[None])
     width = cos.shape[-1]
@@ -102,7 +104,7 @@ def apply_llama(rotary, q, k, pos):
 
 
 def formula(scaling, length, *, base=10000.0, factor=1.0, partial=1.0, proportion=1.0, **given):
-    """The frequencies, pair by pair, for a sequence of `length`, and what cos and sin are multiplied by."""
+    """The frequencies, pair by pair, for a sequence of `length`, and the factor of cos and sin."""
     width = round(partial * D)
     out, attention = [], 1.0
     for k in range(width // 2):
@@ -155,20 +157,20 @@ def loop(frequency, attention, x, pos):
     return out.float()
 
 
-@pytest.mark.parametrize("length", [L // 2, L, 2 * L])
 @pytest.mark.parametrize(("scaling", "options", "name", "given"), CASES, ids=names)
-def test_transformers(scaling, options, name, given, length, rope, agree):
-    """The frequencies, the attention factor, and queries and keys turned."""
+def test_transformers(scaling, options, name, given, rope, agree):
+    """The frequencies, the attention factor, and the rotated queries and keys."""
     encoding, rotary = rope(scaling=scaling, **options), llama(name, given)
-    pos, (q, k) = torch.arange(length), heads(length)
-    expected = apply_llama(rotary, q, k, pos)
     proof = {"encoding": f"rope {scaling}", "against": f"transformers rope_type {name}"}
-    for got, right in zip(turned(encoding, q, k, pos), expected, strict=True):
-        agree(got, right, **proof)
-    # rotary holds the frequencies that the call above left there: those of this length.
-    cos, sin = encoding.cos_sin(torch.ones(1), pos)
-    agree(torch.atan2(sin, cos)[0], rotary.inv_freq, **proof, atol=1e-6)
-    assert encoding.scaling.attention() == pytest.approx(rotary.attention_scaling)
+    for length in LENGTHS:
+        pos, (q, k) = torch.arange(length), heads(length)
+        expected = apply_llama(rotary, q, k, pos)
+        for got, right in zip(turned(encoding, q, k, pos), expected, strict=True):
+            agree(got, right, **proof)
+        # rotary holds the frequencies that the call above left there: those of this length.
+        cos, sin = encoding.cos_sin(torch.ones(1), pos)
+        agree(torch.atan2(sin, cos)[0], rotary.inv_freq, **proof, atol=1e-6)
+        assert encoding.scaling.attention() == pytest.approx(rotary.attention_scaling)
 
 
 def test_every_rule_of_transformers_is_among_them():
@@ -176,64 +178,64 @@ def test_every_rule_of_transformers_is_among_them():
     assert set(rules) <= {name for _, _, name, _ in CASES}
 
 
-@pytest.mark.parametrize("length", [L // 2, L, 2 * L])
-@pytest.mark.parametrize(
-    ("scaling", "options"),
-    [
-        *[(scaling, options) for scaling, options, _, _ in CASES],
-        ("ntk", {"factor": 4.0, "partial": 0.5}),
-        # The pairs that stand still do so under every scaling, beyond the original length too.
-        ("none", {"proportion": 0.6}),
-        ("ntk", {"factor": 4.0, "proportion": 0.6, "partial": 0.5}),
-        ("dynamic_ntk", {"factor": 2.0, "proportion": 0.6}),
-        ("yarn", {"factor": 4.0, "proportion": 0.6}),
-        ("longrope", {"factor": 4.0, "proportion": 0.6}),
-    ],
-    ids=names,
-)
-def test_a_loop_over_the_formula(scaling, options, length, rope, agree):
-    encoding = rope(scaling=scaling, **options)
-    pos, (q, k) = torch.arange(length), heads(length, batch=1)
-    frequency, attention = formula(scaling, length, **options)
-    for got, x in zip(turned(encoding, q, k, pos), (q, k), strict=True):
-        agree(
-            got,
-            loop(frequency, attention, x, pos),
-            encoding=f"rope {scaling}",
-            against="a loop over the formula",
-        )
+FORMULAS = [
+    *[(scaling, options) for scaling, options, _, _ in CASES],
+    ("ntk", {"factor": 4.0, "partial": 0.5}),
+    # Pairs with frequency 0 keep it under every scaling, also beyond the original length.
+    ("none", {"proportion": 0.6}),
+    ("ntk", {"factor": 4.0, "proportion": 0.6, "partial": 0.5}),
+    ("dynamic_ntk", {"factor": 2.0, "proportion": 0.6}),
+    ("yarn", {"factor": 4.0, "proportion": 0.6}),
+    ("longrope", {"factor": 4.0, "proportion": 0.6}),
+]
 
 
-@pytest.mark.parametrize("scaling", ["linear", "ntk", "yarn", "llama3", "longrope", "proportional"])
+@pytest.mark.parametrize("scaling", sorted({scaling for scaling, _ in FORMULAS}))
+def test_a_loop_over_the_formula(scaling, rope, agree):
+    for options in [options for name, options in FORMULAS if name == scaling]:
+        encoding = rope(scaling=scaling, **options)
+        for length in LENGTHS:
+            pos, (q, k) = torch.arange(length), heads(length, batch=1)
+            frequency, attention = formula(scaling, length, **options)
+            for got, x in zip(turned(encoding, q, k, pos), (q, k), strict=True):
+                agree(
+                    got,
+                    loop(frequency, attention, x, pos),
+                    encoding=f"rope {scaling}",
+                    against="a loop over the formula",
+                )
+
+
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
-def test_factor_one_is_rope(scaling, layout, rope):
+def test_factor_one_is_rope(layout, rope):
     pos, (q, k) = torch.arange(3 * L), heads(3 * L)
     plain = turned(rope(layout=layout), q, k, pos)
-    for got, expected in zip(turned(rope(layout=layout, scaling=scaling), q, k, pos), plain, strict=True):
-        assert torch.equal(got, expected)
-    if scaling != "proportional":
-        scaled = turned(rope(layout=layout, scaling=scaling, factor=4.0), q, k, pos)
-        assert (scaled[0] - plain[0]).abs().max() > 0.1
+    for scaling in ("linear", "ntk", "yarn", "llama3", "longrope", "proportional"):
+        same = turned(rope(layout=layout, scaling=scaling), q, k, pos)
+        assert all(torch.equal(got, expected) for got, expected in zip(same, plain, strict=True)), scaling
+        if scaling != "proportional":
+            scaled = turned(rope(layout=layout, scaling=scaling, factor=4.0), q, k, pos)
+            assert (scaled[0] - plain[0]).abs().max() > 0.1, scaling
 
 
-@pytest.mark.parametrize("factor", [1.0, 4.0])
-def test_dynamic_ntk_is_rope_up_to_the_original_length(factor, rope):
-    encoding = rope(scaling="dynamic_ntk", factor=factor)
-    for length, same in ((L - 1, True), (L, True), (L + 1, False)):
-        pos, (q, k) = torch.arange(length), heads(length)
-        got, plain = turned(encoding, q, k, pos), turned(rope(), q, k, pos)
-        assert torch.equal(got[0], plain[0]) == same
+def test_dynamic_ntk_is_rope_up_to_the_original_length(rope):
+    for factor in (1.0, 4.0):
+        encoding = rope(scaling="dynamic_ntk", factor=factor)
+        for length, same in ((L - 1, True), (L, True), (L + 1, False)):
+            pos, (q, k) = torch.arange(length), heads(length)
+            got, plain = turned(encoding, q, k, pos), turned(rope(), q, k, pos)
+            assert torch.equal(got[0], plain[0]) == same
 
 
-@pytest.mark.parametrize("layout", ["half", "interleaved"])
-def test_proportional_runs_from_none_to_rope(layout, rope, agree):
+def test_proportional_runs_from_none_to_rope(rope, agree):
     pos, (q, k) = torch.arange(L), heads(L)
-    plain = turned(rope(layout=layout), q, k, pos)
-    for p, expected in ((0.0, (q, k)), (1.0, plain)):
-        got = turned(rope(layout=layout, scaling="proportional", proportion=p), q, k, pos)
-        for one, right in zip(got, expected, strict=True):
-            identity = "none (p = 0)" if p == 0 else "rope (p = 1)"
-            agree(one, right, encoding="rope proportional", against=identity, atol=0)
+    for layout in ("half", "interleaved"):
+        plain = turned(rope(layout=layout), q, k, pos)
+        for p, expected in ((0.0, (q, k)), (1.0, plain)):
+            got = turned(rope(layout=layout, scaling="proportional", proportion=p), q, k, pos)
+            for one, right in zip(got, expected, strict=True):
+                identity = "none (p = 0)" if p == 0 else "rope (p = 1)"
+                agree(one, right, encoding="rope proportional", against=identity, atol=0)
 
 
 def test_proportional_with_nothing_rotated_is_none_in_a_model(model_of, tokens):
@@ -243,10 +245,9 @@ def test_proportional_with_nothing_rotated_is_none_in_a_model(model_of, tokens):
     assert (model_of("rope")(row) - none).abs().max() > 0.01
 
 
-@pytest.mark.parametrize("scaling", ["dynamic_ntk", "longrope"])
-@pytest.mark.parametrize("shift", [0, 1000])
+@pytest.mark.parametrize(("scaling", "shift"), [("dynamic_ntk", 0), ("longrope", 1000)])
 def test_each_sequence_counts_its_own_length(scaling, shift, rope):
-    """Beside a longer one, padded, or shifted, a sequence is turned as when it is alone."""
+    """Beside a longer one, padded, or shifted, a sequence is rotated as when it is alone."""
     attention = {"attention_factor": 1.0} if scaling == "longrope" else {}
     encoding, plain = rope(scaling=scaling, factor=4.0, **attention), torch.arange(2 * L)
     padded = (plain - L).clamp(min=0)
@@ -262,8 +263,10 @@ def test_each_sequence_counts_its_own_length(scaling, shift, rope):
     assert torch.equal(short[0], turned(rope(), q[1:, :, L:], k[1:, :, L:], plain[:L] + shift)[0])
 
 
-@pytest.mark.parametrize("scaling", ["dynamic_ntk", "longrope"])
-@pytest.mark.parametrize(("original", "limit"), [(None, 8), (12, 12)])
+@pytest.mark.parametrize(
+    ("scaling", "original", "limit"),
+    [("dynamic_ntk", None, 8), ("dynamic_ntk", 12, 12), ("longrope", 12, 12)],
+)
 def test_a_cache_ends_where_the_angles_begin_to_move(scaling, original, limit, model_of, tokens):
     spec = {"name": "rope", "scaling": scaling, "factor": 4.0, "original_length": original}
     model, row = model_of(spec, length=8), tokens(1, limit + 1)
@@ -272,26 +275,27 @@ def test_a_cache_ends_where_the_angles_begin_to_move(scaling, original, limit, m
     torch.testing.assert_close(torch.cat(steps, 1), model(row[:, :limit]), rtol=0, atol=1e-5)
     with pytest.raises(ValueError, match=f"{limit + 1} tokens with a cache"):
         model(row[:, limit:], cache=cache)
-    # The token that may not be decoded would have changed what the earlier ones gave.
+    # The refused token would have changed the outputs of the earlier ones.
     assert (model(row)[:, :limit] - model(row[:, :limit])).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("scaling", ["none", "linear", "ntk", "yarn", "llama3", "proportional"])
-def test_the_others_decode_with_a_cache_at_any_length(scaling, model_of, tokens):
-    spec = {"name": "rope", "scaling": scaling, "factor": 1.0 if scaling == "none" else 4.0}
-    model, row = model_of(spec, length=8), tokens(1, 20)
-    cache = Cache(model.num_layers)
-    steps = [model(part, cache=cache) for part in row.split(3, 1)]
-    torch.testing.assert_close(torch.cat(steps, 1), model(row), rtol=0, atol=1e-5)
+def test_the_others_decode_with_a_cache_at_any_length(model_of, tokens):
+    row = tokens(1, 20)
+    for scaling in ("none", "linear", "ntk", "yarn", "llama3", "proportional"):
+        spec = {"name": "rope", "scaling": scaling, "factor": 1.0 if scaling == "none" else 4.0}
+        model = model_of(spec, length=8)
+        cache = Cache(model.num_layers)
+        steps = [model(part, cache=cache) for part in row.split(3, 1)]
+        torch.testing.assert_close(torch.cat(steps, 1), model(row), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("original", [2, 4, 6, 7, 1000])
-def test_yarn_slows_the_slow_pairs_whatever_the_original_length(original, rope):
+def test_yarn_slows_the_slow_pairs_at_any_original_length(rope):
     plain = rope().frequency
-    ratio = rope(scaling="yarn", factor=4.0, original_length=original).frequency / plain
-    assert (ratio.diff() <= 1e-6).all()
-    assert ratio[0] == 1
-    assert ratio[-1] == 0.25
+    for original in (2, 4, 6, 7, 1000):
+        ratio = rope(scaling="yarn", factor=4.0, original_length=original).frequency / plain
+        assert (ratio.diff() <= 1e-6).all()
+        assert ratio[0] == 1
+        assert ratio[-1] == 0.25
 
 
 @pytest.mark.parametrize("scaling", ["dynamic_ntk", "longrope", "yarn"])

@@ -6,9 +6,10 @@ import torch
 from zoo.encodings.rotary.rotation import angles, frequencies, turn
 
 
-@pytest.mark.parametrize("width", [8, 4], ids=["all dimensions", "half of them"])
-@pytest.mark.parametrize("layout", ["half", "interleaved"])
-@pytest.mark.parametrize("batch", [False, True], ids=["one row of positions", "each sequence its own"])
+@pytest.mark.parametrize(
+    ("layout", "width", "batch"),
+    [("half", 8, False), ("half", 4, True), ("interleaved", 8, True), ("interleaved", 4, False)],
+)
 def test_the_gradient_is_the_turn_back(layout, width, batch):
     pos = torch.tensor([[0, 1, 2, 3, 4], [7, 8, 9, 30, 31]]) if batch else torch.arange(5)
     angle = angles(pos, frequencies(width, 100.0)).double()

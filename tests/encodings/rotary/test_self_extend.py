@@ -1,4 +1,4 @@
-"""Self-Extend: exact distances near by, those between groups further off."""
+"""Self-Extend: exact distances within the window, distances between groups beyond it."""
 
 import math
 
@@ -28,9 +28,11 @@ def grouped(window, group):
     return distance
 
 
-@pytest.mark.parametrize("causal", [True, False], ids=["decoder", "encoder"])
-@pytest.mark.parametrize("pos", [POS, FAR], ids=["from 0", "each its own"])
-@pytest.mark.parametrize(("window", "group"), [(3, 2), (4, 3), (1, 8), (5, 5)])
+@pytest.mark.parametrize(
+    ("window", "group", "pos", "causal"),
+    [(3, 2, POS, True), (4, 3, FAR, False), (1, 8, FAR, True), (5, 5, POS, False)],
+    ids=["decoder", "encoder, far", "decoder, far", "encoder"],
+)
 def test_each_pair_is_turned_by_the_distance_of_its_groups(window, group, pos, causal, self_extend, agree):
     q, k, span = torch.randn(2, 2, T, D), torch.randn(2, 2, T, D), Span(pos, pos, causal=causal)
     expected = scores_by_pairs(q, k, pos, pos, grouped(window, group))
@@ -43,23 +45,14 @@ def test_each_pair_is_turned_by_the_distance_of_its_groups(window, group, pos, c
 
 
 @pytest.mark.parametrize("kind", ["decoder", "encoder"])
-@pytest.mark.parametrize("options", [{"window": 32}, {"window": 3, "group": 1}], ids=str)
-def test_groups_of_one_are_rope(options, kind, model_of, tokens, agree):
+def test_groups_of_one_are_rope(kind, model_of, tokens, agree):
     row = tokens(2, 32)
-    got = model_of({"name": "self_extend", **options}, kind)(row)
-    agree(got, model_of("rope", kind)(row), encoding="self_extend", against="rope, nothing grouped")
+    for options in ({"window": 32}, {"window": 3, "group": 1}):
+        got = model_of({"name": "self_extend", **options}, kind)(row)
+        agree(got, model_of("rope", kind)(row), encoding="self_extend", against="rope, nothing grouped")
 
 
-def test_a_smaller_window_is_not(model_of, tokens):
+def test_a_smaller_window_changes_the_distances_beyond_it(model_of, tokens):
     row = tokens(2, 32)
     difference = (model_of({"name": "self_extend", "window": 8})(row) - model_of("rope")(row)).abs()
     assert difference[:, :8].max() < 1e-5 and difference[:, 10:].amax((0, 2)).min() > 1e-4
-
-
-@pytest.mark.parametrize(("window", "group"), [(4, 3), (8, 4), (3, 8)])
-def test_the_farthest_distance_stays_within_the_trained_length(window, group):
-    """A trained length L holds (L - W) G + W tokens."""
-    length = 16
-    reach = (length - window) * group + window
-    distance = grouped(window, group)
-    assert max(distance(i, j) for i in range(reach) for j in range(i + 1)) <= length

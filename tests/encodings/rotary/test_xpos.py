@@ -35,8 +35,7 @@ def past(table):
     return table.tril()
 
 
-@pytest.mark.parametrize("scale_base", [512, 16])
-@pytest.mark.parametrize("length", [T, T + 1])
+@pytest.mark.parametrize(("scale_base", "length"), [(16, T), (512, T + 1)])
 def test_x_transformers(scale_base, length, size, agree):
     x_transformers = pytest.importorskip("x_transformers.x_transformers")
     theirs = x_transformers.RotaryEmbedding(D, use_xpos=True, scale_base=scale_base)
@@ -54,8 +53,7 @@ def test_x_transformers(scale_base, length, size, agree):
             agree(got, right, **proof)
 
 
-@pytest.mark.parametrize("layout", ["interleaved", "half"])
-@pytest.mark.parametrize("scale_base", [512.0, 16.0])
+@pytest.mark.parametrize(("layout", "scale_base"), [("interleaved", 512.0), ("half", 16.0)])
 def test_a_loop_over_the_formula(layout, scale_base, size, agree):
     """score_ij = sum_k z_k^((i-j)/scale_base) Re(q_ik conj(k_jk) e^(i (i-j) f_k))."""
     q, k = heads(batch=1)
@@ -115,7 +113,7 @@ def test_scores_do_not_depend_on_where_a_sequence_begins_or_ends(size):
     )
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_the_longest_sequence_is_finite_and_a_longer_one_refused(dtype, size):
     encoding = XPos(size, scale_base=8.0)
     longest = 26 if dtype == torch.float16 else 522
@@ -129,7 +127,7 @@ def test_the_longest_sequence_is_finite_and_a_longer_one_refused(dtype, size):
         encoding.rotate(*heads(longest + 1, batch=1, dtype=dtype), Span(pos, pos))
 
 
-def test_so_are_its_gradients(size):
+def test_the_gradients_of_the_longest_sequence_are_finite(size):
     encoding, longest = XPos(size, scale_base=8.0), 522
     pos = torch.arange(longest)
     span = Span(pos, pos)
