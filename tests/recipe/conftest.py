@@ -34,12 +34,14 @@ def write(tmp_path, monkeypatch):
 
 @pytest.fixture
 def problems():
-    """The lines of the InputError that a call raises."""
+    """The lines of the InputError that a call raises; none where it returns."""
 
     def problems(call, *arguments, **keywords):
-        with pytest.raises(InputError) as caught:
+        try:
             call(*arguments, **keywords)
-        return str(caught.value).splitlines()
+        except InputError as error:
+            return str(error).splitlines()
+        return []
 
     return problems
 

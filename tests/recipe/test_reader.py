@@ -1,7 +1,5 @@
 """Reading a recipe: values, defaults, and problems with their locations."""
 
-import math
-import os
 from pathlib import Path
 
 import pytest
@@ -65,66 +63,53 @@ def test_the_name_is_the_files_unless_given(write, good):
     assert read_recipe(write(good, "other.yaml")).name == "other"
 
 
-def test_scalars_are_what_they_look_like(write, good):
+def test_a_number_in_exponent_notation_is_a_number(write, good):
     text = yaml.safe_dump(good).replace("0.0006", "6e-4").replace("max_steps: 200", "max_steps: 1e3")
     recipe = read_recipe(write(text))
     assert recipe.optimizer.lr == 6e-4
     assert recipe.trainer.max_steps == 1000 and type(recipe.trainer.max_steps) is int
 
 
-@pytest.mark.parametrize("key, value", [
-    ("trainer.max_steps", "'100'"),
-    ("trainer.max_steps", "1.5"),
-    ("trainer.max_steps", "true"),
-    ("trainer.max_steps", "null"),
-    ("trainer.max_steps", "0"),
-    ("optimizer.lr", "'6e-4'"),
-    ("optimizer.lr", ".nan"),
-    ("optimizer.lr", ".inf"),
-    ("optimizer.lr", "false"),
-    ("optimizer.betas", "[0.9]"),
-    ("compile", "yes"),
-    ("compile", "1"),
-    ("name", "a/b"),
-    ("name", "..x"),
-    ("seed", "-1"),
-    ("model.window", "0"),
-    ("model.kind", "[decoder]"),
-    ("data.name", "[text]"),
-    ("task", "[max_index]"),
-    ("evaluate.lengths", "[]"),
-    ("evaluate.lengths", "[64, 0]"),
-    ("trainer.devices", "[0, x]"),
-    ("trainer.deterministic", "sometimes"),
-    ("model.encoding", "[]"),
-    ("model.encoding", "null"),
-    ("model.encoding", "{slopes: official}"),
-    ("plugins", "mine.py"),
-])  # fmt: skip
-def test_a_wrong_value_is_one_problem_at_its_place(write, good, problems, key, value):
-    setting = f"{key}={value}"
-    lines = problems(read_recipe, write(good), [setting])
-    assert len(lines) == 1
-    assert lines[0].startswith(f"--set {setting}: {key}")
+WRONG_VALUES = (
+    "trainer.max_steps='100'", "trainer.max_steps=1.5", "trainer.max_steps=true", "trainer.max_steps=null",
+    "trainer.max_steps=0", "optimizer.lr='6e-4'", "optimizer.lr=.nan", "optimizer.lr=.inf",
+    "optimizer.lr=false", "optimizer.betas=[0.9]", "compile=yes", "compile=1", "name=a/b", "name=..x",
+    "seed=-1", "model.window=0", "model.kind=[decoder]", "data.name=[text]", "task=[max_index]",
+    "evaluate.lengths=[]", "evaluate.lengths=[64, 0]", "evaluate.stride=0", "evaluate.stride=1.5",
+    "evaluate.stride=-0.5", "evaluate.stride=half", "trainer.devices=[0, x]",
+    "trainer.deterministic=sometimes", "model.encoding=[]", "model.encoding=null",
+    "model.encoding={slopes: official}", "plugins=mine.py",
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("setting, hint", [
-    ("optimiser.lr=1", "did you mean 'optimizer'?"),
-    ("model.encoding=rop", "did you mean 'rope'?"),
-    ("model.encoding.slops=official", "did you mean 'slopes'?"),
-    ("model.encoding.slopes=oficial", "did you mean 'official'?"),
-    ("model.norm=layer_norm", "did you mean 'layernorm'?"),
-    ("data.name=wikitxt-103", "did you mean 'wikitext-103'?"),
-    ("task=languagemodelling", "did you mean 'language_modelling'?"),
-    ("trainer.acumulate_grad_batches=2", "did you mean 'accumulate_grad_batches'?"),
-    ("trainer.limit_train_batch=2", "did you mean 'limit_train_batches'?"),
-    ("trainer.precision=bf16-mixd", "did you mean 'bf16-mixed'?"),
-    ("optimizer.max_steps=5", "did you mean 'trainer.max_steps'?"),
-    ("evaluate.lengths=64,128", "write [64,128]"),
-])  # fmt: skip
-def test_the_nearest_valid_name_is_suggested(write, good, problems, setting, hint):
-    (line,) = problems(read_recipe, write(good), [setting])
-    assert hint in line
+def test_a_wrong_value_is_one_problem_at_its_place(write, good, problems):
+    file = write(good)
+    for setting in WRONG_VALUES:
+        (line,) = problems(read_recipe, file, [setting])
+        assert line.startswith(f"--set {setting}: {setting.partition('=')[0]}"), line
+
+
+SUGGESTIONS = {
+    "optimiser.lr=1": "did you mean 'optimizer'?",
+    "model.encoding=rop": "did you mean 'rope'?",
+    "model.encoding.slops=official": "did you mean 'slopes'?",
+    "model.encoding.slopes=oficial": "did you mean 'official'?",
+    "model.norm=layer_norm": "did you mean 'layernorm'?",
+    "data.name=wikitxt-103": "did you mean 'wikitext-103'?",
+    "task=languagemodelling": "did you mean 'language_modelling'?",
+    "trainer.acumulate_grad_batches=2": "did you mean 'accumulate_grad_batches'?",
+    "trainer.limit_train_batch=2": "did you mean 'limit_train_batches'?",
+    "trainer.precision=bf16-mixd": "did you mean 'bf16-mixed'?",
+    "optimizer.max_steps=5": "did you mean 'trainer.max_steps'?",
+    "evaluate.lengths=64,128": "write [64,128]",
+}
+
+
+def test_the_nearest_valid_name_is_suggested(write, good, problems):
+    file = write(good)
+    for setting, suggestion in SUGGESTIONS.items():
+        (line,) = problems(read_recipe, file, [setting])
+        assert suggestion in line
 
 
 def test_duplicate_keys_name_both_lines(write, good, problems):
@@ -135,50 +120,58 @@ def test_duplicate_keys_name_both_lines(write, good, problems):
     ]
 
 
-@pytest.mark.parametrize("value, said", [
-    ("seed: !!int x", "cannot be read as int"),
-    ("evaluate: {samples: !!int x}", "cannot be read as int"),
-    ("evaluate: {max_tokens: !!int x}", "cannot be read as int"),
-    ("compile: !thing x", "means nothing in a recipe"),
-    ("? [x]\n: !!python/object/apply:os.getcwd []", "a key must be text"),
-])  # fmt: skip
-def test_a_value_that_cannot_be_read_is_reported_once(write, good, problems, value, said):
-    (line,) = problems(read_recipe, write(f"{value}\n" + yaml.safe_dump(good)))
-    assert line.startswith("recipe.yaml:1: ") and said in line
+UNREADABLE = {
+    "seed: !!int x": "cannot be read as int",
+    "evaluate: {samples: !!int x}": "cannot be read as int",
+    "compile: !thing x": "means nothing in a recipe",
+    "? [x]\n: !!python/object/apply:os.getcwd []": "a key must be text",
+}
 
 
-def test_a_base_tells_its_unreadable_values_too(write, good, problems):
+def test_an_unreadable_value_is_reported_once(write, good, problems):
+    for value, message in UNREADABLE.items():
+        (line,) = problems(read_recipe, write(f"{value}\n" + yaml.safe_dump(good)))
+        assert line.startswith("recipe.yaml:1: ") and message in line
+
+
+def test_unreadable_values_of_a_base_are_reported_there(write, good, problems):
     write("seed: 1\nseed: 2\ncompile: !!bool x\n" + yaml.safe_dump(good), "b.yaml")
     found = problems(read_recipe, write("base: b.yaml\nsed: 1\n"))
     assert [line.split(": ")[0] for line in found] == ["b.yaml:2", "b.yaml:3"]
 
 
-@pytest.mark.parametrize("text, line, said", [
+NOT_RECIPES = (
     ("", 1, "empty"),
     ("# nothing\n", 1, "empty"),
     ("- a\n- b\n", 1, "a recipe is a mapping"),
     ("just words\n", 1, "a recipe is a mapping"),
     ("a: 1\nb: [1, 2\nc: 3\n", 2, "not YAML"),
-    ("a: 1\n\tb: 2\n", 2, "not YAML"),
-    ("a: 1\n---\nb: 2\n", 2, "not YAML"),
     ("a: *nowhere\n", 1, "not YAML"),
     ("a: 1\nb: \x07\n", 2, "not YAML"),
     ("!!int x\n", 1, "cannot be read as int"),
-    ("a: " + "[" * 5000, 1, "nested too deeply"),
-    ("a: [" + "1, " * 50_000 + "1]\n", 1, "too many values"),
-])  # fmt: skip
-def test_what_is_no_recipe_is_one_clear_problem(write, problems, text, line, said):
-    (found,) = problems(read_recipe, write(text, "x.yaml"))
-    assert found.startswith(f"x.yaml:{line}: ") and said in found
+    ("model:\n\tkind: decoder\n", 2, "not YAML: a tab"),
+    ("seed: \t1\n", 1, "not YAML: a tab"),
+    ("model:\n  kind: decoder\n   d_model: 3\n", 3, "the same indentation"),
+    ("model:\n  kind: x\n d_model: 2\n", 3, "the indentation fits no line above"),
+    ("seed: 1\nname:x\nmodel: 2\n", 2, "a space must stand after the colon"),
+    ("seed: 1\nnothing\n", 2, "no `key: value`"),
+    ("name: a: b\n", 1, "needs quotes"),
+    ("seed: 1\nevaluate: {lengths: [1, 2}\n", 2, "lacks a comma or its closing bracket"),
+    ("model: {kind: x\n\nseed: 1\n", 1, "lacks a comma or its closing bracket"),
+    ("seed: 1\nname: \"x\nmodel: 2\n", 2, "a quote is not closed"),
+    ("name: 'it's'\n", 1, "text follows a value that has ended"),
+    ("name: @x\n", 1, "put it in quotes"),
+    ("seed: 1\n- x\n", 2, "the indentation fits no line above"),
+    ("seed: 1\n---\nseed: 2\n", 2, "not YAML: a second document begins (---)"),
+    # Aliases that grow without bound.
+    ("a: &a [*a]\n", 1, "no recipe"),
+)  # fmt: skip
 
 
-def test_aliases_cannot_grow_without_bound(write, problems):
-    levels = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
-    levels += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
-    (line,) = problems(read_recipe, write("\n".join(levels), "bomb.yaml"))
-    assert "no recipe" in line
-    (line,) = problems(read_recipe, write("a: &a [*a]\n", "loop.yaml"))
-    assert "no recipe" in line
+def test_a_file_that_is_not_a_recipe_is_one_problem_at_its_line(write, problems):
+    for text, line, message in NOT_RECIPES:
+        (found,) = problems(read_recipe, write(text, "x.yaml"))
+        assert found.startswith(f"x.yaml:{line}: ") and message in found, (text, found)
 
 
 def test_files_that_cannot_be_read(write, problems, tmp_path):
@@ -191,16 +184,6 @@ def test_files_that_cannot_be_read(write, problems, tmp_path):
     assert "is a folder" in line
     (tmp_path / "latin.yaml").write_bytes(b"seed: 1\nname: caf\xe9\n")
     assert problems(read_recipe, "latin.yaml") == ["latin.yaml:2: is not UTF-8 text"]
-    (tmp_path / "large.yaml").write_bytes(b"# " + b"x" * (1 << 20))
-    (line,) = problems(read_recipe, "large.yaml")
-    assert "larger than 256 KiB" in line
-
-
-def test_what_is_no_ordinary_file_is_not_called_missing(problems, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    os.mkfifo(tmp_path / "fifo.yaml")
-    (line,) = problems(read_recipe, "fifo.yaml")
-    assert line == "fifo.yaml: cannot be read: it is no ordinary file"
 
 
 # Bases
@@ -252,7 +235,7 @@ def test_a_base_must_be_there_and_be_the_last(write, good, problems):
 # --set
 
 
-@pytest.mark.parametrize("settings, read, value", [
+SETTINGS = (
     (["trainer.max_steps=1e2"], lambda r: r.trainer.max_steps, 100),
     (["optimizer.lr=6e-4"], lambda r: r.optimizer.lr, 6e-4),
     (["evaluate.lengths=[64,128]"], lambda r: r.evaluate.lengths, (64, 128)),
@@ -272,70 +255,77 @@ def test_a_base_must_be_there_and_be_the_last(write, good, problems):
     (["data.root=a=b"], lambda r: r.data.root, "a=b"),
     (["task.name=language_modelling"], lambda r: r.task.name, "language_modelling"),
     (["seed=1", "seed=2"], lambda r: r.seed, 2),
-])  # fmt: skip
-def test_set_changes_any_key(write, good, settings, read, value):
-    assert read(read_recipe(write(good), settings)) == value
+    *(([f"evaluate.stride={stride}"], lambda r: r.evaluate.stride, stride) for stride in (1, 7, 0.5, 1.0)),
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("setting, said", [
-    ("seed", "not of the form key=value"),
-    ("=5", "not of the form key=value"),
-    ("a..b=5", "not of the form key=value"),
-    ("seed=[1", "not YAML"),
-    ("seed.x=1", "with no keys below it"),
-    ("model.d_model=7", "4 heads do not divide d_model 7"),
-    ("logging.5=csv", "no index into it"),
-])  # fmt: skip
-def test_a_problem_of_a_set_names_it(write, good, problems, setting, said):
+def test_set_changes_any_key(write, good):
+    file = write(good)
+    for settings, read, value in SETTINGS:
+        assert read(read_recipe(file, settings)) == value, settings
+
+
+def test_a_problem_of_a_set_names_it(write, good, problems):
     good |= {"logging": ["csv"], "seed": 0}
+    file = write(good)
+    for setting, message in (
+        ("seed", "not of the form key=value"),
+        ("=5", "not of the form key=value"),
+        ("a..b=5", "not of the form key=value"),
+        ("seed=[1", "not YAML"),
+        ("seed.x=1", "with no keys below it"),
+        ("logging.5=csv", "no index into it"),
+    ):
+        (line,) = problems(read_recipe, file, [setting])
+        assert line.startswith(f"--set {setting}: ") and message in line
+
+
+# The last five break a rule between keys: the one that was set is at fault.
+BROKEN_BY_SET = {
+    "optimzer.lr=1": "optimzer",
+    "nosuch.deep.key=1": "nosuch",
+    "model.encoding.0.base=5": "model.encoding.0",
+    "model.encoding.slopes.x=5": "model.encoding.slopes",
+    "evaluate.lengths.0=16": "evaluate.lengths",
+    "model={d_modl: 64, kind: decoder, encoding: none, d_model: 8, num_layers: 1, num_heads: 1}":
+        "model.d_modl",
+    "model.d_model=7": "model.num_heads",
+    "trainer.devices=3": "data.batch_size",
+    "data.sequence_length=1000000": "evaluate.max_tokens",
+    "model.kind=encoder": "task",
+    "data={name: max_index, sequence_length: 16, batch_size: 8}": "task",
+}  # fmt: skip
+
+
+def test_a_problem_made_by_a_set_is_located_there_and_not_in_the_file(write, good, problems):
+    file = write(good | {"task": "language_modelling", "seed": 0})
+    for setting, key in BROKEN_BY_SET.items():
+        (line,) = problems(read_recipe, file, ["seed=1", setting])
+        assert line.startswith(f"--set {setting}: {key}: "), line
     del good["model"]["num_heads"]
-    text = yaml.safe_dump(good)
-    (line,) = problems(read_recipe, write(text), ["model.num_heads=4", setting])
-    assert said in line
-    if setting != "model.d_model=7":
-        assert line.startswith(f"--set {setting}: ")
+    (line,) = problems(read_recipe, write(good), ["model.num_heads=4", "model.d_model=7"])
+    assert "4 heads do not divide d_model 7" in line
 
 
-@pytest.mark.parametrize("setting, key", [
-    ("optimzer.lr=1", "optimzer"),
-    ("nosuch.deep.key=1", "nosuch"),
-    ("model.encoding.0.base=5", "model.encoding.0"),
-    ("model.encoding.slopes.x=5", "model.encoding.slopes"),
-    ("evaluate.lengths.0=16", "evaluate.lengths"),
-    ("model={d_modl: 64, kind: decoder, encoding: none, d_model: 8, num_layers: 1, num_heads: 1}",
-     "model.d_modl"),
-    # Rules between keys: it is the one that was set that broke them.
-    ("model.d_model=7", "model.num_heads"),
-    ("trainer.devices=3", "data.batch_size"),
-    ("data.sequence_length=1000000", "evaluate.max_tokens"),
-    ("model.kind=encoder", "task"),
-    ("data={name: max_index, sequence_length: 16, batch_size: 8}", "task"),
-])  # fmt: skip
-def test_what_a_set_broke_is_not_blamed_on_the_file(write, good, problems, setting, key):
-    good |= {"task": "language_modelling", "seed": 0}
-    (line,) = problems(read_recipe, write(good), ["seed=1", setting])
-    assert line.startswith(f"--set {setting}: {key}: ")
-
-
-def test_what_the_file_broke_is_not_blamed_on_a_set(write, good, problems):
+def test_a_problem_made_by_the_file_is_located_there(write, good, problems):
     good["model"]["d_model"] = 7
     (line,) = problems(read_recipe, write(good), ["model.num_layers=1", "model.norm=rmsnorm"])
     assert line.startswith("recipe.yaml:") and ": model.num_heads: " in line
 
 
-@pytest.mark.parametrize("key, place", [
-    ("model.encoding.slopes", "b.yaml:3"),
-    ("model.encoding.form", "b.yaml:2"),  # not said: where the encoding was
-    ("data.batch_size", "--set data.batch_size=2"),
-    ("evaluate.lengths.1", "child.yaml:2"),
-    ("seed", "child.yaml:3"),
-    ("nosuch.key", "child.yaml:1"),
-])  # fmt: skip
-def test_any_key_can_be_located(write, key, place):
+def test_any_key_can_be_located(write):
     write("model:\n  encoding:\n    slopes: geometric\n    name: alibi\ndata: {batch_size: 1}\n", "b.yaml")
     child = write("base: b.yaml\nevaluate: {lengths: [1, 2]}\nseed: 3\n", "child.yaml")
-    assert locate(child, ["data.batch_size=2"], key) == place
-    assert locate("gone.yaml", [], key) is None
+    places = {
+        "model.encoding.slopes": "b.yaml:3",
+        "model.encoding.form": "b.yaml:2",  # not given: the place of the encoding
+        "data.batch_size": "--set data.batch_size=2",
+        "evaluate.lengths.1": "child.yaml:2",
+        "seed": "child.yaml:3",
+        "nosuch.key": "child.yaml:1",
+    }
+    assert {key: locate(child, ["data.batch_size=2"], key) for key in places} == places
+    assert locate("gone.yaml", [], "seed") is None
 
 
 # Plugins
@@ -384,81 +374,67 @@ def test_options_of_a_plugin_are_checked_wrapped_ones_too(write, good, problems)
     assert line.endswith("model.encoding: encoding 'far' is not for an encoder")
 
 
-@pytest.mark.parametrize("annotation, fitting", [
-    ('Literal["all"] | int', "must be 'all' or a whole number, got"),
-    ('Literal["all", "none"] | int', "must be 'all' or 'none' or a whole number, got"),
-    ('bool | Literal["all"]', "must be true or false or 'all', got"),
-])  # fmt: skip
-def test_all_that_would_have_fitted_is_named(write, good, problems, annotation, fitting):
-    source = PLUGIN.replace("reach: float", f"reach: {annotation}")
-    write("from typing import Literal\n" + source, "far.py")
+def test_every_type_that_is_accepted_is_named(write, good, problems):
+    source = "from typing import Literal\n" + PLUGIN.replace(
+        "reach: float", 'reach: Literal["all", "none"] | int'
+    )
+    write(source, "far.py")
     good |= {"plugins": ["far.py"]}
     good["model"]["encoding"] = {"name": "far", "reach": "maybe"}
     (line,) = problems(read_recipe, write(good))
-    assert fitting in line
+    assert "must be 'all' or 'none' or a whole number, got" in line
     good["model"]["encoding"] = "alibi"
     (line,) = problems(read_recipe, write(good), ["trainer.deterministic=maybe"])
     assert "must be true or false or 'warn', got the text 'maybe'" in line
 
 
-@pytest.mark.parametrize("source, said", [
-    (None, "No such file"), ("def f(:\n", "not Python"), ("x = 1\n", "decorated"),
-])  # fmt: skip
-def test_a_plugin_that_cannot_be_read_is_reported_at_its_line(write, good, problems, source, said):
-    if source is not None:
-        write(source, "mine.py")
+def test_a_plugin_that_cannot_be_read_is_reported_at_its_line(write, good, problems):
     good["model"]["encoding"] = "mine"
-    text = "plugins:\n  - mine.py\n" + yaml.safe_dump(good)
-    (line,) = problems(read_recipe, write(text))
-    assert line.startswith("recipe.yaml:2: plugins.0: ") and said in line
+    file = write("plugins:\n  - mine.py\n" + yaml.safe_dump(good))
+    for source, message in ((None, "No such file"), ("def f(:\n", "not Python"), ("x = 1\n", "decorated")):
+        if source is not None:
+            write(source, "mine.py")
+        (line,) = problems(read_recipe, file)
+        assert line.startswith("recipe.yaml:2: plugins.0: ") and message in line
 
 
 # Round trips
 
 
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
-def test_every_recipe_reads_and_gives_itself_back(path, tmp_path):
-    recipe = read_recipe(path)
-    assert resolve(recipe.as_dict()) == recipe
-    again = tmp_path / "resolved.yaml"
-    again.write_text(dump(recipe))
-    assert read_recipe(again) == recipe
+def test_every_shipped_recipe_survives_a_round_trip(tmp_path):
+    assert len(RECIPES) >= 8
+    for path in RECIPES:
+        recipe = read_recipe(path)
+        assert resolve(recipe.as_dict()) == recipe, path
+        again = tmp_path / "resolved.yaml"
+        again.write_text(dump(recipe))
+        assert read_recipe(again) == recipe, path
 
 
-@pytest.mark.parametrize("name", encodings.names())
-def test_every_encoding_gives_itself_back(good, write, spec_of, name):
-    kind = "decoder" if encodings.describe(name).decoder else "encoder"
-    good["model"] |= {"encoding": spec_of(name), "kind": kind}
-    recipe = resolve(good)
-    assert recipe.model.encoding.keys() == {
-        "name",
-        *(o.name for o in encodings.describe(name).options),
-    }
-    assert resolve(recipe.as_dict()) == recipe
-    if not encodings.describe(name).replaces:  # a file is a training run, and nothing trains with such a one
-        assert read_recipe(write(dump(recipe))) == recipe
+def test_every_encoding_survives_a_round_trip(good, write, spec_of):
+    for name in encodings.names():
+        about = encodings.describe(name)
+        good["model"] |= {"encoding": spec_of(name), "kind": "decoder" if about.decoder else "encoder"}
+        recipe = resolve(good)
+        assert recipe.model.encoding.keys() == {"name", *(option.name for option in about.options)}, name
+        assert resolve(recipe.as_dict()) == recipe, name
+        if not about.replaces:  # a file is a training run, and such an encoding is only for evaluation
+            assert read_recipe(write(dump(recipe))) == recipe, name
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["1e3", "6e-4", "null", "~", "on", "true", "0x1f", "1_0", " a ", "a: b", "é😀", "x\ny", "- a", "#", ".5"],
-)
-def test_text_that_looks_like_something_else_stays_text(good, write, text):
-    good["data"]["root"] = text
-    recipe = resolve(good)
-    assert read_recipe(write(dump(recipe))).data.root == text
-    assert yaml.safe_load(dump(recipe)) == recipe.as_dict()
+def test_texts_and_numbers_keep_their_type_and_value(good, write):
+    for text in ("1e3", "6e-4", "null", "~", "on", "true", "0x1f", "1_0", " a ", "a: b", "é😀", "- a", "#"):
+        good["data"]["root"] = text
+        recipe = resolve(good)
+        assert read_recipe(write(dump(recipe))).data.root == text
+        assert yaml.safe_load(dump(recipe)) == recipe.as_dict()
+    for number in (1e-5, 6e-4, 1e300, 0.1, 3e-320, 1.0):
+        good["optimizer"]["lr"] = number
+        text = dump(resolve(good))
+        assert read_recipe(write(text)).optimizer.lr == yaml.safe_load(text)["optimizer"]["lr"] == number
 
 
-@pytest.mark.parametrize("number", [1e-5, 6e-4, 1e300, 0.1, 3e-320, 1.0])
-def test_numbers_survive_in_both_yamls(good, write, number):
-    good["optimizer"]["lr"] = number
-    text = dump(resolve(good))
-    assert read_recipe(write(text)).optimizer.lr == number
-    assert math.isclose(yaml.safe_load(text)["optimizer"]["lr"], number, rel_tol=0)
-
-
-def test_resolve_does_not_change_what_it_is_given(good):
+def test_resolve_does_not_change_its_argument(good):
     before = yaml.safe_dump(good)
     resolve(good, ["model.encoding.slopes=geometric", "evaluate.lengths=[64]"])
     assert yaml.safe_dump(good) == before
@@ -472,52 +448,19 @@ def test_a_recipe_is_frozen(good):
         recipe.trainer.max_steps = 1
 
 
-@pytest.mark.parametrize("stride", ["0", "1.5", "-0.5", "half"])
-def test_a_wrong_stride_is_reported_with_a_right_one(write, good, problems, stride):
-    (line,) = problems(read_recipe, write(good), [f"evaluate.stride={stride}"])
-    assert "evaluate.stride: must be" in line
-    for right in (1, 7, 0.5, 1.0):
-        assert resolve(good, [f"evaluate.stride={right}"]).evaluate.stride == right
-
-
-@pytest.mark.parametrize("file, name", [
-    ("plain_2.yaml", "plain_2"), ("ré cipe.yaml", "r-cipe"), ("Größe.yaml", "Gr-e"),
-    ("_draft.yaml", "draft"), ("-x.yaml", "x"), ("a.b.yaml", "a.b"), ("a (1).yaml", "a-1"),
-    ("模型.yaml", "recipe"), ("...yaml", "recipe"), ("x" * 240 + ".yaml", "x" * 200),
-], ids=ascii)  # fmt: skip
-def test_a_file_of_any_name_gives_its_run_a_valid_one(tmp_path, recipe, file, name):
+def test_the_name_of_a_file_becomes_a_valid_name_of_a_run(tmp_path, recipe):
     made = {key: value for key, value in recipe("max_index").as_dict().items() if key != "name"}
-    (tmp_path / file).write_text(yaml.safe_dump(made))
-    assert read_recipe(tmp_path / file).name == name
+    names = {
+        "plain_2.yaml": "plain_2", "ré cipe.yaml": "r-cipe", "Größe.yaml": "Gr-e", "_draft.yaml": "draft",
+        "-x.yaml": "x", "a.b.yaml": "a.b", "a (1).yaml": "a-1", "模型.yaml": "recipe", "...yaml": "recipe",
+        "x" * 240 + ".yaml": "x" * 200,
+    }  # fmt: skip
+    for file, name in names.items():
+        (tmp_path / file).write_text(yaml.safe_dump(made))
+        assert read_recipe(tmp_path / file).name == name
 
 
 def test_a_name_that_the_user_gave_is_not_changed(tmp_path, recipe):
     (tmp_path / "x.yaml").write_text(yaml.safe_dump({**recipe("max_index").as_dict(), "name": "ré cipe"}))
     with pytest.raises(InputError, match="name: "):
         read_recipe(tmp_path / "x.yaml")
-
-
-@pytest.mark.parametrize("text, line, said", [
-    ("model:\n\tkind: decoder\n", 2, "a tab"),
-    ("seed: \t1\n", 1, "a tab"),
-    ("model:\n  kind: decoder\n   d_model: 3\n", 3, "the same indentation"),
-    ("model:\n  kind: x\n d_model: 2\n", 3, "the indentation fits no line above"),
-    ("seed: 1\nname:x\nmodel: 2\n", 2, "a space must stand after the colon"),
-    ("seed: 1\nnothing\n", 2, "no `key: value`"),
-    ("name: a: b\n", 1, "needs quotes"),
-    ("seed: 1\nevaluate: {lengths: [1, 2}\n", 2, "lacks a comma or its closing bracket"),
-    ("model: {kind: x\n\nseed: 1\n", 1, "lacks a comma or its closing bracket"),
-    ("seed: 1\nname: \"x\nmodel: 2\n", 2, "a quote is not closed"),
-    ("name: 'it's'\n", 1, "text follows a value that has ended"),
-    ("name: @x\n", 1, "put it in quotes"),
-    ("name: *x\n", 1, "in quotes"),
-    ("name: ,x\n", 1, "put it in quotes"),
-    ("seed: 1\n- x\n", 2, "the indentation fits no line above"),
-    ("seed: 1\n---\nseed: 2\n", 2, "a second document begins (---)"),
-], ids=ascii)  # fmt: skip
-def test_the_usual_mistakes_are_reported_in_plain_words(tmp_path, text, line, said):
-    file = tmp_path / "x.yaml"
-    file.write_text(text)
-    with pytest.raises(InputError, match="not YAML: ") as caught:
-        read_recipe(file)
-    assert str(caught.value).startswith(f"{file}:{line}: ") and said in str(caught.value)
