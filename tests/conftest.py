@@ -13,6 +13,7 @@ import pytest
 import torch
 import yaml
 from browser import browser  # noqa: F401
+from killed_runs import Forks
 
 from zoo import registry
 from zoo.contract.subject import HEADS, LAYERS, LENGTH, WIDTH, small_model, some_tokens
@@ -133,7 +134,7 @@ def _seeded():
     torch.manual_seed(0)
 
 
-LAUNCHERS = {"zoo_command", "started"}
+LAUNCHERS = {"zoo_command", "started", "forks"}
 """Fixtures that start Python processes: the tests that use one are marked `launch`."""
 
 
@@ -241,3 +242,17 @@ def zoo_command(here, mapping):
         return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def forks():
+    """Runs in forked processes, which halt where asked."""
+    forks = Forks()
+    yield forks
+    forks.stop()
+
+
+@pytest.fixture
+def unmeasured(monkeypatch):
+    """`fit` ends with the training: evaluation and figures take most of the time of so short a run."""
+    monkeypatch.setattr("zoo.training.fit._measure", lambda *given: None)

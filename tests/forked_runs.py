@@ -1,20 +1,20 @@
-"""Runs commands in processes of their own without waiting for imports, and has them halt where asked.
+"""Runs commands in forked processes, which wait for no imports, and halts them at a chosen place.
 
-Started by `conftest.py`. It has imported all of the zoo and never trains; for a line of JSON on its stdin it
-forks a process, which is the leader of a group of its own, and in which `zoo` then runs.
+Started by `killed_runs.Forks`. It has imported all of the zoo and never trains; for a line of JSON on its
+stdin it forks a process, which leads a process group, and in which `zoo` then runs.
 
 {"start": [argument, ...], "folder": ..., "log": ..., "environment": {...}, "group": a process id or 0,
- "halt": [where, step] or [where, step, seconds] or null}
+ "halt": [where, step] or null, "patch": a Python file or null}
     answers with the process id
 {"wait": pid}
     answers with the exit code once it has ended, negative for a signal
 
-Where a process halts it writes a file NAME.halted beside its log, and sleeps: until it is killed, or for
-so many seconds.
+Where a process halts it writes a file NAME.halted beside its log, and sleeps until there is something in it.
 """
 
 import json
 import os
+import runpy
 import sys
 import time
 import traceback
@@ -23,6 +23,7 @@ from pathlib import Path
 
 import torch
 
+import zoo.data.text.cache
 import zoo.training.finish
 import zoo.training.fit
 from zoo import cli
@@ -31,14 +32,15 @@ from zoo.tasks.max_index import MaxIndex
 from zoo.tasks.task import Task
 
 
-def halts(where, step, mark, seconds=600.0):
+def halts(where, step, mark):
     """Have this process halt within `where` (of step `step`, from 0, as far as that is known), once."""
     reached = [0]
 
     def halt():
         if not Path(mark).exists():
             Path(mark).touch()
-            time.sleep(seconds)
+            while not Path(mark).stat().st_size:
+                time.sleep(0.02)
 
     def here(owner, name, at):
         real = getattr(owner, name)
@@ -71,8 +73,8 @@ def halts(where, step, mark, seconds=600.0):
     here(Task, "training_step", lambda task, *given: of_step(task) and False)
     if where == "update":
         here(torch.optim.AdamW, "step", lambda *given, **named: reached[0] >= step)
-    elif where == "data":
-        here(zoo.training.fit, "open_data", lambda *given: True)
+    elif where == "tokenizer":
+        here(zoo.data.text.cache, "train_tokenizer", lambda *given: True)
     elif where == "evaluation":
         here(zoo.training.finish, "measure", lambda *given, **named: True)
     else:
@@ -88,8 +90,9 @@ def run(order):
     for descriptor in (1, 2):
         os.dup2(log, descriptor)
     if order["halt"]:
-        where, step, *seconds = order["halt"]
-        halts(where, step, order["log"] + ".halted", *seconds)
+        halts(*order["halt"], order["log"] + ".halted")
+    if order["patch"]:
+        runpy.run_path(order["patch"])
     torch.set_num_threads(1)
     return cli.main(order["start"])
 

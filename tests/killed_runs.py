@@ -1,4 +1,4 @@
-"""Runs in processes of their own, which can be killed where it hurts, and what they must have come to."""
+"""Runs in forked processes that halt at a chosen place, and comparisons of the runs that they leave."""
 
 import csv
 import json
@@ -14,7 +14,7 @@ import torch
 import yaml
 from ports import free_port
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parent.parent
 TIMED = ("train/tokens_per_second", "train/peak_memory_mb", "tokens_per_second", "peak_memory_mb")
 
 
@@ -35,8 +35,13 @@ class Forks:
         self.server.stdin.flush()
         return json.loads(self.server.stdout.readline())
 
-    def start(self, arguments, folder, log, world_size=1, halt=None, **environment):
-        """The process ids, the first of which is the group's too. Only the last process halts."""
+    def start(self, arguments, folder, log, world_size=1, halt=None, patch=None, **environment):
+        """The process ids, the first of which is the group's too. Only the last process halts.
+
+        Args:
+            halt: where, and in which step; until `let_go`.
+            patch: a Python file that each process runs first.
+        """
         pids = []
         if world_size > 1:
             environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
@@ -52,10 +57,27 @@ class Forks:
             pids.append(self.ask(
                 start=[str(a) for a in arguments], folder=str(folder), log=f"{log}.{rank}",
                 environment={**environment, **own}, group=pids[0] if pids else 0,
-                halt=halt if rank == world_size - 1 else None,
+                halt=halt if rank == world_size - 1 else None, patch=patch and str(patch),
             ))  # fmt: skip
         self.groups.append(pids[0])
         return pids
+
+    def wait_for_halt(self, pids, log):
+        """Wait until the last process has halted."""
+        halted = Path(f"{log}.{len(pids) - 1}.halted")
+        wait_for(lambda: halted.exists() or not alive_in_group(pids[0]))
+        assert halted.exists(), texts(log)
+
+    def let_go(self, pids, log):
+        Path(f"{log}.{len(pids) - 1}.halted").write_text("go on")
+
+    def run(self, arguments, folder, name, world_size=1, patch=None):
+        """Run a command to its end; gives its text, or fails with it."""
+        log = Path(folder) / f"{name}.log"
+        log.with_name(f"{log.name}.0").unlink(missing_ok=True)
+        codes = self.wait(self.start(arguments, folder, log, world_size, patch=patch))
+        assert codes == [0] * world_size, texts(log)
+        return texts(log)
 
     def wait(self, pids):
         return [self.ask(wait=pid) for pid in pids]
