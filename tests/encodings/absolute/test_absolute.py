@@ -13,7 +13,7 @@ E = 48
 
 
 def rows(encoding, pos):
-    """What is added to token vectors that are zero, [T,E]."""
+    """The rows that are added to the token vectors, [T,E]."""
     return encoding.embed(torch.zeros(1, len(pos), E), pos)[0]
 
 
@@ -31,11 +31,11 @@ def test_sinusoidal_is_the_formula_of_the_paper(base, size_of, agree):
     agree(interleaved, expected, encoding="sinusoidal", against="loop over the formula of section 3.5")
 
 
-@pytest.mark.parametrize(("given", "factor"), [(None, math.sqrt(E)), (1.0, 1.0), (3.0, 3.0)])
-def test_token_vectors_are_scaled(given, factor, size_of):
-    encoding, x = Sinusoidal(size_of(), token_scale=given), torch.randn(1, 5, E)
-    pos = torch.arange(5)
-    torch.testing.assert_close(encoding.embed(x, pos)[0], x[0] * factor + rows(encoding, pos))
+def test_token_vectors_are_scaled(size_of):
+    for given, factor in ((None, math.sqrt(E)), (1.0, 1.0), (3.0, 3.0)):
+        encoding, x = Sinusoidal(size_of(), token_scale=given), torch.randn(1, 5, E)
+        pos = torch.arange(5)
+        torch.testing.assert_close(encoding.embed(x, pos)[0], x[0] * factor + rows(encoding, pos))
 
 
 def test_sinusoidal_takes_positions_between_integers(size_of):
@@ -44,12 +44,12 @@ def test_sinusoidal_takes_positions_between_integers(size_of):
     assert between[0].item() == pytest.approx(math.sin(2.5), abs=1e-6)
 
 
-@pytest.mark.parametrize("beyond", ["error", "clamp", "interpolate"])
-def test_learned_is_a_row_of_its_table(beyond, size_of, agree):
-    encoding, x = Learned(size_of(length=16), beyond=beyond), torch.randn(2, 16, E)
-    got = encoding.embed(x, torch.arange(16))
-    for p in range(16):
-        agree(got[:, p], x[:, p] + encoding.table[p], encoding="learned", against="loop over the table")
+def test_learned_is_a_row_of_its_table(size_of, agree):
+    for beyond in ("error", "clamp", "interpolate"):
+        encoding, x = Learned(size_of(length=16), beyond=beyond), torch.randn(2, 16, E)
+        got = encoding.embed(x, torch.arange(16))
+        for p in range(16):
+            agree(got[:, p], x[:, p] + encoding.table[p], encoding="learned", against="loop over the table")
 
 
 def test_clamp_repeats_the_last_row(size_of):

@@ -44,8 +44,11 @@ def of_all_units(encoding, span):
     return bias.squeeze(1) if bias.dim() == 5 else bias
 
 
-@pytest.mark.parametrize("threshold", [5.0, 512.0], ids=["beyond L", "within L"])
-@pytest.mark.parametrize("learned", [False, True], ids=["start", "learned"])
+@pytest.mark.parametrize(
+    ("threshold", "learned"),
+    [(5.0, False), (5.0, True), (512.0, True)],
+    ids=["beyond L", "beyond L, learned", "within L, learned"],
+)
 def test_the_formula_of_the_paper(threshold, learned, size_of, agree):
     encoding = FIRE(size_of(), threshold=threshold)
     if learned:
@@ -70,27 +73,26 @@ def test_leaky_relu_as_inside_dape(size_of, agree):
     assert (actual - formula(encoding, pos.tolist(), pos.tolist())).abs().max() > 1e-4
 
 
-@pytest.mark.parametrize("activation", ["relu", "leaky_relu"])
-@pytest.mark.parametrize("start", [0, -7], ids=["from 0", "ahead of 0"])
-@pytest.mark.parametrize("spread", [0.0, 0.1, 3.0], ids=["all are lines", "few bend", "many bend"])
-def test_units_that_are_lines_are_added_up(activation, start, spread, size_of, agree):
+@pytest.mark.parametrize(("activation", "start"), [("relu", 0), ("relu", -7), ("leaky_relu", -7)])
+def test_units_that_are_lines_are_added_up(activation, start, size_of, agree):
     """Which units bend between 0 and 1 depends on the weights; table and gradients are those of all units."""
-    encoding, pos = FIRE(size_of(), threshold=5.0, activation=activation), torch.arange(start, start + 20)
-    weight, offset = encoding.hidden.weight, encoding.hidden.bias
-    with torch.no_grad():
-        offset.copy_(torch.linspace(-1, 1, len(offset)))
-        weight.copy_(spread * torch.randn(weight.shape, generator=torch.Generator().manual_seed(0)))
-    span, slope = Span(pos, pos), 0.0 if activation == "relu" else 0.01
-    expected = formula(encoding, pos.tolist(), pos.tolist(), slope)
-    for learns in (True, False):
-        with torch.set_grad_enabled(learns):
-            actual = encoding.bias_table(span, HEADS).tril()
-        agree(actual, expected, encoding="fire", against="loop over the formula of the paper")
-    of_loss = torch.randn(HEADS, 20, 20, generator=torch.Generator().manual_seed(1)).tril()
-    tables = encoding.bias_table(span, HEADS), of_all_units(encoding, span)
-    gradients = [torch.autograd.grad(table, [*encoding.parameters()], of_loss) for table in tables]
-    for one, other in zip(*gradients, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
+    for spread in (0.0, 0.1, 3.0):
+        encoding, pos = FIRE(size_of(), threshold=5.0, activation=activation), torch.arange(start, start + 20)
+        weight, offset = encoding.hidden.weight, encoding.hidden.bias
+        with torch.no_grad():
+            offset.copy_(torch.linspace(-1, 1, len(offset)))
+            weight.copy_(spread * torch.randn(weight.shape, generator=torch.Generator().manual_seed(0)))
+        span, slope = Span(pos, pos), 0.0 if activation == "relu" else 0.01
+        expected = formula(encoding, pos.tolist(), pos.tolist(), slope)
+        for learns in (True, False):
+            with torch.set_grad_enabled(learns):
+                actual = encoding.bias_table(span, HEADS).tril()
+            agree(actual, expected, encoding="fire", against="loop over the formula of the paper")
+        of_loss = torch.randn(HEADS, 20, 20, generator=torch.Generator().manual_seed(1)).tril()
+        tables = encoding.bias_table(span, HEADS), of_all_units(encoding, span)
+        gradients = [torch.autograd.grad(table, [*encoding.parameters()], of_loss) for table in tables]
+        for one, other in zip(*gradients, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-4)
 
 
 def test_each_sequence_of_a_batch_has_its_own_positions(size_of, agree):
@@ -112,15 +114,15 @@ def test_it_starts_as_published(size_of):
     assert encoding.out.weight.shape == (HEADS, 32)
 
 
-@pytest.mark.parametrize("length", [4, 16, 256, 2048])
-def test_training_meets_both_sides_of_l_at_any_length(length, size_of):
+def test_training_meets_both_sides_of_l_at_any_length(size_of):
     """A quarter of the trained length is below L, where distance alone counts; the rest is beyond it."""
-    encoding = FIRE(size_of(length=length))
-    query = torch.arange(1, length)[:, None]
-    share = encoding.share(query, query - 1)[:, 0]
-    below = query[:, 0] <= length // 4
-    assert below.any() and (share[below] == share[0]).all()
-    assert (share[~below].diff() < 0).all() and (share[~below] < share[0]).all()
+    for length in (4, 16, 256, 2048):
+        encoding = FIRE(size_of(length=length))
+        query = torch.arange(1, length)[:, None]
+        share = encoding.share(query, query - 1)[:, 0]
+        below = query[:, 0] <= length // 4
+        assert below.any() and (share[below] == share[0]).all()
+        assert (share[~below].diff() < 0).all() and (share[~below] < share[0]).all()
 
 
 def test_up_to_l_it_knows_distance_alone_and_beyond_it_does_not(size_of):
@@ -133,7 +135,7 @@ def test_up_to_l_it_knows_distance_alone_and_beyond_it_does_not(size_of):
     assert (beyond - near).abs().max() > 1e-3
 
 
-def test_what_enters_the_network_lies_between_0_and_1_at_any_length(size_of):
+def test_the_input_of_the_network_lies_between_0_and_1_at_any_length(size_of):
     encoding = FIRE(size_of(), threshold=512.0)
     q = torch.tensor([0.0, 511.0, 513.0, 100_000.0])[:, None]
     share = encoding.share(q, torch.cat((torch.zeros_like(q), q), 1))
@@ -145,15 +147,15 @@ def test_what_enters_the_network_lies_between_0_and_1_at_any_length(size_of):
     assert table.isfinite().all()
 
 
-@pytest.mark.parametrize("broken", ["c", "multiple"])
-def test_a_learned_number_may_pass_through_zero(broken, size_of):
-    encoding, pos = FIRE(size_of()), torch.arange(12)
-    with torch.no_grad():
-        getattr(encoding, broken).zero_()
-    table = encoding.bias_table(Span(pos, pos), HEADS)
-    table.square().sum().backward()
-    assert table.isfinite().all()
-    assert all(p.grad.isfinite().all() for p in encoding.parameters())
+def test_a_learned_number_may_pass_through_zero(size_of):
+    for broken in ("c", "multiple"):
+        encoding, pos = FIRE(size_of()), torch.arange(12)
+        with torch.no_grad():
+            getattr(encoding, broken).zero_()
+        table = encoding.bias_table(Span(pos, pos), HEADS)
+        table.square().sum().backward()
+        assert table.isfinite().all()
+        assert all(p.grad.isfinite().all() for p in encoding.parameters())
 
 
 def test_a_gradient_to_every_number_in_a_window(model_of, tokens):
@@ -167,21 +169,21 @@ def test_a_gradient_to_every_number_in_a_window(model_of, tokens):
     assert all(grad.isfinite().all() and grad.any() for grad in grads.values())
 
 
-@pytest.mark.parametrize(("shared", "instances"), [(False, 3), (True, 1)])
-def test_layers_share_it_where_asked(shared, instances, model_of):
-    stack = model_of({"name": "fire", "shared": shared}, num_layers=3).encoding
-    assert len({id(stack.view(layer).encodings[0]) for layer in range(3)}) == instances
-    assert len(stack.slots[0]) == instances
+def test_layers_share_it_where_asked(model_of):
+    for shared, instances in ((False, 3), (True, 1)):
+        stack = model_of({"name": "fire", "shared": shared}, num_layers=3).encoding
+        assert len({id(stack.view(layer).encodings[0]) for layer in range(3)}) == instances
+        assert len(stack.slots[0]) == instances
 
 
-@pytest.mark.parametrize("learns", [False, True])
-def test_it_is_computed_in_float32(learns, size_of):
-    encoding, pos = FIRE(size_of(), threshold=5.0), torch.arange(20)
-    with torch.set_grad_enabled(learns):
-        expected = encoding.bias_table(Span(pos, pos), HEADS)
-        with torch.autocast("cpu", torch.bfloat16):
-            actual = encoding.bias_table(Span(pos, pos), HEADS)
-    assert torch.equal(actual, expected)
+def test_it_is_computed_in_float32(size_of):
+    for learns in (False, True):
+        encoding, pos = FIRE(size_of(), threshold=5.0), torch.arange(20)
+        with torch.set_grad_enabled(learns):
+            expected = encoding.bias_table(Span(pos, pos), HEADS)
+            with torch.autocast("cpu", torch.bfloat16):
+                actual = encoding.bias_table(Span(pos, pos), HEADS)
+        assert torch.equal(actual, expected)
 
 
 def test_an_encoder_is_refused(recipe):
@@ -189,9 +191,10 @@ def test_an_encoder_is_refused(recipe):
         recipe("max_index", "model.encoding=fire")
 
 
-@pytest.mark.parametrize("batch", [False, True])
-@pytest.mark.parametrize("first", [0, 13])
-@pytest.mark.parametrize("activation", ["relu", "leaky_relu"])
+@pytest.mark.parametrize(
+    ("activation", "first", "batch"),
+    [("relu", 0, False), ("relu", 13, True), ("leaky_relu", 0, True), ("leaky_relu", 13, False)],
+)
 def test_every_way_to_the_table_has_the_same_biases_and_gradients(
     activation, first, batch, size_of, monkeypatch
 ):
@@ -244,7 +247,7 @@ def test_threads_change_no_bit(size_of):
 
 FIRST_TABLE = """
 import os
-os.environ["NUMBA_NUM_THREADS"] = "2"  # whatever the machine has
+os.environ["NUMBA_NUM_THREADS"] = "2"  # independent of the machine
 import torch
 from numba.core.caching import CacheImpl
 if {nowhere}:  # neither in the package nor in the user's cache folder
@@ -259,6 +262,6 @@ print(torch.get_num_threads(), encoding.c.grad.isfinite().all().item())
 
 @pytest.mark.parametrize("nowhere", [False, True])
 def test_the_first_table_leaves_the_number_of_threads(zoo_command, nowhere):
-    """Also where what is compiled can be kept nowhere."""
+    """Also where the compiled loops cannot be cached."""
     done = zoo_command(launcher=("-c", FIRST_TABLE.format(nowhere=nowhere)))
     assert done.stdout.split() == ["1", "True"], done.stderr

@@ -1,4 +1,4 @@
-"""T5's buckets against those of `transformers`, and what they mean."""
+"""T5's buckets and bias against those of `transformers` and `x_transformers`."""
 
 import pytest
 import torch
@@ -9,18 +9,17 @@ from zoo.errors import InputError
 
 
 @pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize(("num_buckets", "max_distance"), [(32, 128), (16, 40), (8, 1000), (64, 256)])
-def test_buckets_are_those_of_t5(causal, num_buckets, max_distance, size_of, agree):
+def test_buckets_are_those_of_t5(causal, size_of, agree):
     t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
-    encoding = T5Bias(size_of(causal=causal), num_buckets=num_buckets, max_distance=max_distance)
-    back = torch.arange(-3000, 3001)
-    expected = t5.T5Attention._relative_position_bucket(-back, not causal, num_buckets, max_distance)
-    against = "transformers T5Attention._relative_position_bucket"
-    agree(encoding.bucket(back), expected, encoding="t5", against=against, atol=0)
+    for num_buckets, max_distance in ((32, 128), (16, 40), (8, 1000), (64, 256)):
+        encoding = T5Bias(size_of(causal=causal), num_buckets=num_buckets, max_distance=max_distance)
+        back = torch.arange(-3000, 3001)
+        expected = t5.T5Attention._relative_position_bucket(-back, not causal, num_buckets, max_distance)
+        against = "transformers T5Attention._relative_position_bucket"
+        agree(encoding.bucket(back), expected, encoding="t5", against=against, atol=0)
 
 
-@pytest.mark.parametrize("causal", [True, False], ids=["decoder", "encoder"])
-@pytest.mark.parametrize("past", [0, 150])
+@pytest.mark.parametrize(("causal", "past"), [(True, 150), (False, 0)], ids=["decoder", "encoder"])
 def test_bias_is_that_of_t5(causal, past, size_of, agree):
     t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
     encoding = T5Bias(size_of(causal=causal))
@@ -47,7 +46,7 @@ def test_bias_is_that_of_x_transformers(causal, size_of, agree):
 
 
 @pytest.mark.parametrize("causal", [True, False])
-def test_near_distances_are_reported_apart_and_far_ones_share(causal, size_of):
+def test_near_distances_have_their_own_buckets_and_far_ones_share_one(causal, size_of):
     encoding = T5Bias(size_of(causal=causal))
     bucket = encoding.bucket(torch.arange(10_000))
     one_way = 32 if causal else 16
@@ -74,15 +73,12 @@ def test_one_table_serves_all_layers(model_of):
     ]
 
 
-@pytest.mark.parametrize(
-    ("options", "kind", "message"),
-    [
+def test_impossible_options_are_refused(model_of):
+    for options, kind, message in (
         ({"num_buckets": 1}, "decoder", "num_buckets must be even and leave two"),
         ({"num_buckets": 2}, "encoder", "num_buckets must be even and leave two"),
         ({"num_buckets": 9}, "encoder", "num_buckets must be even"),
         ({"max_distance": 16}, "decoder", "max_distance must be above 16"),
-    ],
-)
-def test_options_that_cannot_be(options, kind, message, model_of):
-    with pytest.raises(InputError, match=message):
-        model_of({"name": "t5", **options}, kind)
+    ):
+        with pytest.raises(InputError, match=message):
+            model_of({"name": "t5", **options}, kind)

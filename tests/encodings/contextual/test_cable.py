@@ -38,9 +38,15 @@ def with_large_weights(encoding):
     return encoding
 
 
-@pytest.mark.parametrize("causal", [True, False], ids=["decoder", "encoder"])
-@pytest.mark.parametrize("weighted", [True, False])
-@pytest.mark.parametrize(("step", "positive"), [("softplus", softplus), ("relu", relu)])
+@pytest.mark.parametrize(
+    ("causal", "weighted", "step", "positive"),
+    [
+        (True, True, "softplus", softplus),
+        (True, False, "relu", relu),
+        (False, True, "relu", relu),
+        (False, False, "softplus", softplus),
+    ],
+)
 def test_the_sum_of_steps_between_key_and_query(causal, weighted, step, positive, size_of, agree):
     cable = with_large_weights(CABLE(size_of(causal=causal), weighted=weighted, step=step))
     x = torch.randn(B, T, E)
@@ -71,7 +77,7 @@ def test_the_sum_of_steps_between_key_and_query(causal, weighted, step, positive
         ("head", math.sqrt(D), "attention over sqrt(D), by a loop"),
     ],
 )
-def test_what_the_products_are_divided_by(scale, divisor, against, size_of, agree):
+def test_the_divisor_of_the_products(scale, divisor, against, size_of, agree):
     """Attention by the formula: softmax(q_i . k_j / divisor - (S_i - S_j)) v_j; by default as released."""
     cable = with_large_weights(
         CABLE(size_of(), **({} if scale is None else {"scale": scale}))
@@ -110,8 +116,7 @@ def test_beside_a_rotation_it_leaves_the_product_alone(model_of, tokens):
         model_of(["rope", "cable"])
 
 
-@pytest.mark.parametrize("causal", [True, False], ids=["decoder", "encoder"])
-@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize(("causal", "weighted"), [(True, True), (False, False)])
 def test_constant_steps_are_alibi(causal, weighted, size_of, agree):
     """s_h = m_h everywhere and g = 1, so that the sum is m_h |i - j|."""
     size = size_of(causal=causal)
@@ -128,7 +133,7 @@ def test_constant_steps_are_alibi(causal, weighted, size_of, agree):
     agree(got, expected, encoding="cable", against="identity: constant steps are alibi")
 
 
-def test_padding_takes_up_no_room(size_of):
+def test_padding_adds_no_distance(size_of):
     cable = with_large_weights(CABLE(size_of(causal=False)))
     x = torch.randn(1, T, E)
     keep = torch.ones(1, T, dtype=torch.bool)
@@ -150,7 +155,7 @@ def test_steps_and_sums_stay_in_float32(size_of):
 
 
 @pytest.mark.parametrize("causal", [True, False], ids=["decoder", "encoder"])
-def test_a_few_queries_see_what_all_see(causal, size_of):
+def test_a_block_of_queries_has_the_rows_of_all(causal, size_of):
     cable = with_large_weights(CABLE(size_of(causal=causal)))
     x, pos = torch.randn(B, T, E), torch.arange(T)
     span = Span(pos, pos, causal=causal, read=cable.read(x))

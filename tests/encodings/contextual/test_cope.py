@@ -49,8 +49,7 @@ def equations(q, k, v, table, keep, window):
     return out
 
 
-@pytest.mark.parametrize("window", [T, 4])
-@pytest.mark.parametrize("padded", [0, 5])
+@pytest.mark.parametrize(("window", "padded"), [(T, 5), (4, 0), (4, 5)])
 def test_the_equations_of_the_paper(window, padded, cope, agree):
     (q, k), v = heads(), torch.randn(B, H, T, D)
     keep = POS[None] >= torch.tensor([[0], [padded]])
@@ -108,7 +107,7 @@ def test_counts_stay_in_float32(size_of):
     torch.testing.assert_close(counted[0, 0, 0], torch.arange(700.0, 0, -1), rtol=0, atol=1e-3)
 
 
-def test_it_starts_without_a_say(model_of, tokens):
+def test_it_starts_as_an_encoding_without_positions(model_of, tokens):
     """The vectors start at 0, as published: a fresh model is one without positions."""
     cope, none = model_of("cope", large_weights=False), model_of("none", large_weights=False)
     torch.testing.assert_close(cope(tokens(2, 9)), none(tokens(2, 9)), rtol=0, atol=1e-6)

@@ -79,7 +79,7 @@ def test_gates_and_sums_stay_in_float32(fox):
     assert torch.equal(low, exact)
 
 
-def test_a_few_queries_see_what_all_see(fox):
+def test_a_block_of_queries_has_the_rows_of_all(fox):
     x, pos = torch.randn(B, T, E), torch.arange(T)
     span = Span(pos, pos, read=fox.read(x))
     q = torch.zeros(B, H, T, E // H)

@@ -18,7 +18,7 @@ def drope(size_of):
 
 
 def sharpened(q, count, scale, factor):
-    """beta q, one query after the other; `count` says the how manieth token each is."""
+    """beta q, one query after the other; `count` numbers the tokens from 1."""
     rows = []
     for t, n in enumerate(count.tolist()):
         s = max(1.0, n / LENGTH) if factor is None else factor
@@ -26,13 +26,13 @@ def sharpened(q, count, scale, factor):
     return torch.stack(rows, 2)
 
 
-@pytest.mark.parametrize("options", [{}, {"scale": 0.103}, {"factor": 4.0}, {"scale": 0.0}], ids=str)
-def test_queries_are_multiplied_by_beta(options, drope, agree):
-    q, k, pos = torch.randn(2, 6, 40, 8), torch.randn(2, 6, 45, 8), torch.arange(45)
-    got, untouched = drope(**options).rotate(q, k, Span(pos[5:], pos, first=5))
-    wanted = sharpened(q, pos[5:] + 1, options.get("scale", 0.412), options.get("factor"))
-    agree(got, wanted, encoding="drope", against="1 + c ln s, query by query")
-    assert untouched is k
+def test_queries_are_multiplied_by_beta(drope, agree):
+    for options in ({}, {"scale": 0.103}, {"factor": 4.0}, {"scale": 0.0}):
+        q, k, pos = torch.randn(2, 6, 40, 8), torch.randn(2, 6, 45, 8), torch.arange(45)
+        got, untouched = drope(**options).rotate(q, k, Span(pos[5:], pos, first=5))
+        wanted = sharpened(q, pos[5:] + 1, options.get("scale", 0.412), options.get("factor"))
+        agree(got, wanted, encoding="drope", against="1 + c ln s, query by query")
+        assert untouched is k
 
 
 def test_beta_of_the_paper(drope):
@@ -43,7 +43,7 @@ def test_beta_of_the_paper(drope):
 
 
 def test_every_sequence_counts_its_own_tokens(drope):
-    """Padding does not count, and where the tokens are said to stand does not either."""
+    """Padding does not count, and the positions do not either."""
     q, pos = torch.randn(2, 6, 64, 8), torch.arange(64)
     keep = pos >= torch.tensor([[50], [0]])
     got, _ = drope().rotate(q, q, Span(pos + 1000, pos + 1000, keep=keep))

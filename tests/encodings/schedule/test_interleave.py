@@ -80,19 +80,16 @@ def test_decoding_and_padding(model_of, tokens):
 # Claims.
 
 
-@pytest.mark.parametrize(
-    ("pattern", "relative", "extrapolates"),
-    [
+def test_it_claims_what_holds_in_every_layer(size_of):
+    for pattern, relative, extrapolates in (
         (["rope", "none"], True, "no"),
         (["alibi", "t5"], True, "yes"),
         ([{"name": "randomized", "of": "alibi", "draw": "layer"}, "alibi"], False, "policy"),
-    ],
-)
-def test_it_claims_what_holds_in_every_layer(pattern, relative, extrapolates, size_of):
-    for layer in range(2):
-        encoding = build_encoding(interleave(*pattern), size_of(layer=layer))
-        assert (encoding.relative, encoding.extrapolates) == (relative, extrapolates)
-        assert encoding.per_layer
+    ):
+        for layer in range(2):
+            encoding = build_encoding(interleave(*pattern), size_of(layer=layer))
+            assert (encoding.relative, encoding.extrapolates) == (relative, extrapolates)
+            assert encoding.per_layer
 
 
 def test_the_shortest_limit_of_any_layer_counts(model_of, tokens):
@@ -133,12 +130,12 @@ def test_nested_patterns(model_of):
 # What cannot be.
 
 
-@pytest.mark.parametrize("of", ["sinusoidal", "learned", {"name": "shape", "of": "sinusoidal"}])
-def test_what_is_met_before_the_first_layer_is_no_layer_s(of, model_of, tokens):
-    name = of if isinstance(of, str) else of["name"]
-    with pytest.raises(InputError, match=rf"'{name}' is met before the first layer .* a list"):
-        model_of(interleave("rope", of))
-    assert model_of(["sinusoidal", interleave("rope", "none")])(tokens(1, 8)).isfinite().all()
+def test_an_encoding_before_the_first_layer_is_refused(model_of, tokens):
+    for of in ("sinusoidal", "learned", {"name": "shape", "of": "sinusoidal"}):
+        name = of if isinstance(of, str) else of["name"]
+        with pytest.raises(InputError, match=rf"'{name}' is met before the first layer .* a list"):
+            model_of(interleave("rope", of))
+        assert model_of(["sinusoidal", interleave("rope", "none")])(tokens(1, 8)).isfinite().all()
 
 
 def test_an_empty_pattern(model_of):
@@ -152,20 +149,17 @@ def test_each_layer_is_checked_for_two_that_rotate(model_of):
     assert model_of([interleave("none", "alibi"), "rope"])
 
 
-@pytest.mark.parametrize(
-    ("encoding", "problem"),
-    [
+def test_a_fault_in_a_pattern_is_reported_with_its_key(recipe):
+    for encoding, problem in (
         ("[rope, nonne]", r"encoding\.pattern\.1: no encoding 'nonne'; did you mean 'none'"),
         ("[rope, {name: rope, bas: 1}]", r"encoding\.pattern\.1\.bas: unknown key; did you mean 'base'"),
         ("[{name: randomized, of: rpe}]", r"encoding\.pattern\.0\.of: no encoding 'rpe'"),
         ("[[rope, alibi], none]", r"encoding\.pattern\.0: must be the name of an encoding, got a list of 2"),
         ("rope", r"encoding\.pattern: must be a list of encodings, not one"),
         ("[]", r"encoding\.pattern: List should have at least 1 item"),
-    ],
-)
-def test_a_fault_in_a_pattern_is_reported_where_it_stands(encoding, problem, recipe):
-    with pytest.raises(InputError, match=f"model.{problem}"):
-        recipe("text", f"model.encoding={{name: interleave, pattern: {encoding}}}")
+    ):
+        with pytest.raises(InputError, match=f"model.{problem}"):
+            recipe("text", f"model.encoding={{name: interleave, pattern: {encoding}}}")
 
 
 @pytest.mark.launch
