@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from tqdm import tqdm
 
-from zoo.console import duration, progress_bar
+from zoo.console import progress_bar
 from zoo.data.source import DataSource
 from zoo.errors import RunError
 from zoo.evaluation.measurement import TOO_FEW, Measurement, Row
@@ -26,7 +25,7 @@ from zoo.evaluation.protocols.protocol import (
     Protocol,
     build_protocol,
 )
-from zoo.evaluation.timing import TOO_LONG, CostByLength, ForeignLoad, Stopwatch
+from zoo.evaluation.timing import ForeignLoad
 from zoo.launch.team import Team, alone, device_for
 from zoo.memory import (
     allocations_bounded,
@@ -107,7 +106,7 @@ def _measured(
                 work.bar.total += plan.tokens
             complete = False
             for length in plan.lengths:
-                rows = work.rows(length, protocol.name)
+                rows = work.rows(length)
                 complete |= any(row.note is None for row in rows)
                 yield protocol, plan, rows
             if complete and protocol.first_plan_only:
@@ -145,68 +144,60 @@ def _measurement(
 
 @dataclass(frozen=True)
 class _Work:
-    """What the lengths of one model share: who measures them, the bar, what a token costs."""
+    """What the lengths of one model share: the processes that measure them, and the bar."""
 
     recipe: Recipe
     team: Team
     bar: tqdm
-    costs: CostByLength = field(default_factory=CostByLength)
 
-    def rows(self, plan: LengthPlan, protocol: str) -> list[Row]:
+    def rows(self, plan: LengthPlan) -> list[Row]:
         """The rows of one length; one with a note where it cannot be measured, for want of memory or time
         among others."""
-        found = plan.note or self._scored(plan, protocol)
+        found = plan.note or self._scored(plan)
         return [Row(length=plan.length, note=found)] if isinstance(found, str) else found
 
-    def _scored(self, plan: LengthPlan, protocol: str) -> list[Row] | str:
+    def _scored(self, plan: LengthPlan) -> list[Row] | str:
         team, bar, config = self.team, self.bar, self.recipe.evaluate
         length, tokens, limit = plan.length, plan.tokens, config.max_seconds
         bar.set_description(f"evaluating {self.recipe.name}, length {length:,}", refresh=False)
-        predicted = self.costs.predict(length, tokens)
-        if limit is not None and predicted is not None and predicted > TOO_LONG * limit:
-            bar.total -= tokens
-            return f"not begun for evaluate.max_seconds={limit:g} (about {predicted:,.0f} s needed)"
-
-        def report(seconds: float) -> None:
-            if not bar.disable:
-                about = f"{self.recipe.name}, {protocol}, length {length:,}: about {duration(seconds)}"
-                tqdm.write(f"evaluating {about}", file=sys.stderr)
-                sys.stderr.flush()
+        began, read = time.perf_counter(), 0
 
         def advance(count: int) -> None:
-            watch.read += count
+            nonlocal read
+            read += count
             bar.update(count)
 
+        def has_time() -> bool:
+            return limit is None or not read or time.perf_counter() - began < limit
+
         restart_peak_memory(team.device)
-        scored, late = None, False
-        watch, load = Stopwatch(tokens, limit, predicted, report), ForeignLoad()
+        scored, late, load = None, False, ForeignLoad()
         try:
             with torch.inference_mode(), freed_memory_kept(), allocations_bounded(team.local_size):
-                # Nobody begins, nor counts free memory, while another still works on what came before.
+                # Every process waits until none works on the length before.
                 team.barrier()
-                watch.start()
-                scored = plan.score(Execution(team, advance, watch.has_time))
+                began = time.perf_counter()
+                scored = plan.score(Execution(team, advance, has_time))
         except OutOfTime:
             late = True
         except (RuntimeError, MemoryError) as error:
-            # What another process has ended with may quote a lack of memory of its own.
+            # The error of another process may quote a lack of memory of its own.
             if isinstance(error, RunError) or not is_out_of_memory(error):
                 raise
-        seconds = watch.seconds
-        own = scored is None, peak_memory_mb(team.device), seconds / max(watch.read, 1), load.own_seconds()
+        seconds = time.perf_counter() - began
+        own = scored is None, peak_memory_mb(team.device), seconds / max(read, 1), load.own_seconds()
         failed, peaks, costs, loads = zip(*team.gather(own), strict=True)
         if any(failed):
-            # What the length would still have read is no time left.
-            bar.total -= tokens - watch.read
+            # The bar ends without the tokens that were not read.
+            bar.total -= tokens - read
         if any(failed) and not late:
             smaller = config.batch_tokens >= 2 * length
             advice = "; a smaller evaluate.batch_tokens may help" if smaller else ""
             return shortage(team.device, team.local_size) + advice
-        self.costs.record(length, max(costs))
         if late:
             needed = tokens * max(costs)
             return f"stopped after evaluate.max_seconds={limit:g} (about {needed:,.0f} s needed)"
-        cost = {"length": length, "tokens_per_second": watch.read / seconds, "peak_memory_mb": max(peaks)}
+        cost = {"length": length, "tokens_per_second": read / seconds, "peak_memory_mb": max(peaks)}
         if team.device.type == "cpu" and team.local_size == team.size:
             cost["others_cpu"] = load.others(sum(loads))
         return [
