@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from browser import browser  # noqa: F401
+from browser import browser, open_page  # noqa: F401
 from killed_runs import Forks
 
 from zoo import registry

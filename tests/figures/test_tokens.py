@@ -1,19 +1,15 @@
-"""The cloud of tokens: one projection for all encodings, and points that are what the hooks give."""
-
-import io
+"""The cloud of tokens: one projection for all encodings, and points from the hooks."""
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from zoo import registry
 from zoo.encodings.base import Size, Span
 from zoo.encodings.stack import EncodingStack
 from zoo.errors import InputError
-from zoo.figures import tokens
 from zoo.figures.token_cloud import HEADS, WIDTH, clouds, comparable, hooked, vectors_of
-from zoo.figures.tokens import FRAMES, MOVING, STILL, draw_tokens, labels, turned
+from zoo.figures.tokens import draw_tokens
 
 TEXT = "the cat sat on the mat"
 SPECS = [{"name": name} for name in ("sinusoidal", "rope", "pope", "alibi", "none")]
@@ -42,7 +38,7 @@ def test_all_are_projected_alike_and_always_the_same():
         assert not np.allclose(cloud.placed[0], cloud.placed[4], atol=1e-3)
 
 
-def test_points_are_what_the_hooks_give():
+def test_points_are_the_output_of_the_hooks():
     vectors, ids = vectors_of(TEXT.split()), torch.arange(6)
     (sinusoidal,) = stack_of("sinusoidal").view(0).encodings
     without, placed = hooked(stack_of("sinusoidal"), vectors)
@@ -56,7 +52,7 @@ def test_points_are_what_the_hooks_give():
     np.testing.assert_allclose(np.linalg.norm(placed, axis=1), vectors.norm(dim=1), rtol=1e-5)
 
 
-def test_a_bias_moves_nothing_and_says_whom_the_last_token_would_look_at():
+def test_a_bias_moves_nothing_and_gives_the_weights_of_the_last_token():
     (alibi, none), _, _ = clouds([{"name": "alibi"}, {"name": "none"}], TEXT)
     assert not alibi.moves and not none.moves and none.weights is None
     bias = stack_of("alibi").bias_table(6)[0, -1]
@@ -64,56 +60,19 @@ def test_a_bias_moves_nothing_and_says_whom_the_last_token_would_look_at():
     assert "moves no vector" in alibi.caption and "causal mask alone" in none.caption
 
 
-def test_frames_go_from_the_one_to_the_other():
-    figure = draw_tokens(SPECS[:2], text=TEXT)
-    for cloud in figure.clouds:
-        np.testing.assert_allclose(figure.frame(cloud, 0), turned(cloud.without, 0))
-        angle = 2 * np.pi * (STILL + MOVING) / FRAMES
-        np.testing.assert_allclose(figure.frame(cloud, STILL + MOVING), turned(cloud.placed, angle))
-        between = figure.frame(cloud, STILL + MOVING // 2)
-        middle = turned((cloud.without + cloud.placed) / 2, 2 * np.pi * (STILL + MOVING // 2) / FRAMES)
-        np.testing.assert_allclose(between, middle, atol=1e-9)
-    # A turn changes no distance.
-    np.testing.assert_allclose(
-        np.linalg.norm(turned(cloud.placed, 1.0), axis=1), np.linalg.norm(cloud.placed, axis=1)
-    )
-
-
-def test_repeated_words_have_their_positions_and_one_label_where_they_are_one_point():
-    points = np.array([[0, 0, 0], [0.5, 0, 0], [0, 0.01, 0], [0.9, 0, 0]])
-    assert [text for _, text in labels(points, ["a", "b", "a", "a"])] == ["a 0, 2", "b", "a 3"]
-
-
-def test_every_encoding_has_a_cloud(spec_of):
-    names = registry.encodings.names()
-    made, _, _ = clouds([spec_of(name) for name in names], TEXT)
-    for name, cloud in zip(names, made, strict=True):
-        assert np.isfinite(cloud.placed).all() and cloud.caption, name
-        if registry.encodings.describe(name).decoder:
-            view = stack_of(spec_of(name)).view(0)
-            added = any(encoding.uses("embed") for encoding in view.encodings)
-            assert not cloud.moves or added or view.rotating, name
-            assert ("is added to each token" in cloud.caption) == (cloud.moves and added), name
-            assert ("turned by its position" in cloud.caption) == (cloud.moves and bool(view.rotating)), name
-            assert (cloud.weights is not None) == bool(view.biased), name
-
-
-def test_the_moving_picture_is_small_and_whole(tmp_path, monkeypatch):
-    figure = draw_tokens(SPECS[1:4], text=TEXT)
-    figure.save(tmp_path / "x.gif", frames=5)
+def test_a_cloud_is_written_as_gif_and_as_page(tmp_path, open_page):
+    figure = draw_tokens(SPECS[1:2], text=TEXT)
+    figure.save(tmp_path / "x.gif", frames=3)
     with Image.open(tmp_path / "x.gif") as image:
-        assert image.n_frames == 5 and image.info["loop"] == 0
-        wide = image.size
-    assert (tmp_path / "x.gif").stat().st_size < 300_000
-    # One that is too large is drawn smaller.
-    monkeypatch.setattr(tokens, "LARGEST", (tmp_path / "x.gif").stat().st_size - 1)
-    with Image.open(io.BytesIO(figure._gif(5))) as image:
-        assert image.size[0] < wide[0]
+        assert image.n_frames == 3 and image.info["loop"] == 0
+    figure.save(tmp_path / "x.html")
+    page = open_page(tmp_path / "x.html")
+    assert page.locator(".cloud").count() == 1 and page.locator(".cloud circle").count() == len(TEXT.split())
     with pytest.raises(InputError, match=r"ends in \.gif or \.html"):
         figure.save(tmp_path / "x.png")
 
 
-def test_texts_of_no_or_of_many_words_are_refused():
+def test_texts_of_no_or_of_many_words_are_rejected():
     for text in ("", "one", "a " * 25):
         with pytest.raises(InputError, match="2 to 24 words"):
             draw_tokens(SPECS[:1], text=text)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from zlib import crc32
 
 LIGHT = ("#2222af", "#b4360d", "#0d7570", "#eb2dbd", "#b98600", "#208ffc")
-"""Hues on white paper; tests/reports/page/test_page_colours.py says for which eyes they are told apart."""
+"""Hues on white paper; tests/figures/test_style.py checks that they are distinct."""
 DARK = ("#8866f6", "#cd6107", "#4cca90", "#c39bff", "#f8e53b", "#a3efff")
 """The same hues in the dark theme of the page."""
 DASHES: tuple[tuple[float, ...], ...] = ((), (6, 4), (2, 3), (9, 3, 2, 3))
