@@ -3,6 +3,7 @@
 import functools
 import gc
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -256,3 +257,17 @@ def forks():
 def unmeasured(monkeypatch):
     """`fit` ends with the training: evaluation and figures take most of the time of so short a run."""
     monkeypatch.setattr("zoo.training.fit._measure", lambda *given: None)
+
+
+@pytest.fixture(scope="session")
+def made_run(tmp_path_factory):
+    """A trained and evaluated run of the recipe `max_index`, which no test changes."""
+    from zoo.training.fit import fit
+
+    return fit(resolve(MAX_INDEX), out=tmp_path_factory.mktemp("made") / "tiny")
+
+
+@pytest.fixture
+def run_copy(made_run, here):
+    """A copy of that run in runs/tiny."""
+    return shutil.copytree(made_run, here / "runs" / "tiny").relative_to(here)

@@ -71,11 +71,10 @@ class Forks:
     def let_go(self, pids, log):
         Path(f"{log}.{len(pids) - 1}.halted").write_text("go on")
 
-    def run(self, arguments, folder, name, world_size=1, patch=None):
+    def run(self, arguments, folder, name, world_size=1, patch=None, **environment):
         """Run a command to its end; gives its text, or fails with it."""
         log = Path(folder) / f"{name}.log"
-        log.with_name(f"{log.name}.0").unlink(missing_ok=True)
-        codes = self.wait(self.start(arguments, folder, log, world_size, patch=patch))
+        codes = self.wait(self.start(arguments, folder, log, world_size, patch=patch, **environment))
         assert codes == [0] * world_size, texts(log)
         return texts(log)
 
