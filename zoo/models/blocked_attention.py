@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 BLOCK_ROWS = 128
@@ -41,8 +40,9 @@ class _Blocks:
     """The attention weights of one block of queries after the other.
 
     Args:
-        kept: where the weights of all blocks are to stay, one after the other.
-        computed: they are there already.
+        dtype: of the weights.
+        kept: where the weights of all blocks are stored one after the other, or None.
+        computed: `kept` contains them already.
     """
 
     def __init__(
@@ -52,6 +52,7 @@ class _Blocks:
         bias: Tensor | None,
         scale: float,
         first: int | None,
+        dtype: torch.dtype,
         kept: Tensor | None = None,
         computed: bool = False,
     ):
@@ -60,15 +61,15 @@ class _Blocks:
         self.queries, self.keys = q.shape[2], k.shape[2]
         self.bias, self.first = bias, first
         self.rows = rows_of_block(q, k, first)
-        self.scale, self.kept, self.computed = scale, kept, computed
+        self.scale, self.dtype, self.kept, self.computed = scale, dtype, kept, computed
         if self.computed:
             return
         self.q_NTD, self.k_NSD = flat(q.to(wide)), flat(k.to(wide))
-        self.was_bf16 = q.dtype == torch.bfloat16
+        self.narrow = q.dtype
         self.later = torch.full((self.rows, self.rows), -torch.inf, dtype=wide).triu(1)
         # One allocation for all blocks: fresh pages cost more than the products.
-        self.weights = None if kept is not None else self.table_of_block(q.dtype)
-        self.logits = None if wide == q.dtype else self.table_of_block(wide)
+        self.weights = None if kept is not None else self.table_of_block(dtype)
+        self.logits = None if wide == dtype else self.table_of_block(wide)
 
     def table_of_block(self, dtype: torch.dtype) -> Tensor:
         return torch.empty(self.batch_heads.numel() * self.rows * self.keys, dtype=dtype)
@@ -95,7 +96,7 @@ class _Blocks:
     def _compute(self, rows: slice, seen: slice, weights: Tensor) -> None:
         logits = weights if self.logits is None else self.logits[: weights.numel()].view_as(weights)
         q, k = self.q_NTD[:, rows], self.k_NSD[:, seen]
-        with _products_of_bf16() if self.was_bf16 else nullcontext():
+        with _products_of(self.narrow):
             torch.baddbmm(logits, q, k.mT, beta=0, alpha=self.scale, out=logits)
         if self.first is not None:
             own = logits[..., self.first + rows.start :]
@@ -127,7 +128,8 @@ class _Blocks:
         if self.bias.dim() == 4:
             part = dbias[_of_table(dbias, rows, seen)]
             over = [i for i, size in enumerate(part.shape) if size == 1 < dlogits.shape[i]]
-            if 2 in over or written:
+            # The shape of the block does not decide this: the last one may have a single query.
+            if self.bias.shape[2] < self.queries or written:
                 part += dlogits.sum(over, keepdim=True, dtype=dbias.dtype) if over else dlogits
                 return
             # Of a row for each query every block is first written here, and so are later keys.
@@ -219,6 +221,7 @@ def _groups(
     scale: float,
     first: int | None,
     group: int,
+    dtype: torch.dtype,
     computed: bool = False,
 ) -> Iterator[tuple[slice, _Blocks]]:
     """The sequences of one group after the other, with their blocks. `kept` is for the weights of all groups,
@@ -227,7 +230,7 @@ def _groups(
         own = None
         if kept.numel():
             own, kept = kept.tensor_split([kept_elements(q[some], k[some], first)])
-        yield some, _Blocks(q[some], k[some], of_group(bias, some), scale, first, own, computed)
+        yield some, _Blocks(q[some], k[some], of_group(bias, some), scale, first, dtype, own, computed)
 
 
 def flat(x: Tensor) -> Tensor:
@@ -235,11 +238,12 @@ def flat(x: Tensor) -> Tensor:
 
 
 @contextmanager
-def _products_of_bf16() -> Iterator[None]:
-    """Within the block a CPU multiplies float32 as bf16, with sums in float32: the same of what was bf16."""
+def _products_of(dtype: torch.dtype) -> Iterator[None]:
+    """Multiply float32 tensors that hold bf16 numbers at the speed of bf16, with float32 sums."""
     setting = torch.backends.mkldnn.matmul
     before = setting.fp32_precision
-    setting.fp32_precision = "bf16"
+    if dtype == torch.bfloat16:
+        setting.fp32_precision = "bf16"
     try:
         yield
     finally:
@@ -256,22 +260,22 @@ def _attend(
     scale: float,
     first: int | None,
     group: int,
-    keep: bool,
+    keep: torch.dtype | None,
 ) -> tuple[Tensor, Tensor]:
-    """What `attend` returns, and the weights where they are to be kept, else an empty tensor."""
+    """The output, and the weights in the precision `keep`, or an empty tensor."""
     out, kept = _empty_outputs(q, k, v, first, group, keep)
-    for some, blocks in _groups(q, k, bias, kept, scale, first, group):
+    for some, blocks in _groups(q, k, bias, kept, scale, first, group, kept.dtype):
         v_NSV, out_NTV = flat(v[some]), out[some].flatten(0, 1)
         for rows, seen, weights in blocks:
-            torch.bmm(weights, v_NSV[:, seen], out=out_NTV[:, rows])
+            torch.bmm(weights.to(v.dtype), v_NSV[:, seen], out=out_NTV[:, rows])
     return out, kept
 
 
 def _empty_outputs(
-    q: Tensor, k: Tensor, v: Tensor, first: int | None, group: int, keep: bool
+    q: Tensor, k: Tensor, v: Tensor, first: int | None, group: int, keep: torch.dtype | None
 ) -> tuple[Tensor, Tensor]:
     kept = sum(kept_elements(q[some], k[some], first) for some in sequences(q, group)) if keep else 0
-    return q.new_empty(*q.shape[:3], v.shape[-1]), q.new_empty(kept)
+    return q.new_empty(*q.shape[:3], v.shape[-1]), q.new_empty(kept, dtype=keep or q.dtype)
 
 
 @_attend.register_fake
@@ -282,7 +286,6 @@ def _(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float, *optio
 @torch.library.custom_op("zoo::blocked_attention_backward", mutates_args=(), device_types="cpu")
 def _backward(
     dout: Tensor,
-    out: Tensor,
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -299,8 +302,11 @@ def _backward(
     if bias_has_gradient:
         summed = bias.dim() == 2 or bias.shape[2] < q.shape[2]
         dbias = (torch.zeros if summed else torch.empty)(bias.shape, dtype=wide)
-    for some, blocks in _groups(q, k, bias, kept, scale, first, group, computed=kept.numel() > 0):
-        given = (x[some] for x in (dout, out, q, k, v, dq))
+    # The gradients of a row's logits sum to zero. Rounded to bf16 they would not, and the sums over queries
+    # that a bias of each key learns from would be noise.
+    dtype = wide if bias_has_gradient else q.dtype
+    for some, blocks in _groups(q, k, bias, kept, scale, first, group, dtype, computed=kept.numel() > 0):
+        given = (x[some] for x in (dout, q, k, v, dq))
         into = of_group(dbias, some) if bias_has_gradient else None
         parts = _backward_of_group(blocks, *given, into, written=into is dbias and some.start > 0)
         for total, part in zip((dk[some], dv[some]), parts, strict=True):
@@ -311,7 +317,6 @@ def _backward(
 def _backward_of_group(
     blocks: _Blocks,
     dout: Tensor,
-    out: Tensor,
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -324,19 +329,18 @@ def _backward_of_group(
     wide = torch.promote_types(q.dtype, torch.float32)
     q_NTD, k_NSD, v_NSV, dout_NTV = flat(q), flat(k), flat(v), flat(dout)
     dq_NTD = dq.flatten(0, 1)
-    # The weighted mean of a row's gradient, subtracted within the product: in low precision as two parts.
-    mean = (dout_NTV.to(wide) * flat(out)).sum(-1, keepdim=True)
-    high = mean.to(q.dtype)
-    left = torch.cat((dout_NTV, -high, (high - mean).to(q.dtype)), -1)
-    right = F.pad(v_NSV, (0, 2), value=1.0)
     dk, dv = torch.zeros_like(k_NSD, dtype=wide), torch.zeros_like(v_NSV, dtype=wide)
-    buffer = blocks.table_of_block(q.dtype)
+    left, right = dout_NTV.to(blocks.dtype), v_NSV.to(blocks.dtype)
+    buffer = blocks.table_of_block(blocks.dtype)
     for rows, seen, weights in blocks:
-        dlogits = torch.bmm(left[:, rows], right[:, seen].mT, out=buffer[: weights.numel()].view_as(weights))
-        dlogits.mul_(weights)
+        dweights = buffer[: weights.numel()].view_as(weights)
+        with _products_of(q.dtype):
+            torch.bmm(left[:, rows], right[:, seen].mT, out=dweights)
+        dlogits = torch._softmax_backward_data(dweights, weights, -1, weights.dtype, grad_input=dweights)
         if dbias is not None:
             blocks.add_gradient(dbias, dlogits, rows, seen, written)
-        dv[:, seen] += torch.bmm(weights.mT, dout_NTV[:, rows])
+        dlogits = dlogits.to(q.dtype)
+        dv[:, seen] += torch.bmm(weights.to(q.dtype).mT, dout_NTV[:, rows])
         torch.bmm(dlogits, k_NSD[:, seen], out=dq_NTD[:, rows])
         dk[:, seen] += torch.bmm(dlogits.mT, q_NTD[:, rows])
     dq_NTD.mul_(blocks.scale)
@@ -344,7 +348,7 @@ def _backward_of_group(
 
 
 @_backward.register_fake
-def _(dout: Tensor, out: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, *options: Any):
+def _(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, *options: Any):
     wide = torch.promote_types(q.dtype, torch.float32)
     dbias = q.new_empty(bias.shape if options[-1] else 0, dtype=wide)
     return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape), dbias
@@ -352,10 +356,10 @@ def _(dout: Tensor, out: Tensor, q: Tensor, k: Tensor, v: Tensor, bias: Tensor |
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     q, k, v, bias, *ctx.options, _ = inputs
-    out, kept = output
+    _, kept = output
     ctx.mark_non_differentiable(kept)
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(out, q, k, v, bias, kept)
+    ctx.save_for_backward(q, k, v, bias, kept)
 
 
 def _gradients(ctx: Any, dout: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
@@ -381,5 +385,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, scale: float, f
     # Copied once, here, and not in the backward pass again.
     q, k, v = (x.contiguous() for x in (q, k, v))
     trained = any(x is not None and x.requires_grad for x in (q, k, v, bias))
-    keep = trained and k.shape[2] <= KEPT_LENGTH * q.shape[3]
+    keep = None
+    if trained and k.shape[2] <= KEPT_LENGTH * q.shape[3]:
+        keep = bias.dtype if bias is not None and bias.requires_grad else q.dtype
     return _attend(q, k, v, bias, scale, first, group_size(q, k), keep)[0]

@@ -1,0 +1,212 @@
+"""Outputs and gradients of every CPU path of attention equal a float64 softmax, at lengths around its blocks.
+
+The lengths lie at the edges of blocks of 64 and 128 queries, where the last block has one query, or two, or
+misses one. Two more are drawn from the date, so that each day tries others.
+"""
+
+import datetime
+import itertools
+import random
+
+import pytest
+import torch
+
+from zoo import registry
+from zoo.contract.subject import keep_of, small_model, some_tokens
+from zoo.models import blocked_attention, cpu_attention
+
+TODAY = random.Random(datetime.date.today().toordinal())
+LENGTHS = [1, 2, 63, 64, 65, 127, 128, 129, 130, *sorted(TODAY.sample(range(131, 300), 2))]
+B, H, D, V = 3, 4, 8, 6
+
+
+def relative_error(actual, expected):
+    return ((actual.double() - expected).norm() / expected.norm().clamp_min(1e-9)).item()
+
+
+def gradients(out, inputs):
+    weights = (torch.arange(out.numel()) % 17 - 8).to(out.dtype) / 8  # exact in bf16
+    return torch.autograd.grad((out * weights.view_as(out)).sum(), inputs)
+
+
+def visible(mask, length):
+    """[B or 1,1,T,S], True where a query may see a key."""
+    offset = torch.arange(length)[:, None] - torch.arange(length)
+    allowed = (offset >= 0) | (mask in ("open", "padded open"))
+    if mask == "windowed":
+        allowed &= offset < 5
+    if mask.startswith("padded"):
+        return (allowed & keep_of((0, 1, 4), length)[:, None])[:, None]
+    return allowed[None, None]
+
+
+BIASES = {
+    "none": None,
+    "one row": lambda length: (1, H, 1, length),
+    "a row per sequence": lambda length: (B, H, 1, length),
+    "table": lambda length: (1, H, length, length),
+    "table per sequence": lambda length: (B, H, length, length),
+    "one table": lambda length: (1, 1, length, length),
+    "line": lambda length: (H, 2 * length - 1),
+    "one line": lambda length: (1, 2 * length - 1),
+}
+MASKS = ["causal", "open", "windowed", "padded", "padded open"]
+
+
+def trial(length, bias, mask, key_heads, dtype=torch.float64):
+    """(output and gradients of the blocks, those of a plain softmax) of the same random inputs."""
+    generator = torch.Generator().manual_seed(length)
+
+    def draw(*shape, dtype=dtype):
+        return torch.randn(shape, generator=generator, dtype=dtype).requires_grad_()
+
+    leaves = [draw(B, H, length, D), draw(B, key_heads, length, D), draw(B, key_heads, length, V)]
+    if BIASES[bias] is not None:
+        leaves.append(draw(*BIASES[bias](length), dtype=torch.promote_types(dtype, torch.float32)))
+    allowed, is_line = visible(mask, length), bias.endswith("line")
+
+    def repeat_heads(x):
+        return x.repeat_interleave(H // key_heads, 1)
+
+    def blocks(q, k, v, bias=None):
+        first = None if mask.endswith("open") else 0
+        masked = mask not in ("causal", "open")
+        if masked and bias is not None:
+            bias = bias.masked_fill(~allowed, -torch.inf)
+        elif masked:
+            bias = allowed
+        return cpu_attention.attend(
+            q, repeat_heads(k), repeat_heads(v), bias, 0.3, first, by_distance=is_line
+        )
+
+    def plain(q, k, v, bias=None):
+        logits = 0.3 * q @ repeat_heads(k).mT
+        if is_line:
+            bias = bias[:, torch.arange(length) - torch.arange(length)[:, None] + length - 1]
+        logits = (logits if bias is None else logits + bias).masked_fill(~allowed, -torch.inf)
+        blind = (logits == -torch.inf).all(-1, keepdim=True)
+        return logits.masked_fill(blind, 0.0).softmax(-1).masked_fill(blind, 0.0) @ repeat_heads(v)
+
+    exact = [x.detach().double().requires_grad_() for x in leaves]
+    results = []
+    for function, inputs in ((blocks, leaves), (plain, exact)):
+        out = function(*inputs)
+        results.append([out, *gradients(out, inputs)])
+    return results
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_blocks_equal_a_plain_softmax(length, monkeypatch):
+    wrong = []
+    options = itertools.product((False, True), (False, True))
+    for number, (bias, mask) in enumerate(itertools.product(BIASES, MASKS)):
+        if bias.endswith("line") and mask not in ("causal", "open"):
+            continue  # a line is a bias by distance alone
+        # Pairwise: weights kept or computed again, sequences in one group or in turn, grouped heads.
+        kept, in_turn = next(options, (None, None))
+        if kept is None:
+            options = itertools.product((False, True), (False, True))
+            kept, in_turn = next(options)
+        monkeypatch.setattr(blocked_attention, "KEPT_LENGTH", 10**6 if kept else 0)
+        monkeypatch.setattr(blocked_attention, "BLOCK_ELEMENTS", 0 if in_turn else 2**21)
+        for key_heads in (H, 2) if number % 3 == 0 else (H,):
+            names = "output", "queries", "keys", "values", "bias"
+            for name, actual, expected in zip(names, *trial(length, bias, mask, key_heads), strict=False):
+                error = (actual - expected).abs().max().item()
+                if not error < 1e-11:
+                    wrong.append(
+                        f"{bias}, {mask}, {key_heads} key heads, {kept=}, {in_turn=}: {name} {error:.1e}"
+                    )
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("bias", ["one row", "a row per sequence", "table", "line"])
+def test_the_gradient_of_a_learned_bias_is_exact_beside_bf16(bias):
+    for length in (64, 65, 130):
+        for mask in ("causal", "open"):
+            actual, expected = trial(length, bias, mask, H, torch.bfloat16)
+            assert relative_error(actual[-1], expected[-1]) < 1e-5
+            assert max(map(relative_error, actual[:-1], expected[:-1])) < 0.01
+
+
+# An encoding for each path: no bias, a fixed line, a learned line, a row per key, a table, content, weights.
+OF_EACH_PATH = ["none", "alibi", "t5", "fox", "fire", "transformer_xl", "shaw", "cope"]
+VARIANTS = {
+    "causal": {},
+    "windowed": {"window": 5},
+    "grouped heads": {"num_kv_heads": 2},
+    "padded": {},
+    "scaled": {"logit_scale": "scalable_softmax"},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("length", LENGTHS)
+def test_models_equal_the_reference_kernel(length):
+    wrong = []
+    for spec, (variant, options) in itertools.product(OF_EACH_PATH, VARIANTS.items()):
+        keep = keep_of((0, 4), length) if variant == "padded" else None
+        found = []
+        for kernel in ("auto", "reference"):
+            model = small_model(spec, num_layers=1, length=64, kernel=kernel, **options).double().train()
+            out = model(some_tokens(2, length), keep)
+            out = out if keep is None else out[keep]
+            parameters = dict(model.named_parameters())
+            loss = (out * torch.linspace(-1, 1, out.numel()).view_as(out)).sum()
+            used = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
+            found.append(dict(zip(parameters, used, strict=True)))
+        for name, expected in found[1].items():
+            # Gates and networks of pairs are computed in float32 also in a float64 model.
+            if expected is None or expected.norm() < 1e-6:
+                continue
+            error = relative_error(found[0][name], expected)
+            if not error < 1e-4:
+                wrong.append(f"{spec}, {variant}: {name} {error:.1e}")
+    assert not wrong, "\n".join(wrong)
+
+
+def learned_biases():
+    """Encodings whose parameters are part of the logits."""
+    for name in registry.encodings.names():
+        description = registry.encodings.describe(name)
+        if description.decoder and not any(registry.holds_wrapped(o.annotation) for o in description.options):
+            model = small_model(name, "decoder", length=257)
+            if name != "learned" and any(True for _ in model.encoding.parameters()):
+                yield name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(learned_biases()))
+def test_bf16_gradients_are_as_accurate_as_those_of_the_reference(name):
+    """Root mean square over seeds of the relative error to float64: at most twice the reference kernel's."""
+    errors = {"auto": {}, "reference": {}}
+    for length, seed in [(64, 0), (65, 1), (130, 2), (257, 3), (65, 4), (129, 5), (63, 6), (257, 7)]:
+        exact = bf16_gradients(name, length, seed, "reference", None)
+        for kernel, found in errors.items():
+            for key, gradient in bf16_gradients(name, length, seed, kernel, torch.bfloat16).items():
+                found.setdefault(key, []).append(relative_error(gradient, exact[key]) ** 2)
+    ratios = {
+        key: (sum(errors["auto"][key]) / sum(reference)) ** 0.5
+        for key, reference in errors["reference"].items()
+    }
+    assert max(ratios.values()) < 2, ratios
+
+
+def bf16_gradients(name, length, seed, kernel, autocast):
+    """The gradients of the encoding's parameters in a small model, of those that have one."""
+    model = small_model(
+        name, length=257, d_model=32, num_heads=4, kernel=kernel, seed=seed, large_weights=False
+    ).train()
+    model = model if autocast else model.double()
+    parameters = dict(model.encoding.named_parameters())
+    tokens = some_tokens(2, length + 1)
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast is not None):
+        logits = model(tokens[:, :-1])
+    logits = logits.float() if autocast else logits
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+    found = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
+    return {
+        key: gradient
+        for key, gradient in zip(parameters, found, strict=True)
+        if gradient is not None and gradient.norm() > 1e-9
+    }
