@@ -47,9 +47,10 @@ def read(source, tokens, targets):
     return source.tokenizer.decode(tokens[: asked + 1]), source.tokenizer.decode(answer)
 
 
-@pytest.mark.parametrize("digits, length", [(5, 60), (5, 96), (7, 500)])
-@pytest.mark.parametrize("split", ["train", "valid", "test"])
-def test_whoever_reads_the_text_finds_the_key_and_finds_it_once(source_of, split, digits, length):
+@pytest.mark.parametrize(
+    ("split", "digits", "length"), [("valid", 5, 60), ("train", 5, 96), ("test", 7, 500)]
+)
+def test_the_text_holds_the_key_once(source_of, split, digits, length):
     source = source_of(f"data.digits={digits}")
     batch = source.examples(split, length, 40).batch(range(40))
     for tokens, targets in zip(batch["tokens"], batch["targets"], strict=True):
@@ -59,16 +60,16 @@ def test_whoever_reads_the_text_finds_the_key_and_finds_it_once(source_of, split
         assert text.endswith("\nWhat is the pass key? The pass key is ")
 
 
-@pytest.mark.parametrize("length", [60, 97, 300])
-def test_an_evaluated_sequence_fills_its_length_exactly(source_of, length):
-    batch = source_of().examples("test", length, 16).batch(range(16))
-    assert batch["tokens"].shape == batch["targets"].shape == (16, length)
-    # The last token is asked for last, each digit after the one before.
-    assert ((batch["targets"] >= 0).nonzero()[:, 1].view(16, 5) == torch.arange(length - 5, length)).all()
-    assert (batch["targets"][:, -5:-1] == batch["tokens"][:, -4:]).all()
+def test_an_evaluated_sequence_fills_its_length_exactly(source_of):
+    for length in (60, 97, 300):
+        batch = source_of().examples("test", length, 16).batch(range(16))
+        assert batch["tokens"].shape == batch["targets"].shape == (16, length)
+        # The targets are the last tokens, each digit after the one before.
+        assert ((batch["targets"] >= 0).nonzero()[:, 1].view(16, 5) == torch.arange(length - 5, length)).all()
+        assert (batch["targets"][:, -5:-1] == batch["tokens"][:, -4:]).all()
 
 
-def test_what_surrounds_the_sentence_is_one_window_of_the_text_cut_between_words(source_of):
+def test_the_text_around_the_sentence_is_one_window_of_the_text_cut_between_words(source_of):
     source = source_of()
     stream = source.stream("test")
     pieces = source.tokenizer.token_bytes()
@@ -91,7 +92,7 @@ def test_the_sentence_stands_anywhere(source_of):
     assert counts.min() > 45 and distance.max() - distance.min() > 200
 
 
-def test_the_distance_is_from_what_predicts_the_first_digit_to_that_digit(source_of):
+def test_the_distance_is_from_the_position_that_predicts_the_first_digit_to_that_digit(source_of):
     source = source_of()
     for example in map(source.examples("test", 150, 20).__getitem__, range(20)):
         first = int((example["targets"] >= 0).int().argmax())
@@ -131,7 +132,7 @@ def test_the_splits_are_those_of_the_text(source_of):
         assert source.examples(split, 80, 1).questions.stream is source.stream(split)
 
 
-def test_lengths_that_cannot_be_had(source_of):
+def test_impossible_lengths_are_refused(source_of):
     source = source_of()
     with pytest.raises(InputError, match=r"20 tokens are too few for passkey, which needs at least \d+"):
         source.examples("test", 20, 4)

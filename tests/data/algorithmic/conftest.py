@@ -44,10 +44,22 @@ def case(request):
     return name, made(name, changes), changes
 
 
+@pytest.fixture
+def cases():
+    """All cases: name, task, and the options that differ from the usual ones."""
+    return [(name, made(name, changes), changes) for name, changes in CASES]
+
+
 @pytest.fixture(params=TASKS)
 def usual(request):
     """Name and task, with the usual options."""
     return request.param, made(request.param)
+
+
+@pytest.fixture
+def tasks():
+    """Names and tasks, with the usual options."""
+    return [(name, made(name)) for name in TASKS]
 
 
 @pytest.fixture

@@ -1,12 +1,10 @@
-"""Every task is solved by a solver that knows its definition and nothing of how it is drawn.
+"""Every task is solved by a solver that knows its definition and not how it is drawn.
 
 Solvers read the tokens of a prompt: 1 begins it, 2 ends it, symbol s is token s + 3.
 """
 
 import re
 from collections import Counter
-
-import pytest
 
 from zoo.data.draws import Chance, Draws
 
@@ -107,39 +105,39 @@ def test_an_independent_solver_finds_every_answer(case):
                 assert solved(name, task, changes, prompt, answer) == answer
 
 
-def test_a_solver_would_notice_a_wrong_answer(case):
-    """Each token that is asked, exchanged for its neighbour, is not what the solver says."""
-    name, task, changes = case
-    for prompt, answer in examples(task, task.smallest + 7):
-        for place in range(len(answer))[task.asked]:
-            wrong = [*answer]
-            wrong[place] = 3 + (wrong[place] - 2) % task.symbols
-            assert solved(name, task, changes, prompt, wrong) != wrong
+def test_a_solver_would_notice_a_wrong_answer(cases):
+    """A solver never gives an answer in which one target is exchanged for its neighbour."""
+    for name, task, changes in cases:
+        for prompt, answer in examples(task, task.smallest + 7):
+            for place in range(len(answer))[task.asked]:
+                wrong = [*answer]
+                wrong[place] = 3 + (wrong[place] - 2) % task.symbols
+                assert solved(name, task, changes, prompt, wrong) != wrong, name
 
 
-def test_an_example_needs_as_many_tokens_as_its_size_says_and_no_more(case):
-    _, task, _ = case
-    for size in (task.smallest, task.smallest + 20, task.smallest + 40):
-        spare = []
-        for near in (size, size + 1):  # an even number of brackets leaves an even number open
-            needed = [len(prompt) + len(answer) - 1 for prompt, answer in examples(task, near, 300)]
-            spare.append(task.tokens(near) - max(needed))
-        assert min(spare) == 0 and max(spare) <= 1
+def test_an_example_needs_as_many_tokens_as_its_size_says_and_no_more(cases):
+    for name, task, changes in cases:
+        for size in (task.smallest, task.smallest + 20, task.smallest + 40):
+            spare = []
+            for near in (size, size + 1):  # an even number of brackets leaves an even number open
+                needed = [len(prompt) + len(answer) - 1 for prompt, answer in examples(task, near, 300)]
+                spare.append(task.tokens(near) - max(needed))
+            assert min(spare) == 0 and max(spare) <= 1, (name, changes)
 
 
-def test_the_largest_size_is_the_last_that_fits(case):
-    _, task, _ = case
-    needed = {size: task.tokens(size) for size in range(task.smallest, 200)}
-    assert list(needed.values()) == sorted(set(needed.values()))
-    for length in range(1, 150):
-        assert task.largest(length) == max([size for size in needed if needed[size] <= length], default=0)
+def test_the_largest_size_is_the_last_that_fits(cases):
+    for name, task, changes in cases:
+        needed = {size: task.tokens(size) for size in range(task.smallest, 200)}
+        assert list(needed.values()) == sorted(set(needed.values())), (name, changes)
+        for length in range(1, 150):
+            fits = max([size for size in needed if needed[size] <= length], default=0)
+            assert task.largest(length) == fits, (name, changes)
 
 
-def test_tokens_are_those_of_the_options_at_every_length(case):
-    """Nothing is asked for in a long example that is not asked for in those of a training length too."""
-    _, task, changes = case
+def test_tokens_are_those_of_the_options_at_every_length(cases):
+    """Every target of a long example is also a target of examples of a training length."""
 
-    def used(sizes, count):
+    def used(task, sizes, count):
         every, asked = set(), set()
         for size in sizes:
             for prompt, answer in examples(task, size, count, seed=size):
@@ -147,20 +145,21 @@ def test_tokens_are_those_of_the_options_at_every_length(case):
                 asked.update(answer[task.asked])
         return every, asked
 
-    short, asked_short = used(range(task.smallest, task.largest(80) + 1), 60)
-    long, asked_long = used([task.largest(600), task.largest(601)], 60)
-    assert long <= short <= set(range(1, task.vocab_size))
-    assert asked_long <= asked_short
-    # Where nothing is to be ignored, or nothing else, the instruction to do so is not said.
-    never = {0: {4}, 1: {5}}.get(changes.get("ignore_probability"), set())
-    assert set(range(1, task.vocab_size)) - short == never
+    for name, task, changes in cases:
+        short, asked_short = used(task, range(task.smallest, task.largest(80) + 1), 60)
+        long, asked_long = used(task, [task.largest(600), task.largest(601)], 60)
+        assert long <= short <= set(range(1, task.vocab_size)), (name, changes)
+        assert asked_long <= asked_short, (name, changes)
+        # With probability 0 or 1 to ignore, one instruction never occurs.
+        never = {0: {4}, 1: {5}}.get(changes.get("ignore_probability"), set())
+        assert set(range(1, task.vocab_size)) - short == never, (name, changes)
 
 
-@pytest.mark.parametrize("name", ["parity", "majority", "flip_flop"])
-def test_answers_of_one_token_cannot_be_guessed(task_with, name):
+def test_answers_of_one_token_cannot_be_guessed(task_with):
     """One is as likely as the other."""
-    counts = Counter(answer[0] for _, answer in examples(task_with(name), 20, 4000))
-    assert len(counts) == 2 and all(near(count / 4000, 1 / 2, 4000) for count in counts.values())
+    for name in ("parity", "majority", "flip_flop"):
+        counts = Counter(answer[0] for _, answer in examples(task_with(name), 20, 4000))
+        assert len(counts) == 2 and all(near(count / 4000, 1 / 2, 4000) for count in counts.values())
 
 
 def near(share, probability, count):
@@ -168,15 +167,15 @@ def near(share, probability, count):
     return abs(share - probability) <= 5 * (probability * (1 - probability) / count) ** 0.5
 
 
-@pytest.mark.parametrize("ignored", [0.1, 0.8, 0.98])
-def test_instructions_come_with_their_published_probabilities(task_with, ignored):
-    task = task_with("flip_flop", {"ignore_probability": ignored})
-    # All but the first, which always writes.
-    instructions = [token - 3 for prompt, _ in examples(task, 200, 100) for token in prompt[3:-1:2]]
-    counts = Counter(instructions)
-    wanted = {0: (1 - ignored) / 2, 1: ignored, 2: (1 - ignored) / 2}
-    for instruction, probability in wanted.items():
-        assert near(counts[instruction] / len(instructions), probability, len(instructions))
+def test_instructions_come_with_their_published_probabilities(task_with):
+    for ignored in (0.1, 0.8, 0.98):
+        task = task_with("flip_flop", {"ignore_probability": ignored})
+        # All but the first, which always writes.
+        instructions = [token - 3 for prompt, _ in examples(task, 200, 100) for token in prompt[3:-1:2]]
+        counts = Counter(instructions)
+        wanted = {0: (1 - ignored) / 2, 1: ignored, 2: (1 - ignored) / 2}
+        for instruction, probability in wanted.items():
+            assert near(counts[instruction] / len(instructions), probability, len(instructions))
 
 
 def test_brackets_open_and_close_as_often_where_both_can_be(task_with):
@@ -192,13 +191,16 @@ def test_brackets_open_and_close_as_often_where_both_can_be(task_with):
     assert near(sum(free) / len(free), 0.5, len(free))
 
 
-@pytest.mark.parametrize("name", ["selective_copy", "associative_recall"])
-def test_what_is_to_be_remembered_lies_anywhere(task_with, name):
-    task, size, count = task_with(name), 60, 600
-    filled = Counter(
-        place for prompt, _ in examples(task, size, count) for place in range(size) if prompt[1 + place] > 3
-    )
-    # As many tokens in the first third as in the last.
-    thirds = [sum(filled[place] for place in range(start, start + 20)) for start in (0, 20, 40)]
-    assert sum(thirds) == 16 * count
-    assert all(near(third / sum(thirds), 1 / 3, sum(thirds) / 2) for third in (thirds[0], thirds[2]))
+def test_the_data_lies_anywhere_in_the_prompt(task_with):
+    for name in ("selective_copy", "associative_recall"):
+        task, size, count = task_with(name), 60, 600
+        filled = Counter(
+            place
+            for prompt, _ in examples(task, size, count)
+            for place in range(size)
+            if prompt[1 + place] > 3
+        )
+        # As many tokens in the first third as in the last.
+        thirds = [sum(filled[place] for place in range(start, start + 20)) for start in (0, 20, 40)]
+        assert sum(thirds) == 16 * count
+        assert all(near(third / sum(thirds), 1 / 3, sum(thirds) / 2) for third in (thirds[0], thirds[2]))

@@ -1,4 +1,4 @@
-"""Examples of any task as batches: which sizes, where they stand, and what they depend on."""
+"""Examples of any task as batches: their sizes, their places, and what they depend on."""
 
 import pickle
 from collections import Counter
@@ -12,8 +12,8 @@ from zoo.errors import InputError
 LENGTH = 48
 
 
-def answers(usual, length=LENGTH, size=64, seed=0, split="train", sizes="all"):
-    name, task = usual
+def answers(named, length=LENGTH, size=64, seed=0, split="train", sizes="all"):
+    name, task = named
     return Answers(task, name, length, size, seed=seed, split=split, sizes=sizes)
 
 
@@ -21,75 +21,80 @@ def rows(dataset):
     return {tuple(row) for row in dataset.batch(range(len(dataset)))["tokens"].tolist()}
 
 
-@pytest.mark.parametrize("sizes", ["all", "largest"])
-def test_tokens_and_targets_stand_where_a_loop_puts_them(usual, sizes):
-    task, dataset = usual[1], answers(usual, sizes=sizes)
-    batch = dataset.batch(range(64))
-    assert batch["tokens"].dtype == batch["targets"].dtype == torch.int64
-    for index in range(64):
-        prompt, answer = dataset.example(index)
-        asked = [len(prompt) + place for place in range(len(answer))[task.asked]]
-        whole = prompt + answer
-        for place in range(LENGTH):
-            token = whole[place] if place < len(whole) - 1 else 0
-            target = whole[place + 1] if place + 1 in asked else -100
-            assert batch["tokens"][index, place] == token and batch["targets"][index, place] == target
-        assert (batch["targets"][index] >= 0).sum() == len(asked) > 0
+def test_tokens_and_targets_stand_where_a_loop_puts_them(usual):
+    for sizes in ("all", "largest"):
+        task, dataset = usual[1], answers(usual, sizes=sizes)
+        batch = dataset.batch(range(64))
+        assert batch["tokens"].dtype == batch["targets"].dtype == torch.int64
+        for index in range(64):
+            prompt, answer = dataset.example(index)
+            asked = [len(prompt) + place for place in range(len(answer))[task.asked]]
+            whole = prompt + answer
+            for place in range(LENGTH):
+                token = whole[place] if place < len(whole) - 1 else 0
+                target = whole[place + 1] if place + 1 in asked else -100
+                assert batch["tokens"][index, place] == token and batch["targets"][index, place] == target
+            assert (batch["targets"][index] >= 0).sum() == len(asked) > 0
 
 
-def test_a_batch_is_its_examples_in_any_order(usual):
-    dataset = answers(usual)
-    order = [5, 3, 63, 3]
-    batch = dataset.batch(order)
-    for row, index in enumerate(order):
-        assert all(torch.equal(batch[name][row], dataset[index][name]) for name in ("tokens", "targets"))
-    with pytest.raises(IndexError):
-        dataset[64]
+def test_a_batch_is_its_examples_in_any_order(tasks):
+    for named in tasks:
+        dataset = answers(named)
+        order = [5, 3, 63, 3]
+        batch = dataset.batch(order)
+        for row, index in enumerate(order):
+            assert all(torch.equal(batch[name][row], dataset[index][name]) for name in ("tokens", "targets"))
+        with pytest.raises(IndexError):
+            dataset[64]
 
 
-@pytest.mark.slow
-def test_training_has_every_size_equally_often(usual):
-    _, task = usual
-    sizes, count = range(task.smallest, task.largest(LENGTH) + 1), 3000
-    dataset = answers(usual, size=count)
-    # The length of a question tells its size.
-    found = Counter(len(dataset.example(index)[0]) - 2 for index in range(count))
-    assert set(found) == {task.lengths(size)[0] for size in sizes}
-    expected = count / len(sizes)
-    assert all(abs(times - expected) < 5 * expected**0.5 for times in found.values())
+def test_training_has_every_size_equally_often(tasks):
+    for named in tasks:
+        _, task = named
+        sizes, count = range(task.smallest, task.largest(LENGTH) + 1), 3000
+        dataset = answers(named, size=count)
+        # The length of a question tells its size.
+        found = Counter(len(dataset.example(index)[0]) - 2 for index in range(count))
+        assert set(found) == {task.lengths(size)[0] for size in sizes}
+        expected = count / len(sizes)
+        assert all(abs(times - expected) < 5 * expected**0.5 for times in found.values())
 
 
-@pytest.mark.parametrize("length", [40, 97, 256])
-def test_evaluation_has_the_largest_size_that_fits_and_no_other(usual, length):
-    _, task = usual
-    dataset = answers(usual, length, split="test", sizes="largest")
-    largest = max(size for size in range(task.smallest, length + 1) if task.tokens(size) <= length)
-    assert {len(dataset.example(index)[0]) - 2 for index in range(64)} == {task.lengths(largest)[0]}
-    assert dataset.batch(range(64))["tokens"].shape == (64, length)
+def test_evaluation_has_the_largest_size_that_fits_and_no_other(tasks):
+    for named in tasks:
+        for length in (40, 97, 256):
+            _, task = named
+            dataset = answers(named, length, split="test", sizes="largest")
+            largest = max(size for size in range(task.smallest, length + 1) if task.tokens(size) <= length)
+            assert {len(dataset.example(index)[0]) - 2 for index in range(64)} == {task.lengths(largest)[0]}
+            assert dataset.batch(range(64))["tokens"].shape == (64, length)
 
 
-def test_an_example_is_a_function_of_seed_split_and_index(usual):
-    first = answers(usual).batch(range(20))
-    assert torch.equal(first["tokens"], answers(usual, size=1000).batch(range(20))["tokens"])
-    again = pickle.loads(pickle.dumps(answers(usual)))
-    assert torch.equal(first["tokens"], again.batch(range(20))["tokens"])
-    for other in ({"seed": 1}, {"split": "valid"}):
-        assert not torch.equal(first["tokens"], answers(usual, **other).batch(range(20))["tokens"])
+def test_an_example_is_a_function_of_seed_split_and_index(tasks):
+    for named in tasks:
+        first = answers(named).batch(range(20))
+        assert torch.equal(first["tokens"], answers(named, size=1000).batch(range(20))["tokens"])
+        again = pickle.loads(pickle.dumps(answers(named)))
+        assert torch.equal(first["tokens"], again.batch(range(20))["tokens"])
+        for other in ({"seed": 1}, {"split": "valid"}):
+            assert not torch.equal(first["tokens"], answers(named, **other).batch(range(20))["tokens"])
 
 
-def test_no_example_of_a_split_is_drawn_for_another(usual):
+def test_no_example_of_a_split_is_drawn_for_another(tasks):
     """Long examples never come out the same by chance."""
-    splits = [
-        rows(answers(usual, 256, 200, seed, split, "largest"))
-        for seed, split in ((0, "train"), (1, "train"), (0, "valid"), (0, "test"))
-    ]
-    assert len(set.union(*splits)) == 800
+    for named in tasks:
+        splits = [
+            rows(answers(named, 256, 200, seed, split, "largest"))
+            for seed, split in ((0, "train"), (1, "train"), (0, "valid"), (0, "test"))
+        ]
+        assert len(set.union(*splits)) == 800
 
 
-def test_too_short_a_length_is_reported_with_the_least(usual):
-    name, task = usual
-    least = task.tokens(task.smallest)
-    answers(usual, least)
-    for length in (1, least - 1):
-        with pytest.raises(InputError, match=rf"{length} tokens? .* {name}, .* at least {least}"):
-            answers(usual, length)
+def test_too_short_a_length_is_reported_with_the_least(tasks):
+    for named in tasks:
+        name, task = named
+        least = task.tokens(task.smallest)
+        answers(named, least)
+        for length in (1, least - 1):
+            with pytest.raises(InputError, match=rf"{length} tokens? .* {name}, .* at least {least}"):
+                answers(named, length)
