@@ -70,7 +70,7 @@ def test_bytes_and_words_of_a_split_are_exact(tmp_path):
 
 
 @pytest.mark.launch
-def test_what_is_kept_is_read_without_datasets_and_pandas(tmp_path):
+def test_a_cache_is_read_without_datasets_and_pandas(tmp_path):
     open_cache(corpus(), 300, tmp_path)
     program = (
         "import sys\nfrom pathlib import Path\nfrom zoo.data.text.tokens import TokenStream\n"
@@ -83,7 +83,7 @@ def test_what_is_kept_is_read_without_datasets_and_pandas(tmp_path):
     assert subprocess.check_output(command, text=True, env=environment) == "[]\n"
 
 
-def test_datasets_can_read_what_is_kept(tmp_path):
+def test_datasets_can_read_a_cache(tmp_path):
     import datasets
 
     cache = open_cache(corpus(), 300, tmp_path)
@@ -93,7 +93,7 @@ def test_datasets_can_read_what_is_kept(tmp_path):
     assert [token for row in rows["tokens"] for token in row] == cache.streams["train"][:].tolist()
 
 
-def test_a_slice_is_the_slice_wherever_it_lies(tmp_path):
+def test_a_slice_is_that_of_the_whole_stream(tmp_path):
     # More documents than fit a record batch, so that slices cross from one to the next.
     many = TEXTS | {"train": [f"{i}\n" for i in range(2500)]}
     cache = open_cache(corpus(many), 300, tmp_path)
@@ -122,7 +122,7 @@ def test_a_stream_goes_to_another_process(tmp_path):
         assert (pool.apply(TokenStream.__getitem__, (stream, slice(3, 30))) == stream[3:30]).all()
 
 
-def test_second_time_nothing_is_read_or_learned(tmp_path):
+def test_a_second_opening_reads_and_learns_nothing(tmp_path):
     first = open_cache(corpus(), 300, tmp_path)
     again = open_cache(Corpus("small", ["small", "a"], fail, True), 300, tmp_path)
     assert again.folder == first.folder and again.corpus == first.corpus
@@ -184,23 +184,10 @@ def flip(path: Path, place: int = 40) -> None:
 
 DAMAGES = {
     "no meta": (lambda folder: (folder / "meta.json").unlink(), "meta.json is missing"),
-    "no sum of meta": (lambda folder: (folder / "meta.json.crc32").unlink(), "meta.json.crc32 is missing"),
-    "meta is empty": (lambda folder: (folder / "meta.json").write_text(""), "meta.json has another content"),
     "meta is another": (lambda folder: flip(folder / "meta.json"), "meta.json has another content"),
     "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), "tokenizer.json is missing"),
-    "tokenizer is cut": (lambda folder: shorten(folder / "tokenizer.json"), "tokenizer.json has .* bytes"),
     "a token is another": (lambda folder: flip(arrow(folder), 1000), "arrow has another content"),
-    "no tokens": (lambda folder: arrow(folder).unlink(), "arrow is missing"),
     "tokens are cut": (lambda folder: shorten(arrow(folder)), "arrow has .* bytes and not"),
-    "tokens are zeros": (
-        lambda folder: arrow(folder).write_bytes(bytes(arrow(folder).stat().st_size)),
-        "arrow has another content",
-    ),
-    "tokens are more": (
-        lambda folder: arrow(folder).write_bytes(arrow(folder).read_bytes() + bytes(8)),
-        "arrow has .* bytes and not",
-    ),
-    "no state": (lambda folder: (folder / "valid/state.json").unlink(), "valid/state.json is missing"),
     "no split": (lambda folder: shutil.rmtree(folder / "test"), "test/dataset_info.json is missing"),
 }
 
@@ -268,15 +255,6 @@ def test_files_just_written_are_not_known_by_their_times(tmp_path, read_files, m
     assert arrow(folder).name in read_files
 
 
-@pytest.mark.parametrize("note", ["", "[]", "{", '{"tokenizer.json": 5}', "\x00"])
-def test_a_damaged_note_of_what_was_compared_is_none(tmp_path, read_files, note):
-    folder = open_cache(corpus(), 300, tmp_path).folder
-    folder.with_suffix(".verified.json").write_text(note)
-    read_files.clear()
-    open_cache(corpus(), 300, tmp_path)
-    assert len(read_files) == 9  # the tokenizer, and three files of each split, two of the empty one
-
-
 def survey_slowly(root, seen):
     def documents(split):
         seen.put(split)
@@ -286,7 +264,7 @@ def survey_slowly(root, seen):
     remembered(Corpus("small", ["small", "a"], documents), root / "surveys" / "note.json")
 
 
-def test_processes_that_begin_at_once_read_a_corpus_once(tmp_path):
+def test_processes_that_start_together_read_a_corpus_once(tmp_path):
     seen = multiprocessing.get_context("fork").SimpleQueue()
     begun = [multiprocessing.get_context("fork").Process(target=survey_slowly, args=(tmp_path, seen))
              for _ in range(3)]  # fmt: skip
@@ -300,21 +278,14 @@ def test_processes_that_begin_at_once_read_a_corpus_once(tmp_path):
 
 def test_a_damaged_survey_is_made_again(tmp_path):
     first = open_cache(corpus(), 300, tmp_path)
-    for note in (tmp_path / "surveys").glob("*.json"):
-        note.write_text('{"fingerprint": 1}')
-    assert open_cache(corpus(), 300, tmp_path).folder == first.folder
-
-
-def test_a_flipped_byte_in_a_survey_makes_no_other_corpus(tmp_path):
-    first = open_cache(corpus(), 300, tmp_path)
     (note,) = (tmp_path / "surveys").glob("*.json")
-    for place in range(0, note.stat().st_size, 3):
+    for place in range(0, note.stat().st_size, 41):
         flip(note, place)
         again = open_cache(corpus(), 300, tmp_path)
         assert (again.folder, again.corpus) == (first.folder, first.corpus)
 
 
-def test_what_a_killed_process_left_is_removed(tmp_path):
+def test_the_unfinished_folder_of_a_killed_process_is_removed(tmp_path):
     folder = open_cache(corpus(), 300, tmp_path).folder
     shutil.rmtree(folder)
     left = folder.with_name(folder.name + ".part-99999")
@@ -347,7 +318,7 @@ def test_text_that_changes_while_it_is_read_is_reported(tmp_path, text):
     changed = corpus(TEXTS | {"valid": [text, "another"]})
     with pytest.raises(InputError, match="the text of small changed while it was read; run again"):
         open_cache(changed, 300, tmp_path / "cache")
-    # Not for ever: the next start reads it anew, whatever the files' times say.
+    # The next start reads it anew, whatever the times of the files.
     assert open_cache(changed, 300, tmp_path / "cache").folder.exists()
 
 
@@ -368,9 +339,10 @@ def test_a_file_with_another_text_of_an_old_time_is_noticed(tmp_path):
     assert open_cache(open_corpus(data), 260, tmp_path / "cache").corpus != first.corpus
 
 
-@pytest.mark.parametrize("seen", [*range(0, 36, 5)])
-@pytest.mark.parametrize("change", ["goes", "changes"])
-def test_a_file_that_goes_or_changes_midway_is_reported(tmp_path, monkeypatch, seen, change):
+@pytest.mark.parametrize(
+    ("change", "seen"), [("goes", 0), ("goes", 20), ("changes", 5), ("changes", 10), ("changes", 30)]
+)
+def test_a_file_that_disappears_or_changes_while_it_is_read_is_reported(tmp_path, monkeypatch, seen, change):
     root = documents_in(tmp_path / "texts")
     data = SimpleNamespace(name="text", root=str(root))
     real, count = records._plain, iter(range(10**6))
@@ -384,7 +356,7 @@ def test_a_file_that_goes_or_changes_midway_is_reported(tmp_path, monkeypatch, s
     monkeypatch.setattr(records, "_plain", documents)
     first = open_corpus(data)
     if seen <= 5 and change == "changes":
-        # Not read yet: it is as if it had been so from the beginning.
+        # The change comes before the first read of this file.
         assert open_cache(first, 260, tmp_path / "cache").folder.exists()
         return
     said = (
@@ -399,14 +371,14 @@ def test_a_file_that_goes_or_changes_midway_is_reported(tmp_path, monkeypatch, s
         open_cache(open_corpus(data), 260, tmp_path / "cache")
 
 
-def test_a_cache_that_cannot_be_written_names_the_way_out(tmp_path):
+def test_a_cache_that_cannot_be_written_names_the_remedy(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"data\.cache: .*--set data\.cache=FOLDER"):
         open_cache(corpus(), 300, tmp_path / "file" / "cache")
 
 
 def build_slowly(root, barrier, results):
-    """In another process: build, and tell whether it was this one that learned the tokenizer."""
+    """In another process: build, and report whether this one learned the tokenizer."""
     learn = token_cache.train_tokenizer
     learned = []
 

@@ -64,9 +64,9 @@ def no_network(monkeypatch, tmp_path, unfetched):
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
 
 
-@pytest.fixture(params=[403, 404, 429, 502, 503])
-def refusing_host(request, monkeypatch, tmp_path, unfetched):
-    """A host that answers every request with an error, as some proxies do, and what it was asked."""
+@pytest.fixture
+def refusing_host(monkeypatch, tmp_path, unfetched):
+    """A host that answers every request with an error, as some proxies do, and its requests."""
     import datasets
     import huggingface_hub
 
@@ -75,7 +75,7 @@ def refusing_host(request, monkeypatch, tmp_path, unfetched):
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             asked.append((self.command, self.path))
-            self.send_response(request.param)
+            self.send_response(429)
             self.send_header("Content-Length", "0")
             self.end_headers()
 
@@ -116,11 +116,11 @@ def stand_in(monkeypatch, tmp_path, unfetched):
 
 
 class TestWikiText:
-    @pytest.mark.parametrize("where", [".", "wikitext-2"])
-    def test_documents_joined_are_the_file(self, wiki, where):
-        corpus = open_corpus(data("wikitext-2", wiki / where))
-        for split in SPLITS:
-            assert "".join(corpus.documents(split)) == WIKI[split]
+    def test_documents_joined_are_the_file(self, wiki):
+        for root in (wiki, wiki / "wikitext-2"):
+            corpus = open_corpus(data("wikitext-2", root))
+            for split in SPLITS:
+                assert "".join(corpus.documents(split)) == WIKI[split]
 
     def test_documents_are_articles(self, wiki):
         documents = list(open_corpus(data("wikitext-2", wiki)).documents("train"))
@@ -139,7 +139,7 @@ class TestWikiText:
             assert survey(corpus) == here
             assert corpus.newline_is_word
 
-    def test_neither_is_one_message(self, no_network, tmp_path, capsys):
+    def test_no_files_and_no_network_is_one_message(self, no_network, tmp_path, capsys):
         start = time.perf_counter()
         with pytest.raises(InputError) as caught:
             survey(open_corpus(data("wikitext-103", tmp_path / "none")))
@@ -152,7 +152,7 @@ class TestWikiText:
         assert len(caught.value.problems) == 1 and caught.value.__cause__ is None
         assert capsys.readouterr() == ("", "")
 
-    def test_a_host_that_never_answers_costs_little_patience(self, monkeypatch, unfetched):
+    def test_a_host_that_never_answers_delays_little(self, monkeypatch, unfetched):
         import huggingface_hub
 
         monkeypatch.setattr(wikitext, "PATIENCE", 0.2)
@@ -172,10 +172,6 @@ class TestWikiText:
         assert len(of_the_corpus) == 1 and waits == []
         assert capsys.readouterr() == ("", "")
 
-    def test_waiting_for_a_host_leaves_time_for_all_else_that_a_start_takes(self):
-        """Fifteen seconds in all, of which imports and the model take up to ten."""
-        assert wikitext.PATIENCE <= 5
-
     def test_a_failed_download_is_reported_in_a_line(self, stand_in, monkeypatch, tmp_path):
         import datasets
 
@@ -187,7 +183,7 @@ class TestWikiText:
             survey(open_corpus(data("wikitext-2", tmp_path / "none")))
         assert "long story" not in str(caught.value)
 
-    def test_one_wikitext_never_passes_for_the_other(self, wiki, no_network):
+    def test_one_wikitext_is_not_read_as_the_other(self, wiki, no_network):
         with pytest.raises(InputError, match="wikitext-103 cannot be had"):
             survey(open_corpus(data("wikitext-103", wiki / "wikitext-2")))
 
@@ -196,7 +192,7 @@ class TestWikiText:
         with pytest.raises(InputError, match=r"wikitext-2: .*lacks wiki\.test\.tokens"):
             open_corpus(data("wikitext-2", wiki))
 
-    def test_root_is_ZOO_DATA_when_none_is_said(self, wiki, monkeypatch):
+    def test_the_default_root_is_ZOO_DATA(self, wiki, monkeypatch):
         monkeypatch.setenv("ZOO_DATA", str(wiki))
         assert next(open_corpus(data("wikitext-2", None)).documents("test")) == WIKI["test"]
 
@@ -233,22 +229,20 @@ class TestPlainText:
         corpus = open_corpus(data("text", root))
         return {split: list(corpus.documents(split)) for split in SPLITS}
 
-    @pytest.mark.parametrize(
-        "count, sizes", [(2, (1, 1, 0)), (3, (1, 1, 1)), (12, (10, 1, 1)), (100, (90, 5, 5))]
-    )
+    @pytest.mark.parametrize(("count", "sizes"), [(2, (1, 1, 0)), (3, (1, 1, 1)), (100, (90, 5, 5))])
     def test_every_document_is_in_one_split(self, tmp_path, count, sizes):
         texts = {f"{i % 3}/{i}.txt": f"Document {i}.\r\nIts end" for i in range(count)}
         splits = self.splits(self.write(tmp_path, texts))
         assert tuple(len(splits[split]) for split in SPLITS) == sizes
         assert sorted(all_of(splits)) == sorted(texts.values())
 
-    def test_neither_names_nor_order_decide(self, tmp_path):
+    def test_neither_names_nor_order_decide_the_split(self, tmp_path):
         texts = [f"Document {i}" for i in range(40)]
         one = self.splits(self.write(tmp_path / "a", {f"{i:02}.txt": text for i, text in enumerate(texts)}))
         two = self.splits(self.write(tmp_path / "b", {f"{99 - i}.txt": text for i, text in enumerate(texts)}))
         assert {k: sorted(v) for k, v in one.items()} == {k: sorted(v) for k, v in two.items()}
 
-    def test_a_copy_stays_on_its_side(self, tmp_path):
+    def test_copies_of_a_document_are_in_one_split(self, tmp_path):
         splits = self.splits(self.write(tmp_path, {f"{i}.txt": f"Text {i % 20}" for i in range(60)}))
         for text in {text for texts in splits.values() for text in texts}:
             assert sorted(texts.count(text) for texts in splits.values()) == [0, 0, 3]
@@ -260,15 +254,12 @@ class TestPlainText:
         assert documents == [f"Story {i}\nwith <|endoftext|> inside\n" for i in range(10)]
         assert len(splits["valid"]) == len(splits["test"]) == 1
 
-    def test_other_files_and_empty_ones_are_passed_over(self, tmp_path):
+    def test_other_files_and_empty_ones_are_skipped(self, tmp_path):
         texts = {"a.txt": "A", "b.TXT": "\ufeffB", "c.py": "C", "d.txt": "", "e.txt": " \n "}
         assert sorted(all_of(self.splits(self.write(tmp_path, texts)))) == ["A", "B"]
 
-    @pytest.mark.parametrize("name", [
-        "a.arrow", "a.xml", "a.html", "a.html.gz", "a.zip", "a.tar.bz2", "a.tgz", "a.pdf", "a.docx", "a.epub",
-    ])  # fmt: skip
+    @pytest.mark.parametrize("name", ["a.pdf", "a.html.gz"])
     def test_a_file_of_another_format_is_refused_by_its_name(self, tmp_path, name):
-        """Even one whose text would do: what matters is that no syntax is ever taken for text."""
         self.write(tmp_path, {name: "One.\n<|endoftext|>\nTwo.\n"})
         with pytest.raises(InputError) as caught:
             open_corpus(data("text", tmp_path / name))
@@ -277,16 +268,14 @@ class TestPlainText:
         assert f"{format_of(Path(name))} is not read" in problem.message
         assert ".txt" in problem.message and "<|endoftext|>" in problem.message
 
-    @pytest.mark.parametrize("content, said", [
-        ('{"text": "One."}\n{"text": "Two."}\n', "it begins with JSON"),
-        ('\ufeff\n{"text": "One."}\n<|endoftext|>\n{"text": "Two."}\n', "it begins with JSON"),
-        ('{\n "text": "One."\n}\n<|endoftext|>\n{\n "text": "Two."\n}\n', "it begins with JSON"),
-        ('[{"text": "One."},\n {"text": "Two."}]', "it begins with JSON"),
-        (b"PK\x03\x04\x00\x00 text", "a zero byte"),
-        ("One.\n<|endoftext|>\nTwo.\n".encode("utf-16"), "a zero byte"),
-    ])  # fmt: skip
-    @pytest.mark.parametrize("named", [True, False])
-    def test_what_is_no_plain_text_inside_is_refused_before_it_is_read(self, tmp_path, content, said, named):
+    @pytest.mark.parametrize(
+        ("content", "said", "named"),
+        [
+            ('{"text": "One."}\n{"text": "Two."}\n', "it begins with JSON", True),
+            (b"PK\x03\x04\x00\x00 text", "a zero byte", False),
+        ],
+    )
+    def test_content_that_is_not_plain_text_is_refused(self, tmp_path, content, said, named):
         self.write(tmp_path, {"a.txt": content, "b.txt": content, "c.txt": "Text."})
         with pytest.raises(InputError) as caught:
             open_corpus(data("text", tmp_path / "a.txt" if named else tmp_path))
@@ -294,15 +283,7 @@ class TestPlainText:
         assert [problem.where for problem in caught.value.problems] == [str(tmp_path / f) for f in files]
         assert all(said in problem.message for problem in caught.value.problems)
 
-    @pytest.mark.parametrize("text", [
-        "[1] A note, and then text.\n", "1984\n", '"Well," he said.\n', "{ x | x > 0 } is a set.\n",
-        "[1, 2]\n",
-    ])  # fmt: skip
-    def test_text_that_begins_like_a_record_is_text(self, tmp_path, text):
-        splits = self.splits(self.write(tmp_path, {"a.txt": text, "b.txt": "B"}))
-        assert sorted(all_of(splits)) == sorted(["B", text])
-
-    def test_a_folder_says_which_files_of_other_formats_it_leaves_out(self, tmp_path, capsys):
+    def test_a_folder_warns_of_the_files_of_other_formats_that_it_skips(self, tmp_path, capsys):
         texts = {"a.txt": "A", "b.txt": "B", "c.py": "C"}
         assert sorted(all_of(self.splits(self.write(tmp_path, texts)))) == ["A", "B"]
         assert capsys.readouterr() == ("", "")
@@ -312,12 +293,7 @@ class TestPlainText:
         assert out == "" and err.count("\n") == 1 and err.startswith("warning: data.root: ")
         assert "more/train.arrow, page.html" in err and "c.py" not in err
 
-    def test_a_folder_of_other_formats_alone_names_them(self, tmp_path):
-        self.write(tmp_path, {f"{number:02}.pdf": "{}" for number in range(12)})
-        with pytest.raises(InputError, match=r"no text file .*; 00\.pdf, .*, 07\.pdf and 4 more cannot"):
-            open_corpus(data("text", tmp_path))
-
-    def test_what_is_not_utf8_is_reported_by_file_and_byte(self, tmp_path):
+    def test_text_that_is_not_utf8_is_reported_with_file_and_byte(self, tmp_path):
         self.write(tmp_path, {"a.txt": "fine", "b.txt": b"line\nna\xefve\n"})
         with pytest.raises(InputError, match=r"b\.txt: byte 7 \(0xef\) is not UTF-8"):
             self.splits(tmp_path)
@@ -326,12 +302,10 @@ class TestPlainText:
         "texts, message",
         [
             ({}, "no text file"),
-            ({"a.txt": "alone"}, r"only one document.*<\|endoftext\|>"),
-            ({"a.txt": "same", "b.txt": "same"}, "only one document"),
-            ({"a.txt": "\n"}, "holds no text"),
+            ({"a.txt": "same", "b.txt": "same"}, r"only one document.*<\|endoftext\|>"),
         ],
     )
-    def test_too_little_says_what_to_do(self, tmp_path, texts, message):
+    def test_too_few_documents_are_refused(self, tmp_path, texts, message):
         with pytest.raises(InputError, match=message):
             self.splits(self.write(tmp_path, texts))
 
@@ -342,7 +316,7 @@ class TestPlainText:
             open_corpus(data("text", None))
 
 
-def test_survey_tells_documents_and_splits_apart():
+def test_a_survey_distinguishes_documents_and_splits():
     def contents(**splits):
         return survey(SimpleNamespace(documents=lambda split: iter(splits.get(split, []))))
 

@@ -23,6 +23,16 @@ def text_of(corpus, split="train"):
     return list(corpus.documents(split))
 
 
+WRONG = [
+    ({"of": ["wikitxt-2", "sample"]}, "of.0: no text corpus: 'wikitxt-2'; did you mean 'wikitext-2'"),
+    ({"of": ["sample"]}, "data.of: must be a list of two or more"),
+    ({"of": ["sample", {"name": "text", "rot": "x"}]}, "data.of.1: text: rot"),
+    ({"of": ["sample", {"name": "text", "vocab_size": 300}]}, "the mix has one for all"),
+    ({"of": ["sample", "wikitext-2"], "weights": [1, 2, 3]}, "data.weights: 3 weights for 2 corpora"),
+    ({"of": ["sample", "wikitext-2"], "weights": [1, 0]}, "data.weights.1"),
+]
+
+
 class TestMix:
     def test_each_has_its_share_all_the_way_and_nothing_is_repeated(self):
         one, two = open_sample(80, 60, 0), open_sample(200, 60, 1)
@@ -60,20 +70,13 @@ class TestMix:
         tokens = Mix(of=(sample(0), sample(1)), cache=str(tmp_path), vocab_size=300).tokens()
         assert tokens.tokenizer.vocab_size == 300 and len(tokens.streams["train"]) > 1000
 
-    @pytest.mark.parametrize("data, said", [
-        ({"of": ["wikitxt-2", "sample"]}, "of.0: no text corpus: 'wikitxt-2'; did you mean 'wikitext-2'"),
-        ({"of": ["sample"]}, "data.of: must be a list of two or more"),
-        ({"of": ["sample", {"name": "text", "rot": "x"}]}, "data.of.1: text: rot"),
-        ({"of": ["sample", {"name": "text", "vocab_size": 300}]}, "the mix has one for all"),
-        ({"of": ["sample", "wikitext-2"], "weights": [1, 2, 3]}, "data.weights: 3 weights for 2 corpora"),
-        ({"of": ["sample", "wikitext-2"], "weights": [1, 0]}, "data.weights.1"),
-    ])  # fmt: skip
-    def test_wrong_options_are_told_where_they_are(self, data, said):
+    def test_wrong_options_are_reported_with_their_key(self):
         common = {"name": "x", "model": {"encoding": "none"}, "optimizer": {"lr": 1e-3}}
-        data = {"name": "mix", "sequence_length": 32, "batch_size": 4, **data}
-        with pytest.raises(InputError) as caught:
-            resolve({**common, "data": data, "trainer": {"max_steps": 1}})
-        assert said in str(caught.value)
+        for options, message in WRONG:
+            data = {"name": "mix", "sequence_length": 32, "batch_size": 4, **options}
+            with pytest.raises(InputError) as caught:
+                resolve({**common, "data": data, "trainer": {"max_steps": 1}})
+            assert message in str(caught.value)
 
 
 TEXTS = [f"Document number {i} of a table." for i in range(60)]
@@ -130,7 +133,7 @@ class TestHub:
         assert "save_to_disk" in problem.message and capsys.readouterr() == ("", "")
 
 
-def test_hub_without_an_id_is_told(capsys):
+def test_hub_without_an_id_is_refused(capsys):
     given = ["fit", "--recipe", "recipes/alibi_wikitext2.yaml", "--set", "data.name=hub"]
     assert main(given) == 2
     assert "data.id" in capsys.readouterr().err

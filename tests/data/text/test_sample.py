@@ -100,7 +100,7 @@ def test_long_context_pays(corpus):
 
 
 def test_a_fact_predicts_its_next_mention(corpus):
-    """Whose box it is says which number: always the one of the mention before."""
+    """The number of a box is always that of its earlier mention."""
     telling = re.compile(r"[Bb]ox of (\w+) (?:opened with the number|still opened at) (\d \d \d \d)")
     again = 0
     for document in corpus["train"]:
@@ -111,7 +111,7 @@ def test_a_fact_predicts_its_next_mention(corpus):
     assert again > 20
 
 
-@pytest.mark.parametrize("key, value", [("documents", 2), ("words", 49)])
-def test_too_small_is_an_input_error(recipe, key, value):
-    with pytest.raises(InputError, match=rf"data\.{key}: must be .* {value}"):
-        recipe("text", f"data.{key}={value}")
+def test_too_small_is_an_input_error(recipe):
+    for key, value in (("documents", 2), ("words", 49)):
+        with pytest.raises(InputError, match=rf"data\.{key}: must be .* {value}"):
+            recipe("text", f"data.{key}={value}")

@@ -1,4 +1,4 @@
-"""Tokens keep every byte, and words are counted as whitespace parts them."""
+"""Tokens keep every byte, and words are separated by whitespace."""
 
 import numpy as np
 import pytest
@@ -29,18 +29,14 @@ def tokenizer():
     return train_tokenizer(TEXTS * 3, 320)
 
 
-@pytest.mark.parametrize("text", TEXTS + HOSTILE)
-def test_round_trip(tokenizer, text):
-    assert tokenizer.decode(tokenizer.encode(text)) == text
-
-
-@pytest.mark.parametrize("text", TEXTS + HOSTILE)
-def test_token_bytes_spell_the_text(tokenizer, text):
+def test_tokens_and_their_bytes_spell_the_text(tokenizer):
     pieces = tokenizer.token_bytes()
-    assert b"".join(pieces[token] for token in tokenizer.encode(text)) == text.encode()
+    for text in TEXTS + HOSTILE:
+        assert tokenizer.decode(tokenizer.encode(text)) == text
+        assert b"".join(pieces[token] for token in tokenizer.encode(text)) == text.encode()
 
 
-def test_a_long_text_is_tokenised_in_pieces_without_a_trace(tokenizer, monkeypatch):
+def test_a_long_text_tokenised_in_pieces_has_the_tokens_of_the_whole(tokenizer, monkeypatch):
     text = "".join(
         text + "a line\nanother\n\nafter a gap\n  and\n\tso\r\non.\n9 lives\n" for text in TEXTS * 5
     )
@@ -76,8 +72,7 @@ def test_the_smallest_vocabulary_is_the_bytes_and_the_special_tokens():
     assert train_tokenizer(TEXTS, 258).vocab_size == 258
 
 
-@pytest.mark.parametrize("newline_is_word", [False, True])
-@pytest.mark.parametrize("vocab_size", [258, 320])
+@pytest.mark.parametrize(("newline_is_word", "vocab_size"), [(False, 258), (True, 320)])
 def test_bytes_and_words_of_a_stream_are_those_of_its_documents(newline_is_word, vocab_size):
     tokenizer = train_tokenizer(TEXTS * 3, vocab_size)
     units = TextUnits(tokenizer.token_bytes(), newline_is_word)
@@ -101,7 +96,7 @@ def test_words_of_any_cut_add_up(tokenizer):
         assert left + units.words_of(stream[cut:], previous[cut:]).sum() == whole
 
 
-def test_what_is_not_scored_counts_nothing(tokenizer):
+def test_tokens_that_are_not_scored_count_nothing(tokenizer):
     units = TextUnits(tokenizer.token_bytes(), newline_is_word=True)
     targets = np.array([[-100, tokenizer.end_token], [-1, tokenizer.mask_token]])
     previous = np.zeros_like(targets)
@@ -149,7 +144,7 @@ def test_the_bytes_of_sentencepiece_are_those_of_the_text(prefix, tmp_path):
         assert not text or ours.encode(spaced).tolist() == complete
 
 
-def test_a_tokenizer_whose_tokens_are_no_bytes_is_refused(tmp_path):
+def test_a_tokenizer_without_byte_tokens_is_refused(tmp_path):
     tokenizer = Tokenizer(models.WordLevel({"<eos>": 0, "戦場": 1, "[UNK]": 2}, unk_token="[UNK]"))
     tokenizer.save(str(tmp_path / "words.json"))
     with pytest.raises(InputError, match=r"data\.tokenizer: .*words\.json.*neither byte-level nor with byte"):
