@@ -30,16 +30,26 @@ def spanned(keys=9, first=0, padded=0, causal=True, window=None):
     return Span(pos[..., first:], pos, first, causal, window, keep, consecutive)
 
 
-def keys_seen(span, b, i):
-    """The keys that query i of sequence b sees, by the definition of every mask."""
-    row = span.first + i
-    return [
-        j
-        for j in range(span.num_keys)
-        if (not span.causal or j <= row)
-        and (span.window is None or abs(row - j) < span.window)
-        and (span.keep is None or span.keep[b, j])
-    ]
+def visible(span):
+    """[B,1,T,S]: whether a query of a sequence sees a key, by the definition of every mask."""
+
+    def sees(b, row, key):
+        return (
+            (not span.causal or key <= row)
+            and (span.window is None or abs(row - key) < span.window)
+            and (span.keep is None or bool(span.keep[b, key]))
+        )
+
+    rows, keys = range(span.first, span.num_keys), range(span.num_keys)
+    return torch.tensor([[[[sees(b, i, j) for j in keys] for i in rows]] for b in range(B)])
+
+
+def softmax(logits, seen):
+    """Weights over the keys that are seen; zeros for a query that sees no key or only logits of -inf."""
+    logits = logits.masked_fill(~seen, -torch.inf)
+    largest = logits.detach().amax(-1, keepdim=True)
+    powers = (logits - largest.masked_fill(largest == -torch.inf, 0.0)).exp()
+    return powers / powers.sum(-1, keepdim=True).clamp(min=1e-300)
 
 
 def heads(queries, keys, dtype=torch.float64):

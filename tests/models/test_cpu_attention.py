@@ -1,4 +1,4 @@
-"""Attention on a CPU is that of plain operations, forward and backward, in any block size and precision."""
+"""Attention on a CPU equals plain operations, forward and backward, with a cache, and in every precision."""
 
 import pytest
 import torch
@@ -7,21 +7,31 @@ import torch.nn.functional as F
 from zoo.models import blocked_attention, cpu_attention
 
 B, H, D, V = 2, 3, 8, 6
-# Queries, keys, row of the first query; None where each sees all keys.
-LAYOUTS = {"square": (37, 37, 0), "cached": (20, 37, 17), "open": (37, 37, None), "across": (20, 37, None)}
+# Queries, keys, row of the first query; None where each sees all keys. The last block has a single query.
+LAYOUTS = {"square": (33, 33, 0), "cached": (33, 50, 17), "open": (33, 33, None), "across": (33, 37, None)}
+
+# Weights are kept for the backward pass or computed again; sequences are computed in turn or together.
+KEPT, AGAIN = blocked_attention.KEPT_LENGTH, 0
+TOGETHER, IN_TURN = blocked_attention.BLOCK_ELEMENTS, 0
+SETTINGS = {
+    "computed again, in turn": (AGAIN, IN_TURN),
+    "computed again, together": (AGAIN, TOGETHER),
+    "kept, in turn": (KEPT, IN_TURN),
+    "kept, together": (KEPT, TOGETHER),
+}
 
 
-@pytest.fixture(autouse=True, params=[0, blocked_attention.KEPT_LENGTH], ids=["computed again", "kept"])
-def small_blocks(request, monkeypatch):
-    """Several blocks, whose weights the backward pass computes again or finds kept."""
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch):
+    """Blocks of 16 queries."""
     monkeypatch.setattr(blocked_attention, "MOST_ELEMENTS", 0)
-    monkeypatch.setattr(blocked_attention, "KEPT_LENGTH", request.param)
 
 
-@pytest.fixture(autouse=True, params=[0, blocked_attention.BLOCK_ELEMENTS], ids=["in turn", "at once"])
-def groups(request, monkeypatch):
-    """Each sequence by itself, or all together."""
-    monkeypatch.setattr(blocked_attention, "BLOCK_ELEMENTS", request.param)
+@pytest.fixture(params=SETTINGS)
+def setting(request, monkeypatch):
+    kept, group = SETTINGS[request.param]
+    monkeypatch.setattr(blocked_attention, "KEPT_LENGTH", kept)
+    monkeypatch.setattr(blocked_attention, "BLOCK_ELEMENTS", group)
 
 
 def inputs(layout, shape, dtype):
@@ -54,73 +64,80 @@ def ours(q, k, v, bias, visible, first, folded=True):
     return out, *gradients(out, inputs)
 
 
-@pytest.mark.parametrize("shape", [(1, H, "T"), (B, H, "T"), (B, 1, "T"), (1, 1, "T")])
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_output_and_gradients(layout, shape):
-    (q, k, v, bias), visible, first = inputs(layout, (*shape[:2], LAYOUTS[layout][0]), torch.float64)
-    for one, other in zip(ours(q, k, v, bias, visible, first), plain(q, k, v, bias, visible), strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+def same(actual, expected, what):
+    for one, other in zip(actual, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12, msg=lambda text: f"{what}: {text}")
 
 
-@pytest.mark.parametrize("shape", [(1, H, 1), (B, H, 1), (1, 1, 1), (1, H, 37), (B, H, 37)])
-@pytest.mark.parametrize("layout", ["square", "open"])
-def test_a_bias_without_the_mask_and_one_of_each_key(layout, shape):
-    (q, k, v, bias), visible, first = inputs(layout, shape, torch.float64)
-    got = ours(q, k, v, bias, visible, first, folded=False)
-    for one, other in zip(got, plain(q, k, v, bias, visible), strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+def test_a_bias_of_every_shape(setting):
+    """One for every query and key, or one for every key, with and without the causal mask in it."""
+    for layout, (queries, keys, first) in LAYOUTS.items():
+        for shape in [(b, h, t) for b in (1, B) for h in (1, H) for t in (1, queries)]:
+            (q, k, v, bias), visible, _ = inputs(layout, shape, torch.float64)
+            expected = plain(q, k, v, bias, visible)
+            if shape[2] > 1:
+                same(ours(q, k, v, bias, visible, first), expected, (layout, shape))
+            if first is None or queries == keys:
+                same(ours(q, k, v, bias, visible, first, folded=False), expected, (layout, shape, "apart"))
 
 
-@pytest.mark.parametrize("heads", [1, H])
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_bias_by_distance(layout, heads):
-    queries, keys, _ = LAYOUTS[layout]
-    (q, k, v, line), visible, first = inputs(layout, (heads,), torch.float64)
-    line = torch.randn(heads, queries + keys - 1).double().requires_grad_()
-    table = line[:, torch.arange(keys) - torch.arange(queries)[:, None] + queries - 1]
-    expected, *others = plain(q, k, v, table[None], visible)
-    out = cpu_attention.attend(q, k, v, line, 0.3, first, by_distance=True)
-    dq, dk, dv, dline = gradients(out, (q, k, v, line))
-    others[-1] = torch.autograd.grad(table, line, others[-1][0])[0]
-    for one, other in zip((out, dq, dk, dv, dline), (expected, *others), strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
-    with torch.no_grad():
-        later = torch.zeros(queries + keys - 1, dtype=torch.bool)
-        if first is not None:
-            later[queries + first :] = True
-        masked = line.masked_fill(later, -torch.inf)
-        out = cpu_attention.attend(q, k, v, masked, 0.3, first, by_distance=True)
-    torch.testing.assert_close(out, expected.detach(), rtol=0, atol=1e-12)
+def test_a_bias_by_distance(setting):
+    for layout, (queries, keys, _) in LAYOUTS.items():
+        for heads in (1, H):
+            (q, k, v, line), visible, first = inputs(layout, (heads,), torch.float64)
+            line = torch.randn(heads, queries + keys - 1).double().requires_grad_()
+            table = line[:, torch.arange(keys) - torch.arange(queries)[:, None] + queries - 1]
+            expected, *others = plain(q, k, v, table[None], visible)
+            out = cpu_attention.attend(q, k, v, line, 0.3, first, by_distance=True)
+            others[-1] = torch.autograd.grad(table, line, others[-1][0])[0]
+            same((out, *gradients(out, (q, k, v, line))), (expected, *others), (layout, heads))
 
 
-@pytest.mark.parametrize("layout", ["square", "open"])
-def test_without_a_bias(layout):
-    tensors, visible, first = inputs(layout, (1, 1, 1), torch.float64)
-    out = cpu_attention.attend(*tensors[:3], None, 0.3, first)
-    expected = plain(*tensors[:3], torch.zeros(1, 1, 1, 37), visible)
-    for one, other in zip((out, *gradients(out, tensors[:3])), expected[:4], strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+def test_a_mask_or_nothing(setting):
+    for layout, (queries, keys, _) in LAYOUTS.items():
+        tensors, visible, first = inputs(layout, (1, 1, 1), torch.float64)
+        nothing = torch.zeros(1, 1, 1, keys)
+        some = visible & (torch.arange(keys) % 5 != 3)
+        masks = [(some, some)] + [(None, visible)] * (first is None or queries == keys)
+        for mask, seen in masks:
+            out = cpu_attention.attend(*tensors[:3], mask, 0.3, first)
+            expected = plain(*tensors[:3], nothing, seen)[:4]
+            same((out, *gradients(out, tensors[:3])), expected, (layout, mask is None))
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_mask_alone(layout):
-    tensors, visible, first = inputs(layout, (1, 1, 1), torch.float64)
-    visible = visible & (torch.arange(37) % 5 != 3)
-    out = cpu_attention.attend(*tensors[:3], visible, 0.3, first)
-    expected = plain(*tensors[:3], torch.zeros(1, 1, 1, 37), visible)
-    for one, other in zip((out, *gradients(out, tensors[:3])), expected[:4], strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+def test_without_gradients_it_is_the_same():
+    """The fused kernel, with a table, a bias of each key, a line of distances and a mask."""
+    for layout, (queries, keys, first) in LAYOUTS.items():
+        for shape in ((1, H, queries), (B, 1, queries), (1, H, 1), (B, H, 1)):
+            (q, k, v, bias), visible, _ = inputs(layout, shape, torch.float64)
+            expected, *_ = plain(q, k, v, bias, visible)
+            with torch.no_grad():
+                out = cpu_attention.attend(q, k, v, bias.masked_fill(~visible, -torch.inf), 0.3, first)
+            same([out], [expected.detach()], (layout, shape))
+        for heads in (1, H):
+            line = torch.randn(heads, queries + keys - 1).double()
+            table = line[:, torch.arange(keys) - torch.arange(queries)[:, None] + queries - 1]
+            expected, *_ = plain(q, k, v, table[None], visible)
+            if first is not None:
+                line[:, queries + first :] = -torch.inf
+            with torch.no_grad():
+                out = cpu_attention.attend(q, k, v, line, 0.3, first, by_distance=True)
+            same([out], [expected.detach()], (layout, heads, "line"))
+        expected, *_ = plain(q, k, v, torch.zeros(1, 1, 1, keys), visible)
+        with torch.no_grad():
+            out = cpu_attention.attend(q, k, v, visible, 0.3, first)
+        same([out], [expected.detach()], (layout, "mask"))
 
 
 @pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 1e-5), (torch.bfloat16, 0.02)])
-def test_in_low_precision_errors_are_those_of_rounding(dtype, error):
-    (q, k, v, bias), visible, first = inputs("square", (1, H, 37), dtype)
+def test_in_low_precision_errors_are_those_of_rounding(dtype, error, setting):
+    (q, k, v, bias), visible, first = inputs("square", (1, H, 33), dtype)
     for one, other in zip(ours(q, k, v, bias, visible, first), plain(q, k, v, bias, visible), strict=True):
         assert (one - other).norm() / other.norm() < error
 
 
 def test_autocast_computes_in_bf16():
-    tensors, *_ = inputs("open", (1, H, 37), torch.float32)
+    tensors, *_ = inputs("open", (1, H, 33), torch.float32)
     with torch.autocast("cpu", torch.bfloat16):
         out = cpu_attention.attend(*tensors, 0.3, None)
     assert out.dtype == torch.bfloat16
@@ -130,68 +147,51 @@ def test_autocast_computes_in_bf16():
 def test_beside_bf16_a_bias_keeps_its_digits():
     """At 1000 bf16 knows every eighth number only."""
     (q, k, v, _), visible, first = inputs("square", (1, 1, 1), torch.bfloat16)
-    bias = (1000 + torch.arange(37) / 37).view(1, 1, 1, -1).requires_grad_()
+    bias = (1000 + torch.arange(33) / 33).view(1, 1, 1, -1).requires_grad_()
     got = ours(q, k, v, bias, visible, first, folded=False)
     for one, other in zip(got, plain(q, k, v, bias, visible), strict=True):
         assert (one - other).norm() / other.norm() < 0.02
 
 
-@pytest.mark.parametrize("setting", ["none", "tf32"])
-def test_logits_of_bf16_keep_the_digits_of_float32(setting, request):
+@pytest.mark.parametrize("precision", ["none", "tf32"])
+def test_logits_of_bf16_keep_the_digits_of_float32(precision, request):
+    """In bf16 a logit of 2000 would be rounded by up to 4."""
     products = torch.backends.mkldnn.matmul
     request.addfinalizer(lambda before=products.fp32_precision: setattr(products, "fp32_precision", before))
-    products.fp32_precision = setting
-    q, k = (30 * torch.randn(1, 2, 64, 32, generator=torch.Generator().manual_seed(i)) for i in range(2))
-    q, k = q.bfloat16(), k.bfloat16()
-    # In bf16 a logit of 2000 would be rounded by up to 4.
-    blocks = blocked_attention._Blocks(q, k, None, 0.05, first=0)
-    found = [weights.double().clone() for *_, weights in blocks]
-    logits = (0.05 * q.double() @ k.double().mT).masked_fill(~torch.ones(64, 64).bool().tril(), -torch.inf)
-    expected = logits.softmax(-1).flatten(0, 1).split([w.shape[1] for w in found], 1)
-    for one, other in zip(found, expected, strict=True):
-        torch.testing.assert_close(one, other[..., : one.shape[-1]], rtol=0.01, atol=1e-3)
-    assert products.fp32_precision == setting
+    products.fp32_precision = precision
+    q, k = (30 * torch.randn(1, 2, 65, 32, generator=torch.Generator().manual_seed(i)) for i in range(2))
+    q, k, each_key = q.bfloat16(), k.bfloat16(), torch.eye(65).bfloat16().expand(1, 2, 65, 65)
+    weights = cpu_attention.attend(q, k, each_key, None, 0.05, first=0)
+    logits = (0.05 * q.double() @ k.double().mT).masked_fill(~torch.ones(65, 65).bool().tril(), -torch.inf)
+    torch.testing.assert_close(weights.double(), logits.softmax(-1), rtol=0.01, atol=1e-3)
+    assert products.fp32_precision == precision
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_what_is_kept_is_what_would_be_computed_again(layout, dtype, monkeypatch):
-    tensors, visible, first = inputs(layout, (1, H, LAYOUTS[layout][0]), dtype)
-    both, sizes = [], []
-    for length in (0, 16):
-        monkeypatch.setattr(blocked_attention, "KEPT_LENGTH", length)
-        with torch.autograd.graph.saved_tensors_hooks(lambda x: sizes.append(x.numel()) or x, lambda x: x):
-            both.append(ours(*tensors, visible, first))
-    assert all(map(torch.equal, *both))
-    assert len(set(sizes)) > 1 and max(sizes) >= B * H * visible.sum() > sizes[0]
+def test_kept_weights_are_those_that_would_be_computed_again(dtype, monkeypatch):
+    for layout, (queries, _, first) in LAYOUTS.items():
+        tensors, visible, _ = inputs(layout, (1, H, queries), dtype)
+        both, sizes = [], []
+        for length in (0, 16):
+            monkeypatch.setattr(blocked_attention, "KEPT_LENGTH", length)
+            with torch.autograd.graph.saved_tensors_hooks(
+                lambda x, sizes=sizes: sizes.append(x.numel()) or x, lambda x: x
+            ):
+                both.append(ours(*tensors, visible, first))
+        assert all(map(torch.equal, *both)), layout
+        assert len(set(sizes)) > 1 and max(sizes) >= B * H * visible.sum() > sizes[0], layout
 
 
-def test_a_query_that_sees_nothing_gets_zeros():
-    (q, k, v, bias), visible, _ = inputs("open", (1, H, 37), torch.float64)
+def test_a_query_that_sees_no_key_gets_zeros(setting):
+    (q, k, v, bias), visible, _ = inputs("open", (1, H, 33), torch.float64)
     visible[3] = False
     out, dq, *others = ours(q, k, v, bias, visible, None)
     assert not out[:, :, 3].any() and not dq[:, :, 3].any()
     assert all(x.isfinite().all() for x in (dq, *others))
 
 
-def test_the_gradients_are_those_of_finite_differences():
-    generator = torch.Generator().manual_seed(0)
-    sizes = [(1, 2, 20, 2), (1, 2, 20, 2), (1, 2, 20, 3), (1, 2, 20, 20)]
-    tensors = [torch.randn(size, generator=generator).double().requires_grad_() for size in sizes]
-    assert torch.autograd.gradcheck(lambda *x: cpu_attention.attend(*x, 0.3, None), tensors)
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_without_gradients_it_is_the_same(layout):
-    (q, k, v, bias), visible, first = inputs(layout, (1, H, LAYOUTS[layout][0]), torch.float64)
-    expected, *_ = ours(q, k, v, bias, visible, first)
-    with torch.no_grad():
-        out = cpu_attention.attend(q, k, v, bias.masked_fill(~visible, -torch.inf), 0.3, first)
-    torch.testing.assert_close(out, expected, rtol=0, atol=1e-12)
-
-
 def test_a_compiler_leaves_it_as_it_is():
-    tensors, *_ = inputs("open", (1, H, 37), torch.float32)
+    tensors, *_ = inputs("open", (1, H, 33), torch.float32)
 
     def loss(*x):
         return cpu_attention.attend(*x, 0.3, None).square().sum()

@@ -1,5 +1,5 @@
-"""Logits that grow with log n: the softmax of the papers, written from its formula, whichever way it is
-computed; n is the number of keys that a query sees."""
+"""Logits scaled by log n equal the formula of the papers on every path; n is the number of keys that a query
+sees."""
 
 import math
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import yaml
-from layouts import MASKS, B, D, H, gradients, heads, keys_seen, spanned
+from layouts import MASKS, B, D, H, gradients, heads, softmax, spanned, visible
 
 from zoo.encodings.stack import View, build_encoding
 from zoo.errors import InputError
@@ -21,7 +21,7 @@ from zoo.recipe import read_recipe, resolve
 from zoo.runs.card import parameter_counts
 from zoo.tasks import build_task
 
-# One for each hook that has a part in the scores, and a bias that closes keys by itself.
+# One for each hook that changes the logits, and a bias that excludes keys.
 SPECS = {
     "none": "none",
     "rotate": "rope",
@@ -29,7 +29,7 @@ SPECS = {
     "learned bias": "t5",
     "closed to one side": {"name": "alibi", "form": "one_sided"},
     "score": "transformer_xl",
-    "score from what was read": "fox",
+    "score of features": "fox",
     "logits": "cope",
     "value": "shaw",
     "several": ["rope", "alibi"],
@@ -52,88 +52,81 @@ def encodings_of(specs, size_of, causal):
     return [encoding.double() for encoding in made]
 
 
-def naive(q, k, v, view, spans, s):
-    """One query at a time. s [H] is what log n is multiplied by in each head."""
-    span = spans[0]
+def same(actual, expected, atol, what):
+    torch.testing.assert_close(actual, expected, rtol=0, atol=atol, msg=lambda text: f"{what}: {text}")
+
+
+def plain(q, k, v, view, spans, s):
+    """softmax of s log n times the logits; s [H,1,1]. A key that a bias excludes counts into n."""
     scores = Scores(view, spans, content=(q, k))
     added = scores.added(q, k)
     turned_q, turned_k = view.rotate(q, k, spans)
-    logits = turned_q @ turned_k.transpose(-1, -2) / math.sqrt(D)
+    logits = turned_q @ turned_k.mT / math.sqrt(D)
     logits = scores.logits(logits if added is None else logits + added, q, k)
-    rows = []
-    for b in range(B):
-        for h in range(H):
-            for i in range(span.num_queries):
-                seen = keys_seen(span, b, i)
-                factor = s[h] * math.log(max(1, len(seen)))
-                weights = torch.zeros(span.num_keys, dtype=q.dtype)
-                # A key that a bias closes has no weight, but was there to be seen.
-                open_ = [j for j in seen if logits[b, h, i, j] > -torch.inf]
-                if open_:
-                    powers = (factor * logits[b, h, i, open_]).exp()
-                    weights = weights.index_put((torch.tensor(open_),), powers / powers.sum())
-                rows.append(weights)
-    weights = torch.stack(rows).view(B, H, span.num_queries, -1)
+    seen = visible(spans[0])
+    excluded = logits == -torch.inf
+    factor = s * seen.sum(-1, keepdim=True).clamp(min=1).double().log()
+    weights = softmax(logits.masked_fill(excluded, 0.0) * factor, seen & ~excluded)
     out, extra = weights @ v, scores.value(weights)
     return out if extra is None else out + extra
 
 
-@pytest.mark.parametrize("kernel", ["sdpa", "reference"])
-@pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("hook", SPECS)
-def test_outputs_and_gradients_are_those_of_the_formula(hook, mask, kernel, size_of):
-    span = spanned(**MASKS[mask])
-    if hook in ("score from what was read", "logits") and not span.causal:
-        pytest.skip("for decoders only")
-    view = View(encodings_of(SPECS[hook], size_of, span.causal))
-    kernel = "auto" if view.reshaped or view.valued else kernel
-    x = torch.randn(B, span.num_keys, H * D, dtype=torch.float64)
-    spans = [
-        span if r is None else type(span)(**{**vars(span), "read": r.double()})
-        for encoding in view.encodings
-        for r in [encoding.read(x)]
-    ]
-    q, k, v = heads(span.num_queries, span.num_keys)
-    if view.valued:
-        v = v[..., :D].detach().requires_grad_()
-    scale = learned_scale()
-    inputs = [q, k, v, scale.s, *(p for encoding in view.encodings for p in encoding.parameters())]
-    turned = view.rotate(q, k, spans)
-    scores = Scores(view, spans, content=(q, k), row_scale=scale(spans[0], q.dtype))
-    got = attend(*turned, v, scores, D**-0.5, kernel)
-    expected = naive(q, k, v, view, spans, scale.s)
-    torch.testing.assert_close(got, expected, rtol=0, atol=1e-10)
-    for one, other in zip(gradients(got, inputs), gradients(expected, inputs), strict=True):
-        assert (one is None) == (other is None)
-        if one is not None:
-            torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
-    fixed = Scores(view, spans, content=(q, k), row_scale=LogitScale("log_n", H)(spans[0], q.dtype))
-    got = attend(*turned, v, fixed, D**-0.5, kernel)
-    torch.testing.assert_close(got, naive(q, k, v, view, spans, [1.0] * H), rtol=0, atol=1e-10)
+def test_outputs_and_gradients_are_those_of_the_formula(hook, size_of):
+    for mask, options in MASKS.items():
+        span = spanned(**options)
+        if hook in ("score of features", "logits") and not span.causal:
+            continue  # for decoders only
+        view = View(encodings_of(SPECS[hook], size_of, span.causal))
+        x = torch.randn(B, span.num_keys, H * D, dtype=torch.float64)
+        spans = [
+            span if r is None else type(span)(**{**vars(span), "read": r.double()})
+            for encoding in view.encodings
+            for r in [encoding.read(x)]
+        ]
+        q, k, v = heads(span.num_queries, span.num_keys)
+        if view.valued:
+            v = v[..., :D].detach().requires_grad_()
+        scale = learned_scale()
+        inputs = [q, k, v, scale.s, *(p for encoding in view.encodings for p in encoding.parameters())]
+        expected = plain(q, k, v, view, spans, scale.s[:, None, None])
+        exact = gradients(expected, inputs)
+        for kernel in ("auto",) if view.reshaped or view.valued else ("sdpa", "reference"):
+
+            def attended(scale, kernel=kernel, view=view, spans=spans, q=q, k=k, v=v):
+                scores = Scores(view, spans, content=(q, k), row_scale=scale(spans[0], q.dtype))
+                return attend(*view.rotate(q, k, spans), v, scores, D**-0.5, kernel)
+
+            got = attended(scale)
+            for one, other in zip((got, *gradients(got, inputs)), (expected, *exact), strict=True):
+                assert (one is None) == (other is None)
+                if one is not None:
+                    same(one, other, 1e-9, f"{mask}, {kernel}")
+            same(attended(LogitScale("log_n", H)), plain(q, k, v, view, spans, 1.0), 1e-10, mask)
 
 
-@pytest.mark.parametrize("mask", MASKS)
-def test_n_is_the_number_of_keys_that_the_mask_leaves(mask):
-    span = spanned(**MASKS[mask])
-    expected = span.allowed().expand(B, 1, -1, -1).sum(-1)[:, 0]
-    assert torch.equal(visible_keys(span).expand(B, -1), expected)
-    for start in range(0, span.num_queries, 2):
-        rows = span.queries(start, min(start + 2, span.num_queries))
-        assert torch.equal(visible_keys(rows).expand(B, -1), expected[:, start : start + 2])
+def test_n_is_the_number_of_keys_that_the_mask_leaves():
+    for mask, options in MASKS.items():
+        span = spanned(**options)
+        expected = visible(span).sum(-1)[:, 0]
+        assert torch.equal(visible_keys(span).expand(B, -1), expected), mask
+        for start in range(0, span.num_queries, 2):
+            rows = span.queries(start, min(start + 2, span.num_queries))
+            assert torch.equal(visible_keys(rows).expand(B, -1), expected[:, start : start + 2]), mask
 
 
 @pytest.mark.parametrize("kind", ["log_n", "scalable_softmax"])
-@pytest.mark.parametrize("hook", SPECS)
-def test_a_token_that_sees_itself_alone_is_as_without(hook, kind, model_of, tokens):
+def test_a_token_that_sees_itself_alone_is_as_without(kind, model_of, tokens):
     """log 1 = 0, and a single key has the whole weight whatever its logit."""
-    plain, scaled = model_of(SPECS[hook]), model_of(SPECS[hook], logit_scale=kind)
-    scaled.load_state_dict(plain.state_dict(), strict=False)
-    row = tokens(3, 6)
-    torch.testing.assert_close(scaled(row[:, :1]), plain(row[:, :1]), rtol=0, atol=1e-6)
-    # And where nothing else is seen for another reason.
-    keep = torch.arange(6)[None] >= 5
-    torch.testing.assert_close(scaled(row, keep)[:, 5], plain(row, keep)[:, 5], rtol=0, atol=1e-6)
-    assert (scaled(row) - plain(row)).abs()[:, 1:].max() > 1e-3
+    for hook, spec in SPECS.items():
+        unscaled, scaled = model_of(spec), model_of(spec, logit_scale=kind)
+        scaled.load_state_dict(unscaled.state_dict(), strict=False)
+        row = tokens(3, 6)
+        same(scaled(row[:, :1]), unscaled(row[:, :1]), 1e-6, hook)
+        # Also where padding hides every other key.
+        keep = torch.arange(6)[None] >= 5
+        same(scaled(row, keep)[:, 5], unscaled(row, keep)[:, 5], 1e-6, hook)
+        assert (scaled(row) - unscaled(row)).abs()[:, 1:].max() > 1e-3, hook
 
 
 def test_the_largest_weight_does_not_fall_with_the_number_of_keys(size_of):
@@ -153,32 +146,29 @@ def test_the_largest_weight_does_not_fall_with_the_number_of_keys(size_of):
         assert weights["log_n", n] == pytest.approx(n / (2 * n - 1), rel=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["log_n", "scalable_softmax"])
 @pytest.mark.parametrize("hook", SPECS)
-def test_decoding_with_padding_a_window_and_a_cache_is_the_full_forward(hook, kind, model_of, tokens):
-    row, keep = tokens(2, 14), torch.arange(14) >= torch.tensor([[0], [3]])
-    for window in (None, 5, (4, None)):
+def test_decoding_with_padding_a_window_and_a_cache_is_the_full_forward(hook, model_of, tokens):
+    row, keep, chunks = tokens(2, 13), torch.arange(13) >= torch.tensor([[0], [3]]), [4, 1, 1, 3, 4]
+    for kind, window in (("log_n", 5), ("scalable_softmax", None), ("scalable_softmax", (4, None))):
         model = model_of(SPECS[hook], logit_scale=kind, window=window)
         with torch.no_grad():
-            whole = model(row, keep)[keep]
-            for chunks in ([4] + [1] * 10, [5, 1, 3, 5]):
-                cache = Cache(model.num_layers)
-                parts = zip(row.split(chunks, 1), keep.split(chunks, 1), strict=True)
-                steps = torch.cat([model(part, its, cache) for part, its in parts], 1)
-                torch.testing.assert_close(steps[keep], whole, rtol=0, atol=1e-5)
+            cache = Cache(model.num_layers)
+            parts = zip(row.split(chunks, 1), keep.split(chunks, 1), strict=True)
+            steps = torch.cat([model(part, its, cache) for part, its in parts], 1)
+            same(steps[keep], model(row, keep)[keep], 1e-5, f"{kind}, {window}")
 
 
-@pytest.mark.parametrize("name", ["alibi", "t5"])
-def test_layers_still_share_the_table_of_a_bias(name, model_of, tokens, monkeypatch):
-    for kind in ("log_n", "scalable_softmax"):
-        model, calls = model_of(name, num_layers=4, logit_scale=kind), []
-        encoding = model.encoding.view(0).encodings[0]
-        bias = encoding.bias
-        monkeypatch.setattr(
-            encoding, "bias", lambda *at, bias=bias, calls=calls: calls.append(1) or bias(*at)
-        )
-        model(tokens(1, 8))
-        assert len(calls) == 1, kind
+def test_layers_share_the_table_of_a_bias(model_of, tokens, monkeypatch):
+    for name in ("alibi", "t5"):
+        for kind in ("none", "log_n", "scalable_softmax"):
+            model, calls = model_of(name, num_layers=4, logit_scale=kind), []
+            encoding = model.encoding.view(0).encodings[0]
+            bias = encoding.bias
+            monkeypatch.setattr(
+                encoding, "bias", lambda *at, bias=bias, calls=calls: calls.append(1) or bias(*at)
+            )
+            model(tokens(1, 8))
+            assert len(calls) == 1, (name, kind)
 
 
 def test_no_table_is_made_where_a_kernel_can_do_without(model_of, tokens, monkeypatch):
