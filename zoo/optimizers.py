@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
-from torch.nn import Parameter
+from torch import nn
 
 from zoo import registry
 from zoo.field_types import Decay, NotNegative
@@ -16,10 +16,10 @@ from zoo.registry import register
 
 @register.optimizer("adamw")
 class AdamW(torch.optim.AdamW):
-    """AdamW, with weight decay on matrices only.
+    """AdamW, with weight decay on the weights of linear layers and embeddings.
 
     Args:
-        weight_decay: weight decay of matrices.
+        weight_decay: weight decay of the weights of linear layers and embeddings.
         betas: decay rates of the two moments.
     """
 
@@ -38,12 +38,12 @@ class AdamW(torch.optim.AdamW):
 
 @register.optimizer("muon")
 class Muon(torch.optim.Optimizer):
-    """Muon (torch's own) for matrices, and AdamW for all else; both with the same learning rate.
+    """Muon (torch's own) for the weights of linear layers and embeddings, AdamW for all other parameters.
 
-    The embedding is a matrix too. Learning rates are matched to those of AdamW by scaling updates to its RMS.
+    Both have the same learning rate. Updates of Muon are scaled to the RMS of AdamW's.
 
     Args:
-        weight_decay: weight decay of matrices.
+        weight_decay: weight decay of the weights of linear layers and embeddings.
         momentum: of Muon.
         betas: decay rates of AdamW's two moments.
     """
@@ -61,12 +61,8 @@ class Muon(torch.optim.Optimizer):
     ):
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay})
         matrices, others = (
-            [
-                {**group, "params": chosen}
-                for group in self.param_groups
-                if (chosen := [p for p in group["params"] if (p.dim() == 2) == two_dimensional])
-            ]
-            for two_dimensional in (True, False)
+            [group for group in self.param_groups if group.get("matrices", False) == are_matrices]
+            for are_matrices in (True, False)
         )
         self._parts: list[torch.optim.Optimizer] = []
         if matrices:
@@ -100,20 +96,22 @@ class Muon(torch.optim.Optimizer):
         return loss
 
 
-def build_optimizer(
-    config: OptimizerConfig, parameters: Iterable[Parameter], fused: bool
-) -> torch.optim.Optimizer:
-    """The optimizer of a recipe. Where it has a `weight_decay`, that is for matrices alone.
+def build_optimizer(config: OptimizerConfig, model: nn.Module, fused: bool) -> torch.optim.Optimizer:
+    """Build the optimizer of a recipe. Weight decay is for the weights of linear layers and embeddings.
+
+    Phases, slopes, biases, scales and tables of biases are not decayed, whatever their shape.
 
     Args:
-        parameters: those that are trained.
+        model: its parameters are trained.
         fused: take the fused kernel where the optimizer has one.
     """
-    parameters = list(parameters)
-    groups: list[dict[str, Any]] = [{"params": parameters}]
+    weights = {id(weight) for weight in weight_matrices(model)}
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in model.parameters() if (id(p) in weights) == is_weight], "matrices": is_weight}
+        for is_weight in (True, False)
+    ]
     if hasattr(config, "weight_decay"):
-        matrices, others = [p for p in parameters if p.dim() >= 2], [p for p in parameters if p.dim() < 2]
-        groups = [{"params": matrices}, {"params": others, "weight_decay": 0.0}]
+        groups[1]["weight_decay"] = 0.0
     groups = [group for group in groups if group["params"]]
     optimizer = construct(registry.optimizers, config.name, config, groups)
     for group in optimizer.param_groups:
@@ -122,10 +120,22 @@ def build_optimizer(
     return optimizer
 
 
-def example_state(config: OptimizerConfig, dim: int) -> tuple[torch.Size, dict[str, Any]]:
-    """A shape of `dim` dimensions, and what a recipe's optimizer keeps for a parameter of that shape."""
-    parameter = Parameter(torch.ones(*range(2, 2 + dim)))
+def weight_matrices(model: nn.Module) -> Iterator[nn.Parameter]:
+    """The weights of linear layers and embeddings, and parameters that an encoding declares to be such."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear | nn.Embedding):
+            yield module.weight
+        for name in getattr(module, "weight_matrices", ()):
+            if (weight := getattr(module, name)) is not None:
+                yield weight
+
+
+def example_state(config: OptimizerConfig, dim: int, is_weight: bool) -> tuple[torch.Size, dict[str, Any]]:
+    """A shape of `dim` dimensions, and the state of a recipe's optimizer for a parameter of that shape."""
+    module = nn.Module()
+    module.parameter = parameter = nn.Parameter(torch.ones(*range(2, 2 + dim)))
+    module.weight_matrices = ("parameter",) if is_weight else ()
     parameter.grad = torch.ones_like(parameter)
-    optimizer = build_optimizer(config, [parameter], fused=False)
+    optimizer = build_optimizer(config, module, fused=False)
     optimizer.step()
     return parameter.shape, dict(optimizer.state[parameter])

@@ -54,7 +54,7 @@ class Linear(Schedule):
         self.final_lr = final_lr
 
     def factor(self, step: int, max_steps: int, warmup_steps: int) -> float:
-        done = min(1.0, max(0, step - warmup_steps) / max(1, max_steps - warmup_steps))
+        done = min(1.0, max(0, step - warmup_steps) / max(1, max_steps - 1 - warmup_steps))
         return self.final_lr + (1 - self.final_lr) * self._left(done)
 
     def _left(self, done: float) -> float:
@@ -98,7 +98,7 @@ class WarmupStableDecay(Linear):
 
     def factor(self, step: int, max_steps: int, warmup_steps: int) -> float:
         stable_until = max_steps - max(1, round(self.decay_fraction * max_steps))
-        return super().factor(step, max_steps, max(warmup_steps, stable_until))
+        return super().factor(step, max_steps, max(warmup_steps, stable_until - 1))
 
 
 def schedule_of(config: OptimizerConfig, max_steps: int) -> Callable[[int], float]:

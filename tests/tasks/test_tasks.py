@@ -140,33 +140,33 @@ def test_weight_decay_is_for_matrices_only():
 @pytest.mark.parametrize("schedule, middle", [("cosine", 0.55), ("linear", 0.55), ("constant", 1.0)])
 def test_the_learning_rate_rises_and_falls(schedule, middle):
     config = resolve(BASE, [f"optimizer.schedule={schedule}", "optimizer.warmup_steps=10"]).optimizer
-    rates = [lr_factor(config, step, 110) for step in range(111)]
+    rates = [lr_factor(config, step, 111) for step in range(111)]
     assert rates[0] == pytest.approx(0.1) and rates[9] == rates[10] == 1.0
     assert rates[:10] == sorted(rates[:10])
     assert rates[10:] == sorted(rates[10:], reverse=True)
     assert rates[60] == pytest.approx(middle)
     assert rates[110] == pytest.approx(1.0 if schedule == "constant" else 0.1)
-    assert rates[-1] == lr_factor(config, 10**6, 110)
+    assert rates[-1] == lr_factor(config, 10**6, 111)
 
 
 def test_warm_up_stable_decay():
     sets = ["optimizer.schedule=wsd", "optimizer.warmup_steps=10", "optimizer.decay_fraction=0.25"]
     config = resolve(BASE, sets).optimizer
-    rates = [lr_factor(config, step, 100) for step in range(101)]
+    rates = [lr_factor(config, step, 100) for step in range(100)]
     assert rates[:10] == [(step + 1) / 10 for step in range(10)]
-    assert rates[10:76] == [1.0] * 66
-    # MiniCPM's f(s) with the linear form: from 1 at the decay's beginning to final_lr at its end.
-    assert rates[75:] == pytest.approx([1 - 0.9 * done / 25 for done in range(26)])
+    assert rates[10:75] == [1.0] * 65
+    # MiniCPM's f(s) with the linear form: from 1 before the decay to final_lr at the last step.
+    assert rates[74:] == pytest.approx([1 - 0.9 * done / 25 for done in range(26)])
     assert rates[-1] == pytest.approx(0.1) == lr_factor(config, 10**6, 100)
     # A decay that would begin within the warm-up begins after it.
-    assert lr_factor(config, 10, 12) == 1.0 and lr_factor(config, 11, 12) == pytest.approx(0.55)
+    assert lr_factor(config, 10, 13) == 1.0 and lr_factor(config, 11, 13) == pytest.approx(0.55)
 
 
-@pytest.mark.parametrize("schedule, steps", [("constant", 60), ("wsd", 33), ("cosine", 11), ("linear", 11)])
+@pytest.mark.parametrize("schedule, steps", [("constant", 60), ("wsd", 32), ("cosine", 11), ("linear", 11)])
 def test_for_how_many_steps_the_rates_do_not_depend_on_the_length(schedule, steps):
     sets = [f"optimizer.schedule={schedule}", "optimizer.warmup_steps=10"]
     config = resolve(BASE, sets).optimizer
-    # wsd: of 40 steps the last fifth, from step 32 on; the first rate of the decay is still the highest.
+    # wsd: of 40 steps the last fifth decays, from step 32 on.
     assert last_other_rate(config, steps, 40, 60) is None is last_other_rate(config, 60, 40, 40)
     assert schedule == "constant" or last_other_rate(config, steps + 1, 40, 60) == steps
 

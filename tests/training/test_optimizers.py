@@ -1,4 +1,4 @@
-"""Every optimizer of the registry goes on from its saved state bit for bit; Muon is torch's own."""
+"""Every optimizer of the registry continues from its saved state bitwise; Muon is torch's own."""
 
 import copy
 import io
@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from zoo import registry
+from zoo.contract.subject import small_model
 from zoo.optimizers import build_optimizer
 from zoo.recipe import resolve
 
@@ -36,25 +37,25 @@ def train(net, optimizers, steps):
 
 
 @pytest.mark.parametrize("name", registry.optimizers.names())
-def test_it_goes_on_from_its_saved_state_bit_for_bit(name):
+def test_an_optimizer_continues_from_its_saved_state_bitwise(name):
     whole = model()
-    expected = train(whole, [build_optimizer(config(name), whole.parameters(), False)], range(6))
+    expected = train(whole, [build_optimizer(config(name), whole, False)], range(6))
     net = model()
-    optimizer = build_optimizer(config(name), net.parameters(), False)
+    optimizer = build_optimizer(config(name), net, False)
     train(net, [optimizer], range(3))
     file = io.BytesIO()
     torch.save(optimizer.state_dict(), file)
     file.seek(0)
     resumed = copy.deepcopy(net)
-    optimizer = build_optimizer(config(name), resumed.parameters(), False)
+    optimizer = build_optimizer(config(name), resumed, False)
     optimizer.load_state_dict(torch.load(file))
     for one, other in zip(train(resumed, [optimizer], range(3, 6)), expected, strict=True):
         assert torch.equal(one, other)
 
 
-def test_muon_is_torchs_for_matrices_and_adamw_for_what_is_none():
+def test_muon_is_torchs_for_matrices_and_adamw_for_vectors():
     net, other = model(), model()
-    ours = train(net, [build_optimizer(config("muon"), net.parameters(), False)], range(5))
+    ours = train(net, [build_optimizer(config("muon"), net, False)], range(5))
     matrices, vectors = (
         [p for p in other.parameters() if (p.dim() == 2) == is_2d] for is_2d in (True, False)
     )
@@ -64,3 +65,38 @@ def test_muon_is_torchs_for_matrices_and_adamw_for_what_is_none():
     adamw = torch.optim.AdamW(vectors, lr=1e-2, weight_decay=0.0, betas=(0.9, 0.95))
     for one, same in zip(ours, train(other, [muon, adamw], range(5)), strict=True):
         torch.testing.assert_close(one, same, rtol=0, atol=1e-6)
+
+
+DECAYED = {
+    "learned": {"table"},
+    "deberta": {"table", "keys", "queries"},
+    "transformer_xl": {"project"},
+    "path": {"down", "up", "strength.weight"},
+    "fox": {"gate.weight"},
+    "cable": {"steps.weight"},
+    "fire": {"hidden.weight", "out.weight"},
+    "dpb": {"hidden.0.weight", "hidden.1.weight", "out.weight"},
+    "dape": {"inner.weight", "outer.weight"},
+}
+"""Parameters of encodings that are weights of linear maps or embeddings of positions; no others decay."""
+
+
+def test_weights_of_linear_maps_decay_and_phases_slopes_and_tables_of_biases_do_not(spec_of):
+    found = {}
+    for name in registry.encodings.names():
+        if registry.encodings.describe(name).replaces:
+            continue
+        kind = "decoder" if registry.encodings.describe(name).decoder else "encoder"
+        model = small_model(spec_of(name), kind)
+        own = {id(p): key.split(".", 3)[-1] for key, p in model.encoding.named_parameters()}
+        groups = {
+            group["weight_decay"]: group["params"]
+            for group in build_optimizer(config("adamw"), model, False).param_groups
+        }
+        assert all(p.dim() == 2 for p in groups[0.1])
+        assert {id(p) for p in model.parameters()} == {id(p) for part in groups.values() for p in part}
+        found[name] = {own[id(p)] for p in groups[0.1] if id(p) in own}
+        assert {id(m.weight) for m in model.blocks.modules() if isinstance(m, nn.Linear)} <= {
+            id(p) for p in groups[0.1]
+        }
+    assert {name: decayed for name, decayed in found.items() if decayed} == DECAYED

@@ -195,6 +195,9 @@ class Encoding(nn.Module):
     rotates_alone: bool = False
     """`rotate` makes of a query or a key what its own position says, whatever the other tokens: while
     decoding each key is rotated once, and the rotated one is kept."""
+    weight_matrices: ClassVar[tuple[str, ...]] = ()
+    """Own parameters that are the weight of a linear map or an embedding of positions, and decay like those
+    of `nn.Linear` and `nn.Embedding`."""
     per_layer: bool = False
     """Each layer owns an instance. May be set on the instance, by an option or by what it wraps."""
 

@@ -146,7 +146,7 @@ class Task(pl.LightningModule):
         config = self.recipe.optimizer
         # The scaler of 16-mixed hands unscaled gradients to clip only to an optimizer that is not fused.
         fused = self.recipe.trainer.precision != "16-mixed"
-        optimizer = build_optimizer(config, self.model.parameters(), fused)
+        optimizer = build_optimizer(config, self.model, fused)
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimizer, schedule_of(config, self.recipe.trainer.max_steps)
         )

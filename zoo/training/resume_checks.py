@@ -113,11 +113,10 @@ def _state_template(optimizer: torch.optim.Optimizer, config: OptimizerConfig) -
 
     Tensors of shapes of their own are left out.
     """
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    examples = {dim: example_state(config, dim) for dim in {parameter.dim() for parameter in parameters}}
+    parameters = [(p, group["matrices"]) for group in optimizer.param_groups for p in group["params"]]
     found = {}
-    for number, parameter in enumerate(parameters):
-        shape, example = examples[parameter.dim()]
+    for number, (parameter, is_weight) in enumerate(parameters):
+        shape, example = example_state(config, parameter.dim(), is_weight)
         found[number] = {
             key: torch.empty_like(parameter, device="meta", dtype=value.dtype)
             if isinstance(value, Tensor) and value.shape == shape

@@ -29,6 +29,7 @@ class Learned(Encoding):
     paper = "Gehring et al. 2017 (arXiv:1705.03122); Radford et al. 2019 (GPT-2)"
     family = "absolute"
     learns = "length * width"
+    weight_matrices = ("table",)
     extrapolates = "policy"
     after_training = ("beyond",)
     integer_positions = True

@@ -34,6 +34,7 @@ class TransformerXL(Encoding):
     paper = "Dai et al. 2019 (arXiv:1901.02860)"
     family = "content"
     learns = "layers * width * (width + 2)"
+    weight_matrices = ("project",)
     relative = True
     extrapolates = "yes"
     per_layer = True
