@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+import yaml
 
 from zoo import cli
 from zoo.tasks.task import Task
@@ -14,8 +15,9 @@ CHECKPOINT = ["trainer.log_every_n_steps=100", "checkpoint.every_n_steps=1", "lo
 
 
 @pytest.fixture
-def train(here, zoo_command, capfd):
-    """`zoo fit` of six steps in this process; its exit code, and the lines of its stderr but the bar's."""
+def train(here, mapping, capfd):
+    """`zoo fit` of six steps in this process; its exit code, and the lines of its stderr."""
+    (here / "max_index.yaml").write_text(yaml.safe_dump({**mapping(), "name": "max_index"}))
 
     def train(*sets):
         words = ["fit", "--recipe", "max_index.yaml", "--set", "trainer.enable_progress_bar=false"]
@@ -37,7 +39,7 @@ def at_step(monkeypatch, step, act):
     monkeypatch.setattr(Task, "training_step", acts)
 
 
-def assert_told(code, lines, when):
+def assert_reported(code, lines, when):
     assert code == 1
     assert lines == [
         f"runs/max_index: the run folder was removed or moved {when}, so nothing more can be saved; what was "
@@ -45,21 +47,20 @@ def assert_told(code, lines, when):
     ]
 
 
-@pytest.mark.parametrize("sets", [LOG, CHECKPOINT], ids=["log", "checkpoint"])
-@pytest.mark.parametrize("step", [0, 3])
+@pytest.mark.parametrize("sets, step", [(LOG, 3), (CHECKPOINT, 0)], ids=["log", "checkpoint"])
 def test_a_removed_folder_is_reported_once_and_stays_away(here, train, monkeypatch, sets, step):
     at_step(monkeypatch, step, lambda: shutil.rmtree(here / "runs" / "max_index"))
-    assert_told(*train(*sets), f"after step {step + 1}")
+    assert_reported(*train(*sets), f"after step {step + 1}")
     assert [*(here / "runs").iterdir()] == []
 
 
-def test_what_has_taken_its_place_is_not_written_into(here, train, monkeypatch):
+def test_a_folder_in_its_place_is_not_written_into(here, train, monkeypatch):
     def replace():
         (here / "runs" / "max_index").rename(here / "runs" / "mine")
         (here / "runs" / "max_index").mkdir()
 
     at_step(monkeypatch, 3, replace)
-    assert_told(*train(*LOG), "after step 4")
+    assert_reported(*train(*LOG), "after step 4")
     assert [*(here / "runs" / "max_index").iterdir()] == []
 
 
@@ -71,7 +72,7 @@ def test_removed_while_a_checkpoint_is_written(here, train, monkeypatch):
         return real(self, *given, **named)
 
     monkeypatch.setattr(AtomicCheckpointIO, "save_checkpoint", removed)
-    assert_told(*train(*CHECKPOINT), "after step 1")
+    assert_reported(*train(*CHECKPOINT), "after step 1")
     assert [*(here / "runs").iterdir()] == []
 
 
@@ -83,7 +84,7 @@ def test_removed_before_it_is_evaluated(here, train, monkeypatch):
         return real(file)
 
     monkeypatch.setattr(finish, "read_checkpoint", removed)
-    assert_told(*train(*CHECKPOINT), "before it was evaluated")
+    assert_reported(*train(*CHECKPOINT), "before it was evaluated")
     assert [*(here / "runs").iterdir()] == []
 
 
@@ -95,5 +96,5 @@ def test_removed_while_it_is_evaluated(here, train, monkeypatch):
         return real(*given, **named)
 
     monkeypatch.setattr(finish, "measure", removed)
-    assert_told(*train(*CHECKPOINT), "while it was evaluated")
+    assert_reported(*train(*CHECKPOINT), "while it was evaluated")
     assert [*(here / "runs").iterdir()] == []
