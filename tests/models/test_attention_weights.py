@@ -1,16 +1,12 @@
-"""`model.attention` and `model.encoding.bias_table`: what a reader sees is what the model computes with."""
+"""`model.attention` and `model.encoding.bias_table` equal the weights and the bias that the model uses."""
 
 import pytest
 import torch
 
-from zoo import registry
 from zoo.errors import InputError
 
-NAMES = registry.encodings.names()
-
-
-def kind_of(name):
-    return "decoder" if registry.encodings.describe(name).decoder else "encoder"
+# Of each hook, and of several.
+NAMES = ["learned", "rope", "alibi", "t5", "cope", "shaw", "fox", "transformer_xl", "path", "dape", "rerope"]
 
 
 def watched(model, row, keep=None):
@@ -24,14 +20,13 @@ def watched(model, row, keep=None):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_weights_times_values_are_the_output_of_the_layer(name, model_of, spec_of, tokens):
-    model = model_of(spec_of(name), kind_of(name))
-    row = tokens(2, 13)
+    """As one table, and by blocks of queries."""
+    model, row = model_of(spec_of(name)), tokens(2, 13)
     before = model(row)
     weights, given, mixed = watched(model, row)
     assert weights.shape == (2, 2, 6, 13, 13) and not weights.requires_grad
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 2, 6, 13), rtol=0, atol=1e-6)
-    if model.causal:
-        assert not weights.triu(1).any()
+    assert not weights.triu(1).any()
     with torch.no_grad():
         for layer, block in enumerate(model.blocks):
             _, _, values, scores = block.attention._project(*given[layer][:3], None)
@@ -39,20 +34,11 @@ def test_weights_times_values_are_the_output_of_the_layer(name, model_of, spec_o
             extra = scores.value(weights[layer])
             out = out if extra is None else out + extra
             torch.testing.assert_close(out.transpose(1, 2).flatten(2), mixed[layer], rtol=0, atol=1e-5)
-    assert torch.equal(model(row), before)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_blocks_of_queries_hold_the_same_weights(name, model_of, spec_of, tokens):
-    model = model_of(spec_of(name), kind_of(name))
-    weights, given, _ = watched(model, tokens(2, 13))
-    with torch.no_grad():
-        for layer, block in enumerate(model.blocks):
             for span, part in block.attention.weight_blocks(*given[layer][:3], rows=5):
-                rows = slice(span.first, span.first + span.num_queries)
-                expected = weights[layer][:, :, rows]
+                expected = weights[layer][:, :, span.first : span.first + span.num_queries]
                 torch.testing.assert_close(part, expected[..., : span.num_keys], rtol=0, atol=1e-6)
                 assert not expected[..., span.num_keys :].any()
+    assert torch.equal(model(row), before)
 
 
 def test_padding_windows_and_shared_keys(model_of, tokens):
@@ -67,32 +53,20 @@ def test_padding_windows_and_shared_keys(model_of, tokens):
     assert not weights[:, 1, :, :3].any()
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_table_of_a_bias_is_what_is_added_to_the_scores(name, model_of, spec_of, tokens):
-    model = model_of(spec_of(name), kind_of(name))
-    encodings = model.encoding.view(1).encodings
-    if not any(encoding.uses("bias") for encoding in encodings):
-        with pytest.raises(
-            InputError, match=rf"^{name} adds no bias of positions alone in layer 1; .*attention"
-        ):
-            model.encoding.bias_table(9, layer=1)
-        return
-    bias = model.encoding.bias_table(9, layer=1)
-    assert bias.shape == (6, 9, 9) and bias.dtype == torch.float32 and bias.any()
-    assert torch.allclose(model.encoding.bias_table(2, 9, layer=1), bias[:, -2:], atol=1e-6)
-    (one,) = encodings
-    if any(one.uses(hook) for hook in ("rotate", "score", "logits")) or one.uses("embed"):
-        return
-    weights, given, _ = watched(model, tokens(1, 9))
-    with torch.no_grad():
-        query, key, _, _ = model.blocks[1].attention._project(*given[1][:3], None)
-    logits = query @ key.transpose(-1, -2) * 8**-0.5 + bias
-    if model.causal:
-        logits = logits.masked_fill(torch.ones(9, 9).triu(1).bool(), -torch.inf)
-    torch.testing.assert_close(weights[1], logits.softmax(-1), rtol=0, atol=1e-5)
+def test_the_table_of_a_bias_is_added_to_the_scores(model_of, spec_of, tokens):
+    for name in ("alibi", "t5", "kerple", "fire", "sandwich", "dpb", "cape", "interleave"):
+        model = model_of(spec_of(name))
+        bias = model.encoding.bias_table(9, layer=1)
+        assert bias.shape == (6, 9, 9) and bias.dtype == torch.float32 and bias.any(), name
+        assert torch.allclose(model.encoding.bias_table(2, 9, layer=1), bias[:, -2:], atol=1e-6), name
+        weights, given, _ = watched(model, tokens(1, 9))
+        with torch.no_grad():
+            query, key, _, _ = model.blocks[1].attention._project(*given[1][:3], None)
+        logits = (query @ key.mT * 8**-0.5 + bias).masked_fill(torch.ones(9, 9).triu(1).bool(), -torch.inf)
+        torch.testing.assert_close(weights[1], logits.softmax(-1), rtol=0, atol=1e-5)
 
 
-def test_what_no_table_has(model_of):
+def test_a_table_that_does_not_exist_is_an_error(model_of):
     learned, alibi = model_of("learned").encoding, model_of("alibi").encoding
     for table, message in (
         (lambda: alibi.bias_table(0), "^0 queries of 0 keys"),

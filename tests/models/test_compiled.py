@@ -1,10 +1,22 @@
-"""`torch.compile` to machine code; that it takes a model in one graph is a law of the contract."""
+"""`torch.compile` to machine code; that it takes every encoding in one graph is a law of the contract."""
 
 import pytest
 import torch
 
-from zoo import registry
 from zoo.models import kernels
+
+pytestmark = pytest.mark.slow
+
+# An encoding for each path of a compiled model, and the most keys of a sequence that counts as short there.
+PATHS = [
+    ("alibi", kernels.COMPILED_LENGTH),  # plain operations
+    ("path", kernels.COMPILED_LENGTH),
+    ("rope", 0),  # an operator without a table
+    ("t5", 0),  # by distance
+    ("fox", 0),  # a bias of each key
+    ("deberta", 0),  # a table
+    ("shaw", 0),  # attention weights
+]
 
 
 @pytest.fixture(autouse=True)
@@ -14,36 +26,21 @@ def _fresh_compiler():
     torch.compiler.reset()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", registry.encodings.names())
-def test_compiled_to_machine_code_it_is_the_same(name, spec_of, model_of, tokens):
-    model, row = model_of(spec_of(name), num_layers=1), tokens(2, 12)
-    torch.testing.assert_close(torch.compile(model, fullgraph=True)(row), model(row), rtol=0, atol=1e-4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["none", "t5", "fox", "shaw"])
-def test_so_it_is_in_training_with_attention_in_blocks(name, model_of, tokens, monkeypatch):
-    monkeypatch.setattr(kernels, "COMPILED_LENGTH", 0)
-    model, row = model_of(name, num_layers=1).train(), tokens(2, 12)
+@pytest.mark.parametrize(("name", "short"), PATHS)
+def test_training_compiled_to_machine_code_is_the_same(name, short, model_of, tokens, monkeypatch):
+    monkeypatch.setattr(kernels, "COMPILED_LENGTH", short)
+    model, row = model_of(name, num_layers=1).train(), tokens(2, 13)
     results = []
     for run in (torch.compile(model, fullgraph=True), model):
         model.zero_grad()
-        run(row).square().mean().backward()
-        results.append([parameter.grad for parameter in model.parameters()])
+        out = run(row)
+        out.square().mean().backward()
+        results.append([out, *(parameter.grad for parameter in model.parameters())])
     torch.testing.assert_close(*results, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("length", [8, 9])
-def test_of_short_sequences_the_compiler_sees_the_operations_of_attention(
-    length, model_of, tokens, monkeypatch
-):
-    monkeypatch.setattr(kernels, "COMPILED_LENGTH", 8)
-    called = []
-
-    def backend(graph, _):
-        called.extend(str(node.target) for node in graph.graph.nodes if node.op == "call_function")
-        return graph
-
-    torch.compile(model_of("alibi", num_layers=1), backend=backend)(tokens(1, length))
-    assert any("blocked_attention" in name for name in called) == (length > 8)
+def test_evaluation_compiled_to_machine_code_is_the_same(model_of, tokens):
+    model, row = model_of("t5", num_layers=1), tokens(2, 13)
+    with torch.no_grad():
+        expected = model(row)
+        torch.testing.assert_close(torch.compile(model, fullgraph=True)(row), expected, rtol=0, atol=1e-4)
