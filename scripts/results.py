@@ -1,0 +1,361 @@
+"""The queue behind the leaderboard: train and evaluate every missing entry of every study, one after another.
+
+    python scripts/results.py --list
+    python scripts/results.py --study flip_flop --limit 3 --nice
+    python scripts/results.py --data DIR --nice               # all studies in order; DIR has the corpora
+    python scripts/results.py --study flip_flop --unpack DIR  # run folders for `zoo compare DIR/*`
+
+A study is a file of `scripts/studies/`: a base recipe with encodings, seeds, lengths and protocols. An entry
+is one encoding with one seed: all encodings with seed 0 come first, then seed 1, and so on. When an entry is
+complete, it is stored as `scripts/results/STUDY/measurements/ENCODING_seedN.json`, and its run folder is
+deleted. Stored entries are skipped: delete a file to measure the entry again.
+
+SIGTERM or Ctrl-C stops the queue and drops the current entry, which the next start trains from its beginning.
+Several queues may share a results folder: a lock keeps two of them off the same entry.
+
+Everything is computed on the CPU in float32 by two threads, uncompiled, so that machines with and without
+bfloat16 give comparable numbers. The modules of the zoo are imported once, at the start. While its code is
+being changed, run the queue from a checkout of its own (`git worktree add`) with `--out` in the first one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from filelock import FileLock, Timeout
+
+import zoo
+from zoo import registry
+from zoo.console import duration
+from zoo.data import open_data
+from zoo.errors import InputError, RunError
+from zoo.evaluation.measure import measure
+from zoo.evaluation.measurement import Measurement
+from zoo.evaluation.store import read_measurements, store
+from zoo.files import atomic_write
+from zoo.recipe import Recipe, dump, read_recipe, resolve, to_yaml_line
+from zoo.runs.card import read_card, write_card
+from zoo.runs.checkpoint_file import read_checkpoint
+from zoo.runs.folder import LAST, METRICS, RECIPE, stored_recipe
+from zoo.tasks import build_task
+
+ROOT = Path(__file__).resolve().parents[1]
+STUDIES = ROOT / "scripts" / "studies"
+OUT = ROOT / "scripts" / "results"
+RUNS = Path("runs") / "results"
+THREADS = 2
+"""Fixed, because sums depend on how they are split among threads."""
+COMPUTED = (
+    "trainer.accelerator=cpu", "trainer.devices=1", "trainer.precision=32-true", "compile=false",
+    "logging=[csv]",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Study:
+    """What one YAML file says.
+
+    Attributes:
+        base: the recipe, relative to the repository.
+        encodings: for each seed `all`, or the names of encodings.
+        lengths, protocols: of the evaluation.
+        set: further `key=value` changes of the recipe.
+        options: for an encoding whose defaults are not enough, its options.
+        after_training: for an encoding, the `key=value` changes with which its checkpoint is evaluated again.
+    """
+
+    name: str
+    base: str
+    encodings: dict[int, str | list[str]]
+    lengths: list[int]
+    protocols: list[str]
+    set: list[str] = field(default_factory=list)
+    options: dict[str, dict[str, Any]] = field(default_factory=dict)
+    after_training: dict[str, list[list[str]]] = field(default_factory=dict)
+
+    def recipe(self, encoding: str, seed: int) -> Recipe:
+        """The resolved recipe of an entry."""
+        spec = {"name": encoding, **self.options.get(encoding, {})}
+        own = {
+            "model.encoding": spec,
+            "name": f"{encoding}_{self.name}_seed{seed}",
+            "seed": seed,
+            "evaluate.lengths": self.lengths,
+            "evaluate.protocols": self.protocols,
+        }
+        sets = [*self.set, *COMPUTED, *(f"{key}={to_yaml_line(value)}" for key, value in own.items())]
+        return read_recipe(ROOT / self.base, sets)
+
+    def entries(self, out: Path) -> list[Entry]:
+        """All entries, seed by seed. Left out are encodings that the registry declares for the other kind of
+        model, or for the evaluation of another encoding's checkpoints alone."""
+        kind = self.recipe("none", 0).model.kind
+        every = {name: registry.encodings.describe(name) for name in registry.encodings.names()}
+        trained = [name for name, about in every.items() if getattr(about, kind) and not about.replaces]
+        return [
+            Entry(self, encoding, seed, out)
+            for seed, wanted in self.encodings.items()
+            for encoding in trained
+            if wanted == "all" or encoding in wanted
+        ]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One encoding of a study with one seed, whether it is measured yet or not."""
+
+    study: Study
+    encoding: str
+    seed: int
+    out: Path
+
+    @property
+    def name(self) -> str:
+        return f"{self.encoding}_seed{self.seed}"
+
+    @property
+    def file(self) -> Path:
+        return self.out / self.study.name / "measurements" / f"{self.name}.json"
+
+    @contextmanager
+    def claimed(self) -> Iterator[bool]:
+        """Whether this process is to measure the entry: it is missing, and no other process works on it."""
+        lock = FileLock(self.file.with_name(f".{self.name}.lock"))
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            yield False
+            return
+        try:
+            yield not self.file.exists()
+        finally:
+            Path(lock.lock_file).unlink(missing_ok=True)
+            lock.release()
+
+
+def read_studies(folder: Path) -> list[Study]:
+    """The studies of a folder. `NUMBER_NAME.yaml` gives their order and their names; `options.yaml` has the
+    options of encodings in all of them, which a study may replace."""
+    common = yaml.safe_load((folder / "options.yaml").read_text())
+    studies = []
+    for file in sorted(folder.glob("[0-9]*.yaml")):
+        content = yaml.safe_load(file.read_text())
+        content["options"] = common | content.get("options", {})
+        studies.append(Study(name=file.stem.partition("_")[2], **content))
+    return studies
+
+
+def work_through(entries: Sequence[Entry], limit: int | None) -> list[str]:
+    """Measure the missing entries, at most `limit` of them. Returns the names of those that failed."""
+    code, failed, started = code_state(), [], 0
+    for entry in entries:
+        if started == limit:
+            break
+        if entry.file.exists():
+            continue
+        with entry.claimed() as mine:
+            if not mine:
+                continue
+            started += 1
+            title = f"{entry.study.name} {entry.name}"
+            try:
+                content = measured(entry, code)
+            except (InputError, RunError) as error:
+                failed.append(title)
+                print(f"{title}: FAILED: {error}", flush=True)
+                continue
+            atomic_write(entry.file, json.dumps(content, separators=(",", ":"), allow_nan=False) + "\n")
+            print(f"{title}: {duration(sum(content['seconds'].values()))}", flush=True)
+    return failed
+
+
+def measured(entry: Entry, code: dict[str, Any]) -> dict[str, Any]:
+    """Train and evaluate an entry in a run folder that is deleted again, whatever happens.
+
+    Returns: the content of its file.
+    """
+    recipe = entry.study.recipe(entry.encoding, entry.seed)
+    folder = RUNS / entry.study.name / entry.name
+    shutil.rmtree(folder, ignore_errors=True)  # what a killed queue has left
+    start = time.time()
+    try:
+        with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
+            zoo.fit(recipe, out=folder)
+            for sets in entry.study.after_training.get(entry.encoding, ()):
+                evaluate_changed(folder, sets)
+        trained = (folder / LAST).stat().st_mtime
+        return {
+            "study": entry.study.name,
+            "encoding": entry.encoding,
+            "seed": entry.seed,
+            "code": code,
+            "machine": {"processor": processor(), "threads": THREADS, "torch": torch.__version__},
+            "seconds": {"training": round(trained - start, 1), "evaluation": round(time.time() - trained, 1)},
+            "recipe": recipe.as_dict(),
+            "card": read_card(folder),
+            "metrics": (folder / METRICS).read_text(),
+            "measurements": [packed(one) for one in read_measurements(folder)],
+        }
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def evaluate_changed(folder: Path, sets: Sequence[str]) -> None:
+    """Evaluate a trained model with changes of its encoding, or in a sliding window (`model.window=256`)."""
+    windows = [text for text in sets if text.startswith("model.window=")]
+    if not windows:
+        zoo.evaluate(folder, sets=sets)
+        return
+    # A window changes no weight, but `zoo evaluate` allows changes of the encoding alone.
+    recipe, content = resolve(stored_recipe(folder), sets), read_checkpoint(folder / LAST)
+    task = build_task(recipe, content["hyper_parameters"]["vocab_size"])
+    task.load_state_dict(content["state_dict"])
+    task.card, task.changed = content["zoo_card"], {"model.window": recipe.model.window}
+    store(folder, measure(task, open_data(recipe), folder, folder / LAST))
+
+
+def packed(measurement: Measurement) -> dict[str, Any]:
+    """A measurement as JSON; the scores of examples are a text of 0 and 1, or numbers of six digits."""
+    plain = json.loads(measurement.model_dump_json(exclude_unset=True))
+    for row in plain["rows"]:
+        scores = (row.get("units") or {}).get("scores")
+        if scores and set(scores) <= {0, 1}:
+            row["units"]["scores"] = "".join(map(str, scores))
+        elif scores:
+            row["units"]["scores"] = [score and float(f"{score:.6g}") for score in scores]
+    return plain
+
+
+def unpacked(plain: dict[str, Any]) -> Measurement:
+    """The measurement that `packed` has written."""
+    rows = [dict(row) for row in plain["rows"]]
+    for row in rows:
+        if isinstance((row.get("units") or {}).get("scores"), str):
+            row["units"] = {"scores": list(map(int, row["units"]["scores"]))}
+    return Measurement.model_validate({**plain, "rows": rows})
+
+
+def unpack(entries: Sequence[Entry], folder: Path) -> None:
+    """Write the stored entries as run folders without checkpoints, which `zoo compare` reads."""
+    for entry in entries:
+        if entry.file.exists():
+            content, run = json.loads(entry.file.read_text()), folder / f"{entry.study.name}_{entry.name}"
+            store(run, [unpacked(one) for one in content["measurements"]])
+            atomic_write(run / RECIPE, dump(resolve(content["recipe"])))
+            write_card(run, content["card"])
+            atomic_write(run / METRICS, content["metrics"])
+
+
+def print_list(study: Study, entries: Sequence[Entry]) -> None:
+    """Print how much of a study is done, what is missing, and about how long that takes."""
+    stored = [json.loads(entry.file.read_text()) for entry in entries if entry.file.exists()]
+    missing = [entry for entry in entries if not entry.file.exists()]
+    spent = [(one["encoding"], sum(one["seconds"].values())) for one in stored]
+
+    def estimate(encoding: str) -> float:
+        own = [seconds for name, seconds in spent if name == encoding] or [seconds for _, seconds in spent]
+        return sum(own) / len(own)
+
+    line = f"{study.name}: {len(stored)} of {len(entries)} done"
+    if missing and spent:
+        line += f", about {duration(sum(estimate(entry.encoding) for entry in missing))} left"
+    print(line)
+    for seed in study.encodings:
+        names = [entry.encoding for entry in missing if entry.seed == seed]
+        none = len(names) == sum(entry.seed == seed for entry in entries)
+        if names:
+            print(f"  seed {seed}: " + ("nothing yet" if none else f"missing: {', '.join(names)}"))
+    commits = {one["code"]["commit"][:10] + "+" * one["code"]["modified"] for one in stored}
+    if len(commits) > 1:
+        print(f"  measured by different code: {', '.join(sorted(commits))}")
+
+
+def code_state() -> dict[str, Any]:
+    """The commit of the code that trains, and whether zoo/ differs from it."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(
+            ["git", *words], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout.strip()
+
+    return {"commit": git("rev-parse", "HEAD"), "modified": bool(git("status", "--porcelain", "--", "zoo"))}
+
+
+def processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def stop(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = arguments().parse_args(argv)
+    studies = [one for one in read_studies(options.studies) if options.study in (None, one.name)]
+    if not studies:
+        sys.exit(f"no study {options.study!r} in {options.studies}")
+    if options.data:
+        os.environ["ZOO_DATA"] = str(options.data.resolve())  # the recipe that is stored names no folder
+    by_study = {study.name: study.entries(options.out) for study in studies}
+    entries = [entry for some in by_study.values() for entry in some]
+    if options.list:
+        for study in studies:
+            print_list(study, by_study[study.name])
+        return 0
+    if options.unpack:
+        unpack(entries, options.unpack)
+        return 0
+    if options.nice:
+        os.nice(10)
+    torch.set_num_threads(THREADS)
+    for kind in registry.KINDS.values():
+        for name in kind.names():
+            kind.load(name)
+    importlib.import_module("zoo.training.fit")
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        failed = work_through(entries, options.limit)
+    except KeyboardInterrupt:
+        print("stopped; the current entry is dropped, and the next start trains it again", flush=True)
+        return 130
+    if failed:
+        print(f"failed: {', '.join(failed)}")
+    return 1 if failed else 0
+
+
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--list", action="store_true", help="show what is done and what is missing")
+    parser.add_argument("--study", metavar="NAME", help="one study (default: all, in order)")
+    parser.add_argument("--limit", type=int, metavar="N", help="measure at most N entries")
+    parser.add_argument("--nice", action="store_true", help="give way to other processes")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="the corpora (default: ZOO_DATA or data/)")
+    parser.add_argument("--unpack", type=Path, metavar="DIR", help="write stored entries as run folders")
+    parser.add_argument("--studies", type=Path, metavar="DIR", default=STUDIES, help="the studies' files")
+    parser.add_argument("--out", type=Path, metavar="DIR", default=OUT, help="where results are stored")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
