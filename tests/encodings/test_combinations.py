@@ -74,7 +74,7 @@ def cope(qk, scores, made):
     return scores + added
 
 
-# What is summed first, and what then goes over the sum, for each list.
+# For each list: the terms of the sum, and the encoding that is applied to the sum.
 FORMULAS = [
     (["rope", "alibi"], [rope, alibi], None),
     (["alibi", "rope"], [alibi, rope], None),
@@ -122,8 +122,8 @@ def test_a_list_is_both_formulas(names, summed, last, attention, size_of, agree)
     agree(got, expected, encoding="+".join(names), against="both formulas in a loop")
 
 
-def test_what_is_added_to_tokens_goes_with_a_bias(model_of, tokens, agree):
-    """The sum of the two: ALiBi over token vectors that know their sinusoids already."""
+def test_token_vectors_with_sinusoids_and_a_bias(model_of, tokens, agree):
+    """The sum of the two: ALiBi over token vectors with sinusoids added."""
     row = tokens(2, 12)
     both, alone = model_of(["sinusoidal", "alibi"]), model_of("alibi")
     x = alone.tokens(row)
@@ -136,47 +136,49 @@ def test_what_is_added_to_tokens_goes_with_a_bias(model_of, tokens, agree):
     agree(both(row), alone(row), encoding="sinusoidal+alibi", against="ALiBi over vectors with sinusoids")
 
 
-@pytest.mark.parametrize(
-    "names",
-    [["rope", "fox"], ["alibi", "cope"], ["rope", "alibi"], ["sinusoidal", "alibi"], ["path", "alibi"]],
-)
-def test_a_list_decodes_with_a_cache(names, model_of, tokens):
-    model, row = model_of(names), tokens(2, 12)
-    cache = Cache(model.num_layers)
-    steps = [model(part, cache=cache) for part in row.split([5, 1, 1, 3, 2], 1)]
-    torch.testing.assert_close(torch.cat(steps, 1), model(row), rtol=0, atol=1e-5)
+def test_a_list_decodes_with_a_cache(model_of, tokens):
+    for names in (
+        ["rope", "fox"],
+        ["alibi", "cope"],
+        ["rope", "alibi"],
+        ["sinusoidal", "alibi"],
+        ["path", "alibi"],
+    ):
+        model, row = model_of(names), tokens(2, 12)
+        cache = Cache(model.num_layers)
+        steps = [model(part, cache=cache) for part in row.split([5, 1, 1, 3, 2], 1)]
+        torch.testing.assert_close(torch.cat(steps, 1), model(row), rtol=0, atol=1e-5)
 
 
-def test_each_encoding_of_a_list_has_its_place(model_of, tokens, agree):
+def test_each_encoding_of_a_list_has_its_own_positions(model_of, tokens, agree):
     """Positions drawn for one are not those of the other."""
     moved = {"name": "shape", "of": "sinusoidal", "evaluation_offset": 50}
     alone, row = model_of(["sinusoidal", "alibi"]), tokens(2, 12)
     expected = alone(row, positions=torch.arange(50, 62))
     agree(model_of([moved, "alibi"])(row), expected, encoding="shape", against="moved beside alibi, unmoved")
-    # With an encoding that knows where it stands as the other, the order of the list is kept too.
+    # Beside another absolute encoding the order of the list is kept too.
     unmoved = {"name": "sinusoidal", "token_scale": 1.0}
     differ = model_of([moved, unmoved])(row) - model_of(["sinusoidal", unmoved])(row)
     assert differ.abs().max() > 1e-2
 
 
-@pytest.mark.parametrize(
-    "pair",
-    [
+def test_two_rotations_are_refused(model_of):
+    for pair in (
         ["rope", "rope"],
         ["rope", "xpos"],
         ["rope", "path"],
         ["pope", "path"],
         ["rope", {"name": "randomized", "of": "xpos"}],
         [{"name": "cape", "of": "rope"}, {"name": "interleave", "pattern": ["none", "rope"]}],
-    ],
-)
-def test_two_that_decide_the_product_are_refused(pair, model_of):
-    first, second = (one if isinstance(one, str) else one["name"] for one in pair)
-    for specs, names in ((pair, (first, second)), (["alibi", *pair[::-1]], (second, first))):
-        with pytest.raises(InputError, match=f"encodings '{names[0]}' and '{names[1]}' cannot be combined"):
-            model_of(specs)
+    ):
+        first, second = (one if isinstance(one, str) else one["name"] for one in pair)
+        for specs, names in ((pair, (first, second)), (["alibi", *pair[::-1]], (second, first))):
+            with pytest.raises(
+                InputError, match=f"encodings '{names[0]}' and '{names[1]}' cannot be combined"
+            ):
+                model_of(specs)
 
 
-def test_one_that_decides_the_product_goes_with_those_that_add(model_of, tokens):
+def test_a_rotation_combines_with_biases(model_of, tokens):
     for specs in (["xpos", "alibi"], ["path", "alibi"], ["path", "sinusoidal"], ["pope", "fox"]):
         assert model_of(specs)(tokens(1, 8)).isfinite().all()

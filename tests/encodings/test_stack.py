@@ -33,7 +33,7 @@ def holder(forgetful_registry):
     return Holder
 
 
-def test_wrapped_encodings_are_built_however_deep(holder, size_of):
+def test_wrapped_encodings_are_built_at_any_depth(holder, size_of):
     spec = {
         "name": "holder",
         "of": {"name": "holder", "of": "shaw", "maybe": None},
@@ -49,23 +49,20 @@ def test_wrapped_encodings_are_built_however_deep(holder, size_of):
     assert build_encoding(spec, size_of()) is not made
 
 
-def test_what_a_wrapper_holds_may_make_it_per_layer(holder, size_of):
+def test_a_wrapper_is_per_layer_where_its_encoding_is(holder, size_of):
     for inner, instances in (("shaw", 2), ("t5", 1)):
         stack = EncodingStack({"name": "holder", "of": inner}, size_of(layer=None))
         assert len(set(map(id, (stack.view(layer).encodings[0] for layer in range(2))))) == instances
 
 
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
+def test_an_impossible_spec_is_an_input_error(size_of):
+    for spec, message in (
         ("alibbi", "did you mean 'alibi'"),
         ({"name": "rope", "bas": 2.0}, r"encoding 'rope': .*unexpected keyword argument 'bas'"),
         ({"name": "rope", "partial": 0.1}, "encoding 'rope': rope rotates pairs"),
-    ],
-)
-def test_what_cannot_be_built_is_the_user_s_fault(spec, message, size_of):
-    with pytest.raises(InputError, match=message):
-        build_encoding(spec, size_of())
+    ):
+        with pytest.raises(InputError, match=message):
+            build_encoding(spec, size_of())
 
 
 def test_a_list_applies_all_of_them(model_of, tokens):

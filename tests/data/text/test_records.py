@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from zoo.data import open_data
-from zoo.data.text import SPLITS
+from zoo.data.text import SPLITS, records
 from zoo.data.text.plain_text import BY_POSITION, NAMED, open_text
 from zoo.errors import InputError
 from zoo.recipe import resolve
@@ -132,6 +132,9 @@ FAULTS = [
     ("a.jsonl", b'{"text": "1"}\n\n{"txt": "2"}\n', r"a\.jsonl:3: data\.column: no column 'text'; .* 'txt'"),
     ("a.jsonl", b'{"text": "One."}\n{"text": "Two."\n', r"a\.jsonl:2: the line is not JSON"),
     ("a.jsonl", b'{"text": "na\xefve"}\n', r"a\.jsonl: byte 12 \(0xef\) is not UTF-8"),
+    ("a.json", b'[{"text": "One."},\n{"text": "Two."},\n', r"a\.json:3: is not JSON: the list does not end"),
+    ("a.json", b'[{"text": "One."}, {"body": "Two."}]', r"a\.json: data\.column: record 2: no column"),
+    ("a.csv", b"id,text\n1,One.\n2,Two.,more\n", r"a\.csv:3: 3 fields, and the header has 2"),
     ("a.csv", b"id,body\n1,One.\n", r"a\.csv:1: data\.column: no column 'text'"),
     ("a.parquet", b"PAR1 and nothing", r"a\.parquet: is not Parquet"),
     ("a.txt.gz", gzip.compress(b"One.\n" * 1000, mtime=0)[:40], r"a\.txt\.gz: damaged"),
@@ -154,3 +157,12 @@ def test_bad_records_of_a_file_are_reported_together(tmp_path):
         "a.jsonl:2",
         "a.jsonl:4",
     ]
+
+
+def test_a_list_is_read_in_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "PIECE", 65)
+    texts = ["ä" * 41, 'é\\\n"' * 65, *TEXTS]
+    for indent, escaped in ((None, True), (1, False)):
+        content = json.dumps([{"text": text} for text in texts], indent=indent, ensure_ascii=escaped)
+        (tmp_path / "a.json").write_text(content)
+        assert list(records.read_documents(tmp_path / "a.json", "text")) == texts

@@ -69,8 +69,8 @@ def test_as_many_layers_as_gates_and_what_they_start_from(model_of):
 
 
 def test_gates_and_sums_stay_in_float32(fox):
-    """Over 3000 tokens a sum of bf16 gates is off by whole units, and a bf16 sum stands still."""
-    x = torch.randn(1, 3000, E).bfloat16()
+    """Over 1200 tokens a sum of bf16 gates is off by whole units, and a bf16 sum stands still."""
+    x = torch.randn(1, 1200, E).bfloat16()
     exact = score_of(fox, x.float())
     with torch.autocast("cpu", torch.bfloat16):
         low = score_of(fox, x)
