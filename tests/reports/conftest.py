@@ -3,10 +3,7 @@
 import copy
 import csv
 import json
-import os
-import re
 import shutil
-from pathlib import Path
 
 import pytest
 import yaml
@@ -156,23 +153,3 @@ def edit():
         file.write_text(json.dumps(change(json.loads(file.read_text()))))
 
     return edit
-
-
-@pytest.fixture
-def golden():
-    """Compare a text with a file of tests/reports/golden, whole; ZOO_WRITE_GOLDEN=1 writes it instead.
-
-    Of numbers the first 12 digits are compared: the last ones differ between processors.
-    """
-
-    def rounded(text):
-        return re.sub(r"\d+\.\d{10,}", lambda number: f"{float(number[0]):.12g}", text)
-
-    def golden(name, text):
-        file = Path(__file__).parent / "golden" / name
-        if os.environ.get("ZOO_WRITE_GOLDEN") == "1":
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(text, encoding="utf-8")
-        assert rounded(text) == rounded(file.read_text(encoding="utf-8"))
-
-    return golden

@@ -5,12 +5,10 @@ import html
 import re
 import shlex
 import statistics
-from pathlib import Path
 
 import pytest
 
 from zoo import cli
-from zoo.reports.compare import build
 from zoo.reports.evaluate import evaluate
 from zoo.training.fit import fit
 
@@ -20,14 +18,8 @@ def test_two_runs_are_compared(write_run, tmp_path, capsys):
     assert cli.main(["compare", *runs]) == 0
     printed = capsys.readouterr()
     assert "2 encodings on sample, trained at 16 tokens" in printed.out and printed.err == ""
-    assert (
-        printed.out.rstrip()
-        .split("\n\n")[-2]
-        .endswith(
-            "tables, plots and page: comparison/compare.md, comparison/compare.csv, comparison/compare.png, "
-            "comparison/compare.svg, comparison/index.html"
-        )
-    )
+    for name in ("compare.md", "compare.csv", "compare.png", "compare.svg", "index.html"):
+        assert f"comparison/{name}" in printed.out and (tmp_path / "comparison" / name).is_file()
     assert "Costs" in printed.out and "\033" not in printed.out
     assert cli.main(["compare", *runs, "--lengths", "32", "--out", "here/it/is"]) == 0
     assert {row["length"] for row in csv.DictReader((tmp_path / "here/it/is/compare.csv").open())} == {"32"}
@@ -45,29 +37,25 @@ def test_what_is_not_comparable_is_refused_and_can_be_forced(write_run, tmp_path
     assert "not comparable" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments, said", [
+WRONG = (
     (["compare"], "compare which runs?"),
-    (["compare", "runs/a", "--diff", "runs/a", "runs/b"], "--diff takes two runs and no more"),
+    (["compare", "runs/a", "--diff", "runs/a", "runs/b"], "--diff takes two runs"),
     (["compare", "runs/nosuch"], "runs/nosuch: no such run folder"),
-    (["compare", "runs"], "runs: not a run: neither recipe.yaml nor card.json is in it; the runs in it: "
-                          "runs/a, runs/b"),
+    (["compare", "runs"], "the runs in it: runs/a, runs/b"),
     (["compare", "runs/a", "runs/b", "--protocol", "slidin"], "did you mean 'sliding'?"),
-    (["compare", "runs/a", "runs/b", "--out", "runs"], "runs holds what is no comparison's (a, b)"),
-])  # fmt: skip
-def test_wrong_input_is_reported_and_exit_2(write_run, capsys, arguments, said):
+    (["compare", "runs/a", "runs/b", "--out", "runs"], "(a, b)"),
+)
+
+
+def test_wrong_input_is_reported_and_exit_2(write_run, capsys):
     write_run("a"), write_run("b", "rope")
-    assert cli.main(arguments) == 2
-    printed = capsys.readouterr()
-    assert said in printed.err and printed.out == ""
+    for arguments, message in WRONG:
+        assert cli.main(arguments) == 2
+        printed = capsys.readouterr()
+        assert message in printed.err and printed.out == ""
 
 
-def test_help_has_examples(capsys):
-    with pytest.raises(SystemExit):
-        cli.main(["compare", "--help"])
-    printed = capsys.readouterr().out
-    assert "examples:" in printed and "zoo compare --diff" in printed
-
-
+@pytest.mark.slow
 def test_runs_that_were_trained_are_compared(here, recipe, capsys):
     runs = [
         fit(recipe("text", f"model.encoding={encoding}", f"seed={seed}", f"name={encoding}_{seed}"))
@@ -100,22 +88,13 @@ def test_runs_that_were_trained_are_compared(here, recipe, capsys):
         assert cell["comparable"] == "yes" and float(cell["training_tokens_per_second"]) > 0
 
 
-def test_the_page_has_the_command_that_was_given(write_run):
-    runs = [write_run("a"), write_run("b", "rope").rename("runs/b c")]
-    given = {"protocols": ["nonoverlapping"], "lengths": [16, 32], "force": True, "out": Path("here it is")}
-    report = build(runs, **given)
-    assert shlex.split(report.command) == [
-        "python", "-m", "zoo", "compare", "runs/a", "runs/b c", "--protocol", "nonoverlapping",
-        "--lengths", "16,32", "--out", "here it is", "--force",
-    ]  # fmt: skip
-    assert build(runs).command == "python -m zoo compare runs/a 'runs/b c'"
-
-
-def test_that_command_makes_the_same_page_again(write_run, tmp_path, capsys):
-    runs = [str(write_run("a")), str(write_run("b", "rope", values={16: 1.0, 64: 1.0}))]
-    assert cli.main(["compare", *runs, "--lengths", "16", "--out", "o"]) == 0
-    page = (tmp_path / "o" / "index.html").read_text()
-    command = html.unescape(re.search(r'id="command">(.*?)<', page)[1])
-    (tmp_path / "o" / "index.html").unlink()
-    assert cli.main(shlex.split(command)[3:]) == 0
-    assert (tmp_path / "o" / "index.html").read_text() == page
+def test_the_command_on_the_page_makes_the_same_page_again(write_run, tmp_path, capsys):
+    write_run("a"), write_run("b", "rope", values={16: 1.0, 64: 1.0}).rename("runs/b c")
+    given = ["--protocol", "nonoverlapping", "--lengths", "16", "--out", "o o", "--force"]
+    assert cli.main(["compare", "runs/a", "runs/b c", *given]) == 0
+    page = (tmp_path / "o o" / "index.html").read_text()
+    command = shlex.split(html.unescape(re.search(r'id="command">(.*?)<', page)[1]))
+    assert command == ["python", "-m", "zoo", "compare", "runs/a", "runs/b c", *given]
+    (tmp_path / "o o" / "index.html").unlink()
+    assert cli.main(command[3:]) == 0
+    assert (tmp_path / "o o" / "index.html").read_text() == page

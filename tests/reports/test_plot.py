@@ -124,7 +124,7 @@ def test_of_several_trained_lengths_each_is_named():
     assert sorted(named) == ["trained 256", "trained 64"]
 
 
-def test_what_fails_leaves_at_the_top_where_it_is_written(tmp_path):
+def test_points_above_the_plot_are_marked_and_noted(tmp_path):
     rows = [text_row(n, 1.5) for n in (64, 128, 256)]
     rows += [text_row(n, v, encoding="rope") for n, v in ((64, 1.5), (128, 12.5), (256, None))]
     plot_rows(rows, tmp_path / "plot.svg")
@@ -135,7 +135,7 @@ def test_what_fails_leaves_at_the_top_where_it_is_written(tmp_path):
     assert top < 12 and [arrow.get_xdata()[0] for arrow in arrows] == [128, 256]
 
 
-def test_nothing_is_said_to_be_cut_that_is_not(tmp_path):
+def test_a_plot_without_cut_points_has_no_note(tmp_path):
     plot_rows([text_row(64, 1.5), text_row(128, 2.0)], tmp_path / "plot.svg")
     assert not any("above" in text for text in texts(tmp_path / "plot.svg"))
 
@@ -147,7 +147,7 @@ def test_where_an_encoding_ends_is_in_the_legend():
     assert [text.get_text() for text in legend.get_texts()] == ["alibi", "learned (up to 64)"]
 
 
-def test_encodings_are_told_apart_and_look_as_on_the_page():
+def test_twenty_encodings_have_distinct_looks():
     rows = [text_row(n, 1 + i / 50, encoding=f"e{i:02}") for i in range(20) for n in (64, 128)]
     axes = drawn(rows).axes[0]
     looks = {(line.get_color(), line.get_marker(), repr(line._unscaled_dash_pattern)) for line in lines(axes)}
@@ -156,17 +156,17 @@ def test_encodings_are_told_apart_and_look_as_on_the_page():
     assert {look[:2] for look in looks} == expected
 
 
-@pytest.mark.parametrize("lengths", [
-    [64], [100, 150, 200, 333], [32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768],
-    [16, 23, 32, 45, 64, 91, 128, 181, 256, 362, 512, 724, 1024, 1448, 2048],
-])  # fmt: skip
-def test_lengths_at_the_axis_are_few_and_measured(lengths):
-    (axes,) = drawn([text_row(n) for n in lengths]).axes
-    ticks = axes.get_xticks()
-    assert 1 <= len(ticks) <= 9 and set(ticks) <= set(lengths)
-    assert (64 in ticks) == (64 in lengths)
-    steps = [math.log2(b / a) for a, b in pairwise(ticks)]
-    assert not steps or min(steps) >= math.log2(lengths[-1] / lengths[0]) / 12
+def test_lengths_at_the_axis_are_few_and_measured():
+    for lengths in (
+        [64], [100, 150, 200, 333], [32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768],
+        [16, 23, 32, 45, 64, 91, 128, 181, 256, 362, 512, 724, 1024, 1448, 2048],
+    ):  # fmt: skip
+        (axes,) = drawn([text_row(n) for n in lengths]).axes
+        ticks = axes.get_xticks()
+        assert 1 <= len(ticks) <= 9 and set(ticks) <= set(lengths)
+        assert (64 in ticks) == (64 in lengths)
+        steps = [math.log2(b / a) for a, b in pairwise(ticks)]
+        assert not steps or min(steps) >= math.log2(lengths[-1] / lengths[0]) / 12
 
 
 def test_the_same_rows_are_the_same_bytes(tmp_path):
@@ -180,18 +180,15 @@ def test_the_same_rows_are_the_same_bytes(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.png", "a.svg", "b.png", "b.svg"]
 
 
-@pytest.mark.parametrize("rows", [[], [text_row(note="too long")], [text_row(value=None)]])
-def test_nothing_measured_is_nothing_drawn(tmp_path, rows):
-    plot_rows(rows, tmp_path / "plot.png")
-    assert not (tmp_path / "plot.png").exists()
-
-
-@pytest.mark.parametrize("make", [text_row, task_row])
-def test_failed_and_missing_points_do_not_stop_a_plot(tmp_path, make):
-    rows = [make(16, 0.5), make(16, 0.6, seed=1), make(32, 900.0 if make is text_row else 0.1)]
-    rows += [text_row(64, None)] * (make is text_row) + [make(32, encoding="learned", note="too long")]
-    plot_rows(rows, tmp_path / "deep" / "plot.png", title="a title")
-    assert (tmp_path / "deep" / "plot.png").read_bytes().startswith(b"\x89PNG")
+def test_a_plot_of_failed_and_missing_points(tmp_path):
+    for rows in ([], [text_row(note="too long")], [text_row(value=None)]):
+        plot_rows(rows, tmp_path / "plot.png")
+        assert not (tmp_path / "plot.png").exists()
+    rows = [text_row(16, 0.5), text_row(16, 0.6, seed=1), text_row(32, 900.0), text_row(64, None)]
+    plot_rows(
+        [*rows, text_row(32, encoding="learned", note="too long")], tmp_path / "plot.png", title="a title"
+    )
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_figure_of_others_keeps_its_style(tmp_path):
@@ -200,8 +197,8 @@ def test_a_figure_of_others_keeps_its_style(tmp_path):
     assert dict(matplotlib.rcParams) == before
 
 
-@pytest.mark.parametrize("protocols", [("nonoverlapping",), ("nonoverlapping", "sliding")])
-def test_forty_encodings_have_room_in_the_legend(protocols):
+def test_forty_encodings_have_room_in_the_legend():
+    protocols = ("nonoverlapping", "sliding")
     rows = [
         text_row(n, 1 + i / 50, encoding=f"rope base={100 + i}", protocol=protocol)
         for i in range(40) for n in (64, 128) for protocol in protocols

@@ -1,39 +1,20 @@
-"""What a run's own results look like: on the console, in lengths.md and lengths.csv, in one line."""
+"""The report of a single run: on the console, as a page and as lengths.csv."""
 
 import csv
 import io
 
-import pytest
 from measured import measurements_of
-from rows import task_row, text_row
+from rows import text_row
 
-from zoo.evaluation.measurement import flat_rows
 from zoo.evaluation.store import read_measurements
 from zoo.reports.csv_export import rows_as_csv
 from zoo.reports.page import page
 from zoo.reports.run_report import run_report
-from zoo.reports.text import console, markdown
-
-MADE = [
-    *(text_row(n, v) for n, v in ((32, 1.75), (64, 1.5), (128, None))),
-    text_row(256, note="the encoding ends at 128 tokens"),
-    *(task_row(n, v) for n, v in ((64, 1.0), (128, 0.25))),
-    text_row(512, note="too long", protocol="per_position", parameters={"window": 512}),
-]
-ROWS = flat_rows(measurements_of(MADE))
-
-
-@pytest.mark.parametrize("name, write", [("run.txt", console), ("run.md", markdown)])
-def test_the_report_of_a_run(golden, tmp_path, name, write):
-    golden(name, write(run_report(tmp_path, measurements_of(MADE))))
-
-
-def test_the_rows_of_a_run(golden):
-    golden("run.csv", rows_as_csv(ROWS))
+from zoo.reports.text import console
 
 
 def test_intervals_go_where_a_terminal_is_narrow(tmp_path):
-    report = run_report(tmp_path, measurements_of(MADE[:2]))
+    report = run_report(tmp_path, measurements_of([text_row(32, 1.75), text_row(64)]))
     wide, narrow = console(report, width=200), console(report, width=40)
     assert "(1.400–1.600)" in wide and "1.400" not in narrow and "too narrow" in narrow
 

@@ -1,4 +1,4 @@
-"""The files of a comparison: what is written, where it may not be, and that nothing is lost."""
+"""The files of a comparison: all are written, never over files of the user, and none is lost."""
 
 import os
 import re
@@ -31,15 +31,6 @@ def test_all_files_are_written_and_nothing_is_left_beside_them(made, tmp_path):
         assert "alibi" in text and "rope" in text, name
 
 
-def test_a_second_comparison_replaces_the_first(made, write_run, tmp_path):
-    folder = tmp_path / "comparison"
-    write_report(made, folder)
-    write_report(build([write_run("c", "t5"), write_run("d", "none")]), folder)
-    for name in ("compare.md", "compare.csv", "compare.svg", "index.html"):
-        text = (folder / name).read_text()
-        assert "t5" in text and "alibi" not in text, name
-
-
 def test_a_forced_comparison_is_marked_in_picture_and_page(write_run, tmp_path):
     runs = [write_run("a"), write_run("b", "rope", recipe={"optimizer.lr": 0.5})]
     write_report(build(runs, force=True), tmp_path / "forced")
@@ -48,7 +39,7 @@ def test_a_forced_comparison_is_marked_in_picture_and_page(write_run, tmp_path):
     assert re.search("not comparable", page, re.IGNORECASE) and "optimizer.lr" in page
 
 
-def test_a_picture_that_there_is_nothing_for_is_none(write_run, tmp_path):
+def test_without_values_no_picture_is_written(write_run, tmp_path):
     folder = tmp_path / "comparison"
     write_report(build([write_run("a"), write_run("b", "rope")]), folder)
     infinite = build([write_run("c", values={16: None}), write_run("d", "rope", values={16: None})])
@@ -57,15 +48,15 @@ def test_a_picture_that_there_is_nothing_for_is_none(write_run, tmp_path):
     assert "![" not in (folder / "compare.md").read_text() and not (folder / "compare.png").exists()
 
 
-@pytest.mark.parametrize("name", ["notes.txt", "index.html", "compare.csv", ".git"])
-def test_a_folder_with_anything_else_is_refused_and_left_as_it_was(made, tmp_path, name):
-    folder = tmp_path / "theirs"
-    folder.mkdir()
-    (folder / name).write_text("mine,yours\n")
-    with pytest.raises(InputError, match="no comparison's"):
-        write_report(made, folder)
-    assert [path.name for path in folder.iterdir()] == [name]
-    assert (folder / name).read_text() == "mine,yours\n"
+def test_a_folder_with_other_files_is_refused_and_left_as_it_was(made, tmp_path):
+    for name in ("notes.txt", "index.html", "compare.csv", ".git"):
+        folder = tmp_path / f"with_{name}"
+        folder.mkdir()
+        (folder / name).write_text("mine,yours\n")
+        with pytest.raises(InputError, match=f"{folder}.*{name}"):
+            write_report(made, folder)
+        assert [path.name for path in folder.iterdir()] == [name]
+        assert (folder / name).read_text() == "mine,yours\n"
 
 
 def test_a_run_folder_a_file_and_a_place_below_one_are_refused(made, write_run, tmp_path):
@@ -91,39 +82,22 @@ def test_a_place_that_is_read_only_is_refused_before_anything_is_made(tmp_path, 
     validate_out(Path("other/new"))
 
 
-@pytest.mark.parametrize("forbidden", ["iterdir", "mkdir", "replace"])
-def test_a_place_without_permission_is_refused(made, tmp_path, monkeypatch, forbidden):
-    """Whichever step the file system forbids; who runs this as root is forbidden nothing by it."""
+def test_a_place_without_permission_is_refused(made, tmp_path, monkeypatch):
+    """The permission is denied by a patch: root would have it."""
 
     def forbid(*args, **how):
         raise PermissionError(13, "Permission denied")
 
     (tmp_path / "there").mkdir()
-    owner = {"replace": os}.get(forbidden, Path)
-    monkeypatch.setattr(owner, forbidden, forbid)
-    with pytest.raises(InputError, match="there: a comparison cannot be written there: Permission denied"):
+    monkeypatch.setattr(os, "replace", forbid)
+    with pytest.raises(InputError, match=r"there: .*Permission denied"):
         write_report(made, tmp_path / "there")
     monkeypatch.undo()
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     assert [*(tmp_path / "there").iterdir()] == []
 
 
-def test_what_fails_half_way_leaves_the_last_comparison_whole(made, write_run, tmp_path, monkeypatch):
-    folder = tmp_path / "comparison"
-    write_report(made, folder)
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-
-    def fails(comparison):
-        raise RuntimeError("no page")
-
-    monkeypatch.setattr(write, "page", fails)
-    with pytest.raises(RuntimeError):
-        write_report(build([write_run("c", "t5"), write_run("d", "none")]), folder)
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
-
-
-def test_what_a_killed_comparison_left_is_removed_by_the_next(made, tmp_path, monkeypatch):
+def test_files_of_a_killed_comparison_are_removed_by_the_next(made, tmp_path, monkeypatch):
     folder = tmp_path / "comparison"
     child = os.fork()
     if not child:
@@ -136,7 +110,7 @@ def test_what_a_killed_comparison_left_is_removed_by_the_next(made, tmp_path, mo
     assert {path.name for path in folder.iterdir()} == {*FILES}
 
 
-def test_a_comparison_that_does_not_fit_leaves_the_last_one(made, write_run, tmp_path, monkeypatch):
+def test_a_full_disk_leaves_the_last_comparison(made, write_run, tmp_path, monkeypatch):
     folder = tmp_path / "comparison"
     write_report(made, folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -148,6 +122,12 @@ def test_a_comparison_that_does_not_fit_leaves_the_last_one(made, write_run, tmp
         return real(path, size)
 
     monkeypatch.setattr(write, "atomic_file", full)
+    second = build([write_run("c", "t5"), write_run("d", "none")])
     with pytest.raises(RunError, match=r"compare\.csv of .* could not be written; make room"):
-        write_report(build([write_run("c", "t5"), write_run("d", "none")]), folder)
+        write_report(second, folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    monkeypatch.undo()
+    write_report(second, folder)
+    for name in ("compare.md", "compare.csv", "compare.svg", "index.html"):
+        text = (folder / name).read_text()
+        assert "t5" in text and "alibi" not in text, name

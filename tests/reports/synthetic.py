@@ -1,4 +1,4 @@
-"""Comparisons that nobody measured, for tests of how one is shown."""
+"""Made-up comparisons, for tests of how one is shown."""
 
 from __future__ import annotations
 
