@@ -86,7 +86,7 @@ def test_larger_blocks_of_queries_give_the_same(model_of, tokens, on_cuda, monke
 
 @pytest.mark.parametrize("encoding", ["t5", "fire", "fox", "cope"])
 def test_large_tables_are_computed_again(encoding, model_of, tokens, on_cuda, monkeypatch):
-    """Sixteen times larger ones are kept of what one kernel takes."""
+    """A fused kernel may keep tables that are sixteen times larger."""
     row, keep = tokens(2, 100), torch.ones(2, 100, dtype=torch.bool)
     model, blocks, output = model_of(encoding, num_layers=1, length=100), [], recomputed._Work.output
     expected = passes(model_of(encoding, num_layers=1, length=100, kernel="reference"), row, keep)

@@ -1,4 +1,4 @@
-"""The hooks that the zoo's own encodings leave alone, proven by three plugins against their formulas."""
+"""The hooks that no encoding of the zoo overrides: three plugins against their formulas."""
 
 import torch
 
@@ -13,7 +13,7 @@ def attention_of(encoding, q, k, v, **span):
     return attend(q, k, v, Scores(View([encoding]), [Span(pos, pos, **span)]), q.shape[-1] ** -0.5)
 
 
-def test_read_gates_of_one_size_are_alibi(plugins, model_of, tokens):
+def test_equal_forget_gates_are_alibi(plugins, model_of, tokens):
     """With log f = -m for every token the sum over j+1..i is -m (i - j)."""
     gated, alibi = model_of("forget_gate"), model_of("alibi")
     slope = alibi.encoding.view(0).encodings[0].slope
@@ -27,7 +27,7 @@ def test_read_gates_of_one_size_are_alibi(plugins, model_of, tokens):
     torch.testing.assert_close(gated(tokens(2, 14)), alibi(tokens(2, 14)), rtol=0, atol=1e-4)
 
 
-def test_read_each_layer_reads_its_own_tokens(plugins, model_of, tokens):
+def test_each_layer_computes_features_of_its_own_tokens(plugins, model_of, tokens):
     """The sum of the gates between key and query, from the hidden states of that very layer."""
     model, row = model_of("forget_gate", num_layers=1), tokens(2, 9)
     seen = {}
@@ -51,7 +51,7 @@ def test_read_each_layer_reads_its_own_tokens(plugins, model_of, tokens):
     torch.testing.assert_close(seen["out"], out @ attention.out.weight.T, rtol=0, atol=1e-5)
 
 
-def test_logits_gates_that_are_all_open_count_tokens(plugins, size_of):
+def test_gates_that_are_all_open_count_tokens(plugins, size_of):
     """With unit gates p_ij = i - j + 1, a table over distances whose last row serves all beyond."""
     encoding = plugins.encodings.load("counted")(size_of(d_model=8, num_heads=2), rows=5, gates="unit")
     q, k, v = torch.randn(3, 1, 2, 9, 4)
@@ -63,7 +63,7 @@ def test_logits_gates_that_are_all_open_count_tokens(plugins, size_of):
     torch.testing.assert_close(attention_of(encoding, q, k, v), expected, rtol=0, atol=1e-5)
 
 
-def test_logits_sees_every_term_that_was_added(plugins, size_of):
+def test_the_logits_hook_gets_every_added_term(plugins, size_of):
     """The hook is called once, on the scores with the bias, before the mask."""
     encoding = plugins.encodings.load("counted")(size_of(d_model=8, num_heads=2))
     alibi = plugins.encodings.load("alibi")(size_of(d_model=8, num_heads=2))
@@ -88,7 +88,7 @@ def test_positions_are_drawn_in_training_only(plugins, model_of, tokens):
 
 
 def test_positions_are_those_of_one_encoding_in_every_layer(plugins, model_of, tokens):
-    """RoPE sees one draw in all layers; the sinusoid beside it sees the default."""
+    """RoPE sees one draw in all layers; the sinusoidal encoding sees the default."""
     model = model_of(["sinusoidal", {"name": "shaken", "of": "rope"}], num_layers=3)
     seen, plain = [], []
     sinusoidal, shaken = model.encoding.view(0).encodings

@@ -117,7 +117,7 @@ def test_n_is_the_number_of_keys_that_the_mask_leaves():
 
 @pytest.mark.parametrize("kind", ["log_n", "scalable_softmax"])
 def test_a_token_that_sees_itself_alone_is_as_without(kind, model_of, tokens):
-    """log 1 = 0, and a single key has the whole weight whatever its logit."""
+    """log 1 = 0, and a single key has weight 1."""
     for hook, spec in SPECS.items():
         unscaled, scaled = model_of(spec), model_of(spec, logit_scale=kind)
         scaled.load_state_dict(unscaled.state_dict(), strict=False)
@@ -183,7 +183,7 @@ def test_no_table_is_made_where_a_kernel_can_do_without(model_of, tokens, monkey
             model_of(name, "encoder", logit_scale=kind)(tokens(1, 8))
 
 
-def test_where_it_is_none_nothing_is_done(model_of, tokens, monkeypatch):
+def test_without_a_scale_no_logit_is_scaled(model_of, tokens, monkeypatch):
     def fail(*_):
         raise AssertionError("a logit is scaled")
 
@@ -244,7 +244,7 @@ def test_s_learns(model_of, tokens):
 # The recipe.
 
 
-def test_a_recipe_says_it_and_a_wrong_word_has_its_line(recipe, mapping, tmp_path: Path):
+def test_the_recipe_key_and_its_error(recipe, mapping, tmp_path: Path):
     assert recipe("text").model.logit_scale == "none"
     chosen = recipe("text", "model.logit_scale=log_n")
     assert chosen.as_dict()["model"]["logit_scale"] == "log_n"

@@ -23,7 +23,7 @@ def test_a_table_over_distances_is_the_pointwise_bias(name, size_of):
             ]
             tables = [encoding.bias_table(span, 6) for span in spans]
             assert tables[0].shape == (6, queries, keys)
-            # A matrix product may round a row by the number of rows beside it.
+            # A matrix product may round a row by the number of rows.
             torch.testing.assert_close(*tables, rtol=0, atol=0 if encoding.fused else 1e-6)
             for h in (0, 5):
                 points = [

@@ -19,9 +19,7 @@ RNOPE = {"name": "interleave", "pattern": ["rope", "rope", "rope", "none"]}
 RNOPE_WINDOWS = (4, 4, 4, None)
 # One for each hook; `interleave` with a pattern of another length than the windows.
 SPECS = {
-    "none": "none",
     "rotate": "rope",
-    "bias": "alibi",
     "learned bias": "t5",
     "score": "fox",
     "logits": "cope",
@@ -34,10 +32,9 @@ def same(actual, expected, atol=1e-5):
     torch.testing.assert_close(actual, expected, rtol=0, atol=atol)
 
 
-@pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize("kind", ["decoder", "encoder"])
+@pytest.mark.parametrize(("kind", "padded"), [("decoder", True), ("encoder", True), ("encoder", False)])
 def test_each_layer_looks_as_far_as_its_own_window(kind, padded, model_of, tokens):
-    """What each layer makes of its input, one query at a time."""
+    """The output of each layer equals a loop over its queries."""
     model, row = model_of("none", kind, num_layers=4, window=PATTERN), tokens(2, 12)
     keep = torch.arange(12) >= torch.tensor([[0], [4 if padded else 0]])
     given, made = [], []
@@ -68,8 +65,8 @@ def test_each_layer_looks_as_far_as_its_own_window(kind, padded, model_of, token
 @pytest.mark.parametrize("spec", SPECS)
 def test_every_way_to_compute_it_gives_the_same(spec, model_of, tokens, monkeypatch):
     """The reference, forward and backward; blocks of queries; decoding by token and by chunk."""
-    row, keep = tokens(2, 40), torch.arange(40) >= torch.tensor([[0], [7]])
-    config = {"num_layers": 3, "window": PATTERN, "length": 40}
+    row, keep = tokens(2, 23), torch.arange(23) >= torch.tensor([[0], [7]])
+    config = {"num_layers": 3, "window": PATTERN, "length": 23}
     exact, model = (model_of(SPECS[spec], kernel=kernel, **config) for kernel in ("reference", "auto"))
     for padding in (None, keep):
         real = slice(None) if padding is None else padding
@@ -84,9 +81,8 @@ def test_every_way_to_compute_it_gives_the_same(spec, model_of, tokens, monkeypa
             blocks.setattr(kernels, "FEWEST_ROWS", 1)
             same(model(row, padding)[real], outputs[0])
     with torch.no_grad():
-        for chunks in ([1] * 40, [13, 1, 26]):
-            cache = Cache(3)
-            same(torch.cat([model(part, cache=cache) for part in row.split(chunks, 1)], 1), model(row))
+        cache, chunks = Cache(3), [1, 1, 11, 1, 9]
+        same(torch.cat([model(part, cache=cache) for part in row.split(chunks, 1)], 1), model(row))
 
 
 def test_a_pattern_of_one_is_a_window_for_all(model_of, tokens, recipe):
@@ -144,22 +140,18 @@ def test_a_window_changes_no_weight(model_of):
     assert all(torch.equal(plain[name], windowed[name]) for name in plain)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
+def test_a_wrong_window_is_reported_with_its_line(mapping, tmp_path):
+    (tmp_path / "base.yaml").write_text(yaml.safe_dump(mapping("text")))
+    file = tmp_path / "wrong.yaml"
+    for given, message in (
         ("0", "model.window: must be greater than 0, got 0"),
-        ("-4", "model.window: must be greater than 0, got -4"),
         ("[]", "model.window: Tuple should have at least 1 item"),
         ("[8, 0]", "model.window.1: must be greater than 0, got 0"),
         ("[8, wide]", "model.window.1: must be a whole number, got the text 'wide'"),
         ("1.5", "model.window: must be a whole number or a list, got 1.5"),
         ("[8, null, 8]", "model.window: a pattern of 3 in 1 layers: the last are never met"),
-    ],
-)
-def test_a_wrong_window_is_reported_with_its_line(given, message, mapping, tmp_path):
-    (tmp_path / "base.yaml").write_text(yaml.safe_dump(mapping("text")))
-    file = tmp_path / "wrong.yaml"
-    file.write_text(f"base: base.yaml\nmodel:\n  window: {given}\n")
-    with pytest.raises(InputError) as error:
-        read_recipe(file)
-    assert f"wrong.yaml:3: {message}" in str(error.value)
+    ):
+        file.write_text(f"base: base.yaml\nmodel:\n  window: {given}\n")
+        with pytest.raises(InputError) as error:
+            read_recipe(file)
+        assert f"wrong.yaml:3: {message}" in str(error.value)
