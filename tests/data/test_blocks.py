@@ -62,7 +62,7 @@ def test_targets_are_the_hidden_tokens(stream):
         assert not (original[scored] == END).any()
 
 
-def test_fractions():
+def test_the_fractions_of_masked_random_and_kept_tokens():
     for fraction in (0.15, 0.4):
         stream = np.full(200_000, 7, dtype=np.uint16)
         data = masked(stream, 1000, mask_fraction=fraction)
@@ -100,7 +100,7 @@ def test_same_targets_at_every_length(stream):
     assert torch.equal(short[: len(long)], long)
 
 
-def test_draws_are_fixed_for_ever():
+def test_draws_are_those_of_earlier_versions():
     # Golden, made with numpy 2.4: Philox's raw words are promised not to change.
     words = Draws("golden", 1).words(5, row=2, start=3)
     assert words.tolist() == GOLDEN_WORDS

@@ -40,7 +40,7 @@ def test_numbers_are_uniform():
             assert all(abs(counts[number] - expected) <= 6 * expected**0.5 for number in range(limit))
 
 
-def test_places_differ_and_each_order_is_as_likely():
+def test_distinct_numbers_differ_and_each_order_is_as_likely():
     counts = Counter(tuple(chance(row).distinct(2, 4)) for row in range(6000))
     assert len(counts) == 12 and all(len(set(places)) == 2 for places in counts)
     assert all(abs(count - 500) < 6 * 500**0.5 for count in counts.values())

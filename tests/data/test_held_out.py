@@ -100,7 +100,7 @@ def test_sizes_with_too_few_prompts_are_trained_on_in_full_and_count_as_seen():
     assert source.examples("test", 20, 100).seen_in_training(20) == 0
 
 
-def test_validation_is_of_the_sizes_of_which_some_are_held_out():
+def test_validation_has_the_sizes_with_held_out_prompts():
     source = open_data(recipe("parity", 16))
     first = source.dataset("train").questions.held_out_from
     sizes = {len(prompt) - 2 for prompt in prompts(source.dataset("valid"), range(500))}
@@ -163,7 +163,7 @@ def test_a_quarter_of_the_prompts_is_held_out_in_every_group():
             assert abs(held[part].mean() - 0.25) < 5 * spread
 
 
-def test_the_side_is_the_same_for_ever():
+def test_the_sides_are_those_of_earlier_versions():
     """Golden: older checkpoints are evaluated on prompts that they were not trained on."""
     sides = "".join(str(int(is_held_out([1, 3, token, 2]))) for token in range(64))
     assert sides == SIDES

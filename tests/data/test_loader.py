@@ -74,7 +74,7 @@ def test_state_does_not_count_what_workers_prepared():
     assert one.state_dict() == {"epoch": 0, "batches": 1, "accumulate": 1}
 
 
-def test_place_is_kept_when_devices_and_accumulation_change():
+def test_the_place_in_the_epoch_is_kept_when_devices_and_accumulation_change():
     whole = epochs(loader(), 1)
     first = loader(accumulate=4)
     batches = iter(first)
@@ -122,7 +122,7 @@ def test_every_epoch_is_another_full_permutation():
     assert not (orders[0] == other).all()
 
 
-def test_order_is_fixed_for_ever():
+def test_the_order_is_that_of_earlier_versions():
     # Golden: a change here makes new runs incomparable with older ones.
     assert next(EpochSampler(1000, 8, seed=0).batches(0)).tolist() == GOLDEN_ORDER
 
@@ -139,7 +139,7 @@ def test_set_epoch_moves_only_to_another_epoch():
     assert epochs(one, 1) == epochs(loader(), 3)[12:]
 
 
-def test_too_little_data_tells_the_numbers():
+def test_too_little_data_is_refused_with_the_numbers():
     with pytest.raises(InputError, match=r"7 sequences and one batch wants 8"):
         EpochSampler(7, 8, seed=0)
 

@@ -34,7 +34,7 @@ def test_a_sequence_is_a_function_of_seed_split_and_index():
         assert not torch.equal(tokens(), tokens(**other))
 
 
-def test_it_ends():
+def test_an_index_beyond_the_end_is_refused():
     with pytest.raises(IndexError):
         MaxIndex(8, 19, 0, "train", 10)[10]
     assert len(list(MaxIndex(8, 19, 0, "train", 10))) == 10

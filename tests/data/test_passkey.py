@@ -87,7 +87,7 @@ def test_the_text_around_the_sentence_is_one_window_of_the_text_cut_between_word
 def test_the_sentence_stands_anywhere(source_of):
     made = source_of().examples("test", 300, 400)
     distance = made.batch(range(400))["distance"].numpy()
-    # Beside uniform depth, the way to the next border between words.
+    # Uniform depth, moved to the next border between words.
     counts = np.histogram(distance, 5, range=(distance.min(), distance.max()))[0]
     assert counts.min() > 45 and distance.max() - distance.min() > 200
 
@@ -152,7 +152,7 @@ def test_the_fingerprint_tells_the_text_the_tokenizer_and_the_digits(source_of):
     assert plain["tokenizer"] != source_of("data.vocab_size=410").fingerprint["tokenizer"]
 
 
-def test_a_number_too_short_to_be_the_only_one_is_refused():
+def test_too_few_digits_are_refused():
     with pytest.raises(InputError, match=r"data\.digits"):
         resolve({"data": {"name": "passkey", "digits": 4}})
 

@@ -113,7 +113,7 @@ def test_evaluated_examples_are_held_out_and_the_same_for_all_seeds(source_of):
     assert one.dataset("valid").seen_in_training(320) == 0
 
 
-def test_the_name_in_the_question_stands_at_any_place(source_of):
+def test_the_name_in_the_question_can_be_any_of_the_names(source_of):
     made = source_of(CASES["multi_key"][0]).examples("test", 400, 200)
     order = Counter()
     for prompt, _ in map(made.example, range(200)):
@@ -129,7 +129,7 @@ def test_invented_names_differ():
     assert len(set(LONG_NAMES)) == len(LONG_NAMES) > 10_000
 
 
-def test_any_tokenizer_writes_them(source_of):
+def test_the_tasks_work_with_a_tokenizer_of_bytes(source_of):
     """One of single bytes, for whose text each character is a token."""
     source = source_of(CASES["multi_query"][0])
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())

@@ -38,7 +38,7 @@ def same(one, two):
     return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
 
 
-def test_text(folder):
+def test_text_batches(folder):
     source = open_data(recipe(folder))
     assert source.kind == "text" and source.vocab_size == 500
     assert source.tokenizer.mask_token is not None
@@ -50,7 +50,7 @@ def test_text(folder):
     assert len(source.train_loader()) == (len(source.stream("train")) - 1) // 32 // 8
 
 
-def test_masked(folder):
+def test_masked_batches(folder):
     source = open_data(recipe(folder, task="masked_language_modelling"))
     batch = next(iter(source.train_loader()))
     scored = batch["targets"] >= 0
@@ -103,7 +103,7 @@ def test_two_ranks_together_see_the_batches_of_one(folder, task):
         assert same(together, next(alone))
 
 
-def test_accumulation_divides_the_batch_and_not_the_step(folder):
+def test_accumulation_divides_the_batch(folder):
     whole = next(iter(open_data(recipe(folder)).train_loader()))
     source = open_data(recipe(folder, accumulate=4))
     parts = iter(source.train_loader())
@@ -126,7 +126,7 @@ def test_validation_holds_every_target_once(folder):
     assert sorted(targets.flatten().tolist()) == sorted(stream[1 : used + 1].tolist())
 
 
-def test_max_index(folder):
+def test_max_index_batches(folder):
     source = open_data(recipe(folder, task="max_index"))
     assert source.kind == "pointer" and source.vocab_size == 20
     assert source.tokenizer is source.units is None

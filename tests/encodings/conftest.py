@@ -1,4 +1,4 @@
-"""The table of proofs: what each encoding was checked against, and by how much it differs."""
+"""The table of proofs: the reference of each encoding, and the largest difference from it."""
 
 import pytest
 import torch

@@ -156,7 +156,7 @@ def test_each_encoding_of_a_list_has_its_own_positions(model_of, tokens, agree):
     alone, row = model_of(["sinusoidal", "alibi"]), tokens(2, 12)
     expected = alone(row, positions=torch.arange(50, 62))
     agree(model_of([moved, "alibi"])(row), expected, encoding="shape", against="moved beside alibi, unmoved")
-    # Beside another absolute encoding the order of the list is kept too.
+    # Next to another absolute encoding the order of the list is kept too.
     unmoved = {"name": "sinusoidal", "token_scale": 1.0}
     differ = model_of([moved, unmoved])(row) - model_of(["sinusoidal", unmoved])(row)
     assert differ.abs().max() > 1e-2

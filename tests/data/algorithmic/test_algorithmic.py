@@ -70,7 +70,7 @@ def dyck(question, num_kinds=2, **_):
     matched = "|".join(re.escape(a + b) for a, b in zip(opening, closing, strict=True))
     while (shorter := re.sub(matched, "", text)) != text:
         text = shorter
-    assert set(text) <= set(opening), "closed what was not open"
+    assert set(text) <= set(opening), "a bracket closed that was not open"
     return [2 * num_kinds + len(text), *[num_kinds + opening.index(mark) for mark in reversed(text)]]
 
 

@@ -45,7 +45,7 @@ def test_a_recipe_opens_its_task(tmp_path):
         assert source.vocab_size == source.dataset("train").questions.vocab_size > batch["tokens"].max()
 
 
-def test_training_and_validation_are_of_all_sizes_and_a_length_is_of_one():
+def test_training_has_all_sizes_and_an_evaluated_length_has_one():
     source = open_data(recipe("copy"))
 
     def sizes(dataset):
@@ -70,7 +70,7 @@ def test_the_seed_changes_the_training_examples_and_not_the_evaluated_ones():
     assert one.fingerprint == two.fingerprint
 
 
-def test_another_option_is_another_corpus():
+def test_another_option_changes_the_fingerprint():
     assert (
         open_data(recipe("copy")).fingerprint != open_data(recipe("copy", "data.num_symbols=9")).fingerprint
     )

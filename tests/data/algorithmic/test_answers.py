@@ -1,4 +1,4 @@
-"""Examples of any task as batches: their sizes, their places, and what they depend on."""
+"""Examples of any task as batches: their sizes, their layout, and their dependence on seed and split."""
 
 import pickle
 from collections import Counter

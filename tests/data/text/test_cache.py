@@ -116,7 +116,7 @@ def test_the_stream_is_mapped_and_not_copied(tmp_path):
     assert np.shares_memory(stream[5:50], stream[40:60])
 
 
-def test_a_stream_goes_to_another_process(tmp_path):
+def test_a_stream_can_be_sent_to_another_process(tmp_path):
     stream = open_cache(corpus(), 300, tmp_path).streams["train"]
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert (pool.apply(TokenStream.__getitem__, (stream, slice(3, 30))) == stream[3:30]).all()
@@ -318,7 +318,7 @@ def test_text_that_changes_while_it_is_read_is_reported(tmp_path, text):
     changed = corpus(TEXTS | {"valid": [text, "another"]})
     with pytest.raises(InputError, match="the text of small changed while it was read; run again"):
         open_cache(changed, 300, tmp_path / "cache")
-    # The next start reads it anew, whatever the times of the files.
+    # The next start reads it anew, at any times of the files.
     assert open_cache(changed, 300, tmp_path / "cache").folder.exists()
 
 

@@ -132,14 +132,14 @@ class TestWikiText:
         assert list(articles(lines)) == ["".join(lines)]
         assert list(articles([])) == []
 
-    def test_fetched_is_the_same_corpus(self, wiki, stand_in, tmp_path):
+    def test_a_fetched_corpus_is_that_of_the_files(self, wiki, stand_in, tmp_path):
         here = survey(open_corpus(data("wikitext-2", wiki)))
         for name in ("wikitext-2", "wikitext-103"):
             corpus = open_corpus(data(name, tmp_path / "empty"))
             assert survey(corpus) == here
             assert corpus.newline_is_word
 
-    def test_no_files_and_no_network_is_one_message(self, no_network, tmp_path, capsys):
+    def test_without_files_and_network_there_is_one_message(self, no_network, tmp_path, capsys):
         start = time.perf_counter()
         with pytest.raises(InputError) as caught:
             survey(open_corpus(data("wikitext-103", tmp_path / "none")))
@@ -187,7 +187,7 @@ class TestWikiText:
         with pytest.raises(InputError, match="wikitext-103 cannot be had"):
             survey(open_corpus(data("wikitext-103", wiki / "wikitext-2")))
 
-    def test_some_of_the_files_is_an_error(self, wiki):
+    def test_a_missing_file_of_three_is_an_error(self, wiki):
         (wiki / "wikitext-2/wiki.test.tokens").unlink()
         with pytest.raises(InputError, match=r"wikitext-2: .*lacks wiki\.test\.tokens"):
             open_corpus(data("wikitext-2", wiki))
@@ -197,7 +197,7 @@ class TestWikiText:
         assert next(open_corpus(data("wikitext-2", None)).documents("test")) == WIKI["test"]
 
     @pytest.mark.skipif(not (REAL / "wikitext-2").is_dir(), reason="the real corpus is not here")
-    def test_the_real_one(self):
+    def test_the_counts_of_the_real_wikitext_2(self):
         corpus = open_corpus(data("wikitext-2", REAL))
         counted, types = {}, {"<eos>"}
         for split in SPLITS:

@@ -34,7 +34,7 @@ WRONG = [
 
 
 class TestMix:
-    def test_each_has_its_share_all_the_way_and_nothing_is_repeated(self):
+    def test_each_corpus_has_its_share_throughout_and_no_document_is_repeated(self):
         one, two = open_sample(80, 60, 0), open_sample(200, 60, 1)
         mixed = mix([one, two], [3, 1])
         for split in SPLITS:

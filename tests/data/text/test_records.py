@@ -119,7 +119,7 @@ def test_one_long_document_is_cut_by_position(tmp_path):
     assert corpus.split() == BY_POSITION
 
 
-def test_the_card_says_that_one_document_was_cut(here, mapping):
+def test_the_fingerprint_states_that_one_document_was_cut(here, mapping):
     (here / "input.txt").write_text("".join(f"line {number} of one text\n" for number in range(500)))
     own = {"data": {**mapping("text")["data"], "name": "text", "root": "input.txt"}}
     for key in ("documents", "words"):

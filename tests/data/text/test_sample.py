@@ -37,7 +37,7 @@ def test_a_document_depends_on_seed_split_and_number_only(corpus):
     assert chronicle(2000, 1, "train", 5) != corpus["train"][5]
 
 
-def test_written_the_same_everywhere():
+def test_a_document_is_the_same_on_every_machine():
     # Golden: sha256 of a document, so that machines agree. Changes with any change to the sentences.
     text = chronicle(500, 0, "train", 0)
     assert hashlib.sha256(text.encode()).hexdigest() == GOLDEN
@@ -46,7 +46,7 @@ def test_written_the_same_everywhere():
 GOLDEN = "6f569f53cfc2f1ea3ef36bb830ce7a4a3cdf40f092dc7772e15258b46082d557"
 
 
-def test_every_blank_is_filled(corpus):
+def test_no_placeholder_is_left(corpus):
     for document in all_of(corpus):
         assert "{" not in document and "  " not in document and document.endswith("\n")
 
@@ -63,7 +63,7 @@ def test_names_and_facts_come_back_far_away(corpus):
         assert len(own) >= 8 and sum(gap > 100 for gap in gaps) >= 20
 
 
-def test_long_context_pays(corpus):
+def test_a_long_context_lowers_the_loss(corpus):
     """On the words that come back after more than 64 others, a model that has counted the whole document so
     far beats an n-gram model, and one that has counted only the last 64 words of it."""
     trigrams, bigrams, unigrams = defaultdict(Counter), defaultdict(Counter), Counter()

@@ -104,5 +104,5 @@ def test_without_positions_an_encoder_knows_no_order(model_of, tokens):
 def test_without_positions_a_decoder_still_does(model_of, tokens):
     model, row = model_of("none"), tokens(1, 10)
     order = torch.tensor([1, 0, *range(2, 10)])
-    # One layer sees a set; the second sees what each of its members had seen.
+    # One layer sees a set; the second sees the outputs for its members.
     assert (model(row[:, order])[:, -1] - model(row)[:, -1]).abs().max() > 1e-3

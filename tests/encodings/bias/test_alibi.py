@@ -80,7 +80,7 @@ def test_bias_is_slope_times_distance(causal, learned, size_of, agree):
     agree(bias, expected, encoding="alibi", against="loop over the formula of the paper")
 
 
-def test_learned_slopes_start_at_the_fixed_ones_and_stay_above_0(model_of, tokens):
+def test_learned_slopes_start_at_the_fixed_ones_and_stay_positive(model_of, tokens):
     fixed, learned = model_of("alibi"), model_of({"name": "alibi", "learned": True}, num_layers=2)
     encoding = learned.encoding.slots[0][0]
     assert [n for n, _ in learned.named_parameters() if "encoding" in n] == ["encoding.slots.0.0.log_slope"]

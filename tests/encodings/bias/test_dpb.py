@@ -19,7 +19,7 @@ OPTIONS = [
 
 
 def theirs_of(encoding, x_transformers, *, depth=2, width=12, log_distance=True, norm=False):
-    """The package's module with the weights of ours."""
+    """The module of the package with the weights of the encoding."""
     theirs = x_transformers.DynamicPositionBias(
         width, heads=HEADS, depth=depth, log_distance=log_distance, norm=norm
     )

@@ -74,7 +74,7 @@ def test_leaky_relu_as_inside_dape(size_of, agree):
 
 
 @pytest.mark.parametrize(("activation", "start"), [("relu", 0), ("relu", -7), ("leaky_relu", -7)])
-def test_units_that_are_lines_are_added_up(activation, start, size_of, agree):
+def test_linear_units_are_summed(activation, start, size_of, agree):
     """Which units bend between 0 and 1 depends on the weights; table and gradients are those of all units."""
     for spread in (0.0, 0.1, 3.0):
         encoding, pos = FIRE(size_of(), threshold=5.0, activation=activation), torch.arange(start, start + 20)
@@ -169,7 +169,7 @@ def test_a_gradient_to_every_number_in_a_window(model_of, tokens):
     assert all(grad.isfinite().all() and grad.any() for grad in grads.values())
 
 
-def test_layers_share_it_where_asked(model_of):
+def test_layers_share_it_with_the_option_shared(model_of):
     for shared, instances in ((False, 3), (True, 1)):
         stack = model_of({"name": "fire", "shared": shared}, num_layers=3).encoding
         assert len({id(stack.view(layer).encodings[0]) for layer in range(3)}) == instances

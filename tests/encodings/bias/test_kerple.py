@@ -63,7 +63,7 @@ def test_it_starts_as_published(kernel, highest, size_of):
 
 
 @KERNELS
-def test_parameters_stay_where_the_kernel_is_one(kernel, size_of):
+def test_parameters_stay_in_the_domain_of_the_kernel(kernel, size_of):
     """At any value of the free numbers, with a gradient that is not 0."""
     encoding = KERPLE(size_of(), kernel=kernel)
     head = torch.arange(HEADS)
@@ -97,7 +97,7 @@ def test_it_tends_to_none_as_r1_tends_to_0(kernel, model_of, tokens, agree):
 
 
 @KERNELS
-def test_near_and_far(kernel, size_of):
+def test_the_smallest_and_the_largest_distance(kernel, size_of):
     encoding = KERPLE(size_of(causal=False), kernel=kernel)
     head, zero = torch.arange(HEADS)[:, None], torch.tensor([0])
     distance = torch.tensor([0, 1, 10, 1000, 100_000])

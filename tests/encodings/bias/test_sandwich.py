@@ -55,7 +55,7 @@ def test_heads_fall_at_the_ratios_of_the_paper(size_of):
     assert (bias.diff(dim=0) < 0).all()
 
 
-def test_near_and_far(size_of):
+def test_the_smallest_and_the_largest_distance(size_of):
     encoding = Sandwich(size_of(causal=False), dim=128)
     distance = torch.tensor([0.0, 1.0, 100_000.0])
     bias = encoding.at(distance)
@@ -65,7 +65,7 @@ def test_near_and_far(size_of):
     assert (bias >= -128 / encoding.ratio).all() and (bias <= 0).all()
 
 
-def test_it_learns_nothing(size_of):
+def test_it_has_no_parameters(size_of):
     assert list(Sandwich(size_of()).state_dict()) == []
 
 

@@ -55,7 +55,7 @@ def test_attention_is_that_of_deberta(buckets, far, terms, causal, size_of, publ
     options = {"position_buckets": buckets, "max_distance": far, "terms": terms}
     ours = with_large_weights(DeBERTa(size_of(causal=causal), **options))
     theirs = attention(published, ours, terms, buckets, far)
-    # Theirs has rows for both directions: those of a decoder are the last, for what lies back.
+    # Theirs has rows for both directions: those of a decoder are the last, for earlier keys.
     table = torch.cat((torch.randn(ours.one_way, E), ours.table)) if causal else ours.table
     x, pos = torch.randn(B, T, E), torch.arange(T)
     span = Span(pos, pos, causal=causal)
@@ -120,7 +120,7 @@ def test_score_is_two_products_with_rows_of_the_table(causal, size_of, agree):
 
 
 @pytest.mark.parametrize(("causal", "buckets"), [(True, 256), (False, 32)], ids=["decoder", "encoder"])
-def test_no_row_is_read_that_the_trained_length_never_trains(causal, buckets, size_of):
+def test_every_row_that_is_read_is_trained_at_the_trained_length(causal, buckets, size_of):
     """A row without a gradient at 512 tokens keeps its random start, and would be noise beyond."""
     encoding = DeBERTa(size_of(d_model=8, num_heads=1, length=512, causal=causal), position_buckets=buckets)
 
@@ -146,7 +146,7 @@ def test_a_block_of_queries_has_the_rows_of_all(size_of):
         torch.testing.assert_close(rows, whole, rtol=0, atol=1e-5)
 
 
-def test_it_stands_beside_biases_and_not_beside_rotations(model_of, tokens):
+def test_it_combines_with_biases_and_not_with_rotations(model_of, tokens):
     assert model_of(["deberta", "alibi"])(tokens(1, 5)).isfinite().all()
     with pytest.raises(InputError, match="'rope' and 'deberta' cannot be combined"):
         model_of(["rope", "deberta"])

@@ -67,7 +67,7 @@ def test_the_equation_at_any_positions(causal, clamp, made, agree):
 
 
 @pytest.mark.parametrize("causal", [True, False], ids=["decoder", "encoder"])
-def test_both_ways_to_the_products_agree(causal, made):
+def test_both_paths_to_the_products_agree(causal, made):
     encoding = made(causal)
     q, k, pos = torch.randn(B, H, 200, D), torch.randn(B, H, 200, D), torch.arange(200)
     laid_out, computed = (

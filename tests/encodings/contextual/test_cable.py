@@ -109,7 +109,7 @@ def test_it_starts_as_released(size_of):
     assert not cable.steps.bias.any()
 
 
-def test_beside_a_rotation_it_leaves_the_product_alone(model_of, tokens):
+def test_with_a_rotation_it_needs_the_scale_of_a_head(model_of, tokens):
     assert model_of(["rope", {"name": "cable", "scale": "head"}])(tokens(1, 5)).isfinite().all()
     assert model_of(["cable", "alibi"])(tokens(1, 5)).isfinite().all()
     with pytest.raises(InputError, match="'rope' and 'cable' cannot be combined"):

@@ -82,7 +82,7 @@ def by_the_formula(encoding, q, k, v, keep, bias_of):
             scores = torch.zeros(H, len(seen))
             for column, j in enumerate(seen):
                 a = [(q[b, h, i] @ k[b, h, j]).item() / math.sqrt(D) for h in range(H)]
-                # A sequence begins at its first token that is no padding.
+                # A sequence begins at its first token that is not padding.
                 before = (~keep[b, : j + 1]).sum().item()
                 bias = bias_of(encoding, i - before, j - before) if bias_of else []
                 adapted = mlp(encoding, a + bias)
@@ -154,7 +154,7 @@ def test_around_every_bias(of, model_of, tokens):
         assert parameter.grad.any(), name
 
 
-def test_each_layer_adapts_for_itself(model_of):
+def test_each_layer_has_its_own_network(model_of):
     shapes = {
         name: tuple(parameter.shape)
         for name, parameter in model_of(dape("t5", hidden=7)).named_parameters()

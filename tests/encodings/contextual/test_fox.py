@@ -60,7 +60,7 @@ def test_constant_gates_are_alibi(size_of, agree):
     agree(got.tril(), expected.tril(), encoding="fox", against="identity: constant gates are alibi")
 
 
-def test_as_many_layers_as_gates_and_what_they_start_from(model_of):
+def test_each_layer_has_its_own_gates_and_they_start_as_published(model_of):
     for bias in (0.0, 5.0):
         model = model_of({"name": "fox", "gate_bias": bias}, large_weights=False)
         gates = [encoding.gate for encoding in model.encoding.slots[0]]

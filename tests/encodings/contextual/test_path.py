@@ -127,7 +127,7 @@ def test_the_layer_from_hidden_states_to_scores(options, padded, with_large_weig
     [(True, "PaTH-FoX: a token at a time, by a loop"), (False, "both formulas in a loop")],
     ids=["as PaTH-FoX", "as FoX"],
 )
-def test_beside_the_forget_gate(scaled, against, with_large_weights, size_of, agree):
+def test_with_the_forget_gate(scaled, against, with_large_weights, size_of, agree):
     """PaTH-FoX adds the gates to the products before both are divided by sqrt(D), FoX after."""
     length = 40
     fox = FoX(size_of(), scaled=scaled).requires_grad_(False)
@@ -155,7 +155,7 @@ def test_beside_the_forget_gate(scaled, against, with_large_weights, size_of, ag
     agree(got, expected, encoding="path+fox", against=against)
 
 
-def test_padding_in_between_is_no_step(with_large_weights):
+def test_padding_between_tokens_is_skipped(with_large_weights):
     encoding = with_large_weights(kernel=1)
     x, keep = torch.randn(B, 20, E), torch.ones(B, 20, dtype=torch.bool)
     keep[:, 4:9] = False
@@ -241,7 +241,7 @@ def test_no_gradient_is_lost_at_padding(model_of, tokens):
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
-def test_it_stands_beside_biases_and_not_beside_rotations(model_of, tokens):
+def test_it_combines_with_biases_and_not_with_rotations(model_of, tokens):
     assert model_of(["path", "fox"])(tokens(1, 5)).isfinite().all()
     with pytest.raises(InputError, match="'rope' and 'path' cannot be combined"):
         model_of(["rope", "path"])

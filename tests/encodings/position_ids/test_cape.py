@@ -1,4 +1,4 @@
-"""CAPE against a loop over the formula, and the statistics of what it draws."""
+"""CAPE against a loop over the formula, and the statistics of its draws."""
 
 import math
 

@@ -154,7 +154,7 @@ def test_the_evaluation_draw_is_a_draw_for_each_length(draw, size_of):
         assert (row[1:] > row[:-1]).all() and row.min() >= 0 and row.max() < 2048
     # Half of the range holds about half of them: 250 of 500, with a standard deviation of 10.
     assert abs((rows[0][3] < 1024).sum().item() - 250) < 40
-    # What one length draws says nothing of the next one: of 16 among 2048, both have 0.1 by chance.
+    # The draws of two lengths are independent: of 16 among 2048, both have 0.1 by chance.
     assert len(set(rows[0][1].tolist()) & set(rows[0][2].tolist())) <= 2
     assert torch.equal(rows[0][3], rows[1][3]) == (draw == "once")
 
@@ -181,7 +181,7 @@ def test_spread_is_the_mean_of_all_draws(size_of):
         sums = [0] * length
         for choice in itertools.combinations(range(most), length):
             sums = [total + position for total, position in zip(sums, choice, strict=True)]
-        # Rounded down; exact fractions, so no rounding of ours.
+        # Rounded down, from exact fractions.
         expected = [floor(total / comb(most, length) + 1e-9) for total in sums]
         encoding = build_encoding(
             randomized(max_position=most, evaluation="spread"), size_of(length=1)

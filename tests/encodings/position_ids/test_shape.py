@@ -60,7 +60,7 @@ def test_without_a_choice_of_offsets_it_is_plain(model_of, tokens):
     assert torch.equal(model(row), model_of("sinusoidal").train()(row))
 
 
-def test_a_learned_table_must_reach_as_far(model_of, tokens):
+def test_a_learned_table_must_reach_the_largest_offset(model_of, tokens):
     def table(rows, **options):
         return shape({"name": "learned", "table_length": rows}, max_offset=10, **options)
 

@@ -75,7 +75,7 @@ def test_a_loop_over_the_formula(pope, agree):
     agree(got, expected.float(), encoding="pope", against="a loop over the formula")
 
 
-def test_content_turns_nothing(pope):
+def test_content_does_not_change_the_angle(pope):
     """Whatever the content, the angle of every dimension is that of its place."""
     encoding = pope()
     one, other = (encoding.rotate(*heads(), Span(POS, POS)) for _ in range(2))
@@ -90,7 +90,7 @@ def test_each_layer_has_its_own_delta(model_of):
     assert shapes == {f"encoding.slots.0.{layer}.delta": (6, 8) for layer in range(2)}
 
 
-def test_where_delta_starts(size_of):
+def test_the_initial_values_of_delta(size_of):
     assert not PoPE(size_of()).delta.any()
     uniform = PoPE(size_of(), delta="uniform").delta
     assert (-2 * math.pi <= uniform).all()

@@ -58,7 +58,7 @@ def test_a_loop_over_the_formula(clipped, count, form, layout, size, agree):
         agree(got, right, encoding="rope_clipped", against="a loop over the formula")
 
 
-def test_twenty_pairs_of_a_head_of_width_128_are_clipped_by_default(size_of):
+def test_the_default_clips_twenty_pairs_of_a_head_of_width_128(size_of):
     size = size_of(d_model=256, num_heads=2)
     plain = RoPE(size).frequency
     for form, kept in (("soft", 45), ("hard", 44)):

@@ -247,7 +247,7 @@ def test_proportional_with_nothing_rotated_is_none_in_a_model(model_of, tokens):
 
 @pytest.mark.parametrize(("scaling", "shift"), [("dynamic_ntk", 0), ("longrope", 1000)])
 def test_each_sequence_counts_its_own_length(scaling, shift, rope):
-    """Beside a longer one, padded, or shifted, a sequence is rotated as when it is alone."""
+    """Next to a longer one, padded, or shifted, a sequence is rotated as when it is alone."""
     attention = {"attention_factor": 1.0} if scaling == "longrope" else {}
     encoding, plain = rope(scaling=scaling, factor=4.0, **attention), torch.arange(2 * L)
     padded = (plain - L).clamp(min=0)

@@ -89,7 +89,7 @@ def test_a_product_is_that_of_rope_times_the_decay_of_its_pair(layout, size, agr
         agree(past(got), past(expected), encoding="xpos", against="rope times decay")
 
 
-def test_an_endless_scale_base_is_rope(size):
+def test_a_very_large_scale_base_is_rope(size):
     pos, (q, k) = torch.arange(T), heads()
     expected = RoPE(size, layout="interleaved").rotate(q, k, Span(pos, pos))
     for got, right in zip(XPos(size, scale_base=1e9).rotate(q, k, Span(pos, pos)), expected, strict=True):
@@ -160,6 +160,6 @@ def test_it_is_for_decoders(model_of):
         model_of("xpos", "encoder")
 
 
-def test_an_odd_head_cannot_be(size_of):
+def test_an_odd_head_width_is_refused(size_of):
     with pytest.raises(ValueError, match="a head of width 5 is not an even number"):
         XPos(size_of(d_model=20, num_heads=4))

@@ -21,7 +21,7 @@ def borrow(model, other):
 
 
 def hidden_by_layer(model, row):
-    """What each block gives, for a forward pass."""
+    """The outputs of the blocks in a forward pass."""
     seen = []
     hooks = [block.register_forward_hook(lambda _, __, out: seen.append(out)) for block in model.blocks]
     model(row)
@@ -39,7 +39,7 @@ def test_layer_l_has_the_encoding_l_of_the_pattern(kind, model_of, tokens, agree
     for layer in range(5):
         same = model_of(PATTERN[layer % 3], kind, num_layers=5)
         borrow(same, model)
-        # One layer of the model that has this encoding everywhere, on what came before.
+        # One layer of the model that has this encoding everywhere, on the output of the layer before.
         spans = same._spans(row, None, None, None, 0)
         x = same.blocks[layer](x, same.encoding.view(layer), same.encoding.of_layer(spans, layer), None)
         agree(got[layer], x, encoding="interleave", against="a model of one encoding, layer by layer")
