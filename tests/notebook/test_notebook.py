@@ -1,6 +1,7 @@
-"""The zoo from Python: a run as an object, the commands as functions, what a notebook shows."""
+"""The zoo from Python: a run as an object, the commands as functions, their display in a notebook."""
 
 import builtins
+import importlib.util
 import json
 import re
 from dataclasses import replace
@@ -8,6 +9,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 import torch
+import yaml
 
 import zoo
 from zoo.errors import InputError
@@ -45,7 +47,7 @@ def runs(tmp_path_factory):
     return made
 
 
-def test_a_run_is_what_lies_in_its_folder(runs):
+def test_a_run_is_read_from_its_folder(runs):
     run = zoo.open(str(runs[0].path))
     assert (run.path.name, run.recipe.name, run.recipe.as_dict()["model"]["encoding"]["name"]) == (
         "first",
@@ -79,7 +81,7 @@ def test_a_run_that_logged_nothing_and_measured_nothing_has_empty_tables(runs, t
 def test_a_run_folder_runs_no_code_that_it_names(runs, tmp_path):
     (tmp_path / "evil.py").write_text(
         "import pathlib, zoo\npathlib.Path(__file__).with_name('ran').touch()\n"
-        "@zoo.register('evil')\nclass Evil(zoo.Encoding):\n    'Runs what it should not.'\n"
+        "@zoo.register('evil')\nclass Evil(zoo.Encoding):\n    'Leaves a file behind.'\n"
     )
     text = (runs[0].path / "recipe.yaml").read_text()
     (tmp_path / "recipe.yaml").write_text(text.replace("plugins: []", f"plugins: [{tmp_path}/evil.py]"))
@@ -99,7 +101,7 @@ def test_evaluate_gives_the_rows_and_stores_them(runs, capsys):
 def test_compare_has_a_table_a_picture_and_a_verdict(runs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     comparison = zoo.compare(runs, lengths=[8, 16])
-    assert not [*tmp_path.iterdir()]  # nothing is written that nobody asked for
+    assert not [*tmp_path.iterdir()]  # without `out` nothing is written
     table = comparison.table
     assert set(table["encoding"]) == {"alibi", "none"} and set(table["length"]) == {8, 16}
     assert table["mean"].between(0, 1).all() and comparison.verdict.startswith("Verdict: ")
@@ -107,13 +109,13 @@ def test_compare_has_a_table_a_picture_and_a_verdict(runs, tmp_path, monkeypatch
     assert page.count("<img") == 1 and page.count("<table>") == page.count("</table>") >= 2
     assert "data:image/png;base64,iVBOR" in page and "alibi" in page and "none" in page
     assert comparison.verdict in str(comparison)
-    zoo.compare([run.path for run in runs], "accuracy", out="beside")
-    assert {"compare.csv", "index.html"} <= {file.name for file in (tmp_path / "beside").iterdir()}
-    saved = pd.read_csv(tmp_path / "beside" / "compare.csv", keep_default_na=False, na_values=[""])
+    zoo.compare([run.path for run in runs], "accuracy", out="compared")
+    assert {"compare.csv", "index.html"} <= {file.name for file in (tmp_path / "compared").iterdir()}
+    saved = pd.read_csv(tmp_path / "compared" / "compare.csv", keep_default_na=False, na_values=[""])
     assert set(saved.columns) == set(table.columns)
 
 
-def test_what_a_label_holds_is_not_markup(runs):
+def test_labels_are_escaped(runs):
     comparison = zoo.compare(runs)
     report = comparison.report
     verdict, caveats = "<script>alert(1)</script>", (Caveat("<script>alert(2)</script>"),)
@@ -121,39 +123,32 @@ def test_what_a_label_holds_is_not_markup(runs):
     assert "<script>" not in comparison._repr_html_()
 
 
-@pytest.mark.parametrize(
-    "call, message",
-    [
-        (lambda runs: zoo.open("runs/frist"), "^runs/frist: no such run; did you mean runs/first"),
-        (lambda runs: zoo.open("."), r"^\.: no run folder: there is no recipe.yaml in it"),
-        (lambda runs: zoo.evaluate("runs/frist"), "^runs/frist: no such run folder .* mean runs/first"),
-        (lambda runs: zoo.evaluate(runs, lengths=[0, 8, "16"]), "^lengths: 0, '16': lengths are whole"),
-        (lambda runs: zoo.evaluate(runs, protocols="acuracy"), "did you mean 'accuracy'"),
-        (lambda runs: zoo.evaluate([]), "^which runs"),
-        (lambda runs: zoo.compare(runs, models=True), "^nothing that these models were scored on"),
-        (lambda runs: zoo.compare(runs, lengths=[99]), "evaluated at 99, only at 8, 16"),
-        (lambda runs: zoo.fit({"model": {"encoding": "alibbi"}}), "did you mean 'alibi'"),
-        (lambda runs: zoo.fit("x.yaml"), "^x.yaml:2: model.encoding: no encoding 'alibbi'"),
-        (lambda runs: zoo.fit(runs[0].recipe, out="runs/first"), "already holds a run"),
-    ],
-)
-def test_wrong_input_is_an_error_and_no_exit(runs, call, message, monkeypatch):
-    monkeypatch.chdir(runs[0].path.parent.parent)
-    (runs[0].path.parent.parent / "x.yaml").write_text("model:\n  encoding: alibbi\n")
-    with pytest.raises(zoo.InputError, match=re.compile(message, re.MULTILINE)):
-        call(runs)
+def test_wrong_input_raises_an_input_error(runs, monkeypatch):
+    home = runs[0].path.parent.parent
+    monkeypatch.chdir(home)
+    (home / "x.yaml").write_text("model:\n  encoding: alibbi\n")
+    for call, message in (
+        (lambda: zoo.open("runs/frist"), "^runs/frist: no such run; did you mean runs/first"),
+        (lambda: zoo.open("."), r"^\.: no run folder: there is no recipe.yaml in it"),
+        (lambda: zoo.evaluate("runs/frist"), "^runs/frist: no such run folder .* mean runs/first"),
+        (lambda: zoo.evaluate(runs, lengths=[0, 8, "16"]), "^lengths: 0, '16': lengths are whole"),
+        (lambda: zoo.evaluate(runs, protocols="acuracy"), "did you mean 'accuracy'"),
+        (lambda: zoo.evaluate([]), "^which runs"),
+        (lambda: zoo.compare(runs, models=True), "^nothing that these models were scored on"),
+        (lambda: zoo.compare(runs, lengths=[99]), "evaluated at 99, only at 8, 16"),
+        (lambda: zoo.fit({"model": {"encoding": "alibbi"}}), "did you mean 'alibi'"),
+        (lambda: zoo.fit("x.yaml"), "^x.yaml:2: model.encoding: no encoding 'alibbi'"),
+        (lambda: zoo.fit(runs[0].recipe, out="runs/first"), "already holds a run"),
+    ):
+        with pytest.raises(zoo.InputError, match=re.compile(message, re.MULTILINE)):
+            call()
 
 
-def test_a_key_that_is_found_wrong_when_the_run_begins_has_its_line(here, mapping):
-    import yaml
-
+def test_an_error_when_the_run_begins_names_its_key(here, mapping, monkeypatch):
     (here / "x.yaml").write_text(yaml.safe_dump({**mapping(), "logging": ["csv"]}))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"^--set logging=\[wandb\]: logging: .* not installed"):
-        import importlib.util
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(importlib.util, "find_spec", lambda name: None)
-            zoo.fit("x.yaml", ["logging=[wandb]"])
+        zoo.fit("x.yaml", ["logging=[wandb]"])
 
 
 def test_a_notebook_trains_on_one_device(here, monkeypatch):

@@ -22,22 +22,22 @@ def test_a_run_in_this_precision(here, recipe, precision):
     assert math.isfinite(float(rows[1].split(",")[column]))
 
 
-TOLD = "16-mixed needs a GPU: on a CPU it would be computed in bf16-mixed; choose bf16-mixed or 32-true"
+MESSAGE = "16-mixed needs a GPU: on a CPU it would be computed in bf16-mixed; choose bf16-mixed or 32-true"
 
 
 @pytest.mark.launch
-def test_what_a_cpu_would_compute_otherwise_is_wrong_input(here, recipe, zoo_command, monkeypatch):
+def test_16_mixed_without_a_gpu_is_an_input_error(here, recipe, zoo_command, monkeypatch):
     here.joinpath("half.yaml").write_text("base: max_index.yaml\ntrainer:\n  precision: 16\n")
     with pytest.raises(InputError) as caught:
         read_recipe("half.yaml")
-    assert str(caught.value) == f"half.yaml:3: trainer.precision: {TOLD}"
+    assert str(caught.value) == f"half.yaml:3: trainer.precision: {MESSAGE}"
     with pytest.raises(InputError, match=r"trainer\.precision: 16-mixed needs"):
         fit(recipe("max_index", "trainer.precision=16-mixed"))
-    # What a GPU may have trained is looked at on a CPU.
+    # A run that was trained on a GPU can be read on a CPU.
     assert recipe("max_index", "trainer.precision=16-mixed").trainer.precision == "16-mixed"
-    # Where it is left open, what is there decides.
+    # With `auto` the hardware decides.
     done = zoo_command("fit", "--recipe", "half.yaml", "--set", "trainer.accelerator=auto")
-    assert (done.returncode, done.stderr) == (2, f"half.yaml:3: trainer.precision: {TOLD}\n")
+    assert (done.returncode, done.stderr) == (2, f"half.yaml:3: trainer.precision: {MESSAGE}\n")
     assert not (here / "runs").exists()
     monkeypatch.setattr("lightning.pytorch.accelerators.CUDAAccelerator.is_available", lambda: True)
     validate_precision(recipe("max_index", "trainer.precision=16-mixed", "trainer.accelerator=auto"))

@@ -1,4 +1,4 @@
-"""What a batch costs, and how the weights are changed by it."""
+"""Losses, judgements, optimizers and schedules of tasks."""
 
 import math
 
@@ -51,7 +51,7 @@ def test_a_model_at_its_start_knows_nothing():
 
 
 def test_the_masked_loss_of_a_batch_is_the_mean_over_its_parts():
-    """Divided by what is expected, parts that drew unequal numbers of targets count alike."""
+    """Divided by the expected number of targets, parts with unequal numbers have equal weight."""
     made = task("model.kind=encoder").eval()
     tokens = torch.randint(300, (4, 8), generator=torch.Generator().manual_seed(0))
     targets = torch.full_like(tokens, -100)
@@ -78,7 +78,7 @@ def test_a_tie_is_a_guess_and_not_the_first():
         "tokens": torch.tensor([[9, 9, 1, 9], [9, 2, 1, 9], [9, 2, 1, 9]]),
         "answer": torch.zeros(3).long(),
     }
-    # Tied over the three largest, tied over all, and told apart by no more than rounding.
+    # Tied over the three largest, tied over all, and different by rounding alone.
     logits = torch.tensor([[5.0, 5, 0, 5], [5, 5, 5, 5], [5 + 1e-6, 0, 0, 5]])
     index, value = judge(logits, batch)
     assert index.tolist() == pytest.approx([1 / 3, 1 / 4, 1 / 2])
