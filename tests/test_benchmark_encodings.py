@@ -1,4 +1,4 @@
-"""The table of costs: each encoding beside none, measured at a size at which it takes no time."""
+"""The table of costs relative to `none`, measured on tiny models."""
 
 import importlib.util
 import json
@@ -75,13 +75,13 @@ def test_the_table_is_sorted_and_says_what_failed(script):
     ]
 
 
-@pytest.mark.parametrize("wrong", [["--encodings", "rop"], ["--rounds", "0"], ["--device", "tpu"]])
-def test_wrong_arguments_are_reported(script, wrong, capsys):
-    with pytest.raises(SystemExit) as caught:
-        script.main(wrong)
-    assert caught.value.code == 2
-    if "rop" in wrong:
-        assert "did you mean 'rope'?" in capsys.readouterr().err
+def test_wrong_arguments_are_reported(script, capsys):
+    for wrong in (["--encodings", "rop"], ["--rounds", "0"], ["--device", "tpu"]):
+        with pytest.raises(SystemExit) as caught:
+            script.main(wrong)
+        assert caught.value.code == 2
+        message = capsys.readouterr().err
+        assert "rop" not in wrong or "did you mean 'rope'?" in message
 
 
 @pytest.mark.slow

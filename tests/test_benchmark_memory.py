@@ -1,4 +1,4 @@
-"""The table of what long sequences take, measured at a size at which it takes no time."""
+"""The table of time and memory of long sequences, measured on tiny models."""
 
 import importlib.util
 import json
@@ -68,10 +68,10 @@ def test_what_takes_too_long_or_fails_has_a_note(tmp_path):
         assert module.apart("none", 8, options)["note"] == "RuntimeError: a fault"
 
 
-@pytest.mark.parametrize("wrong", [["--encodings", "rop"], ["--lengths", "8,x"], ["--lengths", "0"]])
-def test_wrong_arguments_are_reported(script, wrong, capsys):
-    with pytest.raises(SystemExit) as caught:
-        script.main(wrong)
-    assert caught.value.code == 2
-    if "rop" in wrong:
-        assert "did you mean 'rope'?" in capsys.readouterr().err
+def test_wrong_arguments_are_reported(script, capsys):
+    for wrong in (["--encodings", "rop"], ["--lengths", "8,x"], ["--lengths", "0"]):
+        with pytest.raises(SystemExit) as caught:
+            script.main(wrong)
+        assert caught.value.code == 2
+        message = capsys.readouterr().err
+        assert "rop" not in wrong or "did you mean 'rope'?" in message

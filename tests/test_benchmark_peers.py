@@ -1,4 +1,4 @@
-"""The benchmark beside other libraries: every side trains, at a size at which it takes no time."""
+"""The benchmark against other libraries: every model trains, at a tiny size."""
 
 import importlib
 import json
@@ -90,15 +90,12 @@ def test_a_side_that_fails_is_noted(script, tmp_path, monkeypatch):
     assert "no_such" in (tmp_path / "peers.md").read_text()
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [["--size", "huge"], ["--only", "rop"], ["--modes", "fp16"], ["--rounds", "0"], ["--device", "tpu"]],
-)
-def test_wrong_arguments_are_reported(script, wrong, capsys):
-    with pytest.raises(SystemExit) as caught:
-        script.main(wrong)
-    assert caught.value.code == 2
-    assert wrong[1] in capsys.readouterr().err or wrong[0] == "--rounds"
+def test_wrong_arguments_are_reported(script, capsys):
+    for wrong in ("--size huge", "--only rop", "--modes fp16", "--rounds 0", "--device tpu"):
+        with pytest.raises(SystemExit) as caught:
+            script.main(wrong.split())
+        assert caught.value.code == 2
+        assert wrong == "--rounds 0" or wrong.split()[1] in capsys.readouterr().err
 
 
 def test_groups_hold_few_sides_of_one_encoding(script):

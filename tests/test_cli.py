@@ -1,4 +1,4 @@
-"""The command line: exit codes, one message for wrong input, quick answers without heavy imports."""
+"""The command line: exit codes, one message for wrong input, arguments, signals, completion and lists."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from zoo import cli, listing
+from zoo import cli
 from zoo.commands.parser import VERBS
 from zoo.console import table, waiting
 from zoo.errors import InputError, Problem
@@ -41,7 +41,7 @@ def workplace(tmp_path, monkeypatch):
 
 @pytest.fixture
 def verbs(monkeypatch):
-    """Stand-ins for the two verbs that need torch; gives what they were called with."""
+    """Stand-ins for the two verbs that need torch, with the arguments of each call."""
     calls = []
     training, evaluation = types.ModuleType("zoo.training.fit"), types.ModuleType("zoo.reports.evaluate")
     training.fit = lambda *given, **named: calls.append((given, named))
@@ -52,7 +52,7 @@ def verbs(monkeypatch):
     return types.SimpleNamespace(calls=calls, training=training, evaluation=evaluation)
 
 
-def test_show_prints_what_reads_back_to_itself(workplace, capsys):
+def test_the_output_of_show_reads_back_to_itself(workplace, capsys):
     assert cli.main(["show", "recipes/small.yaml", "--set", "model.encoding.slopes=geometric"]) == 0
     first = capsys.readouterr().out
     assert yaml.safe_load(first)["model"]["encoding"]["slopes"] == "geometric"
@@ -66,7 +66,7 @@ def test_show_schema_is_json(capsys):
     assert "model" in json.loads(capsys.readouterr().out)["properties"]
 
 
-@pytest.mark.parametrize("arguments, text_of_error", [
+WRONG_INPUT = (
     (["show", "recipes/wrong.yaml"], "recipes/wrong.yaml:3: model.encoding: no encoding 'alibbi'"),
     (["show", "recipes/smal.yaml"], "did you mean recipes/small.yaml?"),
     (["show"], "show what?"),
@@ -84,23 +84,27 @@ def test_show_schema_is_json(capsys):
     (["list", "encodngs", "x"], "did you mean 'encodings'?"),
     (["list", "recipes", "smal"], "did you mean 'small'?"),
     (["list", "runs"], "no runs here"),
-])  # fmt: skip
-def test_wrong_input_is_one_message_and_exit_2(workplace, verbs, capsys, arguments, text_of_error):
-    assert cli.main(arguments) == 2
-    printed = capsys.readouterr()
-    assert text_of_error in printed.err and "Traceback" not in printed.err
-    assert printed.out == "" and not verbs.calls
+    (["list", "datasets", "zzz"], "no dataset matches"),
+    (["list", "tasks", "zzz"], "no task matches"),
+)  # fmt: skip
 
 
-@pytest.mark.parametrize("arguments", [
-    ["evaluate"], ["nosuch"], ["completion"], ["completion", "csh"], ["evaluate", "x", "--lengths", "64,x"],
-    ["evaluate", "x", "--lengths", "0"], ["evaluate", "x", "--protocol", ","],
-    ["fit", "--rec", "recipes/small.yaml"],
-])  # fmt: skip
-def test_wrong_arguments_are_exit_2(workplace, verbs, capsys, arguments):
-    with pytest.raises(SystemExit) as caught:
-        cli.main(arguments)
-    assert caught.value.code == 2 and not verbs.calls
+def test_wrong_input_is_one_message_and_exit_2(workplace, verbs, capsys):
+    for arguments, message in WRONG_INPUT:
+        assert cli.main(arguments) == 2, arguments
+        printed = capsys.readouterr()
+        assert message in printed.err and "Traceback" not in printed.err, printed.err
+        assert printed.out == "" and not verbs.calls
+
+
+def test_wrong_arguments_are_exit_2(workplace, verbs):
+    for command in (
+        "evaluate", "nosuch", "completion", "completion csh", "evaluate x --lengths 64,x",
+        "evaluate x --lengths 0", "evaluate x --protocol ,", "fit --rec recipes/small.yaml",
+    ):  # fmt: skip
+        with pytest.raises(SystemExit) as caught:
+            cli.main(command.split())
+        assert caught.value.code == 2 and not verbs.calls, command
 
 
 def test_fit_hands_on_what_it_is_given(workplace, verbs):
@@ -112,41 +116,32 @@ def test_fit_hands_on_what_it_is_given(workplace, verbs):
     assert named == {"out": Path("o"), "resume": True, "ignore_signals": True}
 
 
-@pytest.mark.parametrize("words, resume", [
-    ("recipes/small.yaml", False), ("--set seed=1 recipes/small.yaml", False),
-    ("recipes/small.yaml --resume", True), ("--resume recipes/small.yaml", True),
-    ("--recipe recipes/small.yaml --resume auto", "auto"), ("--resume auto recipes/small.yaml", "auto"),
-])  # fmt: skip
-def test_fit_takes_its_recipe_with_and_without_the_flag(workplace, verbs, words, resume):
-    assert cli.main(["fit", *words.split()]) == 0
-    (((recipe,), named),) = verbs.calls
-    assert recipe.name == "small" and named["resume"] == resume
+def test_fit_takes_its_recipe_with_and_without_the_flag(workplace, verbs):
+    for words, resume in (
+        ("recipes/small.yaml", False), ("--set seed=1 recipes/small.yaml", False),
+        ("recipes/small.yaml --resume", True), ("--resume recipes/small.yaml", True),
+        ("--recipe recipes/small.yaml --resume auto", "auto"), ("--resume auto recipes/small.yaml", "auto"),
+    ):  # fmt: skip
+        assert cli.main(["fit", *words.split()]) == 0
+        (recipe,), named = verbs.calls.pop()
+        assert recipe.name == "small" and named["resume"] == resume, words
 
 
-@pytest.mark.parametrize("arguments, text_of_error", [
-    (["evaluate", "runs/rop_wikitext2", "run_x"], [
-        "runs/rop_wikitext2: no such run folder or checkpoint; did you mean runs/rope_wikitext2?",
-        "run_x: no such run folder or checkpoint",
-    ]),
-    (["evaluate", "alibi_wikitext2"], [
-        "alibi_wikitext2: no such run folder or checkpoint; did you mean runs/alibi_wikitext2?",
-    ]),
-    (["compare", "runs/alibi_wikitex", "elsewhere/bert"], [
-        "runs/alibi_wikitex: no such run folder; did you mean runs/alibi_wikitext2?",
-        "elsewhere/bert: no such run folder; did you mean elsewhere/bret?",
-    ]),
-    (["compare", "--diff", "runs/alibi_wikitex", "runs/zzz"], [
-        "runs/alibi_wikitex: no such run folder; did you mean runs/alibi_wikitext2?",
-        "runs/zzz: no such run folder",
-    ]),
-], ids=["evaluate", "without runs", "compare", "diff"])  # fmt: skip
-def test_the_nearest_run_is_suggested(workplace, capsys, arguments, text_of_error):
+def test_the_nearest_run_is_suggested(workplace, capsys):
     for folder in ("runs/rope_wikitext2", "runs/alibi_wikitext2", "elsewhere/bret"):
         (workplace / folder).mkdir(parents=True)
         (workplace / folder / "recipe.yaml").write_text(RECIPE)
-    (workplace / "runs/rop_wikitext").mkdir()  # nearer, and no run
-    assert cli.main(arguments) == 2
-    assert capsys.readouterr().err.splitlines() == text_of_error
+    (workplace / "runs/rop_wikitext").mkdir()  # nearer, but not a run
+    for command, suggestions in {
+        "evaluate runs/rop_wikitext2 run_x": ["runs/rope_wikitext2", None],
+        "evaluate alibi_wikitext2": ["runs/alibi_wikitext2"],
+        "compare runs/alibi_wikitex elsewhere/bert": ["runs/alibi_wikitext2", "elsewhere/bret"],
+        "compare --diff runs/alibi_wikitex runs/zzz": ["runs/alibi_wikitext2", None],
+    }.items():
+        assert cli.main(command.split()) == 2
+        lines = capsys.readouterr().err.splitlines()
+        found = [line.partition("did you mean ")[2].rstrip("?") or None for line in lines]
+        assert found == suggestions, lines
 
 
 def test_zoo_alone_is_its_help(capsys):
@@ -185,39 +180,43 @@ printf '%s\n' "${COMPREPLY[@]}"
 """
 
 
-@pytest.mark.parametrize("typed, expected", [
-    ("ev", ["evaluate"]),
-    ("co", ["compare", "completion"]),
-    ("fit --re", ["--recipe", "--resume"]),
-    ("fit recipes/s", ["recipes/small.yaml"]),
-    ("fit --recipe recipes/", ["recipes/small.yaml", "recipes/wrong.yaml"]),
-    ("sweep rec", ["recipes"]),
-    ("fit --resume ", ["auto"]),
-    ("list r", ["recipes", "runs"]),
-    ("evaluate runs/", ["runs/one"]),
-    ("compare --diff runs/o", ["runs/one"]),
-    ("completion ", ["bash", "fish", "zsh"]),
-])  # fmt: skip
-def test_bash_completes(workplace, capsys, typed, expected):
+COMPLETIONS = {
+    "ev": ["evaluate"],
+    "co": ["compare", "completion"],
+    "fit --re": ["--recipe", "--resume"],
+    "fit recipes/s": ["recipes/small.yaml"],
+    "fit --recipe recipes/": ["recipes/small.yaml", "recipes/wrong.yaml"],
+    "sweep rec": ["recipes"],
+    "fit --resume ": ["auto"],
+    "list r": ["recipes", "runs"],
+    "evaluate runs/": ["runs/one"],
+    "compare --diff runs/o": ["runs/one"],
+    "completion ": ["bash", "fish", "zsh"],
+}
+
+
+def test_bash_completes(workplace, capsys):
     (workplace / "runs/one").mkdir(parents=True)
     (workplace / "recipes/notes.txt").touch()
     assert cli.main(["completion", "bash"]) == 0
     script = capsys.readouterr().out
-    command = ["bash", "-c", COMPLETE, "bash", "zoo", *typed.split(" ")]
-    done = subprocess.run(command, input=script, capture_output=True, text=True, timeout=60)
-    assert sorted(done.stdout.split()) == expected, done.stderr
+    found = {}
+    for typed in COMPLETIONS:
+        command = ["bash", "-c", COMPLETE, "bash", "zoo", *typed.split(" ")]
+        done = subprocess.run(command, input=script, capture_output=True, text=True, timeout=60)
+        found[typed] = sorted(done.stdout.split())
+    assert found == COMPLETIONS
 
 
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_have_every_verb_and_option(capsys, shell):
-    assert cli.main(["completion", shell]) == 0
-    script = capsys.readouterr().out
-    for word in (*VERBS, "print-commands", "protocol", "resume", "version"):
-        assert word in script
-    assert "*.yaml" in script
+def test_other_shells_have_every_verb_and_option(capsys):
+    for shell in ("zsh", "fish"):
+        assert cli.main(["completion", shell]) == 0
+        script = capsys.readouterr().out
+        for word in (*VERBS, "print-commands", "protocol", "resume", "version", "*.yaml"):
+            assert word in script, (shell, word)
 
 
-def test_a_terminal_shows_what_it_waits_for_and_a_log_is_not(monkeypatch, capsys):
+def test_a_terminal_shows_that_it_waits_and_a_log_does_not(monkeypatch, capsys):
     with waiting("loading torch"):
         pass
     assert capsys.readouterr() == ("", "")
@@ -230,26 +229,33 @@ def test_a_terminal_shows_what_it_waits_for_and_a_log_is_not(monkeypatch, capsys
 
 
 @pytest.mark.launch
-@pytest.mark.parametrize("arguments", [
-    ["fit", "recipes/small.yaml"], ["evaluate", "run"], ["check", "none"], ["compare", "run"],
-    ["sweep", "recipes/small.yaml", "--encodings", "rope"],
-], ids=lambda arguments: arguments[0])  # fmt: skip
-def test_a_terminal_shows_before_anything_heavy_is_imported(workplace, arguments):
-    """Whatever a verb then does: here the first heavy import ends it."""
+def test_a_terminal_shows_that_it_loads_before_the_first_heavy_import(workplace):
+    """The first heavy import ends each command."""
     (workplace / "run").mkdir()
     code = (
-        "import sys\nfrom zoo.cli import main\n"
+        "import io, sys\nfrom zoo.cli import main\n"
         "class Heavy:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
         "        if name in ('torch', 'lightning', 'matplotlib'):\n"
         "            raise SystemExit(77)\n"
-        "sys.meta_path.insert(0, Heavy())\nsys.stderr.isatty = lambda: True\n"
-        "sys.exit(main(sys.argv[1:]))\n"
+        "sys.meta_path.insert(0, Heavy())\n"
+        "for command in sys.argv[1:]:\n"
+        "    sys.stderr = io.StringIO()\n"
+        "    sys.stderr.isatty = lambda: True\n"
+        "    try:\n"
+        "        main(command.split())\n"
+        "    except SystemExit as end:\n"
+        "        assert end.code == 77, command\n"
+        "    shown = sys.stderr.getvalue()\n"
+        "    assert ' ...\\r\\033[K' in shown, (command, shown)\n"
+        "    print(command)\n"
     )
-    command = [sys.executable, "-c", code, *arguments]
-    done = subprocess.run(command, capture_output=True, env=_environment() | {"TERM": "xterm"}, timeout=100)
-    assert done.returncode == 77, done.stderr
-    assert b" ...\r\033[K" in done.stderr and done.stdout == b""
+    commands = ["fit recipes/small.yaml", "evaluate run", "check none", "compare run",
+                "sweep recipes/small.yaml --encodings rope"]  # fmt: skip
+    command = [sys.executable, "-c", code, *commands]
+    environment = _environment() | {"TERM": "xterm"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=100)
+    assert done.stdout.splitlines() == commands, done.stderr
 
 
 def test_evaluate_hands_on_what_it_is_given(workplace, verbs):
@@ -279,9 +285,8 @@ def test_interrupted_is_130_and_one_line(workplace, verbs, capsys):
         assert capsys.readouterr().err == "interrupted\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("verb", ["fit", "evaluate"])
-def test_sigterm_is_ctrl_c_and_handlers_are_given_back(workplace, verbs, capsys, verb, number):
+@pytest.mark.parametrize("verb, number", [("fit", signal.SIGTERM), ("evaluate", signal.SIGINT)])
+def test_sigterm_is_ctrl_c_and_handlers_are_restored(workplace, verbs, capsys, verb, number):
     def interrupted(*given, **named):
         os.kill(os.getpid(), number)
         time.sleep(5)
@@ -324,7 +329,7 @@ def test_problems_of_a_run_get_the_location_of_their_key(workplace, verbs, capsy
     ]
 
 
-def test_what_nobody_foresaw_is_not_hidden(workplace, verbs):
+def test_an_unexpected_error_keeps_its_traceback(workplace, verbs):
     def broken(*given, **named):
         raise RuntimeError("a fault of ours")
 
@@ -404,23 +409,17 @@ def test_datasets_and_tasks_are_listed(capsys):
     for what, name in (("datasets", "wikitext-103"), ("tasks", "max_index")):
         assert cli.main(["list", what]) == 0
         assert name in capsys.readouterr().out
-        assert cli.main(["list", what, "zzz"]) == 2
 
 
 def _environment():
     return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 
-@pytest.mark.parametrize("verb", [*VERBS])
-def test_every_verb_has_examples(verb, capsys):
-    with pytest.raises(SystemExit) as caught:
-        cli.main([verb, "--help"])
-    assert caught.value.code == 0
-    examples = capsys.readouterr().out.partition("examples:\n")[2].splitlines()
-    assert 2 <= len(examples) <= 5
-    assert all(line.startswith(f"  zoo {verb} ") for line in examples)
-
-
-def test_unknown_list_is_wrong_input():
-    with pytest.raises(InputError, match="no dataset matches"):
-        listing.listing("datasets", "nosuch")
+def test_every_verb_has_examples(capsys):
+    for verb in VERBS:
+        with pytest.raises(SystemExit) as caught:
+            cli.main([verb, "--help"])
+        assert caught.value.code == 0
+        examples = capsys.readouterr().out.partition("examples:\n")[2].splitlines()
+        assert 2 <= len(examples) <= 5, verb
+        assert all(line.startswith(f"  zoo {verb} ") for line in examples), verb

@@ -101,7 +101,7 @@ def test_a_wrapped_encoding_is_not_counted(forgetful_registry, listed):
 
     rows = cells(listed("*around")[0])
     assert "256 + wrapped" in rows["around"] and "+ wrapped" in rows["plainly_around"]
-    assert "as wrapped" in rows["plainly_around"]  # its length is that of what it wraps
+    assert "as wrapped" in rows["plainly_around"]  # its length is that of the wrapped encoding
 
 
 def zoo_parameter(width):

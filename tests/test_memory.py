@@ -1,4 +1,4 @@
-"""Memory: what is free, that a bound makes errors of what would be a killed process, and what they say."""
+"""Memory: how much is free, and the bound that turns a killed process into an error."""
 
 import json
 import subprocess
@@ -44,7 +44,7 @@ V2 = "sys__fs__cgroup__jobs__memory_dot_"
 V1 = "sys__fs__cgroup__memory__memory_dot_"
 
 
-def test_what_is_free_is_what_the_system_says(system):
+def test_free_memory_is_that_of_the_system(system):
     assert free_memory(CPU) is None or free_memory(CPU) > 0
     system()
     assert free_memory(CPU) is None
@@ -71,7 +71,7 @@ def test_a_control_group_that_allows_less_counts(system):
     assert free_memory(CPU) == 2 * 2**30 - memory.RESERVE
 
 
-def test_so_does_one_of_the_first_version_under_the_hosts_name(system):
+def test_a_control_group_of_version_1_counts_under_the_path_of_the_host(system):
     """In a container its path is the host's, and is not to be found."""
     files = {
         "proc__self__cgroup": "9:cpu:/docker/abc\n4:hugetlb,memory:/docker/abc\n",
@@ -125,31 +125,28 @@ def test_a_bound_makes_an_error_and_is_lifted_again():
 
 
 @linux
-@pytest.mark.parametrize(
-    "arguments, bound",
-    [({}, 100), ({"processes": 4}, 25), ({"most": 30}, 30), ({"processes": 4, "most": 30}, 25)],
-)
-def test_a_bound_says_how_large_it_is(monkeypatch, arguments, bound):
+def test_the_size_of_a_bound(monkeypatch):
     import resource
 
     monkeypatch.setattr(memory, "free_memory", lambda device: 100 * MIB)
     before = resource.getrlimit(resource.RLIMIT_DATA)
-    arguments = {name: value * MIB if name == "most" else value for name, value in arguments.items()}
-    with allocations_bounded(**arguments) as message:
-        assert message == bound * MIB
-    with allocations_bounded(most=30 * MIB), allocations_bounded() as message:
-        assert message <= 30 * MIB  # within a bound there is no more than that leaves
+    for processes, most, bound in ((1, None, 100), (4, None, 25), (1, 30, 30), (4, 30, 25)):
+        arguments = {"processes": processes} | ({"most": most * MIB} if most else {})
+        with allocations_bounded(**arguments) as size:
+            assert size == bound * MIB, arguments
+    with allocations_bounded(most=30 * MIB), allocations_bounded() as size:
+        assert size <= 30 * MIB  # an inner bound is not above the outer one
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
 
 
-def test_where_no_bound_is_kept_none_is_reported(monkeypatch):
+def test_other_systems_have_no_bound(monkeypatch):
     monkeypatch.setattr(memory.sys, "platform", "darwin")
-    with allocations_bounded() as message:
-        assert message is None
+    with allocations_bounded() as size:
+        assert size is None
 
 
 @linux
-def test_files_that_are_mapped_and_threads_go_on_under_it(tmp_path, monkeypatch):
+def test_mapped_files_and_threads_work_under_a_bound(tmp_path, monkeypatch):
     import mmap
     from concurrent.futures import ThreadPoolExecutor
 
@@ -164,7 +161,7 @@ def test_files_that_are_mapped_and_threads_go_on_under_it(tmp_path, monkeypatch)
             assert list(threads.map(lambda n: torch.ones(n).sum().item(), range(1, 5))) == [1, 2, 3, 4]
 
 
-def test_only_a_lack_of_memory_is_taken_for_one():
+def test_only_a_lack_of_memory_is_recognized_as_one():
     torch_says = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory"
     for error in (RuntimeError(torch_says), RuntimeError("std::bad_alloc"), MemoryError(),
                   torch.OutOfMemoryError("CUDA"), RuntimeError("can't start new thread")):  # fmt: skip
@@ -173,7 +170,7 @@ def test_only_a_lack_of_memory_is_taken_for_one():
         assert not is_out_of_memory(error)
 
 
-def test_where_there_are_no_limits_it_does_nothing(monkeypatch):
+def test_without_the_module_resource_a_bound_does_nothing(monkeypatch):
     """As on Windows, where there is no module `resource`."""
     monkeypatch.setattr(memory, "resource", None)
     with allocations_bounded():
@@ -213,7 +210,7 @@ def test_a_length_that_does_not_fit_has_a_note_and_the_others_their_rows(zoo_com
     assert note in done.stdout
 
 
-def test_on_a_gpu_it_is_what_torch_says_of_that_one(monkeypatch):
+def test_memory_of_a_gpu_is_that_of_its_device(monkeypatch):
     device, restarted = torch.device("cuda", 1), []
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda one: {device: (3 * 2**30, 8 * 2**30)}[one])
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda one: {device: 5 * MIB}[one])

@@ -1,4 +1,4 @@
-"""Progress on a terminal is a bar, in a log file a line now and then."""
+"""Progress: a bar on a terminal, a line from time to time in a log."""
 
 import fcntl
 import os

@@ -55,7 +55,7 @@ def kind_of(file):
 
 
 def one_of_each_kind():
-    """The recipes, without those that differ from an earlier one only in the encoding; the others."""
+    """The first recipe of each kind, and all others: they differ from one of the first in the encoding."""
     first = {kind_of(file): file for file in reversed([*FILES, *BASES])}.values()
     return list(first), [file for file in (*FILES, *BASES) if file not in first]
 
@@ -124,7 +124,7 @@ def test_recipes_over_one_base_differ_in_the_encoding_alone():
         resolved = read_recipe(file).as_dict()
         resolved.pop("name")
         resolved["model"].pop("encoding")
-        # One that goes on from another run is not trained for as long.
+        # A recipe that continues another run trains for fewer steps.
         key = base, resolved["model"]["kind"], resolved["init_from"]
         groups.setdefault(key, []).append(resolved)
     assert len(FILES) >= 8
