@@ -1,4 +1,4 @@
-"""Small recipes with encodings whose options are chosen at random, right and wrong. Its number makes each."""
+"""Small recipes with encodings whose options are chosen at random, right and wrong."""
 
 import random
 import typing
@@ -51,9 +51,9 @@ def encoding(rng, depth=0):
     return spec
 
 
-def small_recipe(number):
+def small_recipe(seed):
     """A recipe as plain data; of a model that is built in milliseconds, where it can be built."""
-    rng = random.Random(number)
+    rng = random.Random(seed)
     heads = rng.choice([1, 2, 3, 4, 5])
     model = {
         "kind": rng.choice(["decoder", "decoder", "encoder"]), "encoding": encoding(rng), "num_heads": heads,

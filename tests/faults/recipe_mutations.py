@@ -1,4 +1,4 @@
-"""Recipes made wrong at random: their bytes, their trees, the texts of `--set`; each by its number."""
+"""Random faults in recipes: in their bytes, their trees, the texts of `--set`."""
 
 import copy
 import random
@@ -181,13 +181,13 @@ def odd_set(paths, rng):
     return rng.choice([f"{key}={value}"] * 9 + [key, f"={value}", value])
 
 
-def case(number, files):
-    """The bytes of a file, and sets to lay over it.
+def case(seed, files):
+    """The bytes of a file, and the values of `--set`.
 
     Args:
         files: the bytes of each recipe, by name.
     """
-    rng = random.Random(number)
+    rng = random.Random(seed)
     name = rng.choice(sorted(files))
     values = yaml.safe_load(files[name])
     sets = []

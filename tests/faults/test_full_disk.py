@@ -1,4 +1,4 @@
-"""A full disk ends whatever writes with one message; what was there before is whole, and the run goes on."""
+"""A full disk: one message, the files from before stay whole, and the run can be continued."""
 
 import functools
 import json
@@ -62,7 +62,7 @@ def disk(tmp_path):
 
 @pytest.fixture
 def zoo(here, mapping, capfd):
-    """Run a command in this process: its exit code, and the lines that it said of what went wrong."""
+    """Run a command in this process; gives its exit code, and the lines of its messages."""
     (here / "tiny.yaml").write_text(yaml.safe_dump(mapping()))
 
     def zoo(*arguments):
@@ -93,14 +93,18 @@ def assert_same(one, two):
 
 
 def drafts(folder):
-    """What is left of files that were being written: they are made beside, under names of their own."""
+    """Files that were being written, which have temporary names."""
     return [path for path in folder.rglob("*") if re.search(r"^\.[^/]*\.\d+$|\.part-", path.name)]
 
 
-def test_wherever_a_run_meets_the_end_of_its_disk_it_can_go_on(disk, zoo, here):
+PAGES = [0, 1, 2, 4, 12, 28, 38, 44, 49, 55, 62, 200]
+"""The first checkpoint takes 37 pages, the full run 70."""
+
+
+def test_a_run_that_fills_its_disk_can_be_continued(disk, zoo, here):
     assert fit(zoo, here / "whole")[0] == 0
     whole, unwritten, resumed = weights(here / "whole"), set(), 0
-    for pages in [*range(5), *range(6, 24, 4), *range(25, 70, 3), *range(70, 130, 5)]:
+    for pages in PAGES:
         disk.resize(BIG)
         disk.empty()
         disk.resize(PAGE * max(1, pages))
@@ -133,9 +137,8 @@ def test_wherever_a_run_meets_the_end_of_its_disk_it_can_go_on(disk, zoo, here):
     print(
         f"up to {pages} pages; resumed {resumed} times; could not be written: {', '.join(sorted(unwritten))}"
     )
-    assert resumed >= 5
+    assert resumed >= 2
     assert unwritten >= {"recipe.yaml", "metrics.csv", "last.ckpt", "best.ckpt"}
-    assert unwritten & {"lengths.png", "lengths.svg"}
 
 
 def full_at(monkeypatch, disk, step):
@@ -150,12 +153,11 @@ def full_at(monkeypatch, disk, step):
     monkeypatch.setattr(Task, "training_step", fills)
 
 
-@pytest.mark.filterwarnings("error")  # pytest makes a warning of what a thread ends with
-@pytest.mark.parametrize("seconds", [0, 120])  # written in the midst of the run, and at its end
-def test_a_full_disk_is_no_traceback_of_tensorboards_thread(disk, zoo, monkeypatch, seconds):
-    often = functools.partial(loggers.TensorBoardLogger, flush_secs=seconds)
+@pytest.mark.filterwarnings("error")  # pytest makes a warning of an error in a thread
+def test_a_full_disk_is_no_traceback_of_tensorboards_thread(disk, zoo, monkeypatch):
+    often = functools.partial(loggers.TensorBoardLogger, flush_secs=0)
     monkeypatch.setattr(loggers, "TensorBoardLogger", often)
-    # So many numbers that they need another page.
+    # So many numbers that they need another page of memory.
     more = ["--set", "logging=[tensorboard]", "--set", "trainer.log_every_n_steps=1",
             "--set", "trainer.max_steps=60", "--set", "checkpoint.every_n_steps=100"]  # fmt: skip
     with monkeypatch.context() as patch:
@@ -171,17 +173,9 @@ def test_the_log_of_a_sweep_that_does_not_fit_is_reported(disk, zoo):
     assert expected[1].endswith("tiny_s0.log could not be written; make room and try again")
 
 
-def test_a_real_process_prints_one_line(disk, zoo_command):
-    disk.resize(PAGE * 30)
-    done = zoo_command("fit", "--recipe", "max_index.yaml", "--set", LOGGING, "--out", disk.folder / "run")
-    assert done.returncode == 1 and "Traceback" not in done.stderr
-    lines = [line for line in done.stderr.splitlines() if "space" in line]
-    assert len(lines) == 1 and "ckpt of " in lines[0] and " could not be written" in lines[0]
-
-
 def test_a_token_cache_that_does_not_fit_leaves_nothing(disk, recipe):
     corpus = build_dataset(recipe("text").data).corpus()
-    for pages in range(1, 100):
+    for pages in range(1, 100, 7):
         disk.resize(BIG)
         disk.empty()
         disk.resize(PAGE * pages)
@@ -208,15 +202,14 @@ def content(folder):
     }
 
 
-@pytest.mark.parametrize("pages", [0, 2, 12])
-def test_results_that_do_not_fit_leave_the_earlier_ones(disk, zoo, pages):
+def test_results_that_do_not_fit_leave_the_earlier_ones(disk, zoo):
     run, out = disk.folder / "run", disk.folder / "comparison"
     assert fit(zoo, run)[0] == 0
     assert zoo("compare", run, "--out", out)[0] == 0
     compared, measured = content(out), content(run / "evaluation")
     disk.fill()
     with (disk.folder / "filler").open("r+b") as file:
-        file.truncate((disk.folder / "filler").stat().st_size - pages * PAGE)
+        file.truncate((disk.folder / "filler").stat().st_size - 2 * PAGE)
     code, expected = zoo("evaluate", run, "--lengths", "8,16,24")
     if code:  # the rows may fit where the pictures do not
         assert (

@@ -78,7 +78,7 @@ def test_the_step_is_reported_though_it_is_not_logged(here, recipe, loss_becomes
     for name in ("last", "best"):
         assert_finite(saved(folder, name))
     assert json.loads((folder / "card.json").read_text())["steps"] == 4
-    # It goes on from there, to the same end.
+    # It continues from there, to the same end.
     with pytest.raises(RunError, match=f"the loss is {value} at step 5 .*of step 4"):
         fit(recipe, out=folder, resume=True)
     assert_finite(saved(folder))
@@ -210,7 +210,7 @@ class Scaler:
 def test_a_step_that_a_gradient_scaler_skips_is_no_failure(
     here, recipe, loss_becomes, monkeypatch, scale, ends
 ):
-    """float16 needs a GPU: here a scaler stands beside arithmetic in float32, and has skipped the step."""
+    """float16 needs a GPU: here a scaler is added to float32, and has skipped the step."""
     from lightning.pytorch.plugins.precision import Precision
 
     monkeypatch.setattr(Precision, "scaler", Scaler(scale), raising=False)

@@ -67,7 +67,7 @@ def test_tables_are_counted_where_a_kernel_writes_them(recipe, encoding, layers)
     text = recipe("text", "model.num_layers=3", f"model.encoding={encoding}", *sets)
     (found,) = re.findall(r"encoding's scores (\d+) MiB", guard_of(text).describe("here")) or ["0"]
     assert int(found) == layers * 4 * 4 * 2 * 256 * 256 // MIB
-    # What is too large to be kept is not counted.
+    # A table too large to be kept is not counted.
     text = recipe("text", "model.encoding=cope", "data.sequence_length=8192", "evaluate.lengths=[16]")
     assert "tables" not in guard_of(text).describe("here")
 

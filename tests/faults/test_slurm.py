@@ -1,4 +1,4 @@
-"""SLURM's warning saves and requeues; emulated by its variables and an `scontrol` that takes notes."""
+"""SLURM's warning saves and requeues: with its variables, and an `scontrol` that records its arguments."""
 
 import os
 import signal
@@ -27,19 +27,18 @@ def cluster(here):
     return cluster
 
 
-@pytest.mark.parametrize("world_size", [1, 2])
-def test_the_warning_saves_requeues_and_the_job_goes_on(forks, here, mapping, cluster, world_size):
-    sets = TWO if world_size == 2 else []
-    job = [*endless(mapping, here, *sets), "--resume", "auto"]
+def test_the_warning_saves_requeues_and_the_job_goes_on(forks, here, mapping, cluster):
+    """Two processes."""
+    job = [*endless(mapping, here, *TWO), "--resume", "auto"]
     steps = []
     for start in range(2):
         log = here / f"log{start}"
         before = (here / "run" / "metrics.csv").stat().st_size if start else 0
-        pids = forks.start(job, here, log, world_size, **cluster())
+        pids = forks.start(job, here, log, 2, **cluster())
         assert wait_for(is_training(here, before)), texts(log)
         for pid in pids:
             os.kill(pid, signal.SIGUSR1)
-        assert forks.wait(pids) == [130] * world_size
+        assert forks.wait(pids) == [130] * 2
         text = (here / f"log{start}.0").read_text()
         assert text.strip().endswith("\njob 4711 is requeued")
         assert_saved(here, text.strip().removesuffix("job 4711 is requeued"))
@@ -72,10 +71,10 @@ def test_sigterm_saves_and_requeues_nothing(forks, here, mapping, cluster):
 
 
 def test_lightnings_own_checkpoint_is_not_taken_up(forks, here, mapping, cluster):
-    """One may lie in a run folder that begins again."""
+    """One may be in a run folder that begins again."""
     few = endless(mapping, here, "trainer.max_steps=3")
     pids = forks.start(few, here, here / "log", halt=("step", 1))
-    assert wait_for((here / "log.0.halted").exists), texts(here / "log")
+    forks.wait_for_halt(pids, here / "log")
     os.kill(pids[0], signal.SIGKILL)
     forks.wait(pids)
     torch.save({"state_dict": {}, "global_step": 2}, here / "run" / "hpc_ckpt_1.ckpt")

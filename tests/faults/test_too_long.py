@@ -81,7 +81,7 @@ def test_an_end_below_the_trained_length_is_refused_by_the_encoding(here, recipe
 
 
 def printed_at_the_start(capsys, folder):
-    """What is printed before training, less the opening line; and all of it."""
+    """The lines before the training about lengths that are not measured; and all lines."""
     lines = capsys.readouterr().out.splitlines()
     return [line for line in lines[1:] if line.startswith("will not be measured")], lines
 

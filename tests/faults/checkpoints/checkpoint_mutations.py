@@ -251,7 +251,7 @@ def deep_value(content, random):
 
 
 def laughing_value(content, random):
-    """A list of ten lists of ten lists ...: a few bytes in the file, and endless to whoever walks through."""
+    """A list of ten lists of ten lists ...: a few bytes in the file, and endless in memory."""
     container, key = _place(content, random)
     value = ["ha"] * 10
     for _ in range(20):

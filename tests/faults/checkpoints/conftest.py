@@ -11,7 +11,7 @@ from zoo.training.fit import fit
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory):
-    """A run that nobody may change."""
+    """A run that no test changes."""
     return fit(resolve(MAPPING), out=tmp_path_factory.mktemp("made") / "run")
 
 

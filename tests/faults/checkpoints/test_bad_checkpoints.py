@@ -21,7 +21,7 @@ def flipped_in(name):
     def flipped(raw):
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             begin = archive.getinfo(name).header_offset
-        # After the header's 30 bytes come the name, and an extra of the length told at byte 28.
+        # After the header's 30 bytes come the name, and an extra field, whose length is at byte 28.
         at = begin + 30 + len(name) + int.from_bytes(raw[begin + 28 : begin + 30], "little")
         return raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :]
 

@@ -1,4 +1,4 @@
-"""A run goes on only from a checkpoint of its own, on the data that it was trained on."""
+"""A run continues only from its own checkpoint, on the data of its training."""
 
 import json
 

@@ -1,7 +1,6 @@
-"""2,000 broken checkpoints: each is told, or is what it was; none hangs, crashes or fills the memory."""
+"""Broken checkpoints: each is refused, or has the same values; none hangs, crashes or fills the memory."""
 
 import math
-import random
 import resource
 import shutil
 from collections import Counter
@@ -9,6 +8,7 @@ from collections import Counter
 import checkpoint_mutations
 import pytest
 import torch
+from fuzzing import FACTOR, SEED
 from limits import at_most
 
 from zoo.errors import InputError, RunError
@@ -16,10 +16,9 @@ from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.runs.load import load_task
 from zoo.training.fit import fit
 
-SEED = 5
-LOADED, RESUMED = 2000, 150
-PATIENCE = 10
-"""Seconds for each."""
+LOADED, RESUMED = 300 * FACTOR, 30 * FACTOR
+PATIENCE = 60
+"""Seconds for each, which takes some milliseconds."""
 MOST_MEMORY = 1 << 30
 """Bytes, beyond what the process held before."""
 
@@ -55,14 +54,14 @@ def run(here, recipe):
     return fit(made, out=here / "run")
 
 
-def told_well(error, path):
-    """A message that names the file, and is one: no traceback, no endless line."""
+def assert_well_reported(error, path):
+    """One message that names the file: no traceback, no endless line."""
     text = str(error)
     assert str(path) in text, text
     assert "Traceback" not in text and len(text) < 20_000 and len(text.splitlines()) < 60, text[:2000]
 
 
-def test_a_broken_checkpoint_is_reported_or_is_what_it_was(run, capsys, tmp_path):
+def test_a_broken_checkpoint_is_refused_or_unchanged(run, tmp_path):
     raw = (run / "checkpoints" / "last.ckpt").read_bytes()
     whole = read_checkpoint(run / "checkpoints" / "last.ckpt")
     path = tmp_path / "broken.ckpt"
@@ -77,7 +76,7 @@ def test_a_broken_checkpoint_is_reported_or_is_what_it_was(run, capsys, tmp_path
                 task = load_task(path)
                 logits = task.model(tokens)
         except InputError as error:
-            told_well(error, path)
+            assert_well_reported(error, path)
             outcomes[kind, "reported"] += 1
             continue
         except BaseException as error:
@@ -89,21 +88,16 @@ def test_a_broken_checkpoint_is_reported_or_is_what_it_was(run, capsys, tmp_path
             failures.append(f"{where}: loaded, and is another")
         outcomes[kind, "loaded"] += 1
     grown = (peak_bytes() - before) / 2**20
-    with capsys.disabled():
-        print(f"\nseed {SEED}: {dict(sorted(outcomes.items()))}; peak memory grew by {grown:.0f} MiB")
+    print(f"seed {SEED}: {dict(sorted(outcomes.items()))}; peak memory grew by {grown:.0f} MiB")
     assert not failures, "\n".join(failures[:30])
     assert grown * 2**20 < MOST_MEMORY
-    assert outcomes["bytes", "reported"] > 400 and outcomes["content", "loaded"] > 50, (
-        "the mutations do nothing"
-    )
+    assert outcomes["bytes", "reported"] > 50 * FACTOR and outcomes["content", "loaded"], "no mutations"
 
 
-def test_a_run_goes_on_from_a_broken_checkpoint_or_says_why_not(run, recipe, capsys, tmp_path, monkeypatch):
+def test_a_broken_checkpoint_is_refused_or_continued(run, recipe, tmp_path, unmeasured):
     longer = recipe("max_index", "model.encoding=kerple", "evaluate.lengths=[8]", "trainer.max_steps=6",
                     "optimizer.schedule=constant")  # fmt: skip
     raw = (run / "checkpoints" / "last.ckpt").read_bytes()
-    # What is trained is looked at here, and the evaluation takes as long.
-    monkeypatch.setattr("zoo.training.fit._measure", lambda *given: None)
     folder = tmp_path / "copy"
 
     def resumed(content):
@@ -123,7 +117,7 @@ def test_a_run_goes_on_from_a_broken_checkpoint_or_says_why_not(run, recipe, cap
         try:
             end = resumed(broken)
         except (InputError, RunError) as error:
-            told_well(error, folder)
+            assert_well_reported(error, folder)
             outcomes[kind, "reported"] += 1
             continue
         except BaseException as error:
@@ -134,31 +128,6 @@ def test_a_run_goes_on_from_a_broken_checkpoint_or_says_why_not(run, recipe, cap
         if kind == "bytes" and not same(end["state_dict"], whole["state_dict"]):
             failures.append(f"{where}: went on as another")
         outcomes[kind, "went on"] += 1
-    with capsys.disabled():
-        print(f"\nseed {SEED}: {dict(sorted(outcomes.items()))}")
+    print(f"seed {SEED}: {dict(sorted(outcomes.items()))}")
     assert not failures, "\n".join(failures[:30])
     assert outcomes["content", "reported"] and outcomes["bytes", "reported"]
-
-
-@pytest.mark.parametrize("change, verb", [
-    (checkpoint_mutations.cut_short, "evaluate"), (checkpoint_mutations.deep_value, "evaluate"),
-    (checkpoint_mutations.larger_storage, "fit"), (checkpoint_mutations.missing_key, "fit"),
-])  # fmt: skip
-def test_the_command_line_reports_it_in_one_message(run, zoo_command, change, verb):
-    file = run / "checkpoints" / "last.ckpt"
-    drawn = random.Random(SEED)
-    if change in checkpoint_mutations.OF_CONTENT:
-        content = checkpoint_mutations.content_of(file.read_bytes())
-        change({"state_dict": content["state_dict"]}, drawn)
-        file.write_bytes(checkpoint_mutations.file_of(content))
-    else:
-        file.write_bytes(change(file.read_bytes(), drawn))
-    given = (
-        ["evaluate", run]
-        if verb == "evaluate"
-        else ["fit", "--recipe", run / "recipe.yaml", "--out", run, "--resume"]
-    )
-    done = zoo_command(*given)
-    assert done.returncode == 2, done.stderr
-    assert "last.ckpt" in done.stderr and "Traceback" not in done.stderr
-    assert len(done.stderr.splitlines()) == 1, done.stderr
