@@ -190,7 +190,7 @@ def test_a_query_that_sees_no_key_gets_zeros(setting):
     assert all(x.isfinite().all() for x in (dq, *others))
 
 
-def test_a_compiler_leaves_it_as_it_is():
+def test_compiled_it_is_the_same():
     tensors, *_ = inputs("open", (1, H, 33), torch.float32)
 
     def loss(*x):

@@ -53,7 +53,7 @@ def test_only_the_distance_counts(size_of):
             assert torch.equal(near, far), name
 
 
-def test_positions_of_their_own_for_each_sequence(size_of):
+def test_each_sequence_may_have_its_own_positions(size_of):
     encoding = build_encoding("t5", size_of())
     pos = torch.stack((torch.arange(7), torch.arange(0, 14, 2)))
     table = encoding.bias_table(Span(pos, pos), 6)

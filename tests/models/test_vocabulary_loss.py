@@ -66,7 +66,7 @@ def test_an_extreme_loss_is_finite():
     torch.testing.assert_close(loss, plain(hidden * 1000, weight, targets))
 
 
-def test_nothing_is_kept_for_gradients_where_none_is_asked_for():
+def test_without_gradients_nothing_is_kept():
     hidden, weight, targets = inputs()
     with torch.no_grad():
         loss = summed_loss(hidden, weight, targets)
@@ -74,7 +74,7 @@ def test_nothing_is_kept_for_gradients_where_none_is_asked_for():
     torch.testing.assert_close(loss, plain(hidden, weight, targets))
 
 
-def test_a_compiler_leaves_it_as_it_is():
+def test_compiled_it_is_the_same():
     hidden, weight, targets = inputs(torch.float32, ignored=(3,))
     compiled = torch.compile(summed_loss, backend="aot_eager", fullgraph=True)
     pairs = [

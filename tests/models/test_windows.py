@@ -13,8 +13,8 @@ from zoo.models.scores import Scores
 from zoo.recipe import read_recipe, resolve
 
 PATTERN = (3, None, 5)
-# Rotary layers that see near tokens, and among them one that sees all and knows no order: the RNoPE-SWA of
-# the paper that `interleave` is from (Yang et al. 2025, arXiv:2501.18795).
+# Rotary layers with a window, and among them one without a window and without positions: the RNoPE-SWA of
+# the paper of `interleave` (Yang et al. 2025, arXiv:2501.18795).
 RNOPE = {"name": "interleave", "pattern": ["rope", "rope", "rope", "none"]}
 RNOPE_WINDOWS = (4, 4, 4, None)
 # One for each hook; `interleave` with a pattern of another length than the windows.

@@ -1,4 +1,4 @@
-"""What a batch of answers costs, and how right they are, against loops over examples and greedy decoding."""
+"""Loss and accuracy of a batch of answers, against loops over examples and greedy decoding."""
 
 import math
 
@@ -71,7 +71,7 @@ def test_the_loss_of_a_batch_is_the_mean_over_its_shares(task):
     assert task.loss(batch_of(*pairs)).item() == pytest.approx(sum(halves).item() / 2, rel=1e-5)
 
 
-def test_padding_and_prompts_cost_nothing(task):
+def test_padding_and_prompts_have_no_loss(task):
     alone = task.loss(batch_of(PAIRS[1]))
     batch = batch_of(PAIRS[1])
     padded = {
@@ -81,7 +81,7 @@ def test_padding_and_prompts_cost_nothing(task):
     assert task.loss(padded).item() == pytest.approx(alone.item(), rel=1e-6)
 
 
-def test_only_the_answers_logits_are_made(task, monkeypatch):
+def test_logits_are_computed_for_answers_alone(task, monkeypatch):
     seen = []
     unembed = task.model.unembed
     monkeypatch.setattr(task.model, "unembed", lambda hidden: seen.append(hidden.shape) or unembed(hidden))
@@ -96,7 +96,7 @@ def decoded_greedily(model, prompt, count):
     return tokens[len(prompt) :]
 
 
-def test_exact_match_is_what_greedy_decoding_writes(task):
+def test_exact_match_agrees_with_greedy_decoding(task):
     """Answers that the model would write itself are right; with one token changed they are wrong."""
     task.eval()
     with torch.no_grad():
@@ -120,7 +120,7 @@ def test_token_accuracy_is_the_share_of_each_answer():
     assert judged["accuracy"].tolist() == [0, 0]
 
 
-def test_an_answer_of_numbers_that_failed_is_wrong():
+def test_an_answer_of_nan_logits_is_wrong():
     targets = torch.tensor([[3, 4]])
     assert judge(torch.full((2, 6), float("nan")), targets)["token_accuracy"].tolist() == [0]
     assert answer_losses(torch.full((2, 6), float("nan")), targets).isnan().all()
@@ -130,7 +130,7 @@ def test_the_first_measure_is_the_exact_match():
     assert next(iter(judge(torch.zeros(1, 6), torch.tensor([[2]])))) == "accuracy"
 
 
-def test_a_run_logs_what_is_measured_and_is_evaluated(here):
+def test_a_run_logs_its_measures_and_is_evaluated(here):
     folder = fit(tiny())
     header, *lines = (folder / "metrics.csv").read_text().splitlines()
     last = dict(zip(header.split(","), lines[-1].split(","), strict=True))

@@ -43,7 +43,7 @@ def test_losses_of_half_precision_logits_are_taken_in_float32():
     assert torch.allclose(token_losses(logits, targets).double(), exact, atol=1e-5)
 
 
-def test_a_model_at_its_start_knows_nothing():
+def test_the_initial_loss_is_that_of_a_uniform_guess():
     made = task()
     tokens = torch.randint(300, (4, 8), generator=torch.Generator().manual_seed(0))
     loss = made.loss({"tokens": tokens, "targets": tokens.roll(-1, 1)})
@@ -64,7 +64,7 @@ def test_the_masked_loss_of_a_batch_is_the_mean_over_its_parts():
     assert made.loss({"tokens": tokens, "targets": torch.full_like(tokens, -100)}).item() == 0.0
 
 
-def test_the_judge_tells_order_from_value():
+def test_index_and_value_are_judged_separately():
     tokens = torch.tensor([[3, 9, 1, 9], [3, 9, 1, 9], [3, 9, 1, 9]])
     answer = torch.tensor([1, 1, 1])
     logits = torch.eye(4)[[1, 3, 0]]
@@ -73,7 +73,7 @@ def test_the_judge_tells_order_from_value():
     assert value.tolist() == [1, 1, 0]
 
 
-def test_a_tie_is_a_guess_and_not_the_first():
+def test_tied_pointers_count_as_a_guess():
     batch = {
         "tokens": torch.tensor([[9, 9, 1, 9], [9, 2, 1, 9], [9, 2, 1, 9]]),
         "answer": torch.zeros(3).long(),
@@ -85,7 +85,7 @@ def test_a_tie_is_a_guess_and_not_the_first():
     assert value.tolist() == pytest.approx([1, 1 / 2, 1])
 
 
-def test_a_pointer_to_nowhere_is_wrong():
+def test_a_pointer_of_nan_is_wrong():
     batch = {"tokens": torch.tensor([[3, 9, 1]]), "answer": torch.tensor([1])}
     index, value = judge(torch.full((1, 3), float("nan")), batch)
     assert index.tolist() == value.tolist() == [0]
@@ -110,7 +110,7 @@ def test_a_task_without_an_answer_is_not_judged():
         task().judge({"tokens": torch.zeros(1, 4).long()})
 
 
-def test_a_model_without_order_is_no_better_than_a_guess_among_equals():
+def test_a_model_without_positions_guesses_among_equal_tokens():
     """An encoder without positions gives equal tokens equal logits; here the largest get the highest."""
     data = "data={name: max_index, sequence_length: 32, batch_size: 4}"
     made = task(data, "model.kind=encoder", vocab_size=20)
