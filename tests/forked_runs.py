@@ -21,6 +21,7 @@ import traceback
 from contextlib import suppress
 from pathlib import Path
 
+import datasets  # noqa: F401, a second that each process would take
 import torch
 
 import zoo.data.text.cache

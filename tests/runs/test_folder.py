@@ -1,4 +1,4 @@
-"""A folder for every run, and what is logged there."""
+"""A folder for every run, its lock, and its log."""
 
 import csv
 import os
@@ -115,7 +115,7 @@ def test_a_forked_process_does_not_keep_the_lock(here):
         os.close(answer)
 
 
-def test_who_was_killed_a_moment_ago_is_waited_for(here):
+def test_a_lock_that_is_held_for_a_moment_is_waited_for(here):
     held = RunLock(here)
     threading.Timer(0.3, held.release).start()
     RunLock(here).release()

@@ -1,4 +1,4 @@
-"""`zoo.load`: the trained model back, without running what a file says."""
+"""`zoo.load` returns the trained model, and runs no code of a file."""
 
 import pickle
 from pathlib import Path
@@ -14,8 +14,8 @@ from zoo.training.fit import fit
 
 
 @pytest.fixture
-def trained(here, recipe, monkeypatch):
-    """Fit, and give the folder and the very model that was trained."""
+def trained(here, recipe, monkeypatch, unmeasured):
+    """Fit; gives the folder and the model that was trained."""
 
     def trained(*given, **more):
         seen = []
@@ -44,13 +44,12 @@ def test_the_loaded_model_is_the_trained_one(trained, kind):
         assert torch.equal(loaded(tokens), model(tokens))
 
 
-def test_a_checkpoint_can_be_taken_out_of_its_folder(trained, tmp_path):
-    folder, model = trained()
+def test_a_checkpoint_can_be_taken_out_of_its_folder(run_copy, tmp_path):
+    tokens = torch.ones(1, 5, dtype=torch.long)
+    expected = zoo.load(run_copy)(tokens)
     moved = tmp_path / "elsewhere.ckpt"
-    (folder / "checkpoints" / "last.ckpt").rename(moved)
-    assert torch.equal(
-        zoo.load(moved)(torch.ones(1, 5, dtype=torch.long)), model(torch.ones(1, 5, dtype=torch.long))
-    )
+    (run_copy / "checkpoints" / "last.ckpt").rename(moved)
+    assert torch.equal(zoo.load(moved)(tokens), expected)
 
 
 @pytest.mark.slow
@@ -62,28 +61,15 @@ def test_a_compiled_run_loads_without_a_trace(trained):
     assert torch.allclose(zoo.load(folder)(tokens), model(tokens), atol=1e-5)
 
 
-def test_what_is_not_a_checkpoint_is_wrong_input(trained, tmp_path):
-    folder, _ = trained()
-    good = (folder / "checkpoints" / "last.ckpt").read_bytes()
-    bad = {
-        "cut": good[: len(good) // 2],
-        "empty": b"",
-        "text": b"not a checkpoint",
-        "pickle": pickle.dumps({"state_dict": {}}),
-    }
-    for name, content in bad.items():
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(InputError, match=name):
-            zoo.load(tmp_path / name)
-    others = {
-        "weights": {"weight": torch.ones(2)},
-        "tensor": torch.ones(2),
-        "other": {"hyper_parameters": {"lr": 1}},
-    }
-    for name, content in others.items():
-        torch.save(content, tmp_path / name)
+def test_a_file_that_is_not_a_checkpoint_is_wrong_input(tmp_path):
+    for content in (b"", b"not a checkpoint", pickle.dumps({"state_dict": {}})):
+        (tmp_path / "bad").write_bytes(content)
+        with pytest.raises(InputError, match="bad"):
+            zoo.load(tmp_path / "bad")
+    for content in (torch.ones(2), {"hyper_parameters": {"lr": 1}}):
+        torch.save(content, tmp_path / "bad")
         with pytest.raises(InputError, match="not a checkpoint of the zoo"):
-            zoo.load(tmp_path / name)
+            zoo.load(tmp_path / "bad")
     for missing in (tmp_path / "nothing", tmp_path):
         with pytest.raises(InputError, match=r"no such run|no checkpoint in it"):
             zoo.load(missing)
@@ -98,23 +84,14 @@ def _spring():
     Trap.sprung = True
 
 
-def test_a_checkpoint_that_holds_code_is_not_run(trained, tmp_path):
-    folder, _ = trained()
+def test_a_checkpoint_that_holds_code_is_not_run(run_copy, tmp_path):
+    folder = run_copy
     content = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
     Trap.sprung = False
     torch.save({**content, "trap": Trap()}, tmp_path / "trap.ckpt")
     with pytest.raises(InputError, match="holds more than weights and plain data"):
         zoo.load(tmp_path / "trap.ckpt")
     assert not Trap.sprung
-
-
-def test_weights_that_do_not_fit_are_wrong_input(trained, tmp_path):
-    folder, _ = trained()
-    content = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
-    content["hyper_parameters"]["recipe"]["model"]["d_model"] = 32
-    torch.save(content, tmp_path / "wrong.ckpt")
-    with pytest.raises(InputError, match=r"do not fit its recipe: .*size mismatch for \S+"):
-        zoo.load(tmp_path / "wrong.ckpt")
 
 
 PLUGIN = '''\
@@ -155,19 +132,16 @@ def test_a_plugin_runs_only_where_it_is_named(trained, here, forgetful_registry)
     assert evaluate([folder], lengths=[8], sets=[f"plugins=[{plugin}]"])
 
 
-def test_a_device_that_is_not_there_is_wrong_input(trained):
-    folder, _ = trained()
+def test_a_device_that_is_not_there_is_wrong_input(run_copy):
+    folder = run_copy
     for device in ("nosuch", "cuda:99"):
         with pytest.raises(InputError, match=f"device '{device}' cannot be used here"):
             zoo.load(folder, device=device)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("change", [
-    "model.encoding=none", "data.sequence_length=16", "seed=1", "name=other", "trainer.precision=bf16-true",
-])  # fmt: skip
-def test_no_change_makes_it_another_model(trained, change):
-    folder, _ = trained()
+@pytest.mark.parametrize("change", ["model.encoding=none", "seed=1", "trainer.precision=bf16-true"])
+def test_a_change_that_makes_it_another_model_is_refused(run_copy, change):
+    folder = run_copy
     results = folder / "evaluation" / "lengths.json"
     before = results.read_text()
     with pytest.raises(InputError, match=change.partition("=")[0].replace(".", r"\.")):
@@ -175,14 +149,14 @@ def test_no_change_makes_it_another_model(trained, change):
     assert results.read_text() == before
 
 
-def test_how_it_is_computed_may_change(trained):
-    folder, _ = trained()
+def test_how_it_is_computed_may_change(run_copy):
+    folder = run_copy
     sets = ["evaluate.samples=3", "data.workers=0", "model.kernel=reference", "trainer.accelerator=cpu"]
     assert evaluate([folder], lengths=[8], sets=sets)
 
 
-def test_changes_reach_the_recipe(trained):
-    folder, _ = trained()
+def test_changes_reach_the_recipe(run_copy):
+    folder = run_copy
     assert load_task(folder, ["evaluate.samples=3"]).recipe.evaluate.samples == 3
     with pytest.raises(InputError, match=r"evaluate\.sample: "):
         load_task(folder, ["evaluate.sample=3"])

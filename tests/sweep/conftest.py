@@ -42,7 +42,7 @@ def compared(monkeypatch):
 
 @pytest.fixture
 def stub(tiny, compared, monkeypatch):
-    """`fit` is the stand-in; gives what it has noted of its beginnings and ends."""
+    """`fit` is the stand-in; gives the lines of its beginnings and ends."""
     command = Run.command
     monkeypatch.setattr(Run, "command", lambda run, *python: _stubbed(command(run, *python)))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")

@@ -1,8 +1,8 @@
 """Stands in for `python -m zoo fit`: the same files in the run folder, without a model.
 
-Files in the working directory say what it does: `fails` holds names of runs that fail, `kills` of those
-that are killed after their first checkpoint, `slow` the seconds that a run takes. Every run writes its
-beginning and its end into `times`.
+Files in the working directory control it: `fails` holds names of runs that fail, `kills` of those
+that are killed after their first checkpoint, `slow` the seconds that a run takes, `together` the number of
+runs that wait for each other. Every run writes its beginning and its end into `times`.
 """
 
 import argparse
@@ -53,6 +53,9 @@ def main():
     with open("times", "a") as log:
         log.write(f"begin {recipe.name} {first} {os.environ.get('OMP_NUM_THREADS')}\n")
 
+    while content("times").count("begin") < int(content("together", "0")):
+        time.sleep(0.02)
+
     def save(step):
         file.parent.mkdir(exist_ok=True)
         file.write_text(str(step))
@@ -63,7 +66,7 @@ def main():
     for step in range(first + 1, steps + 1):
         time.sleep(seconds / steps)
         if recipe.name in content("fails").split():
-            raise ValueError("the loss is no number")
+            raise ValueError("the loss is NaN")
         if step % recipe.checkpoint.every_n_steps == 0 or step == steps or stop:
             save(step)
             if recipe.name in content("kills").split():
