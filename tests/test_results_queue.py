@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from threading import Thread
 
 import pytest
 import torch
@@ -15,15 +16,23 @@ import yaml
 
 import zoo
 from zoo import registry
+from zoo.evaluation.measurement import Measurement, Row, Targets, Units
 from zoo.evaluation.store import read_measurements
 
-SCRIPT = Path(__file__).parents[1] / "scripts" / "results.py"
+ROOT = Path(__file__).parents[1]
+SCRIPT = ROOT / "scripts" / "results.py"
 STUDY = {
     "base": "recipes/base/flip_flop.yaml",
     "encodings": {0: ["t5", "rope"]},
     "lengths": [9, 21],
     "protocols": ["accuracy"],
-    "set": ["data.sequence_length=9", "model.d_model=16", "trainer.max_steps=6", "evaluate.samples=33"],
+    "set": [
+        "data.sequence_length=9",
+        "model.d_model=16",
+        "trainer.max_steps=6",
+        "trainer.log_every_n_steps=2",
+        "evaluate.samples=33",
+    ],
     "options": {"t5": {"num_buckets": 8}},
     "after_training": {"rope": [["model.encoding.scaling=dynamic_ntk"], ["model.window=5"]]},
 }
@@ -60,10 +69,6 @@ def write_study(folder, **changes):
     (folder / "studies" / "1_tiny.yaml").write_text(yaml.safe_dump(STUDY | changes))
 
 
-def entry(name):
-    return json.loads(Path(f"out/tiny/measurements/{name}.json").read_text())
-
-
 def numbers(measurement):
     """A measurement without what differs from one measuring to the next."""
     plain = measurement.model_dump(exclude={"run"})
@@ -72,64 +77,83 @@ def numbers(measurement):
     }
 
 
+def kill_in_training(metrics, process, number):
+    """Send a signal once a training step was logged."""
+    while not metrics.exists():
+        time.sleep(0.05)
+    os.kill(process, number)
+
+
 @pytest.mark.slow
 @pytest.mark.launch
 def test_a_study_is_worked_through_after_it_was_stopped_and_killed(script, queue, here, capsys):
-    endless = [*STUDY["set"], "trainer.max_steps=100000"]
-    run_folder = here / "runs" / "results" / "tiny" / "rope_seed0"
-    write_study(here, set=endless)
-    for number, code in ((signal.SIGTERM, 130), (signal.SIGKILL, -9)):
-        command = [sys.executable, str(SCRIPT), "--studies", "studies", "--out", "out"]
-        environment = {**os.environ, "PYTHONPATH": str(SCRIPT.parents[1])}
-        with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
-            while not (run_folder / "metrics.csv").exists():
-                assert process.poll() is None
-                time.sleep(0.1)
-            process.send_signal(number)
-            assert process.wait() == code
-        assert run_folder.exists() == (number == signal.SIGKILL)
-    assert not [*here.glob("out/tiny/measurements/*.json")]
+    run_folder, stored = (
+        here / "runs" / "results" / "tiny" / "rope_seed0",
+        here / "out" / "tiny" / "measurements",
+    )
+    metrics = run_folder / "metrics.csv"
+    endless = {"set": [*STUDY["set"], "trainer.max_steps=100000"]}
+    killer = Thread(target=kill_in_training, args=(metrics, os.getpid(), signal.SIGTERM))
+    killer.start()
+    assert queue(**endless) == 130
+    killer.join()
+    assert not run_folder.exists() and not [*stored.iterdir()]
+
+    command = [sys.executable, str(SCRIPT), "--studies", "studies", "--out", "out"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as process:
+        kill_in_training(metrics, process.pid, signal.SIGKILL)
+    assert run_folder.exists() and not [*stored.glob("*.json")]
 
     assert queue("--limit", "1") == 0
-    assert [file.name for file in here.glob("out/tiny/measurements/*")] == ["rope_seed0.json"]
-    before = here.joinpath("out/tiny/measurements/rope_seed0.json").read_bytes()
+    assert [file.name for file in stored.iterdir()] == ["rope_seed0.json"]
+    before = (stored / "rope_seed0.json").read_bytes()
     assert queue() == 0
-    assert here.joinpath("out/tiny/measurements/rope_seed0.json").read_bytes() == before  # skipped
+    assert (stored / "rope_seed0.json").read_bytes() == before
     assert not run_folder.exists()
     capsys.readouterr()
     assert queue("--list") == 0
     assert capsys.readouterr().out == "tiny: 2 of 2 done\n"
 
-    # Both are what `fit` and `evaluate` give.
+    # Both are what `fit` and `evaluate` give, also as run folders again.
+    assert queue("--unpack", "unpacked") == 0
     (study,) = script.read_studies(here / "studies")
-    for encoding, changes in (("rope", STUDY["after_training"]["rope"]), ("t5", ())):
+    for encoding, changes in (("rope", STUDY["after_training"]["rope"]), ("t5", [])):
         own = zoo.fit(study.recipe(encoding, 0), out=here / "own" / encoding)
         for sets in changes:
             script.evaluate_changed(own.path, sets)
-        stored = entry(f"{encoding}_seed0")
-        assert list(map(numbers, map(script.unpacked, stored["measurements"]))) == list(
-            map(numbers, read_measurements(own.path))
-        )
-        assert len(stored["measurements"]) == 1 + len(changes)
-        assert zoo.open(own.path).recipe.as_dict() == stored["recipe"]
-        assert {**own.card, "git_commit": None} == {**stored["card"], "git_commit": None}
-
-    # Unpacked, they are runs that compare.
-    assert queue("--unpack", "runs") == 0
-    compared = zoo.compare(["runs/tiny_rope_seed0", "runs/tiny_t5_seed0"]).table
-    assert len(compared)
+        copy = zoo.open(here / "unpacked" / f"tiny_{encoding}_seed0")
+        measurements = read_measurements(copy.path)
+        assert len(measurements) == 1 + len(changes)
+        assert list(map(numbers, measurements)) == list(map(numbers, read_measurements(own.path)))
+        assert copy.recipe.as_dict() == own.recipe.as_dict()
+        assert copy.card | {"git_commit": None} == own.card | {"git_commit": None}
+        assert copy.curves["val/loss"].equals(own.curves["val/loss"])
 
 
-@pytest.mark.slow
 def test_an_entry_that_another_queue_works_on_is_left_to_it(script, queue, here):
     write_study(here)
     (study,) = script.read_studies(here / "studies")
-    for one in study.entries(here / "out"):
-        with one.claimed() as mine, one.claimed() as again:
-            assert mine and not again
-    with study.entries(here / "out")[0].claimed():
+    rope, t5 = study.entries(here / "out")
+    with rope.claimed() as mine, t5.claimed() as other:
+        assert mine and other
+        with rope.claimed() as again:
+            assert not again
         assert queue() == 0
-    assert [file.name for file in here.glob("out/tiny/measurements/*")] == ["t5_seed0.json"]
+    assert not [*here.glob("out/tiny/measurements/*")]
+
+
+def test_scores_are_stored_in_few_characters_and_read_back(script):
+    for scores, text in (([0, 1, 1], "011"), ([1, 1 / 3], [1, 0.333333]), ([0.5, None], [0.5, None])):
+        row = Row(length=9, units=Units(scores=scores), accuracy=0.5)
+        targets = Targets(digest="d", count=len(scores))
+        facts = {"run": "r", "encoding": "rope", "seed": 0, "train_length": 9, "checkpoint": "c", "step": 1}
+        one = Measurement(**facts, protocol="accuracy", parameters={}, targets=targets, rows=[row])
+        plain = json.loads(json.dumps(script.packed(one)))
+        assert plain["rows"][0]["units"]["scores"] == text
+        assert script.unpacked(plain).rows[0].units.scores == [
+            score and pytest.approx(score, rel=1e-6) for score in scores
+        ]
 
 
 def test_every_entry_of_every_study_has_a_recipe(script):
