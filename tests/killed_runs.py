@@ -74,8 +74,12 @@ class Forks:
     def run(self, arguments, folder, name, world_size=1, patch=None, **environment):
         """Run a command to its end; gives its text, or fails with it."""
         log = Path(folder) / f"{name}.log"
-        codes = self.wait(self.start(arguments, folder, log, world_size, patch=patch, **environment))
-        assert codes == [0] * world_size, texts(log)
+        pids = self.start(arguments, folder, log, world_size, patch=patch, **environment)
+        for pid in pids:
+            code = self.ask(wait=pid)
+            if code:
+                kill_group(pids[0])  # the others would wait for it
+            assert code == 0, texts(log)
         return texts(log)
 
     def wait(self, pids):

@@ -1,4 +1,4 @@
-"""Weights & Biases and MLflow, on this machine: what they kept is what metrics.csv has."""
+"""Weights & Biases and MLflow, on this machine: they have the values of metrics.csv."""
 
 import os
 
@@ -36,16 +36,6 @@ def test_a_resumed_run_goes_on_in_its_run_of_mlflow(here, recipe, mlflow_client)
     assert [*points] and run.curves.index.tolist() == [2, 4, 6]
     assert mlflow_client(other.path).search_experiments() and not other.curves.size
     assert sorted(path.name for path in here.iterdir()) == ["it's a run", "other"]
-
-
-@pytest.mark.slow
-def test_a_server_that_is_not_there_is_wrong_input(here, recipe, monkeypatch):
-    pytest.importorskip("mlflow")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
-    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    with pytest.raises(InputError, match=r"^logging: MLflow: .*127\.0\.0\.1"):
-        zoo.fit(recipe("max_index", "logging=[mlflow]"))
-    assert not [*here.glob("runs/*")] and os.environ["MLFLOW_TRACKING_URI"] == "http://127.0.0.1:1"
 
 
 @pytest.mark.slow

@@ -25,6 +25,8 @@ from zoo.tasks.task import Task
 from zoo.training.checkpoints import BestCheckpoint
 from zoo.training.fit import fit
 
+pytestmark = pytest.mark.usefixtures("unmeasured")
+
 
 class Cut(Exception):
     pass
@@ -82,8 +84,7 @@ def _leaves(tree, path=()):
     "kind, every, at, accumulate",
     [
         ("text", 4, 6, 1),  # stops two steps after a checkpoint, in the midst of an epoch
-        ("text", 4, 6, 2),
-        ("masked", 4, 6, 1),
+        ("masked", 4, 6, 2),
         ("max_index", 4, 5, 2),
     ],
 )
@@ -142,12 +143,10 @@ CONSTANT = "optimizer.schedule=constant"
 WSD = ["optimizer.schedule=wsd", "optimizer.decay_fraction=0.25"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("sets, first", [
     ([CONSTANT], 5),
     (WSD, None),  # cut at step 5, the last before the rate falls in a run of 7
-    (["optimizer.warmup_steps=5"], 5),  # cosine: done before it falls
-], ids=["constant", "wsd", "warm-up"])  # fmt: skip
+], ids=["constant", "wsd"])  # fmt: skip
 def test_a_run_that_is_made_longer_is_the_straight_run(here, recipe, cut, sets, first):
     sets = ["model.dropout=0.1", "trainer.log_every_n_steps=1", "checkpoint.every_n_steps=5", *sets]
     whole = fit(recipe("text", *sets, "trainer.max_steps=10"), out=here / "whole")
@@ -160,17 +159,11 @@ def test_a_run_that_is_made_longer_is_the_straight_run(here, recipe, cut, sets, 
     assert_same(weights(whole), weights(longer))
     rates = [[row["train/lr"] for row in log(folder)] for folder in (whole, longer)]
     assert rates[0] == rates[1] and len(rates[0]) == 10
-    # And so it is what its recipe.yaml gives.
-    again = fit(read_recipe(longer / "recipe.yaml"), out=here / "again")
-    assert_same(weights(again), weights(longer))
-    assert {row["step"] for row in json.loads((longer / "evaluation" / "lengths.json").read_text())} == {10}
+    assert read_recipe(longer / "recipe.yaml") == read_recipe(whole / "recipe.yaml")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("sets", [
-    ["optimizer.schedule=cosine"], ["optimizer.schedule=linear"], WSD,
-], ids=["cosine", "linear", "wsd"])  # fmt: skip
-def test_a_run_whose_rate_has_fallen_is_not_made_longer(here, recipe, sets):
+def test_a_run_whose_rate_has_fallen_is_not_made_longer(here, recipe):
+    sets = ["optimizer.schedule=linear"]
     folder = fit(recipe("max_index", *sets))
     before = weights(folder)
     with pytest.raises(InputError) as caught:
@@ -178,7 +171,7 @@ def test_a_run_whose_rate_has_fallen_is_not_made_longer(here, recipe, sets):
     (problem,) = caught.value.problems
     assert problem.key == "trainer.max_steps" and "has done 6 of 6 steps" in problem.message
     assert_same(before, weights(folder))
-    # Both ways out are commands that do what they say.
+    # Both commands of the message work.
     anew, schedule = (line.partition("python -m zoo ")[2] for line in problem.message.splitlines()[1:])
     for command, steps in ((anew, 6), (schedule, 12)):
         words = shlex.split(command)
@@ -197,7 +190,6 @@ def test_an_unfinished_run_whose_rate_falls_is_reported_how_to_finish(here, reci
     assert weights(here / "runs" / "tiny")["global_step"] == 6
 
 
-@pytest.mark.slow
 def test_a_stable_rate_can_be_brought_down_early(here, recipe, cut):
     cut(recipe("text", *WSD, "trainer.max_steps=100"), 5)
     shorter = fit(recipe("text", *WSD, "trainer.max_steps=8"), resume=True)
@@ -253,10 +245,8 @@ LOOKS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("changes", [
-    OUTPUT, LOOKS, *(pytest.param([one], marks=pytest.mark.slow) for one in (*OUTPUT, *LOOKS)),
-], ids=lambda changes: changes[0] if len(changes) == 1 else f"all {len(changes)}")  # fmt: skip
-def test_what_may_change_changes_no_weight(here, recipe, cut, changes):
+@pytest.mark.parametrize("changes", [OUTPUT, LOOKS], ids=["output", "intervals"])
+def test_a_key_that_may_change_changes_no_weight(here, recipe, cut, changes):
     sets = "text", "model.dropout=0.1", "trainer.max_steps=7"
     whole = fit(recipe(*sets), out=here / "whole")
     cut(recipe(*sets), 5, out=here / "cut")
@@ -267,8 +257,7 @@ def test_what_may_change_changes_no_weight(here, recipe, cut, changes):
     assert noted[0] == [] and {(one["step"], one["key"]) for one in noted[1]} == {(4, key) for key in keys}
 
 
-@pytest.mark.slow
-def test_what_may_change_the_rounding_is_in_the_card(here, recipe, cut):
+def test_changes_of_rounding_are_in_the_card(here, recipe, cut):
     sets = ["text", "trainer.max_steps=12", "checkpoint.every_n_steps=4", "model.kernel=sdpa"]
     cut(recipe(*sets), 5)
     cut(recipe(*sets, "trainer.accumulate_grad_batches=2", "model.kernel=reference"), 9, resume=True)
@@ -304,10 +293,8 @@ def test_nothing_to_resume(here, recipe):
         fit(recipe(), out=Path("mine"), resume=True)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["text", "max_index"])
-def test_a_run_that_stopped_before_its_first_checkpoint_begins_again(here, recipe, cut, kind):
-    recipe = recipe(kind, "model.dropout=0.1", "trainer.log_every_n_steps=1", "logging=[csv, tensorboard]")
+def test_a_run_that_stopped_before_its_first_checkpoint_begins_again(here, recipe, cut):
+    recipe = recipe("text", "model.dropout=0.1", "trainer.log_every_n_steps=1", "logging=[csv, tensorboard]")
     whole = fit(recipe, out=here / "whole")
     cut(recipe, 3, out=here / "cut")
     assert not (here / "cut" / "checkpoints" / "last.ckpt").exists() and len(log(here / "cut")) == 3
@@ -318,16 +305,7 @@ def test_a_run_that_stopped_before_its_first_checkpoint_begins_again(here, recip
     assert [event.step for event in events.Scalars("train/loss")] == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_run_does_not_begin_again_over_what_it_has_come_to(here, recipe):
-    folder = fit(recipe())
-    (folder / "checkpoints" / "last.ckpt").unlink()
-    with pytest.raises(InputError, match=r"last\.ckpt: missing, and card\.json says .* 6 steps"):
-        fit(recipe(), resume=True)
-    assert (folder / "checkpoints" / "best.ckpt").is_file()
-
-
-@pytest.mark.slow
-def test_resume_auto_begins_what_is_not_there_and_continues_what_is(here, recipe, cut):
+def test_resume_auto_begins_a_new_run_and_continues_one(here, recipe, cut):
     recipe = recipe("text")
     whole = fit(recipe, out=here / "whole")
     for out in (None, here / "mine"):
@@ -393,15 +371,6 @@ def test_resume_takes_the_newest_run_of_this_very_name(here, recipe):
     assert existing_run(recipe(), None).name == "tiny"
 
 
-def test_a_damaged_recipe_in_a_run_is_wrong_input(here, recipe):
-    folder = here / "runs" / "tiny"
-    folder.mkdir(parents=True)
-    for content in ("a: [", "- 1", "\x00"):
-        (folder / "recipe.yaml").write_text(content)
-        with pytest.raises(InputError, match=r"recipe\.yaml"):
-            fit(recipe(), out=folder, resume=True)
-
-
 @pytest.fixture
 def interrupt(monkeypatch):
     """Fit, and send this process signals in the training step after so many optimizer steps."""
@@ -426,14 +395,12 @@ def interrupt(monkeypatch):
     return interrupt
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind, at, accumulate, number",
     [
         ("text", 2, 1, signal.SIGINT),  # before the first checkpoint
         ("text", 7, 1, signal.SIGTERM),  # saved where a validation is due
         ("text", 5, 2, signal.SIGINT),  # within the parts of a step
-        ("max_index", 4, 1, signal.SIGINT),
     ],
 )
 def test_an_interrupted_run_goes_on_as_if_never_stopped(
@@ -454,10 +421,10 @@ def test_an_interrupted_run_goes_on_as_if_never_stopped(
     assert log(whole) == log(here / "cut")
 
 
-def test_interrupted_in_the_last_step_it_is_saved_and_not_evaluated(here, recipe, interrupt):
+def test_interrupted_in_the_last_step_it_is_saved_and_not_evaluated(here, recipe, interrupt, monkeypatch):
+    monkeypatch.setattr("zoo.training.fit._measure", lambda *given: pytest.fail("it was evaluated"))
     expected = interrupt(recipe(), 5, out=here / "cut")
     assert expected.startswith("interrupted at step 6; saved")
-    assert not (here / "cut" / "evaluation").exists()
 
 
 def test_a_second_signal_stops_at_once(here, recipe, interrupt, capfd):
@@ -468,7 +435,6 @@ def test_a_second_signal_stops_at_once(here, recipe, interrupt, capfd):
     assert "Detected" not in "".join(capfd.readouterr())
 
 
-@pytest.mark.slow
 def test_a_run_is_trained_by_one_process_at_a_time(here, recipe):
     folder = fit(recipe())
     before = weights(folder)
@@ -497,7 +463,6 @@ def test_a_checkpoint_is_read_once_on_a_resume(here, recipe, monkeypatch):
 
     monkeypatch.setattr(checkpoint_file, "_load", reading)
     monkeypatch.setattr(MaxIndex, "training_step", training)
-    monkeypatch.setattr("zoo.training.fit._measure", lambda *given: None)
     fit(recipe("max_index", CONSTANT, "trainer.max_steps=6"), out=folder, resume=True)
-    # And it is gone once it is restored: it is three times the model.
+    # Restored, it is freed: it is three times the model.
     assert len(reads) == 1 and alive == [[False]] * 2

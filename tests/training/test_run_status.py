@@ -1,4 +1,4 @@
-"""What a run is said to have ended with, whatever signals come while it ends."""
+"""The message at the end of a run, also where signals come while it ends."""
 
 import gc
 import io
@@ -47,10 +47,11 @@ def out_of_memory(monkeypatch):
     monkeypatch.setattr(Task, "training_step", greedy)
 
 
-@pytest.mark.parametrize(
-    "owner, name", [(SingleDeviceStrategy, "teardown"), (RunStatus, "_lost_process"), (RunLock, "release")]
-)
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("owner, name, number", [
+    (SingleDeviceStrategy, "teardown", signal.SIGTERM),
+    (RunStatus, "_lost_process", signal.SIGINT),
+    (RunLock, "release", signal.SIGTERM),
+])  # fmt: skip
 def test_a_signal_while_it_ends_loses_no_message(
     here, recipe, monkeypatch, out_of_memory, owner, name, number
 ):
@@ -119,10 +120,9 @@ def child(code):
     [
         ([130], True, 130, "interrupted; continue"),
         ([130, -9], True, 1, "process 2 of this run was killed by SIGKILL; continue"),
-        ([1], False, 1, ""),
     ],
 )
-def test_what_is_reported_of_a_child_that_is_gone(monkeypatch, tmp_path, codes, reports, code, message):
+def test_a_child_that_is_gone_is_reported(monkeypatch, tmp_path, codes, reports, code, message):
     left = []
     monkeypatch.setattr(children.os, "_exit", left.append)
     with (tmp_path / "said").open("w") as file:
