@@ -1,4 +1,4 @@
-"""A limit of time around what might never end."""
+"""A time limit around code that might not end."""
 
 import signal
 from contextlib import contextmanager

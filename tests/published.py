@@ -56,7 +56,7 @@ PUBLISHED = {
         {"vocab_size": VOCABULARY, "d_model": 48, "n_layers": 3, "n_heads": 6, "max_seq_len": 64},
     ),
 }
-"""By name: the architecture and its configuration. BLOOM and MPT have heads that are no power of two."""
+"""By name: the architecture and its configuration. BLOOM and MPT have 6 heads, not a power of two."""
 HEADS = {"GPT2": "GPT2LMHeadModel"}
 
 

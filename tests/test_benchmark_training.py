@@ -1,4 +1,4 @@
-"""The benchmarks of a training step and of a restart measure what they say, on the code as it is."""
+"""The benchmarks of a training step and of a restart run on the current code."""
 
 import re
 import subprocess

@@ -331,10 +331,10 @@ def test_problems_of_a_run_get_the_location_of_their_key(workplace, verbs, capsy
 
 def test_an_unexpected_error_keeps_its_traceback(workplace, verbs):
     def broken(*given, **named):
-        raise RuntimeError("a fault of ours")
+        raise RuntimeError("a bug")
 
     verbs.training.fit = broken
-    with pytest.raises(RuntimeError, match="a fault of ours"):
+    with pytest.raises(RuntimeError, match="a bug"):
         cli.main(["fit", "--recipe", "recipes/small.yaml"])
 
 

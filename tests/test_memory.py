@@ -193,7 +193,7 @@ def test_a_length_that_does_not_fit_has_a_note_and_the_others_their_rows(zoo_com
     sets = ["model.d_ff=4096", "trainer.max_steps=1", "data.documents=400", "evaluate.lengths=[16]"]
     done = zoo_command("fit", "--recipe", "text.yaml", *[part for s in sets for part in ("--set", s)])
     assert done.returncode == 0, done.stderr
-    # A feed-forward of width 4096 takes 16 KiB a token, and as much for what comes out of it.
+    # A feed-forward of width 4096 takes 16 KiB a token, and as much for its output.
     script = here / "little.py"
     script.write_text(LITTLE.format(free=60 * MIB))
     arguments = ["runs/text", "--lengths", "64,4096,256", "--set", "evaluate.batch_tokens=64"]

@@ -48,7 +48,7 @@ def test_a_bar_shows_however_wide_the_terminal_says_it_is(monkeypatch, columns):
         with progress_bar(2, "about", "step") as bar:
             bar.update(2)
         drawn = ""
-        # What was written may arrive in pieces.
+        # The output may arrive in pieces.
         while "2/2" not in drawn and select.select([leader], [], [], 10)[0]:
             drawn += os.read(leader, 4096).decode()
     os.close(leader)

@@ -1,4 +1,4 @@
-"""Signatures read from source are those that running it would give."""
+"""Signatures read from source equal those of the imported class."""
 
 import typing
 from typing import Any, Literal

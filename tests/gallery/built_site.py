@@ -1,4 +1,4 @@
-"""Reading a built site: its pages with what they link to, and whether all of it is there."""
+"""Reading a built site: its pages, their links, and the links that are broken."""
 
 import html
 import re
@@ -34,7 +34,7 @@ class Page(HTMLParser):
 
 
 def pages_of(site):
-    """The pages by path, but for the one that a server shows for what it does not have."""
+    """The pages by path, without the page for error 404."""
     found = {file.relative_to(site): Page(file.read_text()) for file in sorted(site.rglob("*.html"))}
     return {path: page for path, page in found.items() if path.name != "404.html"}
 

@@ -18,11 +18,11 @@ def caveats_of():
     return caveats_of
 
 
-def test_runs_without_a_flaw_have_no_caveats(write_run, caveats_of):
+def test_comparable_runs_have_no_caveats(write_run, caveats_of):
     assert caveats_of(write_run("a"), write_run("b", "rope")) == ()
 
 
-def test_versions_and_commits_are_reported_by_who_has_them(write_run, caveats_of):
+def test_differing_versions_and_commits_are_reported(write_run, caveats_of):
     card = {"versions.torch": "2.14.0", "git_commit": "f" * 40 + "-dirty"}
     assert caveats_of(write_run("a"), write_run("b", "rope", card=card)) == (
         "version of torch: 2.13.0 in runs/a; 2.14.0 in runs/b",
@@ -30,7 +30,7 @@ def test_versions_and_commits_are_reported_by_who_has_them(write_run, caveats_of
     )
 
 
-def test_runs_none_of_which_is_finished_are_reported(write_run, caveats_of):
+def test_unfinished_runs_are_reported(write_run, caveats_of):
     runs = [write_run(n, e, card={"finished": False}) for n, e in (("a", "alibi"), ("b", "rope"))]
     assert caveats_of(*runs) == ("no run is finished: runs/a, runs/b",)
 
@@ -76,7 +76,7 @@ def test_rows_that_are_left_out_are_reported(write_run, row_of, caveats_of):
     )
 
 
-def test_what_was_not_measured_is_reported_with_the_command_that_does(write_run, row_of, caveats_of):
+def test_missing_measurements_are_reported_with_the_command(write_run, row_of, caveats_of):
     def sliding(recipe):
         return [row_of(recipe, n, 2.0, "sliding", {"stride": 0.25}) for n in (16, 32)]
 
@@ -123,7 +123,7 @@ def test_the_command_for_a_changed_encoding_changes_it(write_run, row_of, caveat
     )  # fmt: skip
 
 
-def test_runs_that_may_have_trained_on_what_they_are_scored_on_are_reported(write_run, row_of, caveats_of):
+def test_targets_that_training_may_have_seen_are_reported(write_run, row_of, caveats_of):
     def rows(recipe):
         return [row_of(recipe, n, 1.5, seen_in_training=float(n == 16)) for n in (16, 32)]
 
@@ -158,13 +158,13 @@ def test_where_nothing_at_all_was_measured_there_is_no_comparison(write_run):
      "no run was evaluated at 64, only at 16, 32; do it with: "
      "python -m zoo evaluate runs/a runs/b --lengths 64,16"),
 ])  # fmt: skip
-def test_what_none_has_is_refused_with_the_command(write_run, options, said):
+def test_a_request_that_no_run_fulfils_is_refused_with_the_command(write_run, options, said):
     with pytest.raises(InputError) as caught:
         build([write_run("a"), write_run("b", "rope")], **options)
     assert said in str(caught.value)
 
 
-def test_a_run_that_has_nothing_of_what_was_asked_for_is_reported(write_run):
+def test_a_run_without_any_requested_measurement_is_refused(write_run):
     with pytest.raises(InputError) as caught:
         build([write_run("a", values={16: 1.0, 64: 1.0}), write_run("b", "rope")], lengths=[64])
     assert str(caught.value) == (
@@ -172,7 +172,7 @@ def test_a_run_that_has_nothing_of_what_was_asked_for_is_reported(write_run):
     )
 
 
-def test_what_one_command_mends_is_one_remark(write_run, row_of, caveats_of):
+def test_one_caveat_per_command(write_run, row_of, caveats_of):
     def rows(recipe):
         more = [("sliding", {"stride": 0.5}), ("fixed_targets", {"targets": 200})]
         return [row_of(recipe, n, 2.0, *kind) for kind in more for n in (16, 32)]

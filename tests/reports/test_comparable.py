@@ -1,4 +1,4 @@
-"""Which runs are comparable, and what is reported of the others."""
+"""Which runs are comparable, and the reported differences of the others."""
 
 import shutil
 
@@ -130,7 +130,7 @@ def test_the_same_encoding_and_seed_twice_is_reported(write_run):
     assert found(write_run("e"), write_run("f", {"name": "alibi", "slopes": "geometric"})) == []
 
 
-def test_the_refusal_names_all_and_says_what_may_be_done(write_run):
+def test_the_refusal_lists_all_differences_and_the_remedies(write_run):
     runs = [write_run("a"), write_run("b"), write_run("c", "rope", recipe={"optimizer.lr": 0.5})]
     with pytest.raises(InputError) as caught:
         build(runs)
@@ -143,7 +143,7 @@ def test_the_refusal_names_all_and_says_what_may_be_done(write_run):
     assert [f"  {one}" for one in report.differences] == lines[1:3]
 
 
-def test_a_copy_of_a_run_is_refused_for_what_it_is(write_run):
+def test_a_copy_of_a_run_is_refused(write_run):
     with pytest.raises(InputError) as caught:
         build([write_run("a"), write_run("b")])
     heading, why, *hints = str(caught.value).splitlines()

@@ -25,7 +25,7 @@ def test_two_runs_are_compared(write_run, tmp_path, capsys):
     assert {row["length"] for row in csv.DictReader((tmp_path / "here/it/is/compare.csv").open())} == {"32"}
 
 
-def test_what_is_not_comparable_is_refused_and_can_be_forced(write_run, tmp_path, capsys):
+def test_runs_that_are_not_comparable_are_refused_without_force(write_run, tmp_path, capsys):
     runs = [str(write_run("a")), str(write_run("b", "rope", recipe={"optimizer.lr": 0.5}))]
     assert cli.main(["compare", *runs]) == 2
     printed = capsys.readouterr()

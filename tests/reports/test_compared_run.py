@@ -120,7 +120,7 @@ def test_a_log_without_speeds_is_no_problem(write_run):
     assert [run.speed for run in read_runs([a, b])] == [None, None]
 
 
-def test_what_became_a_key_since_is_at_its_default(write_run):
+def test_a_key_missing_from_an_old_recipe_has_its_default(write_run):
     old, new = write_run("old"), write_run("new")
     recipe = yaml.safe_load((old / "recipe.yaml").read_text())
     del recipe["init_from"], recipe["model"]["qk_norm"], recipe["model"]["encoding"]["form"]
@@ -157,7 +157,7 @@ def test_the_faulty_key_of_a_card_is_named(write_run):
             read_runs([run])
 
 
-def test_an_empty_card_is_none(write_run):
+def test_an_empty_card_names_every_missing_key(write_run):
     run = write_run("a")
     (run / "card.json").write_text("{}")
     with pytest.raises(InputError, match=r"task: .*fingerprint: .*steps: .*tokens_seen: .*parameters: "):

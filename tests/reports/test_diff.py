@@ -29,7 +29,7 @@ def test_of_one_encoding_the_options_are_reported(write_run):
     assert "model.encoding.base" not in text
 
 
-def test_what_forbids_to_compare_is_told_apart_from_what_does_not(write_run):
+def test_forbidden_differences_are_separate_from_allowed_ones(write_run):
     changes = {"optimizer.lr": 0.5, "trainer.devices": 2}
     card = {"steps": 5, "finished": False, "parameters.positional": 4, "git_commit": "f" * 40}
     text = diff(write_run("a"), write_run("b", "rope", recipe=changes, card=card))
@@ -59,7 +59,7 @@ def test_runs_need_not_be_evaluated(write_run):
     assert "comparable" in text and "runs/a: not evaluated" in text
 
 
-def test_two_that_are_one_and_one_that_is_none_are_refused(write_run):
+def test_the_same_run_twice_and_a_missing_run_are_refused(write_run):
     run = write_run("a")
     with pytest.raises(InputError, match="are the same run"):
         diff(run, run)

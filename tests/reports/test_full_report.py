@@ -61,12 +61,12 @@ def test_missing_data_is_reported_with_the_command(write_run, undrawn, capsys):
     assert "alibi: not evaluated yet" in page and "python -m zoo evaluate runs/bare" in page
     assert "runs/bare: nothing was logged to metrics.csv" in page
     assert "none was asked for (--sample-tokens 0)" in page
-    # One that was evaluated beside one that was not.
+    # One run was evaluated, the other was not.
     assert command(write_run("other", "rope"), bare, "--out", "bare.html") == 0
     assert "runs/bare was not evaluated" in Path("bare.html").read_text()
 
 
-def test_the_curves_are_what_was_logged(run):
+def test_the_training_curves_are_the_logged_values(run):
     columns, rows = read_metrics(run[0] / "metrics.csv")
     logged = {
         "train/loss": (np.arange(3), np.array([1.0, 1.0, 1.0])),

@@ -59,7 +59,7 @@ def test_only_documents_that_all_read_the_same_bytes_of_count(model):
     assert "bytes per token: 15.30 for ours, 25.50 for theirs" in said
 
 
-def test_it_says_what_differs_and_nothing_of_encodings(model, capsys, tmp_path):
+def test_models_are_compared_by_their_differences_and_not_by_encoding(model, capsys, tmp_path):
     runs = [model("ours", units()), model("theirs", units(1.1), recipe={"model.num_layers": 2})]
     compare(runs, out=tmp_path / "out", models=True)
     output = capsys.readouterr().out
@@ -72,7 +72,7 @@ def test_it_says_what_differs_and_nothing_of_encodings(model, capsys, tmp_path):
     assert "as models, in bits per byte" in (tmp_path / "out" / "compare.csv").read_text()
 
 
-def test_what_a_card_does_not_know_is_said(model):
+def test_missing_facts_of_an_imported_model_are_reported(model):
     card = {"imported": {"from": "hub/llama", "architecture": "llama"}, "tokens_seen": None, "steps": 6}
     runs = [model("ours", units()), model("theirs", units(1.1))]
     file = runs[1] / "card.json"

@@ -196,7 +196,7 @@ def test_runs_that_are_not_comparable_are_marked_everywhere():
     assert "ot comparable" not in re.sub(r"<script>.*?</script>", "", fair, flags=re.DOTALL)
 
 
-def test_what_all_share_the_caveats_and_the_command_are_there():
+def test_shared_settings_caveats_and_the_command_are_shown():
     made = comparison(3, 2)
     document = Document(page(made))
     assert [text for _, text in document.all("dd")] == [value for _, value in made.about]

@@ -1,4 +1,4 @@
-"""Which runs make a curve, what it is called, and its numbers, computed once more by numpy."""
+"""Which runs make a curve, its label, and its numbers, computed again with numpy."""
 
 import itertools
 from pathlib import Path
@@ -151,7 +151,7 @@ def test_a_length_that_could_not_be_measured_has_its_note(write_run, curves_of):
     assert curve.measured == (1, 0) and curve.counts == (7, None) and len(curve.points) == 1
 
 
-def test_what_is_not_finite_is_never_left_out_of_a_mean(write_run, curves_of):
+def test_a_mean_with_a_value_that_is_not_finite_is_missing(write_run, curves_of):
     runs = [
         write_run(f"s{seed}", seed=seed, values={16: 1.0, 32: value})
         for seed, value in enumerate([1.0, None, 2.0])
@@ -163,7 +163,7 @@ def test_what_is_not_finite_is_never_left_out_of_a_mean(write_run, curves_of):
     assert alone.notes == {32: "not finite"}
 
 
-def test_a_mean_without_some_seeds_says_which(write_run, curves_of):
+def test_a_mean_without_some_seeds_names_them(write_run, curves_of):
     runs = [
         write_run("a", seed=0, values={16: 1.0, 32: 2.0}),
         write_run("b", seed=1, values={16: 1.0}),
@@ -230,7 +230,7 @@ def changed_rows(row_of, label="rope scaling=yarn factor=4", **changed):
     return lambda recipe: [row_of(recipe, n, 1.2, encoding=label, changed=changed) for n in (16, 32)]
 
 
-def test_what_was_changed_after_training_is_a_curve_of_its_own(write_run, row_of, curves_of):
+def test_an_encoding_changed_after_training_is_its_own_curve(write_run, row_of, curves_of):
     runs = [write_run(f"s{seed}", "rope", seed, rows=changed_rows(row_of)) for seed in (0, 1)]
     curves = curves_of([*runs, write_run("a", "alibi")])
     assert {label: (curve.seeds, curve.runs) for label, curve in curves.items()} == {
@@ -241,7 +241,7 @@ def test_what_was_changed_after_training_is_a_curve_of_its_own(write_run, row_of
     assert curves["rope scaling=yarn factor=4"].mean == (1.2, 1.2)
 
 
-def test_a_changed_encoding_of_two_trained_ones_says_which(write_run, row_of, curves_of):
+def test_a_changed_encoding_of_two_trained_ones_names_its_origin(write_run, row_of, curves_of):
     changed = changed_rows(row_of, "rerope", **{"model.encoding.name": "rerope"})
     runs = [
         write_run("a", {"name": "rope", "partial": 0.5}, rows=changed),
@@ -337,7 +337,7 @@ def sliding(row_of, **strides):
     return lambda recipe: [row_of(recipe, n, v, "sliding", {"stride": s}) for s, v in made for n in (16, 32)]
 
 
-def test_the_best_first_is_about_what_is_shown(write_run, row_of):
+def test_the_order_follows_the_panel_that_is_shown(write_run, row_of):
     """The panel of `a` alone comes first, and is left out: in the next one `b` is better."""
     a = write_run("a", rows=sliding(row_of, quarter=9.0, half=9.0))
     b = write_run("b", "rope", rows=sliding(row_of, half=1.0))
@@ -405,7 +405,7 @@ def test_a_length_with_nothing_but_notes_is_no_column_and_reported_once(write_ru
     ]
     report = build(runs)
     assert [panel.lengths for panel in report.panels] == [(32,)] * 2
-    # `b` is not asked for what nobody could measure.
+    # `b` is not asked for a length that no run could measure.
     assert tuple(map(str, report.caveats)) == (
         "nonoverlapping, sliding (stride 0.5) at 100000: left out, for nothing could be measured: too short",
     )

@@ -1,4 +1,4 @@
-"""The picture: what is joined, what is cut, and that the same rows are the same bytes."""
+"""The plot: its lines, points above the limit, and the same bytes for the same rows."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Who is ahead of whom: differences over the same documents or examples, ties, and the verdict."""
+"""Rankings: differences over the same documents or examples, ties, and the verdict."""
 
 import csv
 import io
@@ -69,7 +69,7 @@ def panel_of(runs, **how):
     return build(runs, **how).panels[0]
 
 
-def test_three_runs_that_are_all_wrong_are_tied_and_none_is_bold(run_of_examples):
+def test_three_runs_with_accuracy_zero_are_tied(run_of_examples):
     runs = [run_of_examples(n, n, [0] * 50) for n in ("alibi", "rope", "t5")]
     report = build(runs, protocols=["accuracy"])
     (panel,) = report.panels
@@ -133,7 +133,11 @@ def test_seeds_that_only_some_have_make_one_kind_of_interval(run_of_documents):
 
 def test_seeds_that_all_have_are_in_the_interval_the_same_seed_against_the_same(run_of_documents):
     rng = np.random.default_rng(1)
-    of_seed = {0: 3.0, 1: -2.0, 2: 0.5}  # the same for both encodings: what a seed does is no difference
+    of_seed = {
+        0: 3.0,
+        1: -2.0,
+        2: 0.5,
+    }  # the same for both encodings, so that it cancels
     nats = {
         (encoding, seed): np.array(TOKENS) * (2 + shift + 0.02 * of_seed[seed])
         + rng.normal(0, 0.01, len(TOKENS))
@@ -152,7 +156,7 @@ def test_seeds_that_all_have_are_in_the_interval_the_same_seed_against_the_same(
     assert apart.low < over_seeds.low and apart.high > over_seeds.high and apart.sign == 1
     # Alone, each is as uncertain as the seeds make it; their difference is not.
     assert panel.curves[0].high[0] - panel.curves[0].low[0] > 5 * (apart.high - apart.low)
-    # Other seeds of one than of the other are no pairs.
+    # Different seeds cannot be paired.
     others = [run_of_documents(f"x{s}", "rope", nats["rope", s], s + 5) for s in of_seed]
     unpaired = panel_of([*runs[:3], *others], protocols=["nonoverlapping"]).between(16, "rope", "alibi")
     assert unpaired.value == pytest.approx(apart.value) and unpaired.sign == 0
@@ -171,7 +175,7 @@ def test_a_difference_is_surer_than_two_intervals_that_overlap(run_of_documents)
     assert "at 16 tokens (trained) alibi is ahead of rope by 0.011 [0.0" in report.verdict
 
 
-def test_ranks_count_who_is_better_and_ties_share_one(run_of_examples):
+def test_ties_share_a_rank(run_of_examples):
     scores = {
         "alibi": [1] * 90 + [0] * 10, "rope": [1] * 89 + [0] * 11, "t5": [1] * 50 + [0] * 50,
         "none": [1] * 49 + [0] * 51, "learned": [0] * 100,
@@ -292,7 +296,7 @@ def test_caveats_are_a_list_at_the_end_with_commands_to_copy(write_run, capsys):
     assert text.index("## Costs") < text.index("## Verdict") < text.index("<details>")
 
 
-def test_nothing_of_the_units_stands_in_what_is_written(write_run):
+def test_units_are_not_written(write_run):
     report = build([write_run("a"), write_run("b", "rope")])
     for text in (*texts(report), as_csv(report)):
         assert '"nats"' not in text and "units" not in text

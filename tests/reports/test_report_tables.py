@@ -91,7 +91,7 @@ def test_on_a_terminal_bold_are_the_same_cells(matrix):
     assert re.sub(r"\033\[\dm", "", console(report, bold=True)) == plain
 
 
-def test_what_could_not_be_measured_is_a_dash_with_the_reason_below(write_run):
+def test_a_missing_value_is_a_dash_with_a_note(write_run):
     runs = [
         write_run("a", "alibi", values={16: 1.5, 32: 1.6, 64: None}),
         write_run("b", "learned", values={16: 1.5, 32: "the encoding ends", 64: "the encoding ends"}),
@@ -114,7 +114,7 @@ def test_a_mean_without_some_seeds_has_a_mark_beside_it(write_run):
     assert row[2].endswith("¹") and "\n¹ seed 1: not evaluated  " in text
 
 
-def test_what_stands_below_says_only_what_is_there(write_run):
+def test_the_note_names_the_kind_of_interval(write_run):
     one = markdown(build([write_run("a"), write_run("b", "rope")]))
     assert "(low–high): 95 % interval over documents;" in one and "seeds and" not in one
     several = [write_run(f"{e}{s}", e, s) for e in ("alibi", "rope") for s in (1, 2)]
@@ -122,7 +122,7 @@ def test_what_stands_below_says_only_what_is_there(write_run):
     assert "(low–high): 95 % interval over seeds and documents; documents: 7; seeds: 2" in both
 
 
-def test_a_difference_never_reads_as_none(write_run):
+def test_a_small_difference_is_not_rounded_to_zero(write_run):
     runs = [write_run("a", values={16: 1.0}), write_run("b", "rope", values={16: 1.00001})]
     row = cells(markdown(build(runs)), "nonoverlapping: difference")[2]
     assert row[1].startswith("+1e-05 (+1e-05 to +1e-05)")
@@ -227,7 +227,7 @@ def test_every_curve_is_reported_beside_its_own_trained_length(write_run):
     assert trained == {"alibi": "16", "rope": "32"}
 
 
-def test_many_seeds_on_the_same_documents_are_no_more_documents(write_run):
+def test_seeds_do_not_add_documents(write_run):
     report = build([write_run(f"s{seed}", seed=seed) for seed in range(3)])
     rows = [*csv.DictReader(io.StringIO(as_csv(report)))]
     assert {(row["measured"], row["counted"], row["count"]) for row in rows} == {("3", "documents", "7")}

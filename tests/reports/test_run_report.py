@@ -34,7 +34,7 @@ def test_checkpoints_of_one_folder_are_curves_of_their_own(tmp_path):
     }  # fmt: skip
 
 
-def test_the_page_of_a_run_has_what_it_is_and_costs_and_no_verdict(write_run):
+def test_the_page_of_a_run_has_costs_and_no_verdict(write_run):
     folder = write_run("a", values={16: 1.5, 32: 1.6, 64: "too long"})
     report = run_report(folder, read_measurements(folder))
     assert dict(report.about)["steps"] == "6" and report.costs[0].training_tokens_per_second == 100

@@ -71,7 +71,7 @@ def test_a_run_folder_a_file_and_a_place_below_one_are_refused(made, write_run, 
 
 
 def test_a_place_that_is_read_only_is_refused_before_anything_is_made(tmp_path, monkeypatch):
-    """Also for who runs this as root, whom no permission keeps out."""
+    """os.access is patched: root may write anywhere."""
     monkeypatch.chdir(tmp_path)
     Path("mine").mkdir()
     asked = os.access
