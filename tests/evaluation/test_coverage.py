@@ -1,118 +1,60 @@
-"""How often the intervals hold the truth: by simulation, against the 95 % that they promise.
+"""How often the intervals hold the truth, against the 95 % that they promise; tables: docs/coverage.md."""
 
-Documents are as those of WikiText-2: sizes log-normal with a deviation of 0.8 of their logarithm (0.68 in the
-validation text, 0.86 in the whole), losses per byte that differ by a tenth from document to document.
-"""
+import importlib.util
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from zoo.evaluation.interval import (
-    combined,
-    interval_of_mean,
-    interval_of_rate,
-    interval_of_rate_difference,
-    interval_of_ratio,
-)
+from zoo.evaluation.protocols.text import Losses, Text
 
-DOCUMENTS = (5, 10, 17, 41, 60)
+FILE = Path(__file__).parents[2] / "scripts" / "simulate_coverage.py"
 LEAST = 0.935
-"""What 4,000 repetitions of an interval of exactly 94 % come to at least, nineteen times of twenty."""
+"""Of 4,000 intervals of exactly 94 %, at least this share holds, nineteen times of twenty."""
 
 
-def texts(rng, count, slope=0.0):
-    """Losses and sizes of documents; `slope`: how much the loss per byte follows the size, in deviations."""
-    size = rng.normal(0, 1, count)
-    noise = 0.13 * rng.normal(size=count) + 0.05 * (rng.exponential(size=count) - 1)
-    sizes = np.exp(9.5 + 0.8 * size)
-    return (2.3 + slope * size + noise) * sizes, sizes
+@pytest.fixture(scope="module")
+def simulation():
+    spec = importlib.util.spec_from_file_location("simulate_coverage", FILE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def coverage(rng, count, repetitions, slope=0.0):
-    amounts, sizes = texts(rng, 2_000_000, slope)
-    truth = amounts.sum() / sizes.sum()
-    return held(lambda: interval_of_ratio(*texts(rng, count, slope)), truth, repetitions)
+def test_of_ten_documents_and_of_a_rate_near_one(simulation):
+    assert 0.92 <= simulation.of_documents(10, 600) <= 0.985
+    assert simulation.of_rate(0.997, 600) >= 0.92
 
 
-def held(make, truth, repetitions):
-    return np.mean([low <= truth <= high for low, high in (make() for _ in range(repetitions))])
-
-
-def test_of_ten_documents_it_holds_as_often_as_promised():
-    assert 0.92 <= coverage(np.random.default_rng(0), 10, 600) <= 0.985
-
-
-def test_a_rate_near_one_holds():
-    rng = np.random.default_rng(0)
-    assert held(lambda: interval_of_rate(rng.random(1024) < 0.997), 0.997, 600) >= 0.92
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("count", DOCUMENTS)
-def test_of_few_and_many_documents(count):
-    assert LEAST <= coverage(np.random.default_rng(count), count, 4000) <= 0.985
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("count", DOCUMENTS)
-def test_where_long_documents_are_easier(count):
-    """Here the ratio itself is skewed, and nothing that is made of so few documents holds in full."""
-    assert coverage(np.random.default_rng(count), count, 4000, slope=-0.05) >= 0.92
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("rate", [0.5, 0.9, 0.99, 0.997, 0.999])
-def test_of_rates(rate):
-    rng = np.random.default_rng(0)
-    assert held(lambda: interval_of_rate(rng.random(1024) < rate), rate, 4000) >= LEAST
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("count", DOCUMENTS)
-def test_of_paired_differences_of_documents(count):
-    """Two models on the same documents; the difference, too, is another one from document to document."""
-    rng = np.random.default_rng(count)
+def test_of_blocks_of_one_text(simulation, text_recipe, bigram):
+    """The intervals of the text protocols over 16 blocks of a text whose losses are alike over 3 tokens."""
+    task, source = bigram(text_recipe("decoder", "few", "evaluate.max_tokens=640", "evaluate.lengths=[20]"))
+    text, rng = Text(task, source, [20]), np.random.default_rng(0)
+    pairs = np.arange(640)
 
     def once():
-        _, sizes = texts(rng, count)
-        return interval_of_ratio((0.02 + 0.03 * rng.normal(size=count)) * sizes, sizes)
+        numbers = text.numbers_of(Losses(pairs, simulation.one_text(rng, 640, 3), pairs))
+        assert len(numbers["blocks"].blocks) == 16
+        return numbers["loss_nats_low"], numbers["loss_nats_high"]
 
-    assert LEAST <= held(once, 0.02, 4000) <= 0.985
+    assert 0.92 <= simulation.held(once, 3.0, 400) <= 0.985
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("one, other, alike", [
-    (0.997, 0.99, 1), (0.999, 0.997, 1), (1.0, 0.999, 1), (1.0, 1.0, 1), (0.5, 0.45, 0.5), (0.9, 0.9, 0.5),
-    (0.995, 0.99, 0), (0.9, 0.1, 0), (0.6, 0.5, -1),
-])  # fmt: skip
-def test_of_paired_differences_of_rates(one, other, alike):
-    """`alike`: the share of examples at which both models err by the same draw; -1: by the opposite one."""
-    rng = np.random.default_rng(0)
+def test_of_documents_and_their_paired_differences(simulation):
+    for count in (5, 17, 60):
+        assert LEAST <= simulation.of_documents(count, 4000) <= 0.985
+        # Here the ratio itself is skewed, and no interval of so few documents holds in full.
+        assert simulation.of_documents(count, 4000, slope=-0.05) >= 0.92
+        assert LEAST <= simulation.of_paired_documents(count, 4000) <= 0.985
 
-    def once():
-        draw = rng.random(1024)
-        theirs = 1 - draw if alike < 0 else np.where(rng.random(1024) < alike, draw, rng.random(1024))
-        return interval_of_rate_difference((draw < one) * 1.0 - (theirs < other))
 
+@pytest.mark.slow
+def test_of_rates_their_differences_and_seeds(simulation):
+    for rate in (0.5, 0.99, 0.999):
+        assert simulation.of_rate(rate, 4000) >= LEAST
     # A difference of two of 1,024 is a coarse thing: 94 % less the noise of the simulation.
-    assert held(once, one - other, 4000) >= 0.93
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("documents", (10, 60))
-@pytest.mark.parametrize("seeds", (2, 3, 5))
-@pytest.mark.parametrize("of_seed, of_document, of_both", [
-    (0.02, 0.05, 0.02), (0.0, 0.05, 0.02), (0.05, 0.02, 0.02), (0.01, 0.02, 0.1),
-])  # fmt: skip
-def test_over_seeds_and_documents(seeds, documents, of_seed, of_document, of_both):
-    rng = np.random.default_rng(seeds)
-
-    def once():
-        _, sizes = texts(rng, documents)
-        rates = 0.1 + of_document * rng.normal(size=documents) + of_seed * rng.normal(size=(seeds, 1))
-        amounts = (rates + of_both * rng.normal(size=(seeds, documents))) * sizes
-        of_seeds = amounts.sum(1) / sizes.sum()
-        over_documents = interval_of_ratio(amounts.mean(0), sizes)
-        return combined(of_seeds.mean(), over_documents, interval_of_mean(of_seeds))
-
-    assert held(once, 0.1, 2000) >= LEAST
+    for one, other, alike in ((1.0, 0.999, 1), (0.5, 0.45, 0.5), (0.9, 0.1, 0), (0.6, 0.5, -1)):
+        assert simulation.of_paired_rates(one, other, alike, 4000) >= 0.93
+    for seeds, count, deviations in ((2, 10, (0.02, 0.05, 0.02)), (3, 60, (0.05, 0.02, 0.02))):
+        assert simulation.of_seeds_and_documents(seeds, count, deviations, 2000) >= LEAST

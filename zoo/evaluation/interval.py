@@ -7,7 +7,7 @@ A loss per token or byte is a ratio of two sums over documents of very different
 linearised one (Cochran, Sampling Techniques, 1977, section 6.3), each residual divided by 1 - leverage as a
 jackknife has it (HC3: MacKinnon & White 1985), with the t quantile of as many degrees of freedom as there are
 effective documents (Kish 1965) less one. A percentile bootstrap over few documents is too narrow, and so are
-the same residuals without those corrections: tests/evaluation/test_coverage.py has the numbers.
+the same residuals without those corrections: docs/coverage.md has the numbers.
 
 A rate has Wilson's interval (1927), which has a width where all examples are right. A difference of two rates
 on the same examples is put together from Wilson's intervals of how often one side is better and how often
