@@ -18,7 +18,7 @@ from zoo.recipe.encoding import ENCODING, encodings_in
 from zoo.recipe.located_tree import KeyPath, dotted
 from zoo.recipe.questions import mix_faults, questions_section
 from zoo.recipe.schema import section_class
-from zoo.recipe.sections import construct
+from zoo.recipe.sections import MAX_TOKENS, construct
 from zoo.recipe.trainer import PRECISION_ALIASES
 
 FSDP_PRECISIONS = ("auto", "32-true", "bf16-mixed", "bf16-true", "16-true")
@@ -257,8 +257,8 @@ def stride_gap(stride: int | float, lengths: Sequence[int]) -> str | None:
 
 
 @rule("evaluate.max_tokens", "evaluate.lengths", "data.name", "data.sequence_length")
-def longest_length_is_scored(tokens: int, lengths: Sequence[int] | None, data: str, _: int) -> Fault:
-    longest = max(lengths or [0])
+def longest_length_is_scored(tokens: int | None, lengths: Sequence[int] | None, data: str, _: int) -> Fault:
+    longest, tokens = max(lengths or [0]), tokens or MAX_TOKENS
     if registry.datasets.describe(data).gives == "text" and tokens < longest:
         return f"{tokens} tokens are less than one sequence of length {longest}"
 

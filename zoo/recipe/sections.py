@@ -71,6 +71,10 @@ class EncodingConfig(Section):
     name: Text
 
 
+MAX_TOKENS = 262144
+"""Tokens scored at each length where `evaluate.max_tokens` is null."""
+
+
 def _several(value: Any) -> Any:
     return (value,) if isinstance(value, str | dict) else value
 
@@ -83,8 +87,14 @@ class EvaluateConfig(Section):
     documents that hold the longest of them."""
     protocols: Annotated[tuple[Text, ...], Field(min_length=1)] | None = None
     """Evaluation protocols. null: the first that the task knows."""
-    max_tokens: Positive = 262144
-    """Tokens of text scored at each length; no length may be longer."""
+    split: Literal["valid", "test"] | None = None
+    """Split that is scored. null: valid, by protocols accuracy and prompts test."""
+    start_token: Literal["auto", "none"] = "auto"
+    """auto: windows and prompts of an imported model begin with the token that its tokenizer puts before a
+    text, if any. none: they begin with the text."""
+    max_tokens: Positive | None = None
+    """Tokens of text scored at each length; no length may be longer. null: 262144, and at the end of `fit` at
+    most a quarter of the trained tokens."""
     samples: Positive = 1024
     """Generated sequences scored at each length."""
     batch_tokens: Positive = 16384

@@ -21,6 +21,7 @@ from zoo.recipe.diff import (
     limits_epochs,
     may_differ_between_runs,
 )
+from zoo.recipe.sections import MAX_TOKENS
 from zoo.reports.commands import changes, evaluate_command, lengths_to_ask, setting, settings
 from zoo.reports.compared_run import Run
 from zoo.reports.formatting import protocol_text
@@ -196,7 +197,8 @@ def _remedy(runs: Sequence[Run], kind: tuple[str, str]) -> str:
     of_kind = [(run, one) for run in runs for one in run.measurements if one.kind[:2] == kind]
     protocol = registry.protocols.all().get(kind[0])
     key = "samples" if protocol is not None and protocol.unit == "examples" else "max_tokens"
-    chosen = sorted({own for run, _ in of_kind if isinstance(own := setting(run.recipe, key), int)})
+    own = (setting(run.recipe, key) or MAX_TOKENS for run, _ in of_kind)
+    chosen = sorted({one for one in own if isinstance(one, int)})
     same = (f"evaluate.{key}={chosen[-1]}",) if len(chosen) > 1 else ()
     asked: dict[tuple[str, ...], dict[str, None]] = defaultdict(dict)
     for run, one in of_kind:

@@ -12,6 +12,7 @@ from zoo.evaluation.measurement import Measurement
 from zoo.files import full_disk_message, is_disk_full
 from zoo.recipe import Recipe
 from zoo.recipe.encoding import encoding_label
+from zoo.recipe.sections import MAX_TOKENS
 from zoo.reports.run_report import run_report, store_results
 from zoo.reports.text import console, terminal
 from zoo.runs.folder import LAST, RECIPE, RUNS
@@ -19,6 +20,9 @@ from zoo.runs.load import read_checkpoint
 from zoo.runs.lock import RunLock
 from zoo.tasks import build_task
 from zoo.tasks.task import Task
+
+LEAST_TOKENS = 16384
+"""Tokens that are scored at each length after a training however short."""
 
 
 def opening_line(recipe: Recipe, task: Task, folder: Path, checkpoint: Path | None) -> str:
@@ -42,6 +46,9 @@ def opening_line(recipe: Recipe, task: Task, folder: Path, checkpoint: Path | No
 def finish(recipe: Recipe, source: DataSource, lock: RunLock) -> None:
     """Evaluate the saved checkpoint, as `evaluate` would, and print the results.
 
+    Where `evaluate.max_tokens` is null, at most a quarter of the trained tokens of text are scored at each
+    length: an evaluation must not take longer than a short training.
+
     Raises:
         RunError: the disk is full, or the folder is gone.
     """
@@ -56,7 +63,12 @@ def finish(recipe: Recipe, source: DataSource, lock: RunLock) -> None:
 
     try:
         content = read_checkpoint(folder / LAST)
-        task = build_task(recipe, content["hyper_parameters"]["vocab_size"])
+        quarter, scored = content["zoo_card"]["tokens_seen"] // 4, recipe.evaluate
+        most = min(MAX_TOKENS, max(LEAST_TOKENS, quarter, *scored.lengths))
+        scored = scored.model_copy(update={"max_tokens": scored.max_tokens or most})
+        task = build_task(
+            recipe.model_copy(update={"evaluate": scored}), content["hyper_parameters"]["vocab_size"]
+        )
         task.load_state_dict(content["state_dict"])
         task.card = content["zoo_card"]
         measure(task, source, folder, folder / LAST, save=save)
@@ -79,9 +91,10 @@ def finish(recipe: Recipe, source: DataSource, lock: RunLock) -> None:
         print(f"\ndone: {recipe.name} is in {folder}")
     trained, limit = recipe.data.sequence_length, task.model.encoding.max_length
     lengths = [str(trained * 2**i) for i in range(5) if limit is None or trained * 2**i <= limit]
+    # A plugin is code: it runs only where the user names it.
+    evaluate += ["--set", f"plugins=[{', '.join(recipe.plugins)}]"] if recipe.plugins else []
+    is_cut = any(one.targets.count == most < MAX_TOKENS for one in measurements)
+    if is_cut and recipe.evaluate.max_tokens is None:
+        print(f"scored {most:,} tokens at each length; for up to {MAX_TOKENS:,}: {shlex.join(evaluate)}")
     if len(lengths) > 1:
-        # A plugin is code: it runs only where the user names it.
-        plugins = ["--set", f"plugins=[{', '.join(recipe.plugins)}]"] if recipe.plugins else []
-        print(
-            f"look further: {shlex.join([*evaluate, '--lengths', ','.join(lengths), *plugins])}", flush=True
-        )
+        print(f"look further: {shlex.join([*evaluate, '--lengths', ','.join(lengths)])}", flush=True)
