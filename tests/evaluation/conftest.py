@@ -54,7 +54,7 @@ class Bigram(nn.Module):
 
     def __init__(self, vocab_size):
         super().__init__()
-        self.encoding = SimpleNamespace(max_length=None)
+        self.encoding = SimpleNamespace(max_length=None, max_cached_length=None)
         generator = torch.Generator().manual_seed(0)
         table = torch.randn(vocab_size + 1, vocab_size, generator=generator, dtype=torch.float64)
         self.scores = table * 2
@@ -113,7 +113,7 @@ def counting():
 def known(recipe, model):
     """A task and its source, with a model that needs no training."""
     source = open_data(recipe)
-    return SimpleNamespace(recipe=recipe, model=model(source.vocab_size)), source
+    return SimpleNamespace(recipe=recipe, card={}, model=model(source.vocab_size)), source
 
 
 @pytest.fixture(scope="session")

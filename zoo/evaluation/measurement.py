@@ -34,21 +34,25 @@ class _Model(BaseModel):
 class Targets(_Model):
     """What is scored: `digest` is the same for the same targets at whatever lengths they are read. `count` is
     the number of tokens, or of examples at each length. `text` is a digest of the text alone, whatever its
-    tokens, where it is all that is scored."""
+    tokens, where it is all that is scored. `start_token` is the token before each window or prompt, if any:
+    it is never a target, and decides the digest."""
 
     digest: str
     count: Count
     text: str | None = None
+    start_token: str | None = None
 
 
 class Units(_Model):
-    """What each document of a text or each example of a task gave: the units of a paired difference.
+    """The scores of each document or block of a text, or of each example of a task: the units of a paired
+    difference.
 
-    Of documents: their indices, the nats and tokens that were scored in each and, of a likelihood, the bytes.
-    Of examples: their scores.
+    Of documents and blocks: their indices, the nats and tokens that were scored in each and, of a likelihood,
+    the bytes. Of examples: their scores.
     """
 
     documents: list[Count] | None = None
+    blocks: list[Count] | None = None
     nats: list[Number] | None = None
     tokens: list[Count] | None = None
     bytes: list[Count] | None = None
@@ -57,13 +61,11 @@ class Units(_Model):
     @model_validator(mode="after")
     def _is_complete(self) -> Units:
         columns = self.columns()
-        names = set(columns) - {"bytes"}
-        if names not in ({"scores"}, {"documents", "nats", "tokens"}) or {"scores", "bytes"} <= set(columns):
+        names = columns.keys() - {"bytes"}
+        if names not in ({"scores"}, {"documents", "nats", "tokens"}, {"blocks", "nats", "tokens"}):
             raise ValueError(f"units of {sorted(columns)}")
-        if len({len(column) for column in columns.values()}) != 1 or not min(map(len, columns.values())):
-            raise ValueError("empty, or of different lengths")
-        if not sum(columns.get("tokens", [1])):
-            raise ValueError("no token")
+        if len({len(column) for column in columns.values()}) != 1:
+            raise ValueError("columns of different lengths")
         return self
 
     def columns(self) -> dict[str, list[Any]]:
@@ -76,10 +78,12 @@ class Units(_Model):
         nats: Iterable[float],
         tokens: Iterable[float],
         sizes: Iterable[float] | None,
+        kind: str = "documents",
     ) -> Units:
+        """Units of documents, or with `kind="blocks"` of blocks; `sizes` are the bytes."""
         columns = {"nats": _numbers(nats), "tokens": _numbers(tokens)}
         columns |= {} if sizes is None else {"bytes": _numbers(sizes)}
-        return cls(documents=[int(one) for one in documents], **columns)
+        return cls(**{kind: [int(one) for one in documents]}, **columns)
 
     @classmethod
     def of_examples(cls, scores: Iterable[float]) -> Units:
@@ -108,6 +112,8 @@ class Row(_Model):
     length: Positive
     """In tokens."""
     note: str | None = None
+    remark: str | None = None
+    """What to know of the measured numbers."""
     documents: Count | None = None
     documents_left_out: Count | None = None
     examples: Count | None = None
@@ -121,6 +127,11 @@ class Row(_Model):
     """The share of the machine's processors, from 0 to 1, that other processes used meanwhile: how far
     `tokens_per_second` may be trusted. None on a GPU, and where it is not known."""
     units: Units | None = None
+    blocks: Units | None = None
+    """The units of the intervals where there are too few documents for them."""
+
+
+UNITS = {"units", "blocks"}
 
 
 class Measurement(_Model):
@@ -178,7 +189,7 @@ class Measurement(_Model):
         return other.model_copy(update={"rows": [rows[length] for length in sorted(rows)]})
 
     def without_units(self) -> Measurement:
-        rows = [Row(**row.model_dump(exclude_unset=True, exclude={"units"})) for row in self.rows]
+        rows = [Row(**row.model_dump(exclude_unset=True, exclude=UNITS)) for row in self.rows]
         return self.model_copy(update={"rows": rows})
 
     def flat(self, units: bool = False) -> list[dict[str, Any]]:
@@ -194,9 +205,9 @@ class Measurement(_Model):
         last = {"targets": self.targets.digest, "train_length": self.train_length}
         rows = []
         for row in self.rows:
-            own = row.model_dump(exclude_unset=True, exclude={"units"} if units else {"units", "others_cpu"})
-            if units and row.units is not None:
-                own["units"] = row.units.columns()
+            own = row.model_dump(exclude_unset=True, exclude=UNITS if units else UNITS | {"others_cpu"})
+            if units and (of_row := row.blocks or row.units) is not None:
+                own["units"] = of_row.columns()
             rows.append(about | own | last)
         return rows
 

@@ -14,6 +14,7 @@ from zoo.errors import InputError, Problem
 from zoo.models.decoding import Sampling, decode
 from zoo.models.transformer import Decoder
 from zoo.runs.load import find_checkpoint, load_task, run_folder_of, validate_device
+from zoo.tasks.language_modelling import start_token
 from zoo.tasks.task import Task
 
 TOKENIZER = "tokenizer.json"
@@ -53,12 +54,14 @@ class TextGenerator:
     """A trained language model with its tokenizer.
 
     Attributes:
+        start_token: the token that each prompt begins with, or None.
         trained_length: tokens in a sequence in training.
         longest: tokens that its encoding takes; None where it has no end.
     """
 
     def __init__(self, task: Task, tokenizer: TextTokenizer):
         self.tokenizer = tokenizer
+        self.start_token = start_token(task, tokenizer)
         self.model: Decoder = task.model
         self.trained_length: int = task.recipe.data.sequence_length
         self.longest: int | None = self.model.encoding.max_length
@@ -73,8 +76,8 @@ class TextGenerator:
         """What the model writes, a token at a time, until it closes the document or `max_new_tokens`; less
         where its encoding ends.
 
-        A prompt begins as the tokenizer's file says, such as with a token for the beginning of a text; an
-        empty one stands for the beginning of a document.
+        A prompt begins with the start token, if there is one, as windows of an evaluation do. An empty prompt
+        without it stands for the beginning of a document.
 
         Args:
             sampling: by default at temperature 1 among all tokens.
@@ -123,7 +126,10 @@ class TextGenerator:
 
     def prompt_tokens(self, prompt: str) -> list[int]:
         """The tokens of a prompt, at least one."""
-        return self.tokenizer.tokenizer.encode(prompt).ids or [self.tokenizer.end_token]
+        if self.start_token is None:
+            return self.tokenizer.encode_short(prompt) or [self.tokenizer.end_token]
+        start = self.tokenizer.tokenizer.token_to_id(self.start_token)
+        return [start, *self.tokenizer.encode_short(prompt.removeprefix(self.start_token))]
 
     def text_of(self, tokens: Sequence[int]) -> str:
         """The text of tokens; special ones have none, a character cut at the end becomes U+FFFD."""

@@ -61,6 +61,7 @@ def import_model(
     task = build_task(recipe, published.decoder.vocab_size)
     load_weights(task, published)
     card = make_card(recipe, task.model, {"tokenizer": tokenizer.fingerprint}) | _origin(published)
+    card["imported"]["start_token"] = tokenizer.start_token
     content = {
         "hyper_parameters": {"recipe": recipe.as_dict(), "vocab_size": published.decoder.vocab_size},
         "state_dict": task.state_dict(), "global_step": 0, "zoo_card": card,

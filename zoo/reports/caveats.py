@@ -49,7 +49,7 @@ def caveats_of_one_run(
     runs: Sequence[Run], series: Sequence[Series], panels: Sequence[Panel]
 ) -> tuple[Caveat, ...]:
     """Those of a run that is compared with nothing but itself."""
-    parts = _seen(runs), _only_notes(series, panels), _unmeasured(series, panels, every=True)
+    parts = _seen(runs), _remarks(runs), _only_notes(series, panels), _unmeasured(series, panels, every=True)
     return tuple(one for part in parts for one in _first(part))
 
 
@@ -60,7 +60,8 @@ def caveats_of_runs(runs: Sequence[Run]) -> list[Caveat]:
     none_finished = [f"no run is finished: {', '.join(unfinished)}"] * (len(unfinished) == len(runs))
     left_out = (f"{run.path}: {said}" for run in runs for said in run.left_out)
     said = [*_versions(runs), *none_finished, *changes_on_resume(runs), *_speed(runs), *left_out]
-    return [*map(Caveat, said), *_first(on_common_targets(runs)[2]), *_first(_seen(runs))]
+    of_rows = on_common_targets(runs)[2], _seen(runs), _remarks(runs)
+    return [*map(Caveat, said), *(one for part in of_rows for one in _first(part))]
 
 
 def _versions(runs: Sequence[Run]) -> list[str]:
@@ -90,6 +91,20 @@ def _seen(runs: Sequence[Run]) -> list[Caveat]:
         if said := _seen_in_training(run.rows):
             paths[said][run.path] = None
     return [Caveat(f"{', '.join(own)}: {said}") for said, own in paths.items()]
+
+
+def _remarks(runs: Sequence[Run]) -> list[Caveat]:
+    """The remarks of measured rows."""
+    found: dict[tuple[str, str, str], set[int]] = defaultdict(set)
+    for run in runs:
+        for one in run.measurements:
+            for row in one.rows:
+                if row.remark is not None:
+                    found[run.path, _kind_text(one.kind), row.remark].add(row.length)
+    return [
+        Caveat(f"{path}: {kind} at {_listed(sorted(lengths))}: {remark}")
+        for (path, kind, remark), lengths in found.items()
+    ]
 
 
 def _seen_in_training(rows: Iterable[Row]) -> str:

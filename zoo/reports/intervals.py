@@ -51,7 +51,7 @@ class Sample:
 
     `values` has the measure of each seed, `stored` the interval of a single one as it was stored. Where it is
     known what each document or example gave, `amounts` [S, N] has it, with the `sizes` [N] of documents;
-    samples with the same `units` can be paired, unit by unit.
+    samples with the same `units` can be paired, unit by unit: documents, blocks of text or examples.
     """
 
     measure: str
@@ -60,6 +60,7 @@ class Sample:
     amounts: np.ndarray | None = None
     sizes: np.ndarray | None = None
     units: tuple = ()
+    unit: str = "document"
 
     @property
     def mean(self) -> float:
@@ -83,10 +84,6 @@ class Sample:
         return max(low, 0.0), min(high, 1.0) if self.measure == RATE else high
 
 
-def unit_of(measure: str) -> str:
-    return "example" if measure == RATE else "document"
-
-
 def sample(rows: dict[int, Row], measure: str) -> Sample:
     """The sample of the rows of some seeds at one length, all of them with a finite value."""
     values = {seed: row[measure] for seed, row in rows.items()}
@@ -95,20 +92,24 @@ def sample(rows: dict[int, Row], measure: str) -> Sample:
         (row,) = rows.values()
         stored = row.get(f"{measure}_low"), row.get(f"{measure}_high")
     amount, size = COLUMNS.get(measure, ("", ""))
+    unit = "example" if measure == RATE else "document"
     kinds, amounts = set(), []
     for row in rows.values():
         units = row.get("units") or {}
         # What a seed does not say is not known of their mean.
         if None in units.get(amount, [None]) or (size and size not in units):
-            return Sample(measure, values, stored)
+            return Sample(measure, values, stored, unit=unit)
+        unit = "text block" if "blocks" in units else unit
         amounts.append(units[amount])
         sizes = tuple(units[size]) if size else ()
-        kinds.add((row["targets"], len(units[amount]), tuple(units.get("documents", ())), sizes))
+        indices = tuple(units.get("documents") or units.get("blocks", ()))
+        kinds.add((row["targets"], len(units[amount]), unit, indices, sizes))
     if len(kinds) > 1:
-        return Sample(measure, values, stored)
+        return Sample(measure, values, stored, unit=unit)
     factor = 1 / math.log(2) if measure == "bits_per_byte" else 1.0
     sizes = np.array(units[size], dtype=np.float64) if size else None
-    return Sample(measure, values, stored, factor * np.array(amounts, dtype=np.float64), sizes, kinds.pop())
+    amounts = factor * np.array(amounts, dtype=np.float64)
+    return Sample(measure, values, stored, amounts, sizes, kinds.pop(), unit)
 
 
 def basis_of(samples: Sequence[Sample]) -> Basis:
@@ -124,7 +125,7 @@ def difference(one: Sample, other: Sample, basis: Basis) -> Difference:
     value = one.mean - other.mean
     parts = []
     if basis.units:
-        unit = unit_of(one.measure)
+        unit = one.unit
         if one.amounts is None or other.amounts is None:
             return Difference(value, why=f"what each {unit} gave is not stored")
         if one.units != other.units:

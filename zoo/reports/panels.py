@@ -16,7 +16,7 @@ from zoo.evaluation.interval import UNKNOWN
 from zoo.evaluation.measurement import Measurement
 from zoo.registry import tasks
 from zoo.reports.compared_run import Row
-from zoo.reports.intervals import basis_of, difference, sample, unit_of
+from zoo.reports.intervals import basis_of, difference, sample
 from zoo.reports.report import NOT_EVALUATED, NOT_FINITE, Cost, Curve, Panel, Point
 from zoo.reports.series import Series
 
@@ -214,10 +214,11 @@ def ranked(
             found = [samples.get((number, length, curve.label)) for length in panel.lengths]
             low, high = zip(*(one.interval(basis) if one else UNKNOWN for one in found), strict=True)
             curves.append(replace(curve, low=low, high=high))
+        units = dict.fromkeys(one.unit for (of, *_), one in samples.items() if of == number)
         made.append(replace(
             panel, curves=tuple(curves), pairs=pairs,
             reference=chosen if chosen in [one.label for one in curves] else best_at(panel, panel.trained),
-            interval=basis.named(unit_of(panel.measure)),
+            interval=basis.named("s or ".join(units) or "document"),
             averaged=not basis.seeds and any(curve.seeds > 1 for curve in curves),
         ))  # fmt: skip
     return tuple(made)

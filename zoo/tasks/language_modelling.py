@@ -7,6 +7,7 @@ import math
 from torch import Tensor
 
 from zoo.data.blocks import NOT_SCORED
+from zoo.data.text.tokenizer import TextTokenizer
 from zoo.registry import register
 from zoo.tasks.task import Task
 
@@ -26,6 +27,15 @@ class LanguageModelling(Task):
     def validate(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         losses = self.model(batch["tokens"], targets=batch["targets"], reduction="none")
         return {"loss": losses[batch["targets"] != NOT_SCORED]}
+
+
+def start_token(task: Task, tokenizer: TextTokenizer) -> str | None:
+    """The token that each window and prompt begins with, if any.
+
+    Only imported models have one: training here reads windows of a text without a start token.
+    """
+    chosen = task.recipe.evaluate.start_token == "auto" and task.card.get("imported")
+    return tokenizer.start_token if chosen else None
 
 
 def perplexity(loss: float) -> float:

@@ -71,6 +71,12 @@ class TextTokenizer:
         return self.tokenizer.get_vocab_size()
 
     @property
+    def start_token(self) -> str | None:
+        """The token that the post-processor puts before a text, if any."""
+        first, plain = self.tokenizer.encode("a").ids[0], self.encode_short("a")[0]
+        return None if first == plain else self.tokenizer.id_to_token(first)
+
+    @property
     def fingerprint(self) -> str:
         """sha256 of the tokenizer as JSON."""
         return hashlib.sha256(self.tokenizer.to_str().encode()).hexdigest()

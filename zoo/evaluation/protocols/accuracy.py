@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
@@ -13,14 +12,15 @@ from torch.utils.data import Dataset
 from zoo.data.source import DataSource
 from zoo.errors import InputError
 from zoo.evaluation.interval import interval_of_rate
-from zoo.evaluation.measurement import Targets, Units
+from zoo.evaluation.measurement import Units
 from zoo.evaluation.protocols.protocol import (
     Execution,
     LengthPlan,
     MeasurementPlan,
     Numbers,
     Protocol,
-    obstacle,
+    end_of_encoding,
+    make_targets,
     split_among,
 )
 from zoo.registry import register
@@ -33,29 +33,30 @@ Batch = dict[str, Tensor]
 class Accuracy(Protocol):
     """How often answers to sequences of a length are right, on the same sequences for every model.
 
-    What is measured is the task's own affair (`Task.judge`). `evaluate.samples` examples of the test split
-    are drawn at each length. A row has the mean of each measure with its 95 % interval over examples
+    What is measured is the task's own affair (`Task.judge`). `evaluate.samples` examples of a split are
+    drawn at each length. A row has the mean of each measure with its 95 % interval over examples
     (Wilson's), and where it does not apply to all of them, how many it is of; over none it is None. What is
     scored is held out of training but where there is too little of it; `seen_in_training` is the share, from
     0 to 1, that training may have seen.
     """
 
-    unit, higher_is_better, needs = "examples", True, "examples"
+    unit, higher_is_better, needs, split = "examples", True, "examples", "test"
     explanation = "How often the whole answer is right, on the same examples of this length for every model."
 
     def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:
         samples = task.recipe.evaluate.samples
+        split, parameters = self.scored_split(task.recipe.evaluate)
         # All that decides which examples there are, at each length.
-        named = repr((sorted(source.fingerprint.items()), "test", samples))
-        targets = Targets(digest=hashlib.sha256(named.encode()).hexdigest()[:12], count=samples)
-        return [MeasurementPlan({}, targets, [_plan(task, source, length, samples) for length in lengths])]
+        targets = make_targets((sorted(source.fingerprint.items()), split, samples), samples)
+        planned = [_plan(task, source, split, length, samples) for length in lengths]
+        return [MeasurementPlan(parameters, targets, planned)]
 
 
-def _plan(task: Task, source: DataSource, length: int, samples: int) -> LengthPlan:
-    note = obstacle(task, source, length)
+def _plan(task: Task, source: DataSource, split: str, length: int, samples: int) -> LengthPlan:
+    note = end_of_encoding(task, length)
     if note is None:
         try:
-            examples = source.examples("test", length, samples)
+            examples = source.examples(split, length, samples)
         except InputError as error:
             note = str(error)
         else:

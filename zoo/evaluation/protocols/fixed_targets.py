@@ -36,12 +36,12 @@ class FixedTargets(Protocol):
     )
 
     def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:
-        config, text = task.recipe.evaluate, Text(task, source)
+        config, text = task.recipe.evaluate, Text(task, source, lengths)
         starts, sizes = _documents(text)
         largest = int(sizes.max(initial=0))
         # Of the recipe's lengths and not of those asked for: what is scored does not depend on these.
         longest = max((length for length in config.lengths if length < largest), default=None)
-        num_targets = min(config.targets, min(config.lengths))
+        num_targets = min(config.targets, text.room(min(config.lengths)))
         kept = np.flatnonzero(sizes > (longest or largest))
         # The last pair of a document predicts its end token.
         stops = (starts + sizes - 1)[kept]
@@ -55,19 +55,19 @@ class FixedTargets(Protocol):
                 )
             if length > (longest or 0):
                 return f"documents are chosen for evaluate.lengths, up to {longest}; add {length} to them"
-            if length < num_targets:
-                return f"has no room for {num_targets} targets; lower evaluate.targets to {length}"
+            if (room := text.room(length)) < num_targets:
+                return f"has no room for {num_targets} targets; lower evaluate.targets to {room}"
             return None
 
         def score(length: int, execution: Execution) -> Numbers:
-            losses = text.read(Windows(stops - length, stops, stops - num_targets), execution)
+            losses = text.read(Windows(stops - text.room(length), stops, stops - num_targets), execution)
             return text.numbers_of(losses) | {"documents_left_out": len(sizes) - len(kept)}
 
         planned = [
-            text.length_plan(length, len(kept) * length, partial(score, length), obstacle(length))
+            text.length_plan(length, len(kept) * text.room(length), partial(score, length), obstacle(length))
             for length in lengths
         ]
-        parameters = {"targets": num_targets, "longest": longest}
+        parameters = {"targets": num_targets, "longest": longest, **self.scored_split(config)[1]}
         return [MeasurementPlan(parameters, text.targets_at(pairs), planned)]
 
 

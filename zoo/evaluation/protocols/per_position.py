@@ -10,7 +10,7 @@ import numpy as np
 from zoo.data.source import DataSource
 from zoo.evaluation.protocols.nonoverlapping import side_by_side
 from zoo.evaluation.protocols.protocol import Execution, MeasurementPlan, Numbers, Protocol
-from zoo.evaluation.protocols.text import Text
+from zoo.evaluation.protocols.text import Losses, Text
 from zoo.registry import register
 from zoo.tasks.task import Task
 
@@ -41,13 +41,14 @@ class PerPosition(Protocol):
     )
 
     def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:
-        text, bins_per_octave = Text(task, source), task.recipe.evaluate.bins_per_octave
+        config, text = task.recipe.evaluate, Text(task, source, lengths)
         targets = text.targets_at(np.arange(text.size))
         plans = []
         for window in sorted(lengths, reverse=True):
-            ends = bin_ends(window, bins_per_octave)
+            ends = bin_ends(window, config.bins_per_octave)
             planned = text.length_plan(window, text.size, partial(_score, text, window, ends))
-            parameters = {"window": window, "bins_per_octave": bins_per_octave}
+            parameters = {"window": window, "bins_per_octave": config.bins_per_octave}
+            parameters |= self.scored_split(config)[1]
             plans.append(MeasurementPlan(parameters, targets, [planned]))
         return plans
 
@@ -67,10 +68,17 @@ def bin_ends(window: int, bins_per_octave: int) -> list[int]:
 
 
 def _score(text: Text, window: int, ends: list[int], execution: Execution) -> list[Numbers]:
-    losses = text.read(side_by_side(text.size, window), execution)
+    losses = text.read(side_by_side(text.size, text.room(window)), execution)
     bins = np.searchsorted(ends, losses.context)
-    return [
-        {"length": end, **text.numbers_of(losses[bins == number])}
-        for number, end in enumerate(ends)
-        if (bins == number).any()
-    ]
+    found = [(end, losses[bins == number]) for number, end in enumerate(ends)]
+    return [_numbers(text, window, end, own) for end, own in found if len(own.pairs)]
+
+
+def _numbers(text: Text, window: int, end: int, losses: Losses) -> Numbers:
+    # A bin's words are cut anywhere: a loss per word would not be that of words.
+    numbers = {k: v for k, v in text.numbers_of(losses).items() if not k.startswith("word_perplexity")}
+    own = text.task.model.encoding.max_cached_length
+    if own is not None and end <= text.task.recipe.data.sequence_length and own < window:
+        remark = f"the encoding depends on the length: this bin is computed as in a sequence of {window:,}"
+        numbers["remark"] = "; ".join([remark, *([numbers["remark"]] if "remark" in numbers else [])])
+    return {"length": end, **numbers}

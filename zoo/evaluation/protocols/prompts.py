@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from functools import partial
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from zoo import registry
@@ -13,16 +14,20 @@ from zoo.data.blocks import NOT_SCORED
 from zoo.data.source import DataSource
 from zoo.data.text_questions import TextQuestionsDataset
 from zoo.errors import InputError
-from zoo.evaluation.measurement import Targets
 from zoo.evaluation.protocols.accuracy import score_examples
-from zoo.evaluation.protocols.protocol import LengthPlan, MeasurementPlan, Protocol, end_of_encoding
+from zoo.evaluation.protocols.protocol import (
+    LengthPlan,
+    MeasurementPlan,
+    Protocol,
+    end_of_encoding,
+    make_targets,
+)
 from zoo.recipe.questions import questions_section
 from zoo.recipe.sections import construct
 from zoo.registry import register
 from zoo.tasks.answering import judge
+from zoo.tasks.language_modelling import start_token
 from zoo.tasks.task import Task
-
-SPLIT = "test"
 
 
 @register.protocol("prompts")
@@ -39,39 +44,51 @@ class Prompts(Protocol):
     or words that it names, in any order; here it is right as written.
     """
 
-    unit, higher_is_better = "examples", True
+    unit, higher_is_better, split = "examples", True, "test"
     explanation = "How often what the model writes after a text and a question is the answer, word for word."
 
     def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:
-        return [_plan(task, source, lengths, spec) for spec in task.recipe.evaluate.questions]
+        split, recorded = self.scored_split(task.recipe.evaluate)
+        questions = task.recipe.evaluate.questions
+        return [_plan(task, source, lengths, split, recorded, spec) for spec in questions]
 
 
-def _plan(task: Task, source: DataSource, lengths: Sequence[int], spec: object) -> MeasurementPlan:
+def _plan(
+    task: Task, source: DataSource, lengths: Sequence[int], split: str, recorded: dict[str, str], spec: object
+) -> MeasurementPlan:
     section, samples = questions_section(spec), task.recipe.evaluate.samples
     dataset: TextQuestionsDataset = construct(registry.datasets, section.name, section)
     asked = {"name": dataset.name, **dataset.own_options()}
-    named = repr((sorted(source.fingerprint.items()), SPLIT, samples, asked, dataset.format))
-    targets = Targets(digest=hashlib.sha256(named.encode()).hexdigest()[:12], count=samples)
-    planned = [_at(task, source, dataset, length, samples) for length in lengths]
-    return MeasurementPlan({"questions": asked}, targets, planned)
+    named = sorted(source.fingerprint.items()), split, samples, asked, dataset.format
+    targets = make_targets(named, samples, start_token(task, source.tokenizer))
+    planned = [_at(task, source, dataset, split, length, samples) for length in lengths]
+    return MeasurementPlan({"questions": asked, **recorded}, targets, planned)
 
 
 def _at(
-    task: Task, source: DataSource, dataset: TextQuestionsDataset, length: int, samples: int
+    task: Task, source: DataSource, dataset: TextQuestionsDataset, split: str, length: int, samples: int
 ) -> LengthPlan:
-    note = end_of_encoding(task, length)
+    note, token = end_of_encoding(task, length), start_token(task, source.tokenizer)
+    start = None if token is None else source.tokenizer.tokenizer.token_to_id(token)
     if note is None:
         try:
-            stream = source.stream(SPLIT)
-            examples = dataset.examples(stream, source.tokenizer, SPLIT, length, samples, seed=0)
+            stream, room = source.stream(split), length - (start is not None)
+            examples = dataset.examples(stream, source.tokenizer, split, room, samples, seed=0)
         except InputError as error:
             note = str(error)
         else:
-            score = partial(score_examples, task, examples, length, partial(_judge, task))
+            score = partial(score_examples, task, examples, length, partial(_judge, task, start))
             return LengthPlan(length, samples * length, score)
     return LengthPlan(length, note=note)
 
 
-def _judge(task: Task, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-    targets = batch["targets"]
-    return judge(task.model(batch["tokens"], wanted=targets != NOT_SCORED), targets)
+def _judge(task: Task, start: int | None, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+    tokens, targets = batch["tokens"], batch["targets"]
+    if start is not None:
+        # A prompt whose first token is the start token gets no second one, but padding.
+        begun = tokens[:, :1] == start
+        tokens, targets = (
+            torch.where(begun, F.pad(one, (0, 1), value=fill), F.pad(one, (1, 0), value=fill))
+            for one, fill in ((tokens, start), (targets, NOT_SCORED))
+        )
+    return judge(task.model(tokens, wanted=targets != NOT_SCORED), targets)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -89,6 +90,8 @@ class Protocol(ABC):
     higher_is_better: ClassVar[bool] = False
     needs: ClassVar[str] = "text"
     """text or examples: the tasks that a protocol from outside the zoo goes with."""
+    split: ClassVar[str] = "valid"
+    """The split that is scored where `evaluate.split` names none."""
     first_plan_only: ClassVar[bool] = False
     """Whether of several plans only the first that can be measured is."""
     explanation: ClassVar[str] = ""
@@ -97,28 +100,30 @@ class Protocol(ABC):
     def validate(self, config: EvaluateConfig, lengths: Sequence[int]) -> None:  # noqa: B027
         """Raises InputError for options that do not go with these lengths, before any data is opened."""
 
+    def scored_split(self, config: EvaluateConfig) -> tuple[str, dict[str, str]]:
+        """The split that is scored, and the parameters that record it: none for the default."""
+        split = config.split or self.split
+        return split, {} if split == self.split else {"split": split}
+
     @abstractmethod
     def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:
         """What is to be measured at these lengths (tokens, ascending). Nothing is read by the model yet, and
         targets do not depend on which lengths are asked for."""
 
 
+def make_targets(
+    named: tuple[Any, ...], count: int, start_token: str | None = None, pairs: bytes = b"", **more: str
+) -> Targets:
+    """Targets with the digest of `named`, which is all that decides them, and of the start token."""
+    more |= {} if start_token is None else {"start_token": start_token}
+    named += () if start_token is None else (start_token,)
+    digest = hashlib.sha256(repr(named).encode() + pairs).hexdigest()[:12]
+    return Targets(digest=digest, count=count, **more)
+
+
 def build_protocol(name: str, config: EvaluateConfig) -> Protocol:
     """A protocol with its options under `evaluate`. Raises InputError where its code cannot be used."""
     return construct(registry.protocols, name, config)
-
-
-def obstacle(task: Task, source: DataSource, length: int) -> str | None:
-    """Why a length cannot be measured whatever the protocol; None where it can."""
-    end = end_of_encoding(task, length)
-    if end or source.kind != "text":
-        return end
-    tokens, most = len(source.stream("valid")), task.recipe.evaluate.max_tokens
-    if length >= tokens:
-        return f"the validation text has only {tokens} tokens"
-    if length > most:
-        return f"only evaluate.max_tokens={most} are scored; raise it to {length} or more"
-    return None
 
 
 def end_of_encoding(task: Task, length: int) -> str | None:

@@ -51,6 +51,7 @@ class Sliding(WholeText):
 def overlapping(size: int, length: int, stride: int) -> Windows:
     """Windows over `size` pairs, all of `length`; the last ends with the text, however little it adds."""
     length = min(length, size)
+    stride = min(stride, length)
     stops = np.arange(length, size + stride, stride)
     stops = np.minimum(stops, size)
     return Windows(stops - length, stops, np.concatenate([[0], stops[:-1]]))

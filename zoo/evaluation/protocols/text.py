@@ -3,12 +3,12 @@
 A protocol says which windows of the text are read and which targets in each are scored (`Windows`). The rest
 is the same for all: windows of equal length are read in batches, and the losses are given per token, per byte
 and per word, with an interval over documents. Windows run on across documents as they do in training (but for
-`fixed_targets`); the unit of the interval is the document, since tokens of one are alike.
+`fixed_targets`); the unit of the interval is the document, since tokens of one are alike. Of a text of few
+documents the units are consecutive blocks, each at least as long as the longest length.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -28,16 +28,21 @@ from zoo.evaluation.protocols.protocol import (
     MeasurementPlan,
     Numbers,
     Protocol,
-    obstacle,
+    end_of_encoding,
+    make_targets,
     split_among,
 )
 from zoo.models.vocabulary_loss import token_losses
-from zoo.recipe.sections import EvaluateConfig
-from zoo.tasks.language_modelling import perplexity
+from zoo.recipe.sections import MAX_TOKENS, EvaluateConfig
+from zoo.tasks.language_modelling import perplexity, start_token
 from zoo.tasks.task import Task
 
 LOGIT_TOKENS = 4096
 """Logits over the vocabulary are made for no more tokens than this at a time."""
+FEW_DOCUMENTS = 10
+"""With fewer, the units of intervals are blocks of text."""
+MAX_BLOCKS = 16
+"""Blocks of text: few enough that they seldom depend on the longest length."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +62,13 @@ class Windows:
         """How many tokens the model reads."""
         return int((self.stops - self.starts).sum())
 
-    def batches(self, batch_tokens: int) -> Iterator[np.ndarray]:
-        """Indices of windows of one length, in batches of at most `batch_tokens` tokens (or one window)."""
-        lengths = self.stops - self.starts
+    def batches(self, batch_tokens: int, added: np.ndarray) -> Iterator[np.ndarray]:
+        """Indices of windows of one length, in batches of at most `batch_tokens` tokens (or one window).
+
+        Args:
+            added: the start tokens before each window, 0 or 1, [W].
+        """
+        lengths = self.stops - self.starts + added
         for length in sorted(set(lengths.tolist()), reverse=True):
             windows = np.flatnonzero(lengths == length)
             rows = max(1, batch_tokens // length)
@@ -69,7 +78,7 @@ class Windows:
 @dataclass(frozen=True)
 class Losses:
     """What was scored: the pairs in ascending order, int64 [N], the loss of each in nats, float64 [N], and
-    how many tokens of its window the model could see, int64 [N]."""
+    how many tokens of its window the model could see, the start token included, int64 [N]."""
 
     pairs: np.ndarray
     nats: np.ndarray
@@ -80,26 +89,40 @@ class Losses:
 
 
 class Text:
-    """The validation split as pairs: pair i is the input token i, and the target to be predicted there.
+    """A split as pairs: pair i is the input token i, and the target to be predicted there.
+
+    Args:
+        lengths: those asked for.
 
     Attributes:
         size: number of pairs that are scored at every length: `evaluate.max_tokens`, or all that there are.
+        start_token: the token before each window, or None. It counts in the length of a window.
+        blocks: number of blocks of the scored text, none shorter than the longest length.
         likelihood: whether the targets' losses add up to the likelihood of a text, which those of hidden
             tokens do not.
         starts: the index of each document's first input token, int64.
         end: number of pairs in the whole split.
     """
 
-    def __init__(self, task: Task, source: DataSource):
-        self.task, self.source = task, source
-        self._stream = source.stream("valid")
+    def __init__(self, task: Task, source: DataSource, lengths: Sequence[int]):
+        self.task, self.source, config = task, source, task.recipe.evaluate
+        self.split = config.split or "valid"
+        self._stream = source.stream(self.split)
         self.likelihood = task.recipe.task.name != "masked_language_modelling"
         self.starts = self._stream.document_starts
         self.end = max(0, len(self._stream) - int(self.likelihood))
-        self.size = min(self.end, task.recipe.evaluate.max_tokens)
+        self.max_tokens = config.max_tokens or MAX_TOKENS
+        self.size = min(self.end, self.max_tokens)
+        self.start_token = start_token(task, source.tokenizer)
+        longest = max((one for one in (*lengths, *config.lengths) if one <= self.size), default=1)
+        self.blocks = min(MAX_BLOCKS, self.size // longest)
         self._masked = None
         if not self.likelihood:
-            self._masked = source.dataset("valid", length=self.size)[0] if self.size else None
+            self._masked = source.dataset(self.split, length=self.size)[0] if self.size else None
+
+    def room(self, length: int) -> int:
+        """The text tokens in a window of `length` tokens."""
+        return length - (self.start_token is not None)
 
     def inputs(self, start: int, stop: int) -> np.ndarray:
         """Input tokens, int64 [stop-start]."""
@@ -125,10 +148,10 @@ class Text:
         if self._masked is not None:
             pairs = pairs[self._masked["targets"].numpy()[pairs] >= 0]
             fraction = self.task.recipe.task.mask_fraction
-        digest = hashlib.sha256(repr((sorted(self.source.fingerprint.items()), "valid", fraction)).encode())
-        digest.update(np.ascontiguousarray(pairs, dtype="<i8").tobytes())
+        named = sorted(self.source.fingerprint.items()), self.split, fraction
+        places = np.ascontiguousarray(pairs, dtype="<i8").tobytes()
         text = self.source.fingerprint["corpus"][:12]
-        return Targets(digest=digest.hexdigest()[:12], count=len(pairs), text=text)
+        return make_targets(named, len(pairs), self.start_token, places, text=text)
 
     def length_plan(
         self,
@@ -138,7 +161,15 @@ class Text:
         note: str | None = None,
     ) -> LengthPlan:
         """The plan of one length that reads so many tokens; with a note where there is an obstacle."""
-        note = obstacle(self.task, self.source, length) or note
+        available = len(self._stream)
+        if length >= available:
+            split = {"valid": "validation"}.get(self.split, self.split)
+            note = f"the {split} text has only {available} tokens"
+        elif length > self.max_tokens:
+            note = f"only evaluate.max_tokens={self.max_tokens} are scored; raise it to {length} or more"
+        elif not self.room(length):
+            note = "the start token leaves no room for text"
+        note = end_of_encoding(self.task, length) or note
         if note is None and self._masked is not None and not (self.targets(0, self.size) >= 0).any():
             note = "no token is scored: the text is too short for its hidden tokens"
         return LengthPlan(length, note=note) if note else LengthPlan(length, tokens, score)
@@ -146,11 +177,22 @@ class Text:
     def read(self, windows: Windows, execution: Execution) -> Losses:
         """The loss of every target in some windows, the same in every process."""
 
+        added, start = np.zeros_like(windows.starts), np.zeros(0, np.int64)
+        if self.start_token is not None:
+            start = np.array([self.source.tokenizer.tokenizer.token_to_id(self.start_token)])
+            # A window whose first token is the start token gets no second one.
+            added[:] = [self.inputs(at, at + 1)[0] != start[0] for at in windows.starts]
+
         def run(batch: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-            spans = list(zip(windows.starts[batch].tolist(), windows.stops[batch].tolist(), strict=True))
-            tokens = torch.from_numpy(np.stack([self.inputs(*span) for span in spans]))
-            targets = np.stack([self.targets(*span) for span in spans])
-            pairs = windows.starts[batch, None] + np.arange(tokens.shape[1])
+            columns = windows.starts[batch], windows.stops[batch], added[batch]
+            spans = list(zip(*(column.tolist() for column in columns), strict=True))
+            inputs = [np.concatenate([start[:count], self.inputs(*span)]) for *span, count in spans]
+            tokens = torch.from_numpy(np.stack(inputs))
+            # The pair at the place of a start token is the one before the window, and is not scored.
+            targets = np.stack(
+                [np.concatenate([start[:count], self.targets(*span)]) for *span, count in spans]
+            )
+            pairs = (windows.starts - added)[batch, None] + np.arange(tokens.shape[1])
             asked = (pairs >= windows.scored[batch, None]) & (targets >= 0)
             rows, places = np.nonzero(asked)
             nats = _losses(self.task, tokens, rows, places, targets[asked], execution.device)
@@ -159,7 +201,7 @@ class Text:
         def tokens_of(batch: np.ndarray) -> int:
             return int((windows.stops[batch] - windows.starts[batch]).sum())
 
-        batches = windows.batches(self.task.recipe.evaluate.batch_tokens)
+        batches = windows.batches(self.task.recipe.evaluate.batch_tokens, added)
         parts = split_among(execution, batches, tokens_of, run)
         pairs, nats, context = (np.concatenate(column) for column in zip(*parts, strict=True))
         # In this order they are added up to the same sum, however many processes there were.
@@ -170,9 +212,9 @@ class Text:
         """documents, tokens, loss_nats, perplexity, and of a likelihood word_perplexity and bits_per_byte.
 
         Each measure M with the ends of its 95 % interval over documents, `M_low` and `M_high`; None where one
-        document is all, or a loss is not finite. `units` has what each document adds.
+        unit is all, or a loss is not finite. `units` has the sums of each document. Of few documents `blocks`
+        has those of each block of text, and the intervals are over blocks.
         """
-        documents, unit = np.unique(self.documents(losses.pairs), return_inverse=True)
         per_target = [losses.nats, np.ones(len(losses.nats))]
         if self.likelihood:
             first, last = int(losses.pairs[0]), int(losses.pairs[-1]) + 1
@@ -180,16 +222,29 @@ class Text:
             targets = self.targets(first, last)[losses.pairs - first]
             units = self.source.units
             per_target += [units.bytes_of(targets), units.words_of(targets, inputs)]
-        sums = np.stack([np.bincount(unit, values, len(documents)) for values in per_target], axis=1)
-        numbers: Numbers = {"documents": len(documents), "tokens": len(losses.pairs)}
+
+        def summed(kind: str, unit_of: np.ndarray) -> tuple[np.ndarray, Units]:
+            found, unit = np.unique(unit_of, return_inverse=True)
+            sums = np.stack([np.bincount(unit, values, len(found)) for values in per_target], axis=1)
+            sizes = sums[:, 2] if self.likelihood else None
+            return sums, Units.of_documents(found, sums[:, 0], sums[:, 1], sizes, kind)
+
+        sums, units = summed("documents", self.documents(losses.pairs))
+        numbers: Numbers = {"documents": len(sums), "tokens": len(losses.pairs), "units": units}
+        blocks = np.minimum(losses.pairs * self.blocks // self.size, self.blocks - 1)
+        if len(sums) < min(FEW_DOCUMENTS, len(np.unique(blocks))):
+            sums, numbers["blocks"] = summed("blocks", blocks)
+            numbers["remark"] = (
+                f"fewer than {FEW_DOCUMENTS} documents: intervals are over {len(sums)} consecutive blocks of "
+                f"{self.size // self.blocks:,} tokens"
+            )
         numbers |= _measure("loss_nats", sums, 1)
         numbers |= _exponential("perplexity", numbers, "loss_nats")
         if self.likelihood:
             per_word = _measure("word", sums, 3)
             numbers |= _exponential("word_perplexity", per_word, "word")
             numbers |= _measure("bits_per_byte", sums, 2, 1 / math.log(2))
-        sizes = sums[:, 2] if self.likelihood else None
-        return numbers | {"units": Units.of_documents(documents, sums[:, 0], sums[:, 1], sizes)}
+        return numbers
 
 
 class WholeText(Protocol):
@@ -204,13 +259,14 @@ class WholeText(Protocol):
         """Windows of a length that score each of `size` pairs once."""
 
     def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:
-        text, config = Text(task, source), task.recipe.evaluate
+        text, config = Text(task, source, lengths), task.recipe.evaluate
         planned = []
         for length in lengths:
-            windows = self.windows(config, text.size, min(length, max(1, text.size)))
+            windows = self.windows(config, text.size, max(1, min(text.room(length), text.size)))
             planned.append(text.length_plan(length, windows.tokens, partial(_score, text, windows)))
         targets = text.targets_at(np.arange(text.size))
-        return [MeasurementPlan(self.parameters(config), targets, planned)]
+        parameters = self.parameters(config) | self.scored_split(config)[1]
+        return [MeasurementPlan(parameters, targets, planned)]
 
 
 def _score(text: Text, windows: Windows, execution: Execution) -> Numbers:
