@@ -10,12 +10,11 @@ pytestmark = pytest.mark.slow
 # An encoding for each path of a compiled model, and the most keys of a sequence that counts as short there.
 PATHS = [
     ("alibi", kernels.COMPILED_LENGTH),  # plain operations
-    ("path", kernels.COMPILED_LENGTH),
     ("rope", 0),  # an operator without a table
     ("t5", 0),  # by distance
     ("fox", 0),  # a bias of each key
     ("deberta", 0),  # a table
-    ("shaw", 0),  # attention weights
+    ("cope", 0),  # attention weights, in two blocks of queries
 ]
 
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from zoo.contract.subject import HEADS
 from zoo.encodings.base import Encoding, Span
 from zoo.encodings.stack import View
 from zoo.models import kernels, recomputed
@@ -114,6 +115,17 @@ def test_autocast_is_that_of_the_forward_pass(spec, model_of, tokens, computed_a
 
     usual, got = map(error, results)
     assert 0.5 * usual < got < 1.3 * usual
+
+
+@pytest.mark.parametrize(("spec", "tables"), [("fire", 1), ("deberta", 2), ("cope", 2)])
+def test_tables_up_to_a_limit_are_kept(spec, tables, model_of, tokens, computed_again, monkeypatch):
+    """A bias of positions alone is one table for all sequences; other scores have one of each sequence."""
+    model, row, blocks = model_of(spec, length=LENGTH, num_layers=1), tokens(2, LENGTH), computed_again()
+    limit = tables * HEADS * LENGTH**2
+    for most, expected in ((limit, []), (limit - 1, BLOCKS)):
+        monkeypatch.setattr(kernels, "MOST_KEPT_ELEMENTS", most)
+        model(row)
+        assert blocks == expected
 
 
 def test_frozen_parameters_get_no_gradient(model_of, tokens, computed_again):
