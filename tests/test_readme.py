@@ -55,7 +55,7 @@ def commands() -> list[str]:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which a reader might stand: recipes, a WikiText-2 of a few lines, novels, a plugin."""
+    """A working directory of a reader: recipes, a WikiText-2 of a few lines, novels, a plugin."""
     home = tmp_path_factory.mktemp("reader")
     shutil.copytree(ROOT / "recipes", home / "recipes")
     article = "".join(
@@ -129,6 +129,9 @@ def test_every_other_command_runs(home: Path, monkeypatch: pytest.MonkeyPatch, c
     assert ran == len(commands()) - 2 > 10
     for folder in ("comparison", "runs/copy_comparison"):
         assert (home / folder / "index.html").is_file(), folder
+    for kind in ("encoding", "task", "protocol", "dataset"):
+        for name in registry.KINDS[kind].shipped:
+            assert (home / "site" / f"{kind}s" / f"{name}.html").is_file(), name
     for run in ("alibi_sample", "rope_wikitext2", "novels", "two", "root_sample"):
         assert (home / "runs" / run / "evaluation" / "lengths.json").is_file(), run
 
@@ -139,7 +142,7 @@ def shell(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     tools = tmp_path / "tools"
     tools.mkdir()
     start = f'export PYTHONPATH={ROOT} OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES=""\nexec {sys.executable}'
-    # Two tasks on one node, as srun starts them; of its options none changes what they do.
+    # Two tasks on one node, as srun starts them; its options change nothing here.
     two = (
         'while case "$1" in -*) ;; *) false;; esac; do shift; done\n'
         'for task in 0 1; do SLURM_PROCID=$task SLURM_LOCALID=$task "$@" & pids="$pids $!"; done\n'
@@ -200,12 +203,12 @@ def test_the_job_shown_runs(shell, home: Path, tmp_path: Path):
     }  # fmt: skip
     variables = {f"SLURM_{key}": value for key, value in slurm.items()}
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    for verb in ("training", "continuing"):  # a job that is run again goes on
+    for verb in ("training", "continuing"):  # a job that runs again continues
         message = shell(f"sh {job}", **variables, **place)
         assert message.count("done: ") == message.count(f"{verb} alibi_wikitext2") == 1, message
 
 
-def test_the_tests_shown_are_there():
+def test_every_test_shown_exists_and_is_slow():
     shown = re.findall(r"`pytest -m slow ([^`]+)`", README)
     assert len(shown) >= 8
     for path in " ".join(shown).split():
@@ -216,7 +219,7 @@ def test_the_tests_shown_are_there():
 
 def test_the_python_shown_runs(home: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(home)
-    if not (home / "runs" / "rope_wikitext2").is_dir():
+    if not (home / "runs" / "rope_wikitext2").is_dir():  # the test of all commands was deselected
         assert main(small(["fit", "--recipe", "recipes/rope_wikitext2.yaml"])) == 0
     shown = next(block for block in blocks("python") if "zoo.load" in block)
     names: dict = {}
@@ -257,16 +260,16 @@ def test_every_encoding_is_named():
             assert f"`{name}`" in README, name
 
 
-def test_every_room_on_the_map_exists():
-    house = next(block for block in blocks("") if block.startswith("zoo/"))
-    rooms = re.findall(r"^ {2}(\w+(?:/|\.py))", house, re.MULTILINE)
-    assert len(rooms) >= 8
-    for room in rooms:
-        assert (ROOT / "zoo" / room).exists(), room
+def test_every_folder_on_the_map_exists():
+    tree = next(block for block in blocks("") if block.startswith("zoo/"))
+    parts = re.findall(r"^ {2}(\w+(?:/|\.py))", tree, re.MULTILINE)
+    assert len(parts) >= 8
+    for part in parts:
+        assert (ROOT / "zoo" / part).exists(), part
     for folder in ("recipes", "scripts", "tests"):
-        assert f"\n{folder}/" in house and (ROOT / folder).is_dir()
+        assert f"\n{folder}/" in tree and (ROOT / folder).is_dir()
 
 
-def test_every_link_leads_somewhere():
+def test_every_link_has_a_target():
     for target in re.findall(r"\]\(([^)#]+)\)", README):
         assert (ROOT / target).exists(), target
