@@ -56,7 +56,7 @@ def curve(which: int, lengths: tuple[int, ...], seeds: int, accuracy: bool = Fal
         LABELS[which], runs, lengths, tuple(mean), tuple(low), tuple(high), seeds, tuple(points), notes,
         tuple(sd), tuple(0 if m is None else seeds for m in mean), counts,
         tuple(None if m is None else 4000.0 for m in mean), tuple(None if m is None else 900.0 for m in mean),
-        TRAINED, (False,) * len(lengths),
+        TRAINED,
     )  # fmt: skip
 
 

@@ -174,7 +174,7 @@ def panel_of(lengths, train_length):
     none = (None,) * len(lengths)
     curve = Curve(
         "x", ("x",), lengths, values, none, none, 1, (), {}, none, (1,) * len(lengths), none, none, none,
-        train_length, (False,) * len(lengths),
+        train_length,
     )  # fmt: skip
     return Panel(
         ("per_position", "{}", ""), "per_position", {}, "loss_nats", True, lengths, (curve,), counted="tokens"

@@ -25,7 +25,6 @@ from zoo.evaluation.protocols.protocol import (
     Protocol,
     build_protocol,
 )
-from zoo.evaluation.timing import ForeignLoad
 from zoo.launch.team import Team, alone, device_for
 from zoo.memory import (
     allocations_bounded,
@@ -171,7 +170,7 @@ class _Work:
             return limit is None or not read or time.perf_counter() - began < limit
 
         restart_peak_memory(team.device)
-        scored, late, load = None, False, ForeignLoad()
+        scored, late = None, False
         try:
             with torch.inference_mode(), freed_memory_kept(), allocations_bounded(team.local_size):
                 # Every process waits until none works on the length before.
@@ -185,8 +184,8 @@ class _Work:
             if isinstance(error, RunError) or not is_out_of_memory(error):
                 raise
         seconds = time.perf_counter() - began
-        own = scored is None, peak_memory_mb(team.device), seconds / max(read, 1), load.own_seconds()
-        failed, peaks, costs, loads = zip(*team.gather(own), strict=True)
+        own = scored is None, peak_memory_mb(team.device), seconds / max(read, 1)
+        failed, peaks, costs = zip(*team.gather(own), strict=True)
         if any(failed):
             # The bar ends without the tokens that were not read.
             bar.total -= tokens - read
@@ -198,8 +197,6 @@ class _Work:
             needed = tokens * max(costs)
             return f"stopped after evaluate.max_seconds={limit:g} (about {needed:,.0f} s needed)"
         cost = {"length": length, "tokens_per_second": read / seconds, "peak_memory_mb": max(peaks)}
-        if team.device.type == "cpu" and team.local_size == team.size:
-            cost["others_cpu"] = load.others(sum(loads))
         return [
             Row(**{key: _finite(value) for key, value in (cost | numbers).items()})
             for numbers in (scored if isinstance(scored, list) else [scored])

@@ -123,9 +123,6 @@ class Row(_Model):
     """The share, from 0 to 1, of what is scored that training may have seen; see `TOO_FEW`."""
     tokens_per_second: float | None = None
     peak_memory_mb: float | None = None
-    others_cpu: float | None = None
-    """The share of the machine's processors, from 0 to 1, that other processes used meanwhile: how far
-    `tokens_per_second` may be trusted. None on a GPU, and where it is not known."""
     units: Units | None = None
     blocks: Units | None = None
     """The units of the intervals where there are too few documents for them."""
@@ -196,7 +193,7 @@ class Measurement(_Model):
         """A mapping for each row with everything that is known of it, as `lengths.json` has them.
 
         Args:
-            units: with what each document or example gave, and with `others_cpu`.
+            units: with the scores of each document or block, or of each example.
         """
         about: dict[str, Any] = {"run": self.run, "encoding": self.encoding}
         about |= {"changed": self.changed} if self.changed else {}
@@ -205,7 +202,7 @@ class Measurement(_Model):
         last = {"targets": self.targets.digest, "train_length": self.train_length}
         rows = []
         for row in self.rows:
-            own = row.model_dump(exclude_unset=True, exclude=UNITS if units else UNITS | {"others_cpu"})
+            own = row.model_dump(exclude_unset=True, exclude=UNITS)
             if units and (of_row := row.blocks or row.units) is not None:
                 own["units"] = of_row.columns()
             rows.append(about | own | last)

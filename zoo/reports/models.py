@@ -185,7 +185,7 @@ def _narrowed(row: Row, same: set[int]) -> Row:
         low, high = interval_of_ratio(amounts, np.array(sizes))
     costs = {
         name: getattr(row, name)
-        for name in ("tokens_per_second", "peak_memory_mb", "others_cpu")
+        for name in ("tokens_per_second", "peak_memory_mb")
         if getattr(row, name) is not None
     }
     return Row(

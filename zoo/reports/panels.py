@@ -28,8 +28,6 @@ MEASURES = (
     "accuracy", "token_accuracy", "value_accuracy", "accuracy_within", "accuracy_beyond",
     "bits_per_byte", "loss_nats", "perplexity", "word_perplexity",
 )  # fmt: skip
-BUSY_FROM = 0.2
-"""The share of the processors that other processes use, from which on a speed is marked."""
 
 
 def panels(series: Sequence[Series]) -> tuple[Panel, ...]:
@@ -118,7 +116,6 @@ def _curve(
             "counts": None if failed else max(counts, default=None),
             "tokens_per_second": _mean(row.get("tokens_per_second") for row in there),
             "peak_memory_mb": _mean(row.get("peak_memory_mb") for row in there),
-            "busy": any((row.get("others_cpu") or 0.0) >= BUSY_FROM for row in there),
             # The intervals are over what all curves have: `ranked` fills them in.
             "low": None,
             "high": None,
@@ -269,7 +266,6 @@ def costs(series: Sequence[Series], panels: Sequence[Panel]) -> tuple[Cost, ...]
             evaluation_tokens_per_second=curve and curve.tokens_per_second[at],
             evaluation_length=length,
             peak_memory_mb=curve and curve.peak_memory_mb[at],
-            busy=curve is not None and curve.busy[at],
         ))  # fmt: skip
     return tuple(made)
 

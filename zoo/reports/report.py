@@ -82,8 +82,6 @@ class Curve:
     """Of the evaluation at each length, in MiB; the mean over the seeds."""
     train_length: int
     """In tokens. Of one panel all curves have the same, but where runs were compared by force."""
-    busy: tuple[bool, ...]
-    """Whether other processes used the machine while speed and memory were measured."""
     others: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
     """Other measures than the panel's, by name: the means over the seeds."""
 
@@ -199,8 +197,6 @@ class Cost:
     evaluation_tokens_per_second: float | None
     evaluation_length: int | None
     peak_memory_mb: float | None
-    busy: bool = False
-    """Whether other processes used the machine while the evaluation's speed was measured."""
 
 
 @dataclass(frozen=True)

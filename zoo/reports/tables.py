@@ -21,7 +21,6 @@ from zoo.reports.formatting import (
 )  # fmt: skip
 from zoo.reports.report import Curve, Difference, Panel, Report
 
-BUSY, BUSY_MEANS = "busy", "busy: other processes used the machine meanwhile"
 SPEED = "tokens/s"
 COLUMNS = 10
 """Lengths in a table; of more, every second or third is shown, counted from the longest."""
@@ -32,7 +31,7 @@ class Cell:
     """A cell of a table.
 
     `best` is better than all others of its column beyond the intervals. `spread`, the interval, may be left
-    out where it is too wide. `mark` is a word beside the value: tied, busy. `note` is the number of a
+    out where it is too wide. `mark` is a word beside the value: tied. `note` is the number of a
     footnote.
     """
 
@@ -108,11 +107,9 @@ def values_table(panel: Panel, most: int = COLUMNS) -> Table:
         columns |= {SPEED: [*map(count_text, curve.tokens_per_second)]}
         columns |= {"peak memory (MiB)": [*map(count_text, curve.peak_memory_mb)]}
         for name, texts in columns.items():
-            cells = [Cell(texts[index], mark=BUSY * (name == SPEED and curve.busy[index])) for index in shown]
+            cells = [Cell(texts[index]) for index in shown]
             if any(text != DASH for text in texts):
                 lines.append(Line(name, tuple(cells)))
-        if any(curve.busy):
-            about.append(BUSY_MEANS)
     if len(lengths) < len(panel.lengths):
         about.append(f"{len(lengths)} of {len(panel.lengths)} lengths are shown; the CSV file has all")
     title = f"{display_name(panel.measure)} by {panel.axis} in tokens"
@@ -174,20 +171,20 @@ def costs_table(report: Report) -> Table | None:
     at = f" at {length}" if length is not None else ""
     lines = []
     for cost in report.costs:
-        counts = (cost.added_parameters, cost.parameters, cost.training_tokens_per_second)
-        speed = Cell(count_text(cost.evaluation_tokens_per_second), mark=BUSY * cost.busy)
-        cells = (*(Cell(count_text(count)) for count in counts), speed, Cell(count_text(cost.peak_memory_mb)))
-        lines.append(Line(cost.label, cells))
+        counts = (
+            cost.added_parameters, cost.parameters, cost.training_tokens_per_second,
+            cost.evaluation_tokens_per_second, cost.peak_memory_mb,
+        )  # fmt: skip
+        lines.append(Line(cost.label, tuple(Cell(count_text(count)) for count in counts)))
     protocol = protocol_text(panel.protocol, panel.parameters)
-    about = [f"evaluation by {protocol}, at the longest length that every {panel.subject} can read"] * bool(
-        at
+    about = (
+        f"evaluation by {protocol}, at the longest length that every {panel.subject} can read" if at else ""
     )
-    about += [BUSY_MEANS] * any(cost.busy for cost in report.costs)
     header = (
         panel.subject, "added parameters", "parameters", "training tokens/s", f"evaluation tokens/s{at}",
         f"peak memory{at} (MiB)",
     )  # fmt: skip
-    return Table("Costs", header, tuple(lines), "; ".join(about))
+    return Table("Costs", header, tuple(lines), about)
 
 
 def order_text(report: Report) -> str:
