@@ -2,6 +2,7 @@
 sees."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,14 @@ def test_n_is_the_number_of_keys_that_the_mask_leaves():
         for start in range(0, span.num_queries, 2):
             rows = span.queries(start, min(start + 2, span.num_queries))
             assert torch.equal(visible_keys(rows).expand(B, -1), expected[:, start : start + 2]), mask
+
+
+def test_layers_with_different_windows_have_different_factors():
+    """The spans of one forward pass share what they compute."""
+    wide = spanned(**MASKS["left padding"])
+    for span in (wide, replace(wide, window=3)):
+        expected = visible(span).sum(-1).clamp(min=1).double().log()
+        assert torch.equal(LogitScale("log_n", H)(span, torch.float64).factor_BHT1[..., 0], expected)
 
 
 @pytest.mark.parametrize("kind", ["log_n", "scalable_softmax"])
