@@ -1,4 +1,4 @@
-"""The length sweep over trained runs: its rows, its files, its words."""
+"""`evaluate` on trained runs: rows, files, messages."""
 
 import json
 import math
@@ -18,7 +18,9 @@ from zoo.evaluation.store import read_measurements
 from zoo.recipe import resolve
 from zoo.reports import evaluate as command
 from zoo.reports import run_report
+from zoo.reports.compare import build
 from zoo.reports.evaluate import evaluate
+from zoo.training import finish
 from zoo.training.fit import fit
 
 BASE = {
@@ -40,15 +42,35 @@ def cache(tmp_path_factory):
     return str(tmp_path_factory.mktemp("cache"))
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, cache):
+    """A folder for each recipe that a test asks for, trained once."""
+    folders = {}
+
+    def trained(*sets):
+        if sets not in folders:
+            recipe = resolve(BASE, [f"data.cache={cache}", *sets])
+            folders[sets] = fit(recipe, out=tmp_path_factory.mktemp("trained") / "run")
+        return folders[sets]
+
+    return trained
+
+
 @pytest.fixture
-def run(tmp_path, cache):
-    """Train for two steps; gives the run folder."""
+def run(tmp_path, trained):
+    """A copy of a folder trained for two steps and evaluated: `run("seed=1", name="first")`."""
 
     def run(*sets, name="run"):
-        recipe = resolve(BASE, [f"data.cache={cache}", f"name={name}", *sets])
-        return fit(recipe, out=tmp_path / name)
+        shutil.copytree(trained(*sets), tmp_path / name)
+        return tmp_path / name
 
     return run
+
+
+@pytest.fixture(autouse=True)
+def _undrawn(request, monkeypatch):
+    """Without the pictures, which take most of the time; `test_results_folder` has them."""
+    monkeypatch.setattr(run_report, "plot", lambda panels: {})
 
 
 def stored(folder):
@@ -69,7 +91,6 @@ def test_rows_are_merged_with_those_before(run):
     after = {row["length"]: row for row in rows}
     assert after[16] == before[16] and after[64] == before[64]
     assert after[32]["loss_nats"] == before[32]["loss_nats"]  # measured again, and the same
-    assert (folder / "evaluation" / "lengths.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_each_checkpoint_has_rows_of_its_own(run, tmp_path):
@@ -77,15 +98,6 @@ def test_each_checkpoint_has_rows_of_its_own(run, tmp_path):
     evaluate([folder / "checkpoints" / "best.ckpt"], lengths=[16])
     checkpoints = [row["checkpoint"] for row in stored(folder)]
     assert checkpoints == ["checkpoints/best.ckpt"] + ["checkpoints/last.ckpt"] * 3
-
-
-def test_what_an_earlier_step_gave_goes(run):
-    folder = run()
-    (old,) = read_measurements(folder)
-    forget(folder)
-    storage.store(folder, [old.model_copy(update={"step": 1})])
-    evaluate([folder], lengths=[32])
-    assert [(row["length"], row["step"]) for row in stored(folder)] == [(32, 2)]
 
 
 def test_a_length_that_cannot_be_measured_has_a_note_and_spares_the_others(run, capsys):
@@ -97,16 +109,6 @@ def test_a_length_that_cannot_be_measured_has_a_note_and_spares_the_others(run, 
     beyond = evaluate([run(name="other")], lengths=[16, 129, 10**6])
     assert "loss_nats" in beyond[0] and "evaluate.max_tokens=128" in beyond[1]["note"]
     assert "the validation text has only" in beyond[2]["note"]
-
-
-def test_the_longest_length_that_the_text_can_fill_is_measured(run):
-    from zoo.data import open_data
-    from zoo.runs.load import load_task
-
-    folder = run("evaluate.max_tokens=100000")
-    num_tokens = len(open_data(load_task(folder).recipe).stream("valid"))
-    rows = evaluate([folder], lengths=[num_tokens - 1, num_tokens])
-    assert rows[0]["tokens"] == num_tokens - 1 and "note" in rows[1]
 
 
 @pytest.fixture
@@ -136,12 +138,10 @@ def greedy(length):
         torch.empty(1 << 60)  # what a CPU says
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("protocol", ["nonoverlapping", "sliding", "fixed_targets"])
-def test_running_out_of_memory_at_one_length_spares_the_others(run, spoilt, protocol):
-    folder = run("evaluate.max_tokens=2000")
-    spoilt(protocol, greedy)
-    rows = evaluate([folder], lengths=[16, 32, 64], protocols=[protocol])
+def test_running_out_of_memory_at_one_length_spares_the_others(run, spoilt):
+    folder = run()
+    spoilt("sliding", greedy)
+    rows = evaluate([folder], lengths=[16, 32, 64], protocols=["sliding"])
     assert "loss_nats" in rows[0]
     assert all("needs more memory than the" in row["note"] and row["length"] in (32, 64) for row in rows[1:])
 
@@ -165,7 +165,6 @@ def test_a_fault_is_not_taken_for_a_lack_of_memory(run, spoilt):
         evaluate([folder])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("end", [RuntimeError("a fault of ours"), KeyboardInterrupt()])
 def test_what_was_measured_before_the_end_is_kept_and_reported(run, spoilt, capsys, end):
     folders = [run(name="first"), run(name="second")]
@@ -214,7 +213,6 @@ def test_results_are_stored_as_they_come(run, spoilt, monkeypatch):
     assert seen == [[], [16], [16, 32]]
 
 
-@pytest.mark.slow
 def test_one_bar_shows_the_work_of_all_protocols_and_lengths(run, spoilt, monkeypatch):
     bars = []
 
@@ -239,10 +237,10 @@ def test_one_bar_shows_the_work_of_all_protocols_and_lengths(run, spoilt, monkey
     folder = run("model.encoding=learned")
     everything = ["nonoverlapping", "sliding", "fixed_targets", "per_position"]
     evaluate([folder], lengths=[8, 16, 32], protocols=everything)
-    assert len(bars) == 2  # fit's and this one
-    assert all(bar.done == bar.total == before > 0 for bar, before in bars)
+    ((bar, before),) = bars
+    assert bar.done == bar.total == before > 0
     # Without what a length that does not fit would still have read.
-    folder = run("model.encoding=alibi", name="other")
+    folder = run(name="other")
     for protocol in ("nonoverlapping", "per_position"):
         spoilt(protocol, greedy)
     evaluate([folder], lengths=[16, 32, 64], protocols=everything)
@@ -259,10 +257,14 @@ def test_what_is_not_finite_is_null_in_the_file(run, spoilt):
 
 
 def test_a_row_says_what_was_measured_and_how(run):
-    sets = ["evaluate.max_tokens=4000", "evaluate.stride=8", "evaluate.targets=9", "data.documents=60"]
-    folder = run(*sets, "evaluate.lengths=[16, 32]")
+    sets = [
+        "evaluate.max_tokens=4000",
+        "evaluate.stride=8",
+        "evaluate.targets=9",
+        "evaluate.lengths=[16, 32]",
+    ]
     protocols = ["nonoverlapping", "sliding", "fixed_targets", "per_position"]
-    rows = evaluate([folder], lengths=[16, 32], protocols=protocols)
+    rows = evaluate([run("data.documents=60")], protocols=protocols, sets=sets)
     reported = {row["protocol"]: row["parameters"] for row in rows}
     assert reported == {
         "nonoverlapping": {},
@@ -274,8 +276,9 @@ def test_a_row_says_what_was_measured_and_how(run):
         *((protocol, length) for protocol in protocols[:3] for length in (16, 32)),
         *(("per_position", length) for length in (16, 23, 32)),
     ]
-    measures = ("loss_nats", "perplexity", "bits_per_byte", "word_perplexity")
     for row in rows:
+        measures = ["loss_nats", "perplexity", "bits_per_byte"]
+        measures += ["word_perplexity"] * (row["protocol"] != "per_position")
         assert list(row)[:8] == [
             "run", "encoding", "checkpoint", "step", "seed", "protocol", "parameters", "length",
         ]  # fmt: skip
@@ -288,8 +291,8 @@ def test_a_row_says_what_was_measured_and_how(run):
 
 @pytest.mark.launch
 def test_two_processes_give_the_rows_of_one(run, zoo_command):
-    sets = ["evaluate.max_tokens=2000", "evaluate.batch_tokens=100", "data.documents=60"]
-    folder = run(*sets, "evaluate.lengths=[16, 40]")
+    sets = ["evaluate.max_tokens=2000", "evaluate.batch_tokens=100", "evaluate.lengths=[16, 40]"]
+    folder = run(*sets, "data.documents=60")
     protocols = ["nonoverlapping", "sliding", "fixed_targets", "per_position"]
     alone = evaluate([folder], lengths=[16, 40], protocols=protocols)
     forget(folder)
@@ -320,20 +323,6 @@ def test_a_run_made_before_a_protocol_had_its_options_is_evaluated(run):
     assert rows[0]["parameters"] == {"stride": 0.5} and "loss_nats" in rows[0]
 
 
-@pytest.mark.slow
-def test_several_runs_have_a_report_each(run, capsys):
-    folders = [run(name="first"), run("seed=1", name="second")]
-    capsys.readouterr()
-    rows = evaluate(folders, lengths=[16])
-    reported = capsys.readouterr().out
-    assert "first" in reported and "second" in reported
-    assert [row["seed"] for row in rows] == [0, 1]
-    assert [row["run"] for folder in folders for row in stored(folder) if row["length"] == 16] == [
-        "first",
-        "second",
-    ]
-
-
 def test_another_tokenizer_is_wrong_input(tmp_path, cache):
     texts = {}
     for name, letters in (("one", "abcdefgh"), ("two", "stuvwxyz")):
@@ -349,7 +338,6 @@ def test_another_tokenizer_is_wrong_input(tmp_path, cache):
         evaluate([folder], lengths=[16], sets=[f"data.root={texts['two']}"])
 
 
-@pytest.mark.slow
 def test_wrong_protocols_are_reported_for_every_run_at_once(run):
     folders = [run(name="first"), run(name="second")]
     with pytest.raises(InputError) as error:
@@ -441,28 +429,14 @@ def test_a_changed_encoding_has_rows_of_its_own(run, capsys):
     assert len(stored(folder)) == len(rows)
 
 
-def test_folders_that_take_no_results_are_reported_before_anything_is_measured(run, monkeypatch):
-    folders = [run(name="first"), run(name="second")]
-    shutil.rmtree(folders[0] / "evaluation")
-    (folders[0] / "evaluation").write_text("")
-    (folders[1] / "evaluation" / ".lock").unlink(missing_ok=True)
-    (folders[1] / "evaluation" / ".lock").symlink_to("elsewhere")
-    monkeypatch.setattr(command, "measure", lambda *given, **more: pytest.fail("measured"))
-    with pytest.raises(InputError) as error:
-        evaluate(folders, protocols=["qwerty"])
-    places = [problem.where for problem in error.value.problems]
-    files = [folders[0] / "evaluation", folders[1] / "evaluation" / ".lock"]
-    assert places == [str(files[0]), str(folders[0]), str(files[1]), str(folders[1])]
-
-
 def test_runs_of_one_name_are_told_apart_by_their_folders(run, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    folders = [run("name=same", f"optimizer.lr={lr}", name=f"lr{lr}") for lr in (0.02, 0.01)]
+    folders = [run(name="lr0.02"), run("optimizer.lr=2e-3", name="lr0.01")]
     capsys.readouterr()
     rows = evaluate([Path("lr0.02"), folders[1] / "checkpoints" / "last.ckpt"], lengths=[16])
     titles = [line for line in capsys.readouterr().out.splitlines() if line.endswith(" by length")]
     assert titles == ["lr0.02 by length", "lr0.01 by length"]
-    assert [row["run"] for row in [*rows, *stored(folders[0])]] == ["same"] * 5
+    assert [row["run"] for row in [*rows, *stored(folders[0])]] == ["tiny"] * 5
 
 
 def test_a_checkpoint_given_twice_is_measured_once(run):
@@ -472,9 +446,11 @@ def test_a_checkpoint_given_twice_is_measured_once(run):
 
 
 def test_a_length_beyond_the_data_is_a_note_and_changes_nothing_else(run, capsys):
-    folder = run("data.documents=60", "evaluate.max_tokens=100000")
+    folder, sets = run("data.documents=60"), ["evaluate.max_tokens=100000"]
+    forget(folder)
+    evaluate([folder], sets=sets)
     before = stored(folder)
-    evaluate([folder], lengths=[16, 100_000], protocols=["nonoverlapping", "per_position"])
+    evaluate([folder], lengths=[16, 100_000], protocols=["nonoverlapping", "per_position"], sets=sets)
     shown = capsys.readouterr().out
     assert "the validation text has only" in shown and "100000" in shown
     after = [row for row in stored(folder) if row["protocol"] == "nonoverlapping"]
@@ -484,7 +460,7 @@ def test_a_length_beyond_the_data_is_a_note_and_changes_nothing_else(run, capsys
     assert [row["loss_nats"] for row in after[:3]] == [row["loss_nats"] for row in before]
     assert len({row["targets"] for row in after}) == 1
     with pytest.raises(RunError, match="nothing could be measured: the validation text has only"):
-        evaluate([folder], lengths=[100_000])
+        evaluate([folder], lengths=[100_000], sets=sets)
 
 
 def test_other_targets_are_another_measurement(run):
@@ -500,20 +476,32 @@ def test_other_targets_are_another_measurement(run):
     assert {row["tokens"] for row in stored(folder)} == {64, 128}
 
 
-def test_an_absurd_length_is_wrong_input(run):
-    data = "data={name: copy, sequence_length: 16, batch_size: 4}"
-    for folder in (run(name="text"), run(data, "evaluate.samples=4", "evaluate.lengths=[16]")):
-        with pytest.raises(InputError, match=f"no memory holds sequences of {10**23} tokens"):
-            evaluate([folder], lengths=[10**23])
+def test_fit_scores_a_quarter_of_the_trained_tokens_unless_the_recipe_says_more(
+    tmp_path, cache, monkeypatch, capsys
+):
+    monkeypatch.setattr(finish, "LEAST_TOKENS", 70)
+    base = {**BASE, "evaluate": {"lengths": [16, 33]}}
+    for sets, tokens in (
+        (["trainer.max_steps=6"], 96),  # of 6 x 4 x 16
+        (["trainer.max_steps=2"], 70),
+        (["trainer.max_steps=2", "evaluate.lengths=[16, 80]"], 80),
+        (["trainer.max_steps=2", "evaluate.max_tokens=110"], 110),
+    ):
+        folder = tmp_path / str(tokens)
+        fit(resolve(base, [f"data.cache={cache}", *sets]), out=folder)
+        assert [row["tokens"] for row in stored(folder)] == [tokens] * 2
+        command = (
+            f"scored {tokens} tokens at each length; for up to 262,144: python -m zoo evaluate {folder}\n"
+        )
+        assert (command in capsys.readouterr().out) == (tokens != 110)
 
 
-def test_the_table_has_the_lengths_and_what_they_cost(run, capsys):
-    folder = run()
-    capsys.readouterr()
-    rows = evaluate([folder], lengths=[64, 16, 32])
-    lines = capsys.readouterr().out.splitlines()
-    assert ["encoding", "16", "(trained)", "32", "64"] in [line.split() for line in lines]
-    assert all(any(line.startswith(name) for line in lines) for name in ("perplexity", "tokens/s", "Costs"))
-    assert [row["length"] for row in stored(folder)] == [16, 32, 64]
-    for row in rows:
-        assert row["tokens_per_second"] > 0
+def test_encodings_are_told_apart_over_the_blocks_of_one_text(run):
+    folders = [run(name="alibi"), run("model.encoding=none", name="none")]
+    assert all("blocks" in row.get("remark", "") for row in stored(folders[0]))
+    report = build(folders)
+    (panel,) = report.panels
+    assert panel.interval == "95 % interval over text blocks"
+    pair = panel.between(64, "alibi", "none")
+    assert pair.low < pair.value < pair.high and pair.why == ""
+    assert any("consecutive blocks of" in caveat.text for caveat in report.caveats)
