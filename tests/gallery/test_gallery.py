@@ -5,6 +5,7 @@ import html
 import io
 import json
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,11 @@ def test_every_number_of_the_guide_was_measured():
     assert "1.642" in (ROOT / "README.md").read_text()
     numbers = set(re.findall(r"\b\d\.\d{3}\b", guide))
     assert len(numbers) > 8 and numbers <= stored | earlier, numbers - stored - earlier
+
+
+def test_tables_and_code_in_the_docs_are_up_to_date():
+    """`python scripts/fill_docs.py` writes them."""
+    fill_docs = runpy.run_path(str(ROOT / "scripts" / "fill_docs.py"))
+    for page in (ROOT / "docs").glob("*.md"):
+        text = page.read_text()
+        assert fill_docs["filled"](text) == text, page.name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import io
 import logging
 import re
@@ -19,18 +18,17 @@ from mkdocs.structure.files import File, Files
 
 from zoo.errors import RunError
 from zoo.files import read_text
-from zoo.gallery import results
-from zoo.gallery.markdown import escaped
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
 ASSETS = ("gallery.css", "sort.js")
 MAX_BYTES = 4 << 20
-MARKER = re.compile(r"^<!-- zoo: (\w+) ?(.*?) -->$", re.MULTILINE)
+PICTURE = re.compile(r"\.\./scripts/results/(\w+)/compare\.png")
+"""The path of a plot in the repository; the site has its own copies."""
 
 
 class Pages(BasePlugin):
-    """Gives MkDocs the pages and pictures that were made, and fills in what hand-written pages ask for.
+    """Gives MkDocs the pages and pictures that were made.
 
     Args:
         made: content by path in the site's sources.
@@ -47,58 +45,11 @@ class Pages(BasePlugin):
         return files
 
     def on_page_markdown(self, markdown: str, *, page: Any, config: Any, files: Files) -> str:
-        return filled_in(markdown)
+        return PICTURE.sub(r"results/\1.png", markdown)
 
     def on_post_page(self, output: str, *, page: Any, config: Any) -> str:
         self.told(page.file.dest_uri)
         return output
-
-
-def filled_in(markdown: str) -> str:
-    """A hand-written page with what its marks ask for: `<!-- zoo: results wikitext2 -->` and others.
-
-    Raises:
-        KeyError, ValueError: there is no such mark, or not what it asks for.
-    """
-    return MARKER.sub(lambda found: FILLERS[found[1]](found[2]), markdown)
-
-
-def _results(folder: str) -> str:
-    study = next(study for study in results.STUDIES if study.folder == folder)
-    return (
-        f"{results.curve_table(study)}\n{escaped(study.title)}: {escaped(study.setting)}; 95 % intervals.\n\n"
-        f"![{study.title} by length in tokens](results/{folder}.png)\n"
-    )
-
-
-def _costs(_: str) -> str:
-    return f"{results.costs_table()}\nRelative to `none`: {escaped(results.setting_text())}.\n"
-
-
-def _readme(name: str) -> str:
-    """The block of README.md that begins with the name of its file; a test there runs it."""
-    blocks = re.findall(r"^```python\n(.*?)^```", read_text(ROOT / "README.md", MAX_BYTES), re.M | re.S)
-    (block,) = (block for block in blocks if block.startswith(f"# {name}\n"))
-    return f"```python\n{block}```"
-
-
-def _plugin(constant: str) -> str:
-    """A plugin of tests/strangers/plugins.py, which the tests there check, train and evaluate."""
-    tree = ast.parse(read_text(ROOT / "tests" / "strangers" / "plugins.py", MAX_BYTES))
-    (source,) = (
-        ast.literal_eval(node.value)
-        for node in tree.body
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == constant
-    )
-    return f"```python\n{source.strip()}\n```"
-
-
-FILLERS: dict[str, Callable[[str], str]] = {
-    "results": _results,
-    "costs": _costs,
-    "readme": _readme,
-    "plugin": _plugin,
-}
 
 
 def configuration(sources: Path, out: Path, nav: list, api: bool) -> dict[str, Any]:
