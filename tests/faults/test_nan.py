@@ -84,7 +84,7 @@ def test_the_step_is_reported_though_it_is_not_logged(here, recipe, loss_becomes
     assert_finite(saved(folder))
 
 
-def test_what_came_before_the_first_checkpoint_is_reported(here, recipe, loss_becomes):
+def test_a_loss_before_the_first_checkpoint_is_reported(here, recipe, loss_becomes):
     loss_becomes(0, lambda loss: loss * float("nan"))
     with pytest.raises(RunError, match=r"at step 1 .*No checkpoint was written.*lower optimizer\.lr"):
         fit(recipe("max_index", *EVERY_TWO))

@@ -119,7 +119,7 @@ def changes(mapping, before, *sets):
     return found, changed_label(after, found.allowed)
 
 
-def test_those_of_a_list_are_changed_one_by_one(mapping):
+def test_encodings_of_a_list_are_changed_one_by_one(mapping):
     found, label = changes(mapping, "[alibi, rope]", "model.encoding.1=rerope", "model.encoding.1.window=8")
     assert found.refused == {} and found.allowed["model.encoding.1.name"] == "rerope"
     assert label == "alibi+rerope 1.window=8"

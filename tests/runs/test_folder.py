@@ -60,7 +60,7 @@ def read(path):
         return list(csv.DictReader(file))
 
 
-def test_what_is_logged_is_in_the_file_at_once(tmp_path):
+def test_a_logged_row_is_in_the_file_at_once(tmp_path):
     log = CsvLog(tmp_path)
     log.log_metrics({"a": 1.0}, step=1)
     log.log_metrics({"a": 2.0, "epoch": 0}, step=2)

@@ -73,7 +73,7 @@ def test_the_same_encoding_given_twice_is_one(tiny):
     assert [run.name for run in runs] == ["rope_tiny_s0", "alibi_tiny_s0"]
 
 
-def test_all_names_are_different_and_safe(forgetful_registry):
+def test_names_are_different_and_safe(forgetful_registry):
     @registry.encodings.register("rope-t5")
     class Near(registry.encodings.load("none")):
         pass

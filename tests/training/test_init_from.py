@@ -35,7 +35,7 @@ STILL = ["optimizer.lr=1e-30", "optimizer.weight_decay=0", "trainer.max_steps=1"
 
 
 @pytest.mark.parametrize("kind, checkpoint", [("text", ""), ("max_index", "/checkpoints/best.ckpt")])
-def test_it_begins_with_the_weights_of_the_other(here, recipe, kind, checkpoint):
+def test_a_run_begins_with_the_weights_of_another(here, recipe, kind, checkpoint):
     first = fit(recipe(kind, "name=first"))
     second = fit(recipe(kind, "name=second", f"init_from=runs/first{checkpoint}", *STILL, "seed=5"))
     there = weights(first, "best.ckpt" if checkpoint else "last.ckpt")

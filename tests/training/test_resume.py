@@ -225,7 +225,7 @@ def test_a_resumed_run_keeps_its_recipe(here, recipe):
     assert_same(before, weights(folder))
 
 
-def test_of_a_run_of_cut_epochs_the_parts_of_a_batch_are_kept(here, recipe):
+def test_accumulation_of_a_run_with_cut_epochs_cannot_change(here, recipe):
     sets = "max_index", "trainer.limit_train_batches=4"
     fit(recipe(*sets))
     with pytest.raises(InputError, match=r"accumulate_grad_batches: the run has 1, the recipe now 2"):
@@ -334,7 +334,7 @@ def test_a_run_that_has_moved_keeps_its_best_score(here, recipe, cut):
     assert not (here / "old").exists()
 
 
-def test_of_the_best_checkpoint_only_the_score_is_restored(tmp_path):
+def test_the_best_checkpoint_restores_only_its_score(tmp_path):
     best = BestCheckpoint(tmp_path)
     best.present = True
     best.load_state_dict({"best_model_score": torch.tensor(2.0), "best_model_path": "/elsewhere/x.ckpt",
