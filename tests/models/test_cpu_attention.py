@@ -129,6 +129,16 @@ def test_without_gradients_it_is_the_same():
         same([out], [expected.detach()], (layout, "mask"))
 
 
+def test_of_width_zero_the_bias_alone_decides():
+    (q, k, v, bias), visible, _ = inputs("open", (1, H, 33), torch.float64)
+    visible[3] = False
+    weights = bias.masked_fill(~visible, -torch.inf).softmax(-1).nan_to_num(0.0)
+    with torch.no_grad():
+        masked = bias.masked_fill(~visible, -torch.inf)
+        out = cpu_attention.attend(q[..., :0], k[..., :0], v, masked, 0.3, None)
+    same([out], [(weights @ v).detach()], "width 0")
+
+
 @pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 1e-5), (torch.bfloat16, 0.02)])
 def test_in_low_precision_errors_are_those_of_rounding(dtype, error, setting):
     (q, k, v, bias), visible, first = inputs("square", (1, H, 33), dtype)
