@@ -149,4 +149,4 @@ def test_an_encoding_that_cannot_be_built_has_a_dash_and_its_error(forgetful_reg
 
 def test_the_description_starts_within_100_columns(capsys):
     assert cli.main(["list", "encodings"]) == 0
-    assert capsys.readouterr().out.splitlines()[0].index("what it is") < 75
+    assert capsys.readouterr().out.splitlines()[0].index("description") < 75

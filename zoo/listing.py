@@ -1,4 +1,4 @@
-"""Tables of what there is: encodings, recipes, datasets, tasks, runs.
+"""Tables of the registered classes and files: encodings, recipes, datasets, tasks, runs.
 
 Nothing heavy is imported for them, but for torch where the parameters of a plugin's encodings are counted.
 """
@@ -29,7 +29,7 @@ Row = tuple[str, ...]
 
 
 def listing(what: str, pattern: str | None = None) -> str:
-    """The table of one kind of thing, as text; only what matches the pattern (`*`, `?`) where there is one.
+    """The table of one kind as text, of the names that match the pattern (`*`, `?`) if there is one.
 
     Raises:
         InputError: no such kind, or nothing matches.
@@ -68,11 +68,11 @@ def _encodings(pattern: str | None) -> str:
         kinds = "both" if one.decoder and one.encoder else "".join(kinds_of(one))
         rows.append((one.name, str(one.family), kinds, count, beyond(one), origin(one), _role(one)))
     return "\n".join([
-        table(("name", "family", "for", "parameters", "beyond", "from", "what it is"), rows),
+        table(("name", "family", "for", "parameters", "beyond", "from", "description"), rows),
         "",
         f"parameters: learned, at {_size()}",
-        "beyond: past the trained length it is meant to work (yes), is defined and no more (no), or does",
-        "        what an option says (by policy); `zoo list NAME` has the options",
+        "beyond: longer sequences than in training: published results show that it works (yes),",
+        "        it is defined there (no), or an option decides (by policy); `zoo list NAME` shows options",
         *(note.strip().split("\n")[0] for note in notes),
     ])  # fmt: skip
 
@@ -144,14 +144,14 @@ def near(where: str) -> str:
 
 
 def _recipes(pattern: str | None) -> str:
-    # In a checkout the recipes lie beside the package, from wherever the command is called.
+    # In a checkout the recipes are next to the package, wherever the command is called.
     folder = RECIPES if RECIPES.is_dir() else Path(__file__).parent.parent / RECIPES
     files = {file.stem: file for file in sorted(folder.glob("*.yaml"))}
-    # What others are made of can be run by itself: the encoding is one `--set` away.
+    # A base recipe can be run by itself, with the encoding from `--set`.
     files |= {f"base/{file.stem}": file for file in sorted(folder.glob("base/*.yaml"))}
     if not files:
         raise InputError(f"{RECIPES}/: no recipes here (*.yaml)")
-    header = ("file", "encoding", "model", "data", "length", "steps", "what it is")
+    header = ("file", "encoding", "model", "data", "length", "steps", "description")
     return table(header, [_recipe(files[name]) for name in _matching(files, pattern, "recipe")])
 
 
@@ -185,7 +185,7 @@ def _kind(what: str, pattern: str | None) -> str:
         (one.name, *(_cell(one, column) for column in columns.values()), origin(one), one.summary)
         for one in _described(kind, pattern)
     ]
-    return table(("name", *columns, "from", "what it is"), rows)
+    return table(("name", *columns, "from", "description"), rows)
 
 
 def _cell(one: registry.Description, column: str | Callable[[registry.Description], str]) -> str:

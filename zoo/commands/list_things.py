@@ -7,7 +7,7 @@ import argparse
 from zoo.console import waiting
 
 LISTS = ("encodings", "datasets", "tasks", "protocols", "optimizers", "schedules", "recipes", "runs")
-SUMMARY = "List what there is: encodings, datasets, tasks, protocols, optimizers, schedules, recipes or runs."
+SUMMARY = "List encodings, datasets, tasks, protocols, optimizers, schedules, recipes or runs."
 EXAMPLES = """
 zoo list encodings
 zoo list 'rope*'
