@@ -325,7 +325,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         unpack(entries, options.unpack)
         return 0
     if options.nice:
-        os.nice(10)
+        os.nice(19)
     torch.set_num_threads(THREADS)
     for kind in registry.KINDS.values():
         for name in kind.names():
