@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from zoo.pretrained.conditions import Model
-from zoo.pretrained.config import REQUIRED, Config
+from zoo.pretrained.config import NONE, NUMBER, REQUIRED, Config
 
 LAYERNORM_EPS, RMSNORM_EPS = 1e-5, 2.0**-23
 """What torch adds to a variance, in float32, where it is told nothing."""
@@ -18,73 +20,87 @@ ACTIVATIONS = {
     "relu": "relu",
 }
 THEIR_ACTIVATIONS = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu"}
-SCALINGS = {
-    "default": (),
-    "linear": ("factor",),
-    "dynamic": ("factor",),
-    "yarn": ("factor", "beta_fast", "beta_slow", "truncate", "attention_factor"),
-    "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
-}
-"""The options of each type of scaling, named as ours."""
+GATES = {"silu": "swiglu", "swish": "swiglu"}
+ORIGINAL = "original_max_position_embeddings"
+SCALINGS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "linear": {"factor": REQUIRED},
+    "dynamic": {"factor": REQUIRED},
+    "yarn": {
+        "factor": REQUIRED, ORIGINAL: None, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": True,
+        "attention_factor": None,
+    },
+    "llama3": {"factor": REQUIRED, ORIGINAL: None, "low_freq_factor": REQUIRED, "high_freq_factor": REQUIRED},
+}  # fmt: skip
+"""The options of each type of scaling, named as ours, and their defaults."""
 
 
-def rope(config: Config, partial: float = 1.0) -> dict[str, Any]:
+def rope(config: Config, base: float, partial: float | None = None) -> dict[str, Any]:
     """The encoding of an architecture with rotary embedding: `rope` with its base and its scaling.
 
-    Since version 5 `transformers` keeps all of it under `rope_parameters`, before in several keys.
+    Since version 5 `transformers` keeps all of it under `rope_parameters`, before in several keys; of both
+    sections it reads `rope_scaling`.
+
+    Args:
+        base, partial: where the section does not say; no `partial` for an architecture that rotates whole
+            heads.
     """
-    base = config.take("rope_theta", "rotary_emb_base", kind=(int, float), default=10000.0)
-    length = config.take("max_position_embeddings")
-    newer = config.values.get("rope_parameters") is not None
-    given = config.section("rope_parameters" if newer else "rope_scaling")
-    config.known.update(("rope_parameters", "rope_scaling"))
-    base = given.take("rope_theta", kind=(int, float), default=base)
-    partial = given.take("partial_rotary_factor", kind=(int, float), default=partial)
-    kind = given.take("rope_type", "type", kind=str, default="default")
-    spec: dict[str, Any] = {"name": "rope", "base": float(base), "partial": float(partial)}
+    length = config.values.get("max_position_embeddings")
+    config.taken.update(("rope_parameters", "rope_scaling"))
+    section = "rope_scaling" if config.values.get("rope_scaling") else "rope_parameters"
+    defaults = {"rope_type": "default", "rope_theta": base, "partial_rotary_factor": partial or 1.0}
+    given = config.section(section, defaults)
+    kind = given.take("rope_type", "type", kind=str)
+    spec = {"name": "rope", "base": float(given.take("rope_theta", kind=NUMBER))}
+    if partial is not None:
+        spec["partial"] = float(given.take("partial_rotary_factor", kind=NUMBER))
     if kind not in SCALINGS:
         given.problem("rope_type", f"{kind!r} cannot be imported, only {', '.join(SCALINGS)}")
         return spec
+    given.defaults |= SCALINGS[kind]
+    given.reader = f"rope_type {kind!r}"
     if kind != "default":
-        original = given.take("original_max_position_embeddings", default=length)
         spec["scaling"] = {"dynamic": "dynamic_ntk"}.get(kind, kind)
-        if kind != "linear":
-            spec["original_length"] = original
-        for key in SCALINGS[kind]:
-            default = REQUIRED if key == "factor" else None
-            value = given.take(key, kind=(int, float, bool), default=default)
+    if kind not in ("default", "linear"):
+        spec["original_length"] = given.take(ORIGINAL, kind=(int, NONE)) or length
+    for key, default in SCALINGS[kind].items():
+        if key != ORIGINAL:
+            optional = (NONE,) if default is None else ()
+            value = given.take(key, kind=bool if default is True else (float, int, *optional))
             if value is not None:
                 spec[key] = value if isinstance(value, bool) else float(value)
-    given.known.update(("type", "original_max_position_embeddings"))
+    if kind == "yarn" and spec["original_length"] < 2 * math.pi * spec["beta_slow"]:
+        given.problem(ORIGINAL, "shorter than beta_slow turns of the fastest pair")
     given.finish()
     return spec
 
 
-def activation(config: Config, *keys: str) -> str:
-    """Ours for the one that a key names; a gate is not among them."""
-    name = config.take(*keys, kind=str, default="gelu")
-    if name not in ACTIVATIONS:
-        config.problem(keys[0], f"{name!r} cannot be imported, only {', '.join(ACTIVATIONS)}")
-    return ACTIVATIONS.get(name, "gelu")
+def activation(config: Config, key: str, ours: Mapping[str, str] = ACTIVATIONS) -> str:
+    """Ours for the one that a key names."""
+    name = config.take(key, kind=str)
+    if name not in ours:
+        config.problem(key, f"{name!r} cannot be imported, only {', '.join(ours)}")
+    return ours.get(name, next(iter(ours.values())))
 
 
-def windows(config: Config, layers: int) -> int | list[int | None] | None:
-    """The sliding window of all layers or of each, from `sliding_window` and the keys that restrict it."""
-    width = config.take("sliding_window", default=None)
-    used = config.take("use_sliding_window", kind=bool, default=True)
-    first = config.take("max_window_layers", default=0)
-    types = config.take("layer_types", kind=list, default=None)
-    if types is None:
-        if width is None or not used:
-            return None
-        by_layer = "use_sliding_window" in config.values  # Qwen: the first layers see all
-        return [width if layer >= first else None for layer in range(layers)] if by_layer else width
-    known = {"full_attention": None, "sliding_attention": width}
-    if unknown := sorted({str(one) for one in types} - set(known)):
-        config.problem("layer_types", f"{', '.join(unknown)} cannot be imported, only {', '.join(known)}")
-    if len(types) != layers:
-        config.problem("layer_types", f"{len(types)} of them for {layers} layers")
-    return [known.get(str(one)) for one in types[:layers]]
+def windows(config: Config, width: int | None, sliding: Sequence[bool]) -> int | list[int | None] | None:
+    """The sliding window of all layers, or that of each.
+
+    Args:
+        width: the window.
+        sliding: whether each layer has it, where `layer_types` does not say.
+    """
+    kinds = config.take("layer_types", kind=(list, NONE))
+    if kinds is not None:
+        known = {"full_attention", "sliding_attention"} if width else {"full_attention"}
+        if len(kinds) != len(sliding):
+            config.problem("layer_types", f"{len(kinds)} of them for {len(sliding)} layers")
+        if unknown := sorted({str(one) for one in kinds} - known):
+            window = "" if width else " where no sliding_window is set, or no use_sliding_window"
+            config.problem("layer_types", f"{', '.join(unknown)} cannot be imported{window}")
+        sliding = [one == "sliding_attention" for one in kinds]
+    pattern = [width if one else None for one in sliding]
+    return pattern[0] if len(set(pattern)) == 1 else pattern
 
 
 def windows_of_layers(model: Model) -> list[int | None]:
@@ -107,9 +123,9 @@ def write_rope(model: Model, encoding: dict[str, Any], length: int) -> dict[str,
         base *= factor ** (width / (width - 2))
     elif scaling != "none":
         given |= {"rope_type": scaling, "factor": factor}
-    own = [key for key in SCALINGS.get(scaling, ()) if key != "factor"]
+    own = [key for key in SCALINGS.get(scaling, ()) if key not in ("factor", ORIGINAL)]
     original = encoding["original_length"] or length
     given |= {key: encoding[key] for key in own if encoding[key] is not None}
-    given |= {"original_max_position_embeddings": original} if own else {}
+    given |= {ORIGINAL: original} if own else {}
     longest = length if scaling == "none" else max(length, int(original * factor))
     return {"rope_parameters": given | {"rope_theta": base}, "max_position_embeddings": longest}

@@ -49,10 +49,11 @@ def read_published(origin: str, ignored: Collection[str] = ()) -> Published:
     values = read_json(file, LARGEST_JSON)
     if not isinstance(values, dict):
         raise InputError(Problem("not a mapping", where=str(file)))
-    config = Config(values, str(file), ignored)
-    name, architecture = architecture_of(config)
-    if config.section("quantization_config").values:
+    name, architecture = architecture_of(values, str(file))
+    config = Config(values, str(file), architecture.defaults, ignored)
+    if values.get("quantization_config"):
         config.problem("quantization_config", "quantized weights cannot be imported")
+        config.taken.add("quantization_config")
     decoder = architecture.read(config)
     config.check()
     return Published(folder, origin, name, architecture, decoder, _weight_files(folder))

@@ -37,6 +37,7 @@ class Architecture:
     Attributes:
         title: what it is called.
         model_type: in `config.json`, and the name of its file.
+        defaults: the keys of its configuration that may change logits, with their defaults in `transformers`.
         read: from its configuration; what is wrong is noted there.
         rows: its table, for a resolved section `model`.
         prefix: what the names of its weights begin with, but for the output layer; a file without it has the
@@ -50,6 +51,7 @@ class Architecture:
 
     title: str
     model_type: str
+    defaults: Mapping[str, Any]
     read: Callable[[Config], Decoder]
     rows: Callable[[Model], Iterator[Row]]
     prefix: str
@@ -87,26 +89,27 @@ def load(file: str) -> Architecture:
     return import_module(f"{__name__}.{file}").ARCHITECTURE
 
 
-def architecture_of(config: Config) -> tuple[str, Architecture]:
+def architecture_of(values: dict[str, Any], where: str) -> tuple[str, Architecture]:
     """The name and the reader of the architecture that a configuration names.
 
     Raises:
-        InputError: none, or one that is not known.
+        InputError: none, one that is not known, or one of another `model_type`.
     """
-    named = config.take("architectures", kind=list, default=[])
-    by_type = {file: name for name, file in ARCHITECTURES.items()}
+    named, kind = values.get("architectures") or [], values.get("model_type") or ""
+    if kind in ARCHITECTURES.values() and all(str(name).endswith("Model") for name in named):
+        named = [name for name, file in ARCHITECTURES.items() if file == kind]
     for name in named:
-        if name in ARCHITECTURES:
+        if name in ARCHITECTURES and kind in ("", ARCHITECTURES[name]):
             return name, load(ARCHITECTURES[name])
-    kind = config.take("model_type", kind=str, default="")
-    if kind in by_type and (not named or all(str(name).endswith("Model") for name in named)):
-        return by_type[kind], load(kind)
+        if name in ARCHITECTURES:
+            message = f"{kind!r} is not the {ARCHITECTURES[name]!r} of {name}"
+            raise InputError(Problem(message, key="model_type", where=where))
     name = str(named[0]) if named else kind
     known = ", ".join(ARCHITECTURES)
     near = nearest(name, ARCHITECTURES)
     hint = f"; did you mean {near!r}?" if near else ""
     message = f"architecture {name!r} cannot be imported{hint}; those that can are {known}"
-    raise InputError(Problem(message, key="architectures", where=config.where))
+    raise InputError(Problem(message, key="architectures", where=where))
 
 
 def architecture_for(model: Model) -> tuple[Architecture | None, str]:

@@ -10,16 +10,19 @@ from typing import Any
 
 from zoo.pretrained.architectures import Architecture, Decoder
 from zoo.pretrained.conditions import Model, any_value, fixed_alibi, four_widths
-from zoo.pretrained.config import Config
+from zoo.pretrained.config import REQUIRED, Config
 from zoo.pretrained.options import LAYERNORM_EPS
 from zoo.pretrained.weights import Row
 
-LENGTH = 2048
-"""Tokens that BLOOM was trained on, where its configuration does not say."""
+DEFAULTS = {
+    **dict.fromkeys(("vocab_size", "hidden_size", "n_layer", "n_head"), REQUIRED),
+    "layer_norm_epsilon": 1e-5, "tie_word_embeddings": True,
+    "apply_residual_connection_post_layernorm": False,
+    "seq_length": 2048,  # which BLOOM was trained on
+}  # fmt: skip
 
 
 def read(config: Config) -> Decoder:
-    config.only("apply_residual_connection_post_layernorm", False)
     width = config.take("hidden_size", "n_embed")
     model = {
         "kind": "decoder",
@@ -29,14 +32,13 @@ def read(config: Config) -> Decoder:
         "num_heads": config.take("n_head", "num_attention_heads"),
         "d_ff": 4 * width,
         "norm": "layernorm",
-        "norm_eps": config.take("layer_norm_epsilon", kind=float, default=1e-5),
+        "norm_eps": config.take("layer_norm_epsilon", kind=float),
         "embedding_norm": True,
         "activation": "gelu_tanh",
         "bias": "all",
-        "tie_embeddings": config.take("tie_word_embeddings", kind=bool, default=True),
+        "tie_embeddings": config.take("tie_word_embeddings", kind=bool),
     }
-    config.known.add("offset_alibi")
-    return Decoder(model, config.take("seq_length", default=LENGTH), config.take("vocab_size"))
+    return Decoder(model, config.take("seq_length"), config.take("vocab_size"))
 
 
 def rows(model: Model) -> Iterator[Row]:
@@ -78,4 +80,4 @@ TAKES = {
     "bias": any_value, "norm_bias": any_value, "d_ff": four_widths, "activation": ("gelu_tanh",),
     "embedding_norm": (True,),
 }  # fmt: skip
-ARCHITECTURE = Architecture("BLOOM", "bloom", read, rows, "transformer.", write, TAKES, fixed_alibi)
+ARCHITECTURE = Architecture("BLOOM", "bloom", DEFAULTS, read, rows, "transformer.", write, TAKES, fixed_alibi)

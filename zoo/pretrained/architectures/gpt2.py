@@ -10,16 +10,19 @@ from typing import Any
 
 from zoo.pretrained.architectures import Architecture, Decoder
 from zoo.pretrained.conditions import Model, any_value, only
-from zoo.pretrained.config import Config
+from zoo.pretrained.config import NONE, REQUIRED, Config
 from zoo.pretrained.options import LAYERNORM_EPS, THEIR_ACTIVATIONS, activation
 from zoo.pretrained.weights import Row
 
+DEFAULTS = {
+    **dict.fromkeys(("vocab_size", "n_positions", "n_embd", "n_layer", "n_head"), REQUIRED),
+    "n_inner": None, "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5,
+    "tie_word_embeddings": True, "scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False,
+    "add_cross_attention": False,
+}  # fmt: skip
+
 
 def read(config: Config) -> Decoder:
-    config.only("scale_attn_weights", True)
-    config.only("scale_attn_by_inverse_layer_idx", False)
-    config.only("add_cross_attention", False)
-    config.known.add("reorder_and_upcast_attn")  # the same in fp32
     length = config.take("n_positions", "max_position_embeddings")
     width = config.take("n_embd", "hidden_size")
     model = {
@@ -28,12 +31,12 @@ def read(config: Config) -> Decoder:
         "d_model": width,
         "num_layers": config.take("n_layer", "num_hidden_layers"),
         "num_heads": config.take("n_head", "num_attention_heads"),
-        "d_ff": config.take("n_inner", default=4 * width),
+        "d_ff": config.take("n_inner", kind=(int, NONE)) or 4 * width,
         "norm": "layernorm",
-        "norm_eps": config.take("layer_norm_epsilon", kind=float, default=1e-5),
+        "norm_eps": config.take("layer_norm_epsilon", kind=float),
         "activation": activation(config, "activation_function"),
         "bias": "all",
-        "tie_embeddings": config.take("tie_word_embeddings", kind=bool, default=True),
+        "tie_embeddings": config.take("tie_word_embeddings", kind=bool),
     }
     return Decoder(model, length, config.take("vocab_size"))
 
@@ -81,4 +84,6 @@ TAKES = {
 }  # fmt: skip
 BUFFERS = ("attn.bias", "attn.masked_bias")
 TABLE = only("learned", beyond=("error",))
-ARCHITECTURE = Architecture("GPT-2", "gpt2", read, rows, "transformer.", write, TAKES, TABLE, BUFFERS)
+ARCHITECTURE = Architecture(
+    "GPT-2", "gpt2", DEFAULTS, read, rows, "transformer.", write, TAKES, TABLE, BUFFERS
+)

@@ -9,29 +9,39 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from zoo.pretrained.architectures import Architecture, Decoder
+from zoo.pretrained.architectures import Architecture, Decoder, llama
 from zoo.pretrained.conditions import PARTIAL_ROPE, Model, any_value
-from zoo.pretrained.config import Config
+from zoo.pretrained.config import NUMBER, Config
 from zoo.pretrained.options import LAYERNORM_EPS, THEIR_ACTIVATIONS, activation, rope, write_rope
 from zoo.pretrained.weights import Row
 
+DEFAULTS = {
+    **llama.SIZES, "hidden_act": "gelu", "layer_norm_eps": 1e-5, "use_parallel_residual": True,
+    "attention_bias": True, "tie_word_embeddings": False, "rotary_emb_base": 1e4, "rotary_pct": 0.25,
+    "rope_parameters": None, "rope_scaling": None,
+}  # fmt: skip
+
 
 def read(config: Config) -> Decoder:
-    attention = config.take("attention_bias", kind=bool, default=True)
-    part = config.take("rotary_pct", kind=(int, float), default=0.25)
+    attention = config.take("attention_bias", kind=bool)
+    encoding = rope(
+        config, config.take("rotary_emb_base", kind=NUMBER), config.take("rotary_pct", kind=NUMBER)
+    )
+    # Some versions write these again, and read them in no other place.
+    config.defaults |= {"rope_theta": encoding["base"], "partial_rotary_factor": encoding["partial"]}
     model = {
         "kind": "decoder",
-        "encoding": rope(config, partial=part),
+        "encoding": encoding,
         "d_model": config.take("hidden_size"),
         "num_layers": config.take("num_hidden_layers"),
         "num_heads": config.take("num_attention_heads"),
         "d_ff": config.take("intermediate_size"),
         "norm": "layernorm",
-        "norm_eps": config.take("layer_norm_eps", kind=float, default=1e-5),
+        "norm_eps": config.take("layer_norm_eps", kind=float),
         "activation": activation(config, "hidden_act"),
         "bias": "all" if attention else "feed_forward",
-        "parallel_residual": config.take("use_parallel_residual", kind=bool, default=True),
-        "tie_embeddings": config.take("tie_word_embeddings", kind=bool, default=False),
+        "parallel_residual": config.take("use_parallel_residual", kind=bool),
+        "tie_embeddings": config.take("tie_word_embeddings", kind=bool),
     }
     return Decoder(model, config.take("max_position_embeddings"), config.take("vocab_size"))
 
@@ -82,5 +92,5 @@ TAKES = {
 }  # fmt: skip
 BUFFERS = ("rotary_emb.inv_freq", "attention.bias", "attention.masked_bias")
 ARCHITECTURE = Architecture(
-    "GPT-NeoX", "gpt_neox", read, rows, "gpt_neox.", write, TAKES, PARTIAL_ROPE, BUFFERS
+    "GPT-NeoX", "gpt_neox", DEFAULTS, read, rows, "gpt_neox.", write, TAKES, PARTIAL_ROPE, BUFFERS
 )

@@ -11,26 +11,46 @@ from typing import Any
 
 from zoo.pretrained.architectures import Architecture, Decoder
 from zoo.pretrained.conditions import WHOLE_ROPE, Model, any_value, called
-from zoo.pretrained.config import Config
-from zoo.pretrained.options import RMSNORM_EPS, head_width, rope, windows, windows_of_layers, write_rope
+from zoo.pretrained.config import NONE, NUMBER, REQUIRED, Config
+from zoo.pretrained.options import (
+    GATES,
+    RMSNORM_EPS,
+    activation,
+    head_width,
+    rope,
+    windows_of_layers,
+    write_rope,
+)
 from zoo.pretrained.weights import Row
+
+SIZES = dict.fromkeys(
+    (
+        "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+        "max_position_embeddings",
+    ),
+    REQUIRED,
+)  # fmt: skip
+NO_BIASES = {
+    **SIZES, "num_key_value_heads": None, "head_dim": None, "hidden_act": "silu", "rms_norm_eps": 1e-6,
+    "tie_word_embeddings": False, "rope_theta": 1e4, "partial_rotary_factor": 1.0, "rope_parameters": None,
+    "rope_scaling": None,
+}  # fmt: skip
+DEFAULTS = NO_BIASES | {"attention_bias": False, "mlp_bias": False}
 
 
 def read(config: Config, **own: Any) -> Decoder:
     """`own` are keys of `model` that another architecture sets."""
     width, heads = config.take("hidden_size"), config.take("num_attention_heads")
     layers = config.take("num_hidden_layers")
-    config.only("hidden_act", "silu", "swish")
-    attention = config.take("attention_bias", kind=bool, default=False)
-    feed_forward = config.take("mlp_bias", kind=bool, default=False)
+    biases = tuple(bool(config.take(key, kind=bool)) for key in ("attention_bias", "mlp_bias"))
     has_biases = {(False, False): "none", (True, False): "attention", (False, True): "feed_forward"}
-    head_dim = config.take("head_dim", default=None)
+    head_dim = config.take("head_dim", kind=(int, NONE))
     if heads and head_dim == width / heads:
         head_dim = None
-    kv_heads = config.take("num_key_value_heads", default=heads)
+    kv_heads = config.take("num_key_value_heads", kind=(int, NONE))
     model = {
         "kind": "decoder",
-        "encoding": rope(config),
+        "encoding": rope(config, config.take("rope_theta", kind=NUMBER)),
         "d_model": width,
         "num_layers": layers,
         "num_heads": heads,
@@ -38,11 +58,10 @@ def read(config: Config, **own: Any) -> Decoder:
         "head_dim": head_dim,
         "d_ff": config.take("intermediate_size"),
         "norm": "rmsnorm",
-        "norm_eps": config.take("rms_norm_eps", kind=float, default=1e-6),
-        "activation": "swiglu",
-        "bias": has_biases.get((attention, feed_forward), "all"),
-        "tie_embeddings": config.take("tie_word_embeddings", kind=bool, default=False),
-        "window": windows(config, layers),
+        "norm_eps": config.take("rms_norm_eps", kind=float),
+        "activation": activation(config, "hidden_act", GATES),
+        "bias": has_biases.get(biases, "all"),
+        "tie_embeddings": config.take("tie_word_embeddings", kind=bool),
     }
     length, vocab_size = config.take("max_position_embeddings"), config.take("vocab_size")
     return Decoder(model | own, length, vocab_size)
@@ -123,4 +142,6 @@ TAKES = {
     "norm_bias": any_value,  # RMSNorm has none
 }
 BIASES = {"bias": ("none", "attention", "feed_forward", "all")}
-ARCHITECTURE = Architecture("Llama", "llama", read, rows, "model.", write, TAKES | BIASES, WHOLE_ROPE)
+ARCHITECTURE = Architecture(
+    "Llama", "llama", DEFAULTS, read, rows, "model.", write, TAKES | BIASES, WHOLE_ROPE
+)

@@ -2,8 +2,15 @@
 
 from typing import Any
 
-from zoo.pretrained.architectures import Architecture, llama
+from zoo.pretrained.architectures import Architecture, Decoder, llama
 from zoo.pretrained.conditions import WHOLE_ROPE, Model
+from zoo.pretrained.config import NONE, Config
+
+DEFAULTS = llama.NO_BIASES | {"num_key_value_heads": 8, "sliding_window": 4096}
+
+
+def read(config: Config) -> Decoder:
+    return llama.read(config, window=config.take("sliding_window", kind=(int, NONE)))
 
 
 def write(model: Model, length: int) -> dict[str, Any]:
@@ -15,6 +22,6 @@ def has_window(value: Any, model: Model) -> bool:
 
 
 ARCHITECTURE = Architecture(
-    "Mistral", "mistral", llama.read, llama.rows, "model.", write,
+    "Mistral", "mistral", DEFAULTS, read, llama.rows, "model.", write,
     llama.TAKES | {"window": has_window}, WHOLE_ROPE,
 )  # fmt: skip

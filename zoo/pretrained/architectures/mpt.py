@@ -10,25 +10,23 @@ from typing import Any
 
 from zoo.pretrained.architectures import Architecture, Decoder
 from zoo.pretrained.conditions import Model, fixed_alibi, four_widths
-from zoo.pretrained.config import Config
+from zoo.pretrained.config import REQUIRED, Config
 from zoo.pretrained.options import LAYERNORM_EPS
 from zoo.pretrained.weights import Row
 
+DEFAULTS = {
+    **dict.fromkeys(("vocab_size", "d_model", "n_layers", "n_heads", "max_seq_len"), REQUIRED),
+    "expansion_ratio": 4, "layer_norm_epsilon": 1e-5, "tie_word_embeddings": True, "attn_config": None,
+    "no_bias": True, "logit_scale": None, "embedding_fraction": 1.0,
+}  # fmt: skip
+ATTENTION = {
+    "alibi": True, "alibi_bias_max": 8, "clip_qkv": None, "softmax_scale": None, "prefix_lm": False,
+    "qk_ln": False,
+}  # fmt: skip
+
 
 def read(config: Config) -> Decoder:
-    attention = config.section("attn_config")
-    attention.only("alibi", True)
-    attention.only("alibi_bias_max", 8)
-    attention.only("clip_qkv", None)
-    attention.only("softmax_scale", None)
-    attention.only("prefix_lm", False)
-    attention.only("qk_ln", False)
-    attention.finish()
-    config.only("no_bias", True)
-    config.only("logit_scale", None)
-    config.only("embedding_fraction", 1.0, 1)
-    config.only("norm_type", "low_precision_layernorm", "layernorm")  # what differs is the precision alone
-    config.known.add("learned_pos_emb")  # not read where there is ALiBi
+    config.section("attn_config", ATTENTION).finish()
     width = config.take("d_model", "hidden_size")
     model = {
         "kind": "decoder",
@@ -36,12 +34,12 @@ def read(config: Config) -> Decoder:
         "d_model": width,
         "num_layers": config.take("n_layers", "num_hidden_layers"),
         "num_heads": config.take("n_heads", "num_attention_heads"),
-        "d_ff": int(config.take("expansion_ratio", kind=(int, float), default=4) * width),
+        "d_ff": 4 * width,
         "norm": "layernorm",
-        "norm_eps": config.take("layer_norm_epsilon", kind=float, default=1e-5),
+        "norm_eps": config.take("layer_norm_epsilon", kind=float),
         "norm_bias": False,
         "activation": "gelu",
-        "tie_embeddings": config.take("tie_word_embeddings", kind=bool, default=True),
+        "tie_embeddings": config.take("tie_word_embeddings", kind=bool),
     }
     return Decoder(model, config.take("max_seq_len"), config.take("vocab_size"))
 
@@ -81,4 +79,4 @@ def write(model: Model, length: int) -> dict[str, Any]:
 BIAS_TABLE = 32
 """MPT keeps a table of ALiBi's bias, and ends with it: for so many times the trained length."""
 TAKES = {"norm_bias": (False,), "d_ff": four_widths}
-ARCHITECTURE = Architecture("MPT", "mpt", read, rows, "transformer.", write, TAKES, fixed_alibi)
+ARCHITECTURE = Architecture("MPT", "mpt", DEFAULTS, read, rows, "transformer.", write, TAKES, fixed_alibi)

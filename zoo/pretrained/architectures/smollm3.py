@@ -4,18 +4,30 @@ from typing import Any
 
 from zoo.pretrained.architectures import Architecture, Decoder, llama
 from zoo.pretrained.conditions import WHOLE_ROPE, Model, called, one_width, own_heads
-from zoo.pretrained.config import Config
+from zoo.pretrained.config import NONE, Config
+from zoo.pretrained.options import windows
+
+DEFAULTS = llama.DEFAULTS | {
+    "num_key_value_heads": 4, "tie_word_embeddings": True, "rope_theta": 2e6, "use_sliding_window": False,
+    "sliding_window": None, "layer_types": None, "no_rope_layers": None, "no_rope_layer_interval": 4,
+}  # fmt: skip
 
 
 def read(config: Config) -> Decoder:
     """`no_rope_layers` has a 1 for each layer with rotary embedding, and a 0 for one without."""
     decoder = llama.read(config)
     layers = decoder.model["num_layers"]
-    interval = config.take("no_rope_layer_interval", default=4)
-    default = [int((layer + 1) % interval != 0) for layer in range(layers)]
-    rotary = config.take("no_rope_layers", kind=list, default=default)
-    if len(rotary) != layers:
-        config.problem("no_rope_layers", f"{len(rotary)} of them for {layers} layers")
+    interval, rotary = config.take("no_rope_layer_interval"), config.take("no_rope_layers", kind=(list, NONE))
+    if rotary is None:
+        rotary = [interval < 1 or (layer + 1) % interval for layer in range(layers)]
+    if interval < 1 or len(rotary) != layers:
+        key = "no_rope_layers" if interval > 0 else "no_rope_layer_interval"
+        config.problem(key, f"{config.values[key]} for {layers} layers")
+    used, width = (
+        config.take("use_sliding_window", kind=bool),
+        config.take("sliding_window", kind=(int, NONE)),
+    )
+    decoder.model["window"] = windows(config, width, [used and not one for one in rotary])
     rope, none = decoder.model["encoding"], {"name": "none"}
     if not all(rotary):
         pattern = shortest([rope if one else none for one in rotary])
@@ -47,4 +59,6 @@ def rope_or_none(model: Model) -> str | None:
 
 
 TAKES = llama.TAKES | {"bias": ("none", "attention"), "head_dim": own_heads, "window": one_width}
-ARCHITECTURE = Architecture("SmolLM3", "smollm3", read, llama.rows, "model.", write, TAKES, rope_or_none)
+ARCHITECTURE = Architecture(
+    "SmolLM3", "smollm3", DEFAULTS, read, llama.rows, "model.", write, TAKES, rope_or_none
+)

@@ -1,0 +1,230 @@
+"""Each key of a `config.json`, absent or changed: import gives the logits of `transformers` or names the key.
+
+The keys come from the configuration classes of the installed `transformers`, beside those of older files.
+"""
+
+import json
+from collections import Counter
+from dataclasses import fields
+
+import pytest
+import torch
+import transformers
+
+from zoo.errors import InputError
+from zoo.pretrained.architectures import ARCHITECTURES, load
+from zoo.pretrained.config import NO_CHANGE, REQUIRED
+from zoo.pretrained.import_model import load_weights, recipe_of
+from zoo.pretrained.published import read_published
+from zoo.tasks import build_task
+
+SHORT, LONG, NEAR = 8, 2000, 1e-4
+VOCABULARY, LENGTH = 61, 32
+ROTARY = {
+    "vocab_size": VOCABULARY, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
+    "num_attention_heads": 4, "max_position_embeddings": LENGTH,
+}  # fmt: skip
+GROUPED = {**ROTARY, "num_key_value_heads": 2}
+SIZES = {
+    "LlamaForCausalLM": GROUPED,
+    # As many heads and layers as are needed to tell a default.
+    "MistralForCausalLM": {**GROUPED, "hidden_size": 32, "num_attention_heads": 8, "sliding_window": 5},
+    "Qwen2ForCausalLM": GROUPED,
+    "Qwen3ForCausalLM": {**GROUPED, "head_dim": 4},
+    "SmolLM3ForCausalLM": {**GROUPED, "num_hidden_layers": 4, "pad_token_id": 0},
+    "GPTNeoXForCausalLM": {**ROTARY, "hidden_size": 32, "num_attention_heads": 2},
+    "GPT2LMHeadModel": {
+        "vocab_size": VOCABULARY, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": LONG,
+    },
+    "BloomForCausalLM": {"vocab_size": VOCABULARY, "hidden_size": 32, "n_layer": 2, "n_head": 4},
+    "MptForCausalLM": {
+        "vocab_size": VOCABULARY, "d_model": 32, "n_layers": 2, "n_heads": 4, "max_seq_len": LONG,
+    },
+}  # fmt: skip
+"""Small sizes of each architecture."""
+ORIGINAL = "original_max_position_embeddings"
+YARN = {"factor": 4.0, "beta_fast": 8.0, "beta_slow": 2.0, "attention_factor": 1.5, "truncate": False}
+SCALINGS = [
+    {"rope_type": "linear", "factor": 4.0},
+    {"rope_type": "dynamic", "factor": 4.0},
+    {"rope_type": "yarn", ORIGINAL: 16, **YARN},
+    {"rope_type": "llama3", "factor": 4.0, ORIGINAL: 16, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
+]
+WINDOWS = {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1}
+# As transformers 4.54 wrote them.
+OLDER = {
+    "SmolLM3ForCausalLM": {"rope_theta": 2e6, "rope_scaling": None, "max_window_layers": 28},
+    "GPTNeoXForCausalLM": {
+        "rope_theta": 10000, "rotary_emb_base": 10000, "rotary_pct": 0.25, "partial_rotary_factor": 0.25,
+    },
+}  # fmt: skip
+INSIDE = {
+    "rope_type": ["su"], "type": ["linear"], "rope_theta": [500.0], "factor": [2, None], "mscale": [0.7],
+    "partial_rotary_factor": [0.5, 1.0], ORIGINAL: [8, None], "beta_fast": [16, None], "beta_slow": [None],
+    "attention_factor": [None], "truncate": [True, None], "high_freq_factor": [8], "low_freq_factor": [2],
+}  # fmt: skip
+"""Other values of keys of `rope_parameters` and `rope_scaling`."""
+TURNS = {
+    "rope_theta": [500.0], "rotary_emb_base": [500], "rotary_pct": [0.5], "partial_rotary_factor": [0.5, 1.0],
+    ORIGINAL: [8], "max_position_embeddings": [64], "head_dim": [8], "rope_scaling": SCALINGS[1:3],
+    "rope_parameters": [*SCALINGS[:2], {"rope_type": "default", "rope_theta": 500.0}],
+}  # fmt: skip
+SEEN = {
+    "sliding_window": [7], "use_sliding_window": [True], "max_window_layers": [2],
+    "layer_types": [["full_attention", "sliding_attention"] * n for n in (1, 2)],
+    "no_rope_layers": [[0, 1, 1, 0]], "no_rope_layer_interval": [2],
+}  # fmt: skip
+ATTENTION = {
+    "clip_qkv": 0.1, "softmax_scale": 0.1, "prefix_lm": True, "qk_ln": True, "alibi": False,
+    "attn_pdrop": 0.5, "alibi_bias_max": 4, "attn_type": "multiquery_attention", "attn_impl": "flash",
+}  # fmt: skip
+VALUES = {
+    **TURNS,
+    **SEEN,
+    "hidden_act": ["swish", "gelu", "relu"],
+    "activation_function": ["gelu", "gelu_fast", "relu", "silu"],
+    "attn_config": [{key: value} for key, value in ATTENTION.items()],
+    "num_key_value_heads": [2],
+    "n_inner": [24],
+    "dtype": ["float16"],
+    "torch_dtype": ["float16"],
+    "n_embed": [64],
+    "seq_length": [64],
+    "attn_logit_softcapping": [30.0],
+}
+"""Values of keys for which the type does not say them, of any architecture or of older files."""
+NAMES = {"model_type", "architectures", "transformers_version"}
+
+
+def config_class(name):
+    return transformers.CONFIG_MAPPING[ARCHITECTURES[name]]
+
+
+def defaults_of(name):
+    """The keys of a configuration class, with their defaults."""
+    return {field.name: field.default for field in fields(config_class(name))}
+
+
+def other_values(key, value):
+    """Values that a key does not have: ones that make sense, or some of the same type; and null."""
+    if key in VALUES:
+        found = VALUES[key]
+    elif isinstance(value, bool):
+        found = [not value]
+    elif isinstance(value, int | float):
+        found = [2 * value or 3]
+    else:
+        found = [4, True] if value is None else ["other"]
+    return [one for one in (*found, None) if one != value]
+
+
+def written(name, sizes):
+    """A configuration as the installed `transformers` saves it."""
+    values = config_class(name)(**sizes).to_diff_dict()
+    return json.loads(json.dumps(values | {"architectures": [name]}, default=str))
+
+
+def cases(name):
+    """Configurations, each with the key in which it differs from one that is imported; None for that one."""
+    own = defaults_of(name)
+    plain = {"architectures": [name], "model_type": ARCHITECTURES[name], **SIZES[name]}
+    kinds = map(config_class, ARCHITECTURES)
+    every = {key for kind in kinds for key in (*(one.name for one in fields(kind)), *kind.attribute_map)}
+    begun = [
+        (plain, sorted({*every, *VALUES} - NAMES)),
+        (written(name, SIZES[name]), TURNS if "rope_parameters" in own else ()),
+        (plain | OLDER.get(name, {}), ()),
+    ]
+    if "sliding_window" in own:
+        windows = {key: value for key, value in WINDOWS.items() if key in own}
+        begun += [(plain | windows, SEEN), (written(name, SIZES[name] | windows), SEEN)]
+    for values, others in begun:
+        yield None, values
+        for key in values.keys() - NAMES:
+            yield key, without(values, key)
+        for key in others:
+            for other in other_values(key, (own | values).get(key)):
+                yield key, {**values, key: other}
+    for scaling in SCALINGS if "rope_parameters" in own else ():
+        for form in ("rope_parameters", "rope_scaling"):
+            yield None, {**plain, form: scaling}
+            for key in scaling:
+                yield key, {**plain, form: without(scaling, key)}
+        for key, others in INSIDE.items():
+            for other in others:
+                yield key, {**plain, "rope_parameters": {**scaling, key: other}}
+        for key in TURNS if scaling in SCALINGS[1:3] else ():
+            for other in other_values(key, None):
+                yield key, {**plain, "rope_parameters": scaling, key: other}
+
+
+def without(values, key):
+    return {other: value for other, value in values.items() if other != key}
+
+
+def test_the_tables_of_keys_have_the_defaults_of_transformers():
+    for name, file in ARCHITECTURES.items():
+        table = {key: value for key, value in load(file).defaults.items() if value is not REQUIRED}
+        own = defaults_of(name)
+        assert {key: own.get(key, value) for key, value in table.items()} == table
+        unlisted = own.keys() - load(file).defaults.keys() - NO_CHANGE
+        # These are refused unless they are null, false or empty.
+        assert not any(own[key] for key in unlisted), name
+        assert table.get("rope_theta", 1e4) == config_class(name).default_theta
+
+
+@torch.no_grad()
+def verdict(key, values, folder):
+    """`equal`, `refused` (by the name of the key), `unreadable` by `transformers` too, or what is wrong."""
+    file = folder / "config.json"
+    file.write_text(json.dumps(values))
+    try:
+        read_published(str(folder))
+        torch.manual_seed(0)
+        try:
+            config = transformers.AutoConfig.from_pretrained(folder)
+            theirs = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+            for parameter in theirs.parameters():
+                parameter += 0.2 * torch.randn_like(parameter)
+            lengths = {SHORT, LONG if key is None or key in {*TURNS, *SEEN, *INSIDE} else SHORT}
+            tokens = [torch.randint(VOCABULARY, (1, length)) for length in lengths]
+            wanted = [theirs(ids, use_cache=False, return_dict=True).logits for ids in tokens]
+            theirs.save_pretrained(folder)
+        except Exception:  # of the configuration, of a layer, of an operation: many kinds
+            return "unreadable"
+        file.write_text(json.dumps(values))
+        published = read_published(str(folder))
+        task = build_task(
+            recipe_of(published, "ours", folder / "tokenizer.json"), published.decoder.vocab_size
+        )
+        load_weights(task, published)
+    except InputError as error:
+        return "refused" if key is not None and key in str(error) else f"refused: {error}"
+    task.eval()
+    pairs = zip(tokens, wanted, strict=True)
+    found = {
+        ids.shape[1]: ((task.model(ids) - one).abs().max() / one.abs().max()).item() for ids, one in pairs
+    }
+    return "equal" if max(found.values()) < NEAR else f"differs by {found}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_every_key_is_read_as_transformers_does_or_refused(name, tmp_path, capsys):
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    config = config_class(name)(**SIZES[name])
+    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    different = {
+        json.dumps(values, sort_keys=True): (key, values) for key, values in reversed([*cases(name)])
+    }
+    counts, wrong = Counter(), []
+    for key, values in different.values():
+        found = verdict(key, values, tmp_path)
+        right = found in ("equal", "refused", "unreadable") if key else found == "equal"
+        counts[found if right else "wrong"] += 1
+        if not right:
+            wrong.append(f"{key}: {found}: {values}")
+    with capsys.disabled():
+        print(f"\n{name}: {dict(counts)}")
+    assert not wrong, "\n".join(wrong)
