@@ -1,28 +1,37 @@
 """Pretrained decoders become runs that compute what `transformers` does."""
 
 import json
+import re
+from itertools import pairwise
 
 import pytest
 import torch
 from published import PUBLISHED, VOCABULARY, publish
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 import zoo
+from zoo.data import open_data
 from zoo.errors import InputError
+from zoo.generation.text import open_generator
 from zoo.models.cache import Cache
 from zoo.pretrained.architectures import ARCHITECTURES
 from zoo.pretrained.import_model import import_model
 from zoo.pretrained.published import read_published
+from zoo.recipe import read_recipe
 
 NEAR = 1e-5
-RELATIVE = ("bloom", "mpt")  # take no positions: a mask is all that they need
+RELATIVE = ("bloom", "mpt")  # take no position_ids, only a mask
+IMPORTED = (
+    "llama", "llama with biases", "llama 3", "llama by yarn", "mistral", "qwen2 with windows", "qwen3",
+    "smollm3", "pythia", "neox in sequence", "gpt2", "bloom", "mpt",
+)  # fmt: skip
 
 
-def test_every_architecture_is_tried():
-    kinds = {kind for kind, _ in PUBLISHED.values()}
-    assert len(kinds) == len(ARCHITECTURES)
+def test_every_architecture_is_imported():
+    assert len({PUBLISHED[name][0] for name in IMPORTED}) == len(ARCHITECTURES)
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", IMPORTED)
 @torch.no_grad()
 def test_logits_are_those_of_transformers(name, here):
     theirs = publish(name, here / "published")
@@ -58,7 +67,7 @@ def test_shards_and_half_precision_and_the_base_model_alone(here):
     assert all(torch.equal(a, b) for a, b in zip(base.parameters(), whole.parameters(), strict=True))
 
 
-def test_the_card_says_where_it_comes_from_and_not_what_nobody_knows(here):
+def test_the_card_has_the_origin_and_null_for_unknown_facts(here):
     publish("llama", here / "published")
     folder = import_model(read_published("published"))
     assert folder.name == "published"
@@ -75,35 +84,37 @@ def changed_config(folder, **changes):
     file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"architectures": ["GemmaForCausalLM"]}, "GemmaForCausalLM"),
-        ({"architectures": ["LamaForCausalLM"]}, "did you mean 'LlamaForCausalLM'"),
-        ({"attn_logit_softcapping": 30.0}, "attn_logit_softcapping"),
-        ({"rope_parameters": {"rope_type": "su", "rope_theta": 1e4}}, "rope_parameters.rope_type"),
-        ({"rope_parameters": {"rope_type": "yarn", "factor": 2.0, "mscale": 0.7}}, "rope_parameters.mscale"),
-        ({"rope_parameters": {"rope_type": "linear"}}, "rope_parameters.factor"),
-        ({"hidden_act": "gelu"}, "hidden_act"),
-        ({"hidden_size": "64"}, "hidden_size"),
-        ({"hidden_size": None}, "hidden_size"),
-        ({"quantization_config": {"bits": 4}}, "quantization_config"),
-        ({"num_hidden_layers": 4}, "model.layers.3."),
-        ({"num_hidden_layers": 2}, "model.layers.2."),
-        ({"intermediate_size": 96}, "gate_proj"),
-        ({"vocab_size": 301}, "tokens.weight"),
-    ],
-)
-def test_what_would_change_the_result_is_refused_by_name(changes, named, here):
+CHANGES = [
+    ({"architectures": ["GemmaForCausalLM"]}, "GemmaForCausalLM"),
+    ({"architectures": ["LamaForCausalLM"]}, "did you mean 'LlamaForCausalLM'"),
+    ({"model_type": "mistral"}, "model_type"),
+    ({"attn_logit_softcapping": 30.0}, "attn_logit_softcapping"),
+    ({"rope_parameters": {"rope_type": "su", "rope_theta": 1e4}}, "rope_parameters.rope_type"),
+    ({"rope_parameters": {"rope_type": "yarn", "factor": 2.0, "mscale": 0.7}}, "rope_parameters.mscale"),
+    ({"rope_parameters": {"rope_type": "linear"}}, "rope_parameters.factor"),
+    ({"hidden_act": "gelu"}, "hidden_act"),
+    ({"hidden_size": "64"}, "hidden_size"),
+    ({"hidden_size": None}, "hidden_size"),
+    ({"quantization_config": {"bits": 4}}, "quantization_config"),
+    ({"num_hidden_layers": 4}, "model.layers.3."),
+    ({"num_hidden_layers": 2}, "model.layers.2."),
+    ({"intermediate_size": 96}, "gate_proj"),
+    ({"vocab_size": 301}, "tokens.weight"),
+]
+
+
+def test_a_configuration_that_would_change_the_result_is_refused_by_name(here):
     publish("llama", here / "published")
-    changed_config(here / "published", **changes)
-    with pytest.raises(InputError, match=named.replace(".", r"\.")):
-        import_model(read_published("published"))
-    assert not (here / "runs" / "published").exists()
-    assert not list((here / "runs").glob(".*")) if (here / "runs").exists() else True
+    config = (here / "published" / "config.json").read_text()
+    for changes, named in CHANGES:
+        (here / "published" / "config.json").write_text(config)
+        changed_config(here / "published", **changes)
+        with pytest.raises(InputError, match=re.escape(named)):
+            import_model(read_published("published"))
+        assert not list(here.glob("runs/*"))
 
 
-def test_everything_wrong_is_reported_at_once_and_can_be_ignored(here):
+def test_all_unknown_keys_are_reported_at_once_and_can_be_ignored(here):
     publish("llama", here / "published")
     changed_config(here / "published", logit_softcap=3.0, attention_sinks=4)
     with pytest.raises(InputError) as caught:
@@ -112,7 +123,7 @@ def test_everything_wrong_is_reported_at_once_and_can_be_ignored(here):
     assert read_published("published", ignored=["logit_softcap", "attention_sinks"])
 
 
-def test_what_is_not_there_is_reported(here):
+def test_a_missing_or_damaged_file_is_reported(here):
     with pytest.raises(InputError, match="no id of the hub"):
         read_published("nowhere/at/all")
     folder = here / "published"
@@ -128,10 +139,52 @@ def test_what_is_not_there_is_reported(here):
         read_published("published")
 
 
-def test_an_imported_run_overwrites_none_and_is_the_model_that_was_trained(here):
+def test_an_import_overwrites_no_run_and_changes_no_model(here):
     publish("llama", here / "published")
     import_model(read_published("published"))
     with pytest.raises(InputError, match="already holds a run"):
         import_model(read_published("published"))
     with pytest.raises(InputError, match=r"model\.encoding\.base"):
         import_model(read_published("published"), name="other", sets=["model.encoding.base=5"])
+
+
+def byte_level(special, place):
+    """A byte-level BPE with special tokens of its own."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    trainer = trainers.BpeTrainer(vocab_size=VOCABULARY, special_tokens=special, initial_alphabet=alphabet)
+    tokenizer.train_from_iterator(["the cat sat on the mat"], trainer)
+    tokenizer.save(str(place / "tokenizer.json"))
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "value"),
+    [
+        ("tokenizer_config.json", "eos_token", {"content": "<stop>"}),
+        ("generation_config.json", "eos_token_id", [1, 0]),
+        ("config.json", "eos_token_id", 1),
+        (None, None, None),
+    ],
+)
+def test_the_end_of_a_document_is_the_published_one_or_none(file, key, value, here, cache, capsys):
+    folder = here / "published"
+    publish("llama", folder)
+    byte_level(["<pad>", "<stop>"] if file else [], folder)
+    if file:
+        place = folder / file
+        place.write_text(
+            json.dumps({**(json.loads(place.read_text()) if place.exists() else {}), key: value})
+        )
+    sample = ["data.name=sample", "data.documents=12", "data.words=60", f"data.cache={cache}"]
+    run = import_model(read_published("published"), "ours", sample)
+    assert ("without a separator" in capsys.readouterr().err) == (file is None)
+    source = open_data(read_recipe(run / "recipe.yaml"))
+    stream, starts = source.stream("train"), source.stream("train").document_starts
+    documents = [stream[a:b] for a, b in pairwise([*starts, len(stream)])]
+    ends = [source.tokenizer.decode(one[-1:]) for one in documents]
+    assert len(documents) == 10
+    assert set(ends) == {"<stop>"} if file else "<stop>" not in ends
+    written = open_generator(run).generate(["the cat"], 3)
+    assert written[0].tokens == 3 or written[0].ended

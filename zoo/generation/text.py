@@ -127,7 +127,10 @@ class TextGenerator:
     def prompt_tokens(self, prompt: str) -> list[int]:
         """The tokens of a prompt, at least one."""
         if self.start_token is None:
-            return self.tokenizer.encode_short(prompt) or [self.tokenizer.end_token]
+            tokens = self.tokenizer.encode_short(prompt) or [self.tokenizer.end_token]
+            if tokens == [None]:
+                raise InputError("the tokenizer has no token to begin an empty prompt with; give a prompt")
+            return tokens
         start = self.tokenizer.tokenizer.token_to_id(self.start_token)
         return [start, *self.tokenizer.encode_short(prompt.removeprefix(self.start_token))]
 
@@ -155,7 +158,7 @@ class TextGenerator:
             room = min(room, self.longest - longest + 1)
         device = self.model.tokens.weight.device
         tokens = torch.tensor(
-            [[self.tokenizer.end_token] * (longest - len(one)) + one for one in prompts], device=device
+            [[self.tokenizer.end_token or 0] * (longest - len(one)) + one for one in prompts], device=device
         )
         padding = torch.tensor([longest - len(one) for one in prompts], device=device)
         keep = torch.arange(longest, device=device) >= padding[:, None]

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from zoo.data.text.tokenizer import CONFIG as TOKENIZER_CONFIG
 from zoo.data.text.tokenizer import TextTokenizer
 from zoo.errors import InputError, Problem
 from zoo.files import atomic_write, made_complete
@@ -94,8 +95,8 @@ def export(path: Path, out: Path, form: str, sets: Sequence[str] = ()) -> Export
     if form == "hf":
         _validate_for_hf(task, path)
     with made_complete(out) as folder:
-        if (run / TOKENIZER).is_file():
-            shutil.copyfile(run / TOKENIZER, folder / TOKENIZER)
+        for file in filter(Path.is_file, (run / TOKENIZER, run / TOKENIZER_CONFIG)):
+            shutil.copyfile(file, folder / file.name)
         if form == "hf":
             exported = _write_hf(task, folder, out)
         else:

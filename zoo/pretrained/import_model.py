@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -62,6 +63,8 @@ def import_model(
     load_weights(task, published)
     card = make_card(recipe, task.model, {"tokenizer": tokenizer.fingerprint}) | _origin(published)
     card["imported"]["start_token"] = tokenizer.start_token
+    if tokenizer.end_token is None:
+        print("note: no token closes a document; documents are joined without a separator", file=sys.stderr)
     content = {
         "hyper_parameters": {"recipe": recipe.as_dict(), "vocab_size": published.decoder.vocab_size},
         "state_dict": task.state_dict(), "global_step": 0, "zoo_card": card,
@@ -71,6 +74,7 @@ def import_model(
         with atomic_file(made / LAST, 4 * card["parameters"]["total"]) as file:
             torch.save(content, file)
         shutil.copyfile(published.folder / TOKENIZER, made / TOKENIZER)
+        tokenizer.save_end(made)
         write_recipe(made, recipe)
         write_card(made, card)
     return folder

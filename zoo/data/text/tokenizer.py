@@ -30,6 +30,7 @@ MASK = "<|mask|>"
 SPECIAL = (END, MASK)
 ENDS = (END, "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "<|im_end|>", "[SEP]")
 """What closes a document, by its names in published tokenizers; the first that there is."""
+CONFIG = "tokenizer_config.json"
 SPACE = "▁"
 """What SentencePiece writes for a space."""
 WHITESPACE = b" \t\n\r\x0b\x0c"
@@ -40,28 +41,33 @@ Item = TypeVar("Item")
 
 
 class TextTokenizer:
-    """Tokens of texts. `end_token` closes every document; `mask_token` hides what is to be guessed.
+    """Tokens of texts. `end_token` closes every document, if there is one; `mask_token` hides what is to be
+    guessed.
 
     Tokenizers of elsewhere are byte-level (GPT-2, Llama 3, Qwen), or SentencePiece's with byte fallback
     (Llama 2, Mistral). The latter put a space before a text; here a text is tokenised as it stands, so that
     its tokens have its bytes wherever it is cut.
 
     Raises:
-        ValueError: a tokenizer, of elsewhere, without an end of document, or whose tokens are not bytes.
+        ValueError: a tokenizer of elsewhere whose tokens are not bytes.
+
+    Args:
+        end: the token that closes a document, where it is not the first of `ENDS`.
     """
 
-    def __init__(self, tokenizer: Tokenizer):
+    def __init__(self, tokenizer: Tokenizer, end: str | None = None):
         self.falls_back_to_bytes = tokenizer.token_to_id("<0x00>") is not None
         if self.falls_back_to_bytes:
             tokenizer = _without_prefix(tokenizer)
         # Text that happens to spell a special token is text: it must cost its bytes like any other.
         tokenizer.encode_special_tokens = True
         self.tokenizer = tokenizer
-        ends = (tokenizer.token_to_id(name) for name in ENDS)
-        end = next((token for token in ends if token is not None), None)
-        if end is None:
-            raise ValueError(f"no token closes a document; one of {', '.join(ENDS)} does")
-        self.end_token: int = end
+        usual = next((name for name in ENDS if tokenizer.token_to_id(name) is not None), None)
+        self.own_end = None if end == usual else end
+        if self.own_end is not None:
+            tokenizer.add_special_tokens([end])  # without bytes of its own, as `transformers` reads it
+        name = end or usual
+        self.end_token: int | None = None if name is None else tokenizer.token_to_id(name)
         self.mask_token: int | None = tokenizer.token_to_id(MASK)
         self._token_bytes = self._find_token_bytes()
 
@@ -78,8 +84,8 @@ class TextTokenizer:
 
     @property
     def fingerprint(self) -> str:
-        """sha256 of the tokenizer as JSON."""
-        return hashlib.sha256(self.tokenizer.to_str().encode()).hexdigest()
+        """sha256 of the tokenizer as JSON, and of its own token for the end of a document."""
+        return hashlib.sha256((self.tokenizer.to_str() + (self.own_end or "")).encode()).hexdigest()
 
     def encode(self, text: str) -> np.ndarray:
         """The tokens of a text, int64; no end token is added."""
@@ -145,11 +151,35 @@ class TextTokenizer:
     def save(self, path: Path) -> None:
         """Write tokenizer.json, which `tokenizers` and `transformers` read too."""
         atomic_write(path, self.tokenizer.to_str(pretty=True))
+        self.save_end(path.parent)
+
+    def save_end(self, folder: Path) -> None:
+        """Write tokenizer_config.json, where only that tells the token that closes a document."""
+        if self.own_end is not None:
+            atomic_write(folder / CONFIG, json.dumps({"eos_token": self.own_end}))
 
     @classmethod
     def load(cls, path: Path) -> TextTokenizer:
         """Read what `save` wrote."""
-        return cls(Tokenizer.from_file(str(path)))
+        tokenizer = Tokenizer.from_file(str(path))
+        return cls(tokenizer, _end_beside(path, tokenizer))
+
+
+def _end_beside(path: Path, tokenizer: Tokenizer) -> str | None:
+    """The token that closes a document by the files that `transformers` keeps beside a tokenizer.json."""
+    added = tokenizer.get_added_tokens_decoder()
+    for name, key in ((CONFIG, "eos_token"), ("generation_config.json", "eos_token_id"),
+                      ("config.json", "eos_token_id")):  # fmt: skip
+        file = path.with_name(name)
+        end = json.loads(file.read_text(encoding="utf-8")).get(key) if file.is_file() else None
+        end = end[0] if isinstance(end, list) and end else end
+        if isinstance(end, dict):
+            end = end.get("content")
+        if isinstance(end, int):
+            end = added[end].content if end in added and added[end].special else None
+        if isinstance(end, str) and tokenizer.token_to_id(end) is not None:
+            return end
+    return None
 
 
 def _without_prefix(tokenizer: Tokenizer) -> Tokenizer:

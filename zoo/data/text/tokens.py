@@ -18,9 +18,9 @@ BATCH = 4 << 20  # characters tokenised at once: bounds memory, feeds all cores
 
 
 def write_split(documents: Iterable[str], tokenizer: TextTokenizer, units: TextUnits, folder: Path) -> None:
-    """Tokenise documents, each closed by an end token, into a folder that `datasets.load_from_disk` opens.
+    """Tokenise documents into a folder that `datasets.load_from_disk` opens.
 
-    A row is a document: its tokens, bytes and words.
+    A row is a document: its tokens with an end token, if the tokenizer has one, its bytes and words.
     """
     import datasets
 
@@ -38,12 +38,13 @@ def write_split(documents: Iterable[str], tokenizer: TextTokenizer, units: TextU
         pa.ipc.new_stream(sink, schema) as writer,
     ):
         for texts in grouped(documents, BATCH):
-            rows = [np.append(tokens, tokenizer.end_token) for tokens in tokenizer.encode_batch(texts)]
+            rows = tokenizer.encode_batch(texts)
+            if tokenizer.end_token is not None:
+                rows = [np.append(tokens, tokenizer.end_token) for tokens in rows]
             flat = np.concatenate(rows)
             starts = np.cumsum([0, *map(len, rows)])
-            previous = np.append(tokenizer.end_token, flat[:-1])
-            words = np.add.reduceat(units.words_of(flat, previous), starts[:-1])
-            counted = np.add.reduceat(units.bytes_of(flat), starts[:-1])
+            of_tokens = units.words_of(flat, np.append(-1, flat[:-1])), units.bytes_of(flat)
+            words, counted = (np.diff(np.cumsum([0, *values])[starts]) for values in of_tokens)
             sizes = np.array([tokenizer.byte_count(text) for text in texts])
             if (counted != sizes).any():
                 raise InputError(
