@@ -12,6 +12,7 @@ from zoo.cli import main
 from zoo.data.text.tokenizer import TextTokenizer
 from zoo.errors import InputError
 from zoo.models.decoding import decode
+from zoo.pretrained.architectures import architecture_for
 from zoo.pretrained.export import export
 from zoo.pretrained.import_model import import_model
 from zoo.pretrained.published import read_published
@@ -40,59 +41,37 @@ class Root(zoo.Encoding):
 '''
 
 
-def stretched(scaling):
-    return (*ROPE, f"model.encoding.scaling={scaling}", "model.encoding.factor=4")
-
-
 NATIVE = {
-    "Llama": ROPE,
-    "Llama, grouped, untied": (*ROPE, "model.num_kv_heads=1", "model.tie_embeddings=false", "model.d_ff=24"),
-    "Llama, linear": stretched("linear"),
-    "Llama, ntk": stretched("ntk"),
-    "Llama, yarn": stretched("yarn"),
-    "Llama, llama3": stretched("llama3"),
-    "Llama, biases, wide heads": (*ROPE, "model.bias=all", "model.head_dim=12", "model.norm_eps=1e-3"),
-    "Mistral": (*ROPE, "model.window=6"),
-    "Qwen3": (*ROPE, "model.qk_norm=true"),
-    "Qwen2": (*ROPE, "model.bias=qkv"),
+    "Llama, grouped, wide heads, biases, yarn": (
+        *GATED, "model.encoding={name: rope, scaling: yarn, factor: 4}", "model.num_kv_heads=1",
+        "model.d_ff=24", "model.tie_embeddings=false", "model.bias=all", "model.head_dim=12",
+        "model.norm_eps=1e-3",
+    ),
+    "Llama, ntk": (*GATED, "model.encoding={name: rope, scaling: ntk, factor: 4}"),
+    "Mistral, linear": (*GATED, "model.encoding={name: rope, scaling: linear, factor: 4}", "model.window=6"),
+    "Qwen2, llama3": (*GATED, "model.encoding={name: rope, scaling: llama3, factor: 4}", "model.bias=qkv"),
     "Qwen3, windows": (*ROPE, "model.qk_norm=true", "model.window=[6, null]"),
     "SmolLM3, windows": (
-        *GATED,
-        "model.encoding={name: interleave, pattern: [rope, none]}",
-        "model.window=[6, null]",
+        *GATED, "model.encoding={name: interleave, pattern: [rope, none]}", "model.window=[6, null]",
     ),
-    "SmolLM3": (*GATED, "model.encoding={name: interleave, pattern: [rope, none]}"),
-    "GPT-NeoX": ("model.encoding=rope",),
-    "GPT-NeoX, partial, untied": ("model.encoding={name: rope, partial: 0.5}", "model.tie_embeddings=false"),
-    "GPT-NeoX, parallel": (
-        "model.encoding=rope",
-        "model.parallel_residual=true",
-        "model.bias=qkv",
+    "GPT-NeoX, partial, in sequence": (
+        "model.encoding={name: rope, partial: 0.5}", "model.tie_embeddings=false", "model.bias=qkv",
         "model.activation=relu",
     ),
-    "GPT-2": ("model.encoding={name: learned, table_length: 64}",),
+    "GPT-NeoX, parallel": ("model.encoding=rope", "model.parallel_residual=true"),
     "GPT-2, untied": (
-        "model.encoding={name: learned, table_length: 64}",
-        "model.tie_embeddings=false",
-        "model.activation=gelu_tanh",
-        "model.bias=all",
+        "model.encoding={name: learned, table_length: 64}", "model.tie_embeddings=false",
+        "model.activation=gelu_tanh", "model.bias=all",
     ),
-    "MPT": ("model.norm_bias=false",),
     "MPT, six heads": (
-        "model.norm_bias=false",
-        "model.d_model=24",
-        "model.num_heads=6",
-        "model.tie_embeddings=false",
+        "model.norm_bias=false", "model.d_model=24", "model.num_heads=6", "model.tie_embeddings=false",
     ),
-    "BLOOM": ("model.embedding_norm=true", "model.activation=gelu_tanh", "model.bias=all"),
     "BLOOM, six heads": (
-        "model.embedding_norm=true",
-        "model.activation=gelu_tanh",
-        "model.d_model=24",
-        "model.num_heads=6",
+        "model.embedding_norm=true", "model.activation=gelu_tanh", "model.d_model=24", "model.num_heads=6",
     ),
-}
-OWN = {
+}  # fmt: skip
+OWN = ("[rope, fox]", "{name: rope, scaling: dynamic_ntk, factor: 2}")
+REASONS = {
     "alibi": "no MPT: norm_bias is True",
     "[rope, fox]": "no GPT-NeoX: encoding is rope+fox",
     "{name: learned, beyond: clamp}": "no GPT-2: learned has beyond clamp",
@@ -124,7 +103,7 @@ def assert_same(model, task, lengths):
 
 
 @pytest.mark.parametrize("title", NATIVE)
-def test_a_known_architecture_is_loaded_without_our_code(title, checkpoint, tmp_path):
+def test_a_known_architecture_needs_no_code_of_the_zoo_and_is_imported_again(title, checkpoint, tmp_path):
     place, task = checkpoint(*NATIVE[title])
     exported = export(place, tmp_path / "out", "hf")
     assert exported.architecture == title.split(",")[0] and exported.difference < 1e-4
@@ -132,23 +111,23 @@ def test_a_known_architecture_is_loaded_without_our_code(title, checkpoint, tmp_
     assert type(model).__module__.startswith("transformers.")
     assert not (tmp_path / "out" / "modeling_zoo.py").exists()
     assert_same(model, task, (LENGTH, 4 * LENGTH))
-
-
-@pytest.mark.parametrize(
-    "title", ["Llama, yarn", "Qwen3", "SmolLM3", "GPT-NeoX, partial, untied", "GPT-2", "MPT", "BLOOM"]
-)
-def test_what_was_exported_is_imported_again(title, checkpoint, tmp_path):
-    place, task = checkpoint(*NATIVE[title])
-    export(place, tmp_path / "out", "hf")
     again = zoo.load(import_model(read_published(str(tmp_path / "out")), "again", out=tmp_path / "again"))
     assert (again(ids(2, 40)) - task.model(ids(2, 40))).abs().max() < 1e-4
 
 
+def test_the_reason_for_code_of_the_zoo_names_the_nearest_architecture(recipe):
+    for encoding, reason in REASONS.items():
+        section = recipe("text", f"model.encoding={encoding}").as_dict()["model"]
+        assert architecture_for(section | {"d_ff": 4 * section["d_model"]}) == (None, reason)
+
+
 @pytest.mark.parametrize("encoding", OWN)
-def test_any_other_is_loaded_with_a_file_that_imports_the_zoo(encoding, checkpoint, tmp_path, monkeypatch):
+def test_another_model_is_loaded_with_a_file_that_imports_the_zoo(
+    encoding, checkpoint, tmp_path, monkeypatch
+):
     place, task = checkpoint(f"model.encoding={encoding}")
     exported = export(place, tmp_path / "out", "hf")
-    assert (exported.architecture, exported.reason) == (None, OWN[encoding])
+    assert (exported.architecture, exported.reason) == (None, REASONS[encoding])
     # Where `transformers` keeps copies of such files.
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "out", trust_remote_code=True)
@@ -169,20 +148,20 @@ def test_any_other_is_loaded_with_a_file_that_imports_the_zoo(encoding, checkpoi
     assert low.dtype == torch.bfloat16 and low(ids(1, 8)).logits.isfinite().all()
 
 
-@pytest.mark.parametrize("kind", ["text", "masked", "max_index"])
-def test_weights_are_loaded_by_the_zoo_bit_for_bit(kind, checkpoint, tmp_path):
-    place, task = checkpoint(kind=kind)
-    exported = export(place, tmp_path / "out", "safetensors")
+def test_weights_are_loaded_by_the_zoo_bit_for_bit(checkpoint, tmp_path):
     names = {"model.safetensors", "recipe.yaml", "card.json", "tokenizer.json", "README.md"}
-    assert {file.name for file in (tmp_path / "out").iterdir()} == names
-    model = eval(exported.loaded_by, {"zoo": zoo})
-    assert torch.equal(model(ids(2, 8)), task.model(ids(2, 8)))
-    if kind == "text":
-        assert main(["show", str(tmp_path / "out" / "recipe.yaml")]) == 0
+    for kind in ("text", "masked", "max_index"):
+        place, task = checkpoint(kind=kind, folder=kind)
+        out = tmp_path / f"{kind}_out"
+        exported = export(place, out, "safetensors")
+        assert {file.name for file in out.iterdir()} == names
+        model = eval(exported.loaded_by, {"zoo": zoo})
+        assert torch.equal(model(ids(2, 7)), task.model(ids(2, 7)))
+    assert main(["show", str(tmp_path / "text_out" / "recipe.yaml")]) == 0
 
 
 @pytest.mark.slow
-def test_an_exported_folder_is_evaluated_and_begun_from_like_a_run_s(here, recipe, capsys):
+def test_an_exported_folder_is_evaluated_and_trained_on_like_a_run(here, recipe, capsys):
     run = fit(recipe("text", "evaluate.lengths=[16,32]"))
     export(run, here / "out", "safetensors")
     assert main(["evaluate", str(here / "out"), "--lengths", "16,32"]) == 0
@@ -219,7 +198,7 @@ def test_the_tokenizer_is_the_run_s(checkpoint, tmp_path):
     assert theirs.mask_token_id == ours.mask_token and theirs.unk_token is None
 
 
-def test_the_model_card_has_what_is_known(checkpoint, tmp_path):
+def test_the_model_card_has_the_known_facts(checkpoint, tmp_path):
     from huggingface_hub import ModelCard
 
     place, _ = checkpoint()
@@ -237,11 +216,11 @@ def test_the_model_card_has_what_is_known(checkpoint, tmp_path):
     assert yaml.safe_load(card.content.split("---")[1])["pipeline_tag"] == "text-generation"
 
 
-def test_what_cannot_be_exported_is_refused_and_nothing_is_left(checkpoint, tmp_path, capsys):
+def test_a_refused_export_leaves_no_file(checkpoint, tmp_path, capsys):
     place, _ = checkpoint(kind="masked")
     out = tmp_path / "out"
     assert main(["export", str(place), "--out", str(out)]) == 2
-    assert "an encoder is no model" in (told := capsys.readouterr().err) and "--format safetensors" in told
+    assert "--format safetensors" in capsys.readouterr().err
     assert main(["export", str(tmp_path / "rum"), "--out", str(out)]) == 2
     assert "no such run folder or checkpoint" in capsys.readouterr().err
     out.mkdir()
@@ -282,7 +261,9 @@ def test_a_plugin_s_encoding_is_exported_with_its_file(here, checkpoint, zoo_com
     assert (ran := zoo_command("-c", program, launcher=())).returncode == 0, ran.stderr
 
 
-def test_a_failure_leaves_nothing_and_an_empty_folder_is_taken(checkpoint, tmp_path, monkeypatch, capsys):
+def test_a_failed_export_leaves_no_file_and_an_empty_folder_is_used(
+    checkpoint, tmp_path, monkeypatch, capsys
+):
     place, _ = checkpoint()
     out = tmp_path / "out"
     out.mkdir()
