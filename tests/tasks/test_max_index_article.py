@@ -1,6 +1,6 @@
 """Max-index with the sizes of the article, in fewer steps.
 
-Sinusoidal, learned and rotary positions find the first of the largest tokens. T5's bias tells how far apart
+Sinusoidal and rotary positions find the first of the largest tokens. T5's bias tells how far apart
 two tokens are and not which of them is first in the sequence, and without positions there is no first at all.
 """
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 BASE = Path(__file__).parents[2] / "recipes" / "base" / "maxindex.yaml"
 STEPS = 250  # of the recipe's 600: the order is clear by then
 LENGTH, SAMPLES = 64, 4096
-ORDERED = ("sinusoidal", "learned", "rope")
+ORDERED = ("sinusoidal", "rope")
 
 
 def test_encodings_solve_max_index_as_in_the_article(tmp_path):
