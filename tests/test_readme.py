@@ -227,6 +227,7 @@ def test_the_python_shown_runs(home: Path, monkeypatch: pytest.MonkeyPatch):
     assert names["model"].num_layers == 4
 
 
+@pytest.mark.slow
 def test_the_notebook_shown_runs(home: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(home)
     shown = next(block for block in blocks("python") if "zoo.fit" in block)
