@@ -29,11 +29,9 @@ def only(monkeypatch):
 
 @pytest.mark.parametrize("environment, first", [
     ({}, True),
-    ({"LOCAL_RANK": "0"}, True),
     ({"LOCAL_RANK": "1"}, False),
     ({"RANK": "2", "LOCAL_RANK": "0", "GROUP_RANK": "1"}, False),
     ({"SLURM_PROCID": "0", "LOCAL_RANK": "1"}, False),
-    ({"SLURM_PROCID": "3"}, False),
     ({"NODE_RANK": "1"}, False),
 ])  # fmt: skip
 def test_the_first_process_of_a_launch(only, environment, first):
@@ -46,10 +44,9 @@ def test_the_first_process_of_a_launch(only, environment, first):
     (TORCHRUN, ("torchrun", 2, 2)),
     (TORCHRUN | {"WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}, None),
     (SRUN, ("slurm", 2, 1)),
-    (SRUN | {"SLURM_JOB_NAME": "interactive"}, None),
     ({"WORLD_SIZE": "2", "LOCAL_RANK": "1"}, ("zoo", 2, 1)),
 ])  # fmt: skip
-def test_who_started_it(only, environment, who):
+def test_the_launcher_is_found(only, environment, who):
     only(environment)
     assert find_launcher() == who
 
@@ -58,7 +55,6 @@ def test_who_started_it(only, environment, who):
     (TORCHRUN | {"RANK": "0", "LOCAL_RANK": "0", "GROUP_RANK": "0"}, "interrupted\n"),
     # The first of the second machine.
     (TORCHRUN | {"RANK": "2", "LOCAL_RANK": "0", "GROUP_RANK": "1"}, ""),
-    (SRUN | {"SLURM_PROCID": "1"}, ""),
 ])  # fmt: skip
 def test_one_process_of_a_launch_reports_ctrl_c(only, capsys, environment, reported):
     only(environment)
@@ -66,9 +62,8 @@ def test_one_process_of_a_launch_reports_ctrl_c(only, capsys, environment, repor
     assert capsys.readouterr().err == reported
 
 
-@pytest.mark.parametrize("environment", [SRUN | {"SLURM_PROCID": "1"}, TORCHRUN | {"RANK": "1"}])
-def test_processes_that_have_not_met_do_not_report_a_missing_run(only, monkeypatch, capsys, environment):
-    only(environment)
+def test_processes_that_have_not_met_do_not_report_a_missing_run(only, monkeypatch, capsys):
+    only(TORCHRUN | {"RANK": "1"})
     met = []
     monkeypatch.setattr("zoo.reports.evaluate.evaluate", lambda *given, **more: met.append(given))
     assert cli.main(["evaluate", "none"]) == 0
@@ -76,6 +71,6 @@ def test_processes_that_have_not_met_do_not_report_a_missing_run(only, monkeypat
 
 
 @pytest.mark.launch
-def test_who_asks_needs_no_torch():
+def test_the_ranks_are_read_without_torch():
     asked = "import sys, zoo.launch.ranks; assert not {'torch', 'lightning'} & {*sys.modules}"
     subprocess.run([sys.executable, "-c", asked], check=True)
