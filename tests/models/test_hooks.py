@@ -104,7 +104,7 @@ def test_positions_are_those_of_one_encoding_in_every_layer(plugins, model_of, t
 
 
 def test_positions_given_to_a_model_are_those_of_every_encoding(model_of, tokens):
-    model, row, places = model_of(["sinusoidal", "rope"]), tokens(2, 5), torch.tensor([0, 3, 4, 9, 11])
+    model, row, places = model_of(["sinusoidal", "rope", "t5"]), tokens(2, 5), torch.tensor([0, 3, 4, 9, 11])
     apart = torch.zeros(2, 12, dtype=torch.long)
     apart[:, places] = row
     keep = torch.zeros(2, 12, dtype=torch.bool)

@@ -35,7 +35,7 @@ def test_any_two_encodings_share_every_other_weight(kind, config, spec_of, model
     assert [name for name, one in others.items() if not equal(one, shared)] == []
 
 
-def test_an_encoding_added_to_another_changes_neither(started):
+def test_an_encoding_added_to_another_changes_neither(model_at_start):
     alone, together = model_at_start("shaw"), model_at_start(["shaw", "t5"])
     assert equal(of_the_rest(alone), of_the_rest(together))
     theirs = of_the_encoding(together)
@@ -68,13 +68,13 @@ def test_another_seed_draws_other_values(spec_of, model_at_start):
     assert not wrong
 
 
-def test_no_two_matrices_are_alike(started):
+def test_no_two_matrices_are_alike(model_at_start):
     model = model_at_start("shaw", num_layers=4)
     matrices = [p.flatten()[:64] for p in model.parameters() if p.dim() > 1]
     assert not any(torch.equal(one, other) for one, other in itertools.combinations(matrices, 2))
 
 
-def test_more_layers_leave_the_first_ones_as_they_were(started):
+def test_more_layers_leave_the_first_ones_as_they_were(model_at_start):
     shallow, deep = (dict(model_at_start("none", num_layers=n).named_parameters()) for n in (2, 8))
     assert torch.equal(shallow["blocks.1.attention.qkv.weight"], deep["blocks.1.attention.qkv.weight"])
     # Into the residual stream twice the depth goes by the root of two.
@@ -95,7 +95,7 @@ def test_the_start_is_gpt_2_s(activation, model_at_start):
         assert p.mean().item() == pytest.approx(0, abs=0.05 * expected), name
 
 
-def test_building_leaves_the_encoding_s_generator_alone(started):
+def test_building_leaves_the_encoding_s_generator_alone(model_at_start):
     """Encodings draw from a generator of their own."""
     torch.manual_seed(3)
     model_at_start("none")
