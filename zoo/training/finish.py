@@ -92,9 +92,11 @@ def finish(recipe: Recipe, source: DataSource, lock: RunLock) -> None:
     trained, limit = recipe.data.sequence_length, task.model.encoding.max_length
     lengths = [str(trained * 2**i) for i in range(5) if limit is None or trained * 2**i <= limit]
     # A plugin is code: it runs only where the user names it.
-    evaluate += ["--set", f"plugins=[{', '.join(recipe.plugins)}]"] if recipe.plugins else []
+    plugins = ["--set", f"plugins=[{', '.join(recipe.plugins)}]"] if recipe.plugins else []
     is_cut = any(one.targets.count == most < MAX_TOKENS for one in measurements)
     if is_cut and recipe.evaluate.max_tokens is None:
-        print(f"scored {most:,} tokens at each length; for up to {MAX_TOKENS:,}: {shlex.join(evaluate)}")
+        command = shlex.join([*evaluate, *plugins])
+        print(f"scored {most:,} tokens at each length; for up to {MAX_TOKENS:,}: {command}")
     if len(lengths) > 1:
-        print(f"look further: {shlex.join([*evaluate, '--lengths', ','.join(lengths)])}", flush=True)
+        command = shlex.join([*evaluate, "--lengths", ",".join(lengths), *plugins])
+        print(f"look further: {command}", flush=True)
