@@ -187,10 +187,11 @@ def _validate_combination(encodings: Sequence[Encoding]) -> None:
 
 
 def _seeded(spec: Spec, size: Size, seed: int) -> Encoding:
-    """An encoding whose initial weights depend on `seed` only."""
-    with torch.random.fork_rng(devices=[]):
+    """An encoding whose initial weights depend on `seed` only, not on the device: it is built on the CPU."""
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         torch.default_generator.manual_seed(seed)
-        return build_encoding(spec, size)
+        encoding = build_encoding(spec, size)
+    return encoding.to(torch.get_default_device())
 
 
 class View:
