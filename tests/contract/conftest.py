@@ -1,4 +1,4 @@
-"""A drawer of wrong plugins, each with one fault."""
+"""The faulty plugins, each with one fault."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ FAULTY = Path(__file__).parent / "faulty"
 
 @pytest.fixture
 def faulty(forgetful_registry):
-    """Make a wrong plugin known, and describe it."""
+    """Read a faulty plugin into the registry, and describe it."""
 
     def faulty(name):
         (description,) = forgetful_registry.read_plugin(FAULTY / f"{name}.py")

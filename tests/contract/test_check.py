@@ -1,4 +1,4 @@
-"""Each wrong plugin is caught by the law that it breaks, and right ones are found right."""
+"""Each faulty plugin breaks the law that it should, and `zoo check` reports it; correct plugins pass."""
 
 import logging
 import random
@@ -18,106 +18,122 @@ FAULTY = Path(__file__).parent / "faulty"
 BY_NAME = {law.name: law for law in LAWS}
 
 FAULTS = {
-    "cannot_begin": "it can be built",
-    "only_half": "it can be built",
-    "without_words": "its description is complete",
-    "second_thoughts": "its source and its class agree",
-    "for_nobody": "its description is complete",
-    "empty_policy": "a length policy is an option",
-    "changes_its_mind": "after_training options change no parameter",
-    "half_a_state": "its state dict is complete",
-    "left_behind": "its state dict is complete",
-    "misspelled": "hook names are spelled correctly",
-    "wrong_shape": "shapes",
-    "too_wide": "shapes",
-    "too_narrow": "shapes",
+    "constructor_raises": "it can be built",
+    "encoders_refused": "it can be built",
+    "no_docstring": "its description is complete",
+    "attribute_set_later": "its source and its class agree",
+    "no_kind_of_model": "its description is complete",
+    "policy_without_option": "a length policy is an option",
+    "option_changes_shape": "after_training options change no parameter",
+    "random_buffer_not_saved": "its state dict is complete",
+    "tensor_is_no_buffer": "its state dict is complete",
+    "table_in_a_submodule": "a model built on the meta device loads all values",
+    "misspelled_hook": "hook names are spelled correctly",
+    "head_missing": "shapes",
+    "embed_too_wide": "shapes",
+    "queries_too_narrow": "shapes",
     "no_head_axis": "shapes with padding",
-    "single_precision": "precision",
-    "without_effect": "it changes the output",
-    "elsewhere": "tensors stay on the model's device",
-    "counts_calls": "every kernel equals the reference",
+    "rotate_gives_float32": "precision",
+    "constant_bias": "it changes the output",
+    "tensor_without_device": "tensors stay on the model's device",
+    "wrong_key_score": "every kernel equals the reference",
     "not_pointwise": "the fused kernel equals the reference",
-    "two_biases": "all forms of a bias agree",
-    "wants_integers": "positions may be given as floats",
-    "not_by_distance": "all forms of a bias agree",
-    "assumes_the_last": "blocks of queries equal the full computation",
-    "all_pairs": "memory grows with the length, not its square",
-    "breaks_the_graph": "torch.compile needs no graph break",
-    "coarse_angles": "positions are exact in bf16 at 100,000",
-    "coarse_bias": "positions are exact in bf16 at 100,000",
-    "leaks_in_score": "causality",
-    "leaks_in_read": "causality",
-    "mixes_tokens": "causality",
-    "looks_back_only": "an encoder attends in both directions",
-    "plays_dice": "evaluation is deterministic",
-    "forgets_the_offset": "cached decoding equals the full forward",
-    "stretches": "cached decoding equals the full forward",
-    "refuses_too_late": "cached decoding equals the full forward",
-    "counts_after_padding": "cached decoding equals the full forward",
-    "counts_rows": "padding changes nothing",
-    "sees_padding": "padding changes nothing",
-    "divides_by_nothing": "gradients are finite with padding",
-    "knows_the_place": "a relative encoding is shift-invariant",
-    "too_modest": "an absolute encoding is not shift-invariant",
-    "reads_after_all": "reads_positions is declared correctly",
-    "ends_unsaid": "the declared length limit holds",
-    "ends_too_early": "the declared length limit holds",
-    "idle_parameter": "every parameter has a gradient",
-    "drifts": "two processes train one model",
+    "table_differs": "all forms of a bias agree",
+    "integers_only": "positions may be given as floats",
+    "not_distance_only": "all forms of a bias agree",
+    "queries_taken_for_last_rows": "blocks of queries equal the full computation",
+    "full_table_kept": "memory grows with the length, not its square",
+    "reads_a_value": "torch.compile needs no graph break",
+    "angles_in_bf16": "positions are exact in bf16 at 100,000",
+    "distances_in_bf16": "positions are exact in bf16 at 100,000",
+    "score_sees_later_keys": "causality",
+    "read_sees_later_tokens": "causality",
+    "embed_sees_later_tokens": "causality",
+    "encoder_is_causal": "an encoder attends in both directions",
+    "random_in_evaluation": "evaluation is deterministic",
+    "offset_ignored": "cached decoding equals the full forward",
+    "depends_on_length": "cached decoding equals the full forward",
+    "cache_limit_too_high": "cached decoding equals the full forward",
+    "padding_forgotten_in_cache": "cached decoding equals the full forward",
+    "rows_for_positions": "padding changes nothing",
+    "padding_in_mean": "padding changes nothing",
+    "nan_gradient": "gradients are finite with padding",
+    "relative_undeservedly": "a relative encoding is shift-invariant",
+    "relative_undeclared": "an absolute encoding is not shift-invariant",
+    "positions_read_undeclared": "reads_positions is declared correctly",
+    "limit_undeclared": "the declared length limit holds",
+    "limit_too_high": "the declared length limit holds",
+    "parameter_unused": "every parameter has a gradient",
+    "random_update": "two processes train one model",
 }
-# Faults of which another law knows nothing: it is this one that catches them, and no other would.
-ONLY_THERE = [name for name in FAULTS if name in (
-    "without_words", "second_thoughts", "empty_policy", "changes_its_mind", "left_behind", "elsewhere",
-    "assumes_the_last", "all_pairs", "breaks_the_graph", "coarse_angles", "coarse_bias", "single_precision",
-    "without_effect", "looks_back_only", "too_modest", "reads_after_all", "idle_parameter",
-)]  # fmt: skip
+"""The faulty plugins, each with the law that it breaks."""
+ONLY_THERE = [
+    "no_docstring",
+    "attribute_set_later",
+    "policy_without_option",
+    "option_changes_shape",
+    "tensor_is_no_buffer",
+    "table_in_a_submodule",
+    "tensor_without_device",
+    "queries_taken_for_last_rows",
+    "full_table_kept",
+    "reads_a_value",
+    "angles_in_bf16",
+    "distances_in_bf16",
+    "rotate_gives_float32",
+    "constant_bias",
+    "encoder_is_causal",
+    "relative_undeclared",
+    "positions_read_undeclared",
+    "parameter_unused",
+]
+"""Those that keep every other law."""
+EXPENSIVE = {
+    "the fused kernel equals the reference",
+    "torch.compile needs no graph break",
+    "two processes train one model",
+    "memory grows with the length, not its square",
+}
+QUICK = [law for law in LAWS if law.name not in EXPENSIVE]
 
 
-# Not slow, and yet what most of a check's time goes to.
-QUICK = [law for law in LAWS if not law.slow and law.name != "memory grows with the length, not its square"]
-
-
-def broken_laws(description, laws):
+def broken_laws(description, names):
+    laws = [law for law in LAWS if law.name in names]
     return [verdict.law.name for verdict in examine(subjects_of(description)[0], laws) if verdict.broken]
 
 
-def test_every_wrong_plugin_is_here():
+def with_needs(name):
+    """A law and all that it needs."""
+    return {name}.union(*map(with_needs, BY_NAME[name].needs))
+
+
+def test_every_faulty_plugin_is_listed_and_every_law_has_one():
     assert sorted(FAULTS) == sorted(file.stem for file in FAULTY.glob("*.py"))
-
-
-def test_every_law_has_been_seen_to_fail():
     assert set(BY_NAME) == set(FAULTS.values())
 
 
-@pytest.mark.launch
-@pytest.mark.parametrize("name", FAULTS)
-def test_check_names_the_law_that_is_broken(name, forgetful_registry, monkeypatch, capsys):
-    law = BY_NAME[FAULTS[name]]
-    monkeypatch.setattr(check, "LAWS", [law])
-    assert cli.main(["check", str(FAULTY / f"{name}.py"), "--all", "--verbose"]) == 1
-    printed = capsys.readouterr()
-    assert re.search(rf"^{re.escape(law.name)} +NOT HELD +\d of \d +\S", printed.out, re.M)
-    assert f"\nNOT HELD: {law.name}. " in printed.out
-    assert printed.err.splitlines()[-1] == f"{name} breaks 1 of 1 laws: {law.name}"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FAULTS)
-def test_so_it_does_among_all_laws_or_a_law_that_it_needs(name, faulty):
-    # Two processes for each would take minutes.
-    laws = [law for law in LAWS if not law.slow or law.name == FAULTS[name]]
-    verdicts = {v.law.name: v for v in examine(subjects_of(faulty(name))[0], laws)}
-    broken = [name for name, verdict in verdicts.items() if verdict.broken]
-    verdict = verdicts[FAULTS[name]]
-    assert verdict.broken or (verdict.needed and set(verdict.needed) <= set(broken))
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.launch) if name == "random_update" else name for name in FAULTS],
+)
+def test_a_faulty_plugin_breaks_its_law_and_keeps_those_that_the_law_needs(name, faulty):
+    assert broken_laws(faulty(name), with_needs(FAULTS[name])) == [FAULTS[name]]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ONLY_THERE)
-def test_and_no_other_law_is_blamed(name, faulty):
-    description = faulty(name)
-    laws = [law for law in QUICK if law.name != FAULTS[name]]
-    assert broken_laws(description, laws) == []
+def test_a_faulty_plugin_keeps_all_other_laws(name, faulty):
+    names = {law.name for law in QUICK} | {FAULTS[name]}
+    assert broken_laws(faulty(name), names) == [FAULTS[name]]
+
+
+@pytest.mark.parametrize("name", ["constructor_raises", "misspelled_hook", "head_missing"])
+def test_no_expensive_law_is_tried_on_a_plugin_that_cannot_run(name, faulty):
+    verdicts = examine(subjects_of(faulty(name))[0], LAWS)
+    assert [verdict.law.name for verdict in verdicts if verdict.broken] == [FAULTS[name]]
+    for verdict in verdicts:
+        if verdict.law.name in EXPENSIVE:
+            assert not verdict.findings and set(verdict.needed) <= {FAULTS[name]}
 
 
 # The command.
@@ -125,7 +141,7 @@ def test_and_no_other_law_is_blamed(name, faulty):
 
 @pytest.fixture
 def here(tmp_path, monkeypatch, forgetful_registry):
-    """Where a stranger stands, with the plugin of the README."""
+    """A working directory with the plugins of the README."""
     monkeypatch.chdir(tmp_path)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for plugin, name in re.findall(r"```python\n(# (my_\w+\.py)\n.*?)```", readme, re.DOTALL):
@@ -135,13 +151,19 @@ def here(tmp_path, monkeypatch, forgetful_registry):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Without the laws that take seconds."""
+    """Without the expensive laws."""
     monkeypatch.setattr(check, "LAWS", QUICK)
 
 
+@pytest.fixture
+def few(monkeypatch):
+    """Only the laws that shapes are right and that the output changes."""
+    names = with_needs("it changes the output")
+    monkeypatch.setattr(check, "LAWS", [law for law in LAWS if law.name in names])
+
+
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_the_plugin_of_the_readme_is_right(here, capsys, every):
-    """The whole command."""
+def test_the_plugin_of_the_readme_keeps_all_laws(here, capsys, every):
     assert cli.main(["check", "my_encoding.py", *(["--all"] if every else [])]) == 0
     printed = capsys.readouterr().out
     lines = printed.splitlines()
@@ -161,7 +183,7 @@ def test_the_plugin_of_the_readme_is_right(here, capsys, every):
     )
 
 
-def test_the_rotary_plugin_of_the_readme_is_right(here, quick, capsys):
+def test_the_rotary_plugin_of_the_readme_keeps_all_laws(here, quick, capsys):
     assert cli.main(["check", "my_rotary.py"]) == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith("turned keeps all ")
 
@@ -175,7 +197,7 @@ def test_the_rotary_plugin_of_the_readme_is_right(here, quick, capsys):
     (('self.register_buffer("rates", rates, persistent=False)', "self.rates = rates"),
      "its state dict is complete", "neither parameter nor buffer"),
 ])  # fmt: skip
-def test_what_the_readme_asks_of_a_rotary_one_is_asked_by_a_law(here, quick, capsys, wrong, law, message):
+def test_each_line_that_the_readme_explains_is_needed_by_a_law(here, quick, capsys, wrong, law, message):
     text = (here / "my_rotary.py").read_text()
     assert text.count(wrong[0]) == 1
     (here / "my_rotary.py").write_text(text.replace(*wrong))
@@ -184,54 +206,54 @@ def test_what_the_readme_asks_of_a_rotary_one_is_asked_by_a_law(here, quick, cap
     assert f"NOT HELD: {law}. " in printed and message in printed
 
 
-def test_a_fault_is_named_with_its_hook_and_line(here, quick, capsys):
-    assert cli.main(["check", str(FAULTY / "leaks_in_score.py")]) == 1
+def test_a_fault_is_reported_with_its_hook_file_and_line(here, quick, capsys):
+    assert cli.main(["check", str(FAULTY / "score_sees_later_keys.py")]) == 1
     printed = capsys.readouterr()
     assert "NOT HELD: causality. Changing a later token changes no output of a decoder" in printed.out
     output = " ".join(printed.out.split())
-    assert "leaks_in_score.py:13: score of 'leaks_in_score' depends on a later token" in output
-    assert "(leaks_in_score decoder)" in output
-    assert re.match(r"leaks_in_score breaks \d+ of \d+ laws: .*causality", printed.err.splitlines()[-1])
+    fault = "score of 'score_sees_later_keys' depends on a later token"
+    assert f"score_sees_later_keys.py:13: {fault}" in output
+    assert "(score_sees_later_keys decoder)" in output
+    last = printed.err.splitlines()[-1]
+    assert re.match(r"score_sees_later_keys breaks \d+ of \d+ laws: .*causality", last)
     assert "keeps" not in printed.out
+    assert len((printed.out + printed.err).splitlines()) <= 25
 
 
-def test_a_plugin_that_crashes_is_reported_in_a_line(here, quick, capsys):
-    assert cli.main(["check", str(FAULTY / "cannot_begin.py")]) == 1
+def test_a_constructor_that_raises_is_reported_without_a_traceback(here, quick, capsys):
+    assert cli.main(["check", str(FAULTY / "constructor_raises.py")]) == 1
     printed = capsys.readouterr()
     assert "RuntimeError: no table of slopes" in printed.out
     assert "Traceback" not in printed.out + printed.err
-    assert printed.err.splitlines()[-1] == "cannot_begin breaks 1 of 1 laws: it can be built"
+    assert printed.err.splitlines()[-1] == "constructor_raises breaks 1 of 1 laws: it can be built"
     assert re.search(r"^not tried: \d+ laws that need: it can be built$", printed.out, re.M)
 
 
 @pytest.mark.parametrize("where", ["constructor", "bias"])
-def test_one_that_stops_the_program_is_reported_in_a_line(here, quick, capsys, where):
-    """A plugin that leaves must not make it look as if all had been well."""
-    plugin = (
-        (FAULTY / "leaks_in_score.py").read_text().split("    def ")[0].replace("leaks_in_score", "leaver")
-    )
+def test_a_plugin_that_exits_breaks_a_law(here, quick, capsys, where):
+    plugin = (FAULTY / "score_sees_later_keys.py").read_text().split("    def ")[0]
     body = {
         "constructor": "    def __init__(self, size):\n        raise SystemExit(0)\n",
         "bias": "    def bias(self, head, q, k):\n        raise SystemExit(0)\n",
     }
-    (here / "leaver.py").write_text(plugin + body[where])
-    assert cli.main(["check", "leaver.py"]) == 1
+    (here / "plugin.py").write_text(plugin.replace("score_sees_later_keys", "exits") + body[where])
+    assert cli.main(["check", "plugin.py"]) == 1
     assert "SystemExit" in capsys.readouterr().out
 
 
 @pytest.mark.slow
-def test_a_file_of_several_is_tried_one_after_the_other(here, quick, capsys):
+def test_every_encoding_of_a_file_is_tried(here, quick, capsys):
     text = (here / "my_encoding.py").read_text()
-    wrong = (FAULTY / "idle_parameter.py").read_text()
+    wrong = (FAULTY / "parameter_unused.py").read_text()
     (here / "two.py").write_text(text + wrong.replace("import zoo\n", ""))
     assert cli.main(["check", "two.py"]) == 1
     printed = capsys.readouterr()
     assert printed.out.splitlines()[-1].startswith("root keeps all ")
-    assert printed.err.splitlines()[-1].startswith("idle_parameter breaks 1 of ")
+    assert printed.err.splitlines()[-1].startswith("parameter_unused breaks 1 of ")
 
 
 @pytest.mark.slow
-def test_one_of_the_zoo_and_its_options(here, quick, capsys):
+def test_the_options_of_a_built_in_encoding_are_tried(here, quick, capsys):
     assert cli.main(["check", "alibi"]) == 0
     printed = capsys.readouterr().out
     assert "alibi, alibi slopes=geometric, alibi form=one_sided" in printed
@@ -270,44 +292,22 @@ def test_wrong_input_is_exit_2(here, quick, capsys, arguments, message):
     assert printed.out == ""
 
 
-# Messages on a broken one: what to mend, and nothing that comes of it.
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["misspelled", "wrong_shape", "leaks_in_score", "no_head_axis"])
-def test_the_first_screen_shows_what_to_fix(here, quick, capsys, name):
-    assert cli.main(["check", str(FAULTY / f"{name}.py")]) == 1
-    printed = capsys.readouterr()
-    assert len((printed.out + printed.err).splitlines()) <= 25
-    assert f"/{name}.py:" in printed.out
-
-
-def test_a_misspelled_hook_is_reported_and_no_advice_follows(here, quick, capsys):
-    wrong = (FAULTY / "misspelled.py").read_text().replace("    relative = True\n", "")
+def test_a_misspelled_hook_is_the_only_fault_reported(here, quick, capsys):
+    wrong = (FAULTY / "misspelled_hook.py").read_text().replace("    relative = True\n", "")
     (here / "plugin.py").write_text(wrong)
     assert cli.main(["check", "plugin.py"]) == 1
     printed = " ".join(capsys.readouterr().out.split())
     assert "plugin.py:12: 'biass' is not used by the model; did you mean the hook 'bias'?" in printed
     assert "relative" not in printed
+    assert re.search(r"not tried: \d+ laws that need: hook names are spelled correctly", printed)
 
 
 def test_a_wrong_shape_names_hook_file_and_line(here, quick, capsys):
-    assert cli.main(["check", str(FAULTY / "wrong_shape.py")]) == 1
+    assert cli.main(["check", str(FAULTY / "head_missing.py")]) == 1
     printed = " ".join(capsys.readouterr().out.split())
-    expected = "bias_table of 'wrong_shape' gave [5, 9, 9] where [6, 9, 9] is needed"
-    assert f"wrong_shape.py:21: {expected}" in printed
+    expected = "bias_table of 'head_missing' gave [5, 9, 9] where [6, 9, 9] is needed"
+    assert f"head_missing.py:21: {expected}" in printed
     assert re.search(r"not tried: \d+ laws that need: shapes ", printed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "hint"), [
-    ("single_precision", "gave queries of float32 for bfloat16: cast them back with .to(q.dtype)"),
-    ("coarse_angles", "compute positions and angles in float32 and round once, at the end"),
-    ("no_head_axis", "positions are [B,T]: give them an axis for the heads, pos[:, None]"),
-])  # fmt: skip
-def test_a_rotary_plugin_is_hinted_what_it_must_know(here, quick, capsys, name, hint):
-    assert cli.main(["check", str(FAULTY / f"{name}.py")]) == 1
-    assert hint in " ".join(capsys.readouterr().out.split())
 
 
 PLUGIN = """import zoo
@@ -321,7 +321,7 @@ class Own(zoo.Encoding):
 
 
 @pytest.mark.slow
-def test_a_method_that_the_plugin_itself_calls_is_no_misspelled_hook(here, quick, capsys):
+def test_a_method_that_the_plugin_calls_is_not_a_misspelled_hook(here, quick, capsys):
     body = (
         "    def biases(self, head, q, k):\n        return -(head + 1.0) * (q - k).abs()\n"
         "    def bias_table(self, span, num_heads):\n"
@@ -332,23 +332,22 @@ def test_a_method_that_the_plugin_itself_calls_is_no_misspelled_hook(here, quick
     assert cli.main(["check", "plugin.py"]) == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("line", "meant"), [
     ("    extrapolate = 'yes'\n", "attribute 'extrapolates'"),
     ("    @property\n    def max_lenght(self):\n        return 8\n", "attribute 'max_length'"),
     ("    def scores(self, q, k, span):\n        return None\n", "hook 'score'"),
 ])  # fmt: skip
-def test_what_is_nearly_a_fact_or_hook_is_reported(here, quick, capsys, line, meant):
+def test_a_name_close_to_an_attribute_or_hook_is_reported(here, quick, capsys, line, meant):
     (here / "plugin.py").write_text(
         PLUGIN + line + "    def bias(self, head, q, k):\n        return -(head + 1.0) * (q - k).abs()\n"
     )
     assert cli.main(["check", "plugin.py"]) == 1
     printed = capsys.readouterr()
     assert f"did you mean the {meant}?" in " ".join(printed.out.split())
-    assert printed.err.splitlines()[-1].startswith("own breaks 1 of ")  # after a slow machine's progress bar
+    assert printed.err.splitlines()[-1].startswith("own breaks 1 of ")
 
 
-def test_what_declares_that_it_is_none_need_not_change_anything(here, quick, capsys):
+def test_an_encoding_that_declares_that_it_does_nothing_need_not_change_the_output(here, few, capsys):
     (here / "plugin.py").write_text(PLUGIN + "    reads_positions = False\n")
     assert cli.main(["check", "plugin.py"]) == 0
     assert re.search(
@@ -360,13 +359,13 @@ def test_what_declares_that_it_is_none_need_not_change_anything(here, quick, cap
     assert cli.main(["check", "drope", "--set", "scale=0"]) == 0
 
 
-def test_each_of_a_list_changes_something(here, quick, forgetful_registry, capsys):
-    forgetful_registry.read_plugin(FAULTY / "without_effect.py")
-    assert cli.main(["check", "[rope, without_effect]"]) == 1
+def test_each_encoding_of_a_list_must_change_the_output(here, few, forgetful_registry, capsys):
+    forgetful_registry.read_plugin(FAULTY / "constant_bias.py")
+    assert cli.main(["check", "[rope, constant_bias]"]) == 1
     assert "NOT HELD: it changes the output" in capsys.readouterr().out
 
 
-def test_what_a_plugin_prints_is_kept_back_and_shown_on_demand(here, quick, capsys):
+def test_output_of_a_plugin_is_shown_with_verbose_only(here, few, capsys):
     body = (
         "    def bias(self, head, q, k):\n"
         "        print('on stdout')\n        print('on stderr', file=sys.stderr)\n"
@@ -385,7 +384,7 @@ def test_what_a_plugin_prints_is_kept_back_and_shown_on_demand(here, quick, caps
     printed = capsys.readouterr()
     for text in ("  on stdout", "  on stderr", "UserWarning: beware"):
         assert printed.out.count(text) == 1
-    assert printed.err == ""
+    assert "on stderr" not in printed.err and "beware" not in printed.err
 
 
 def test_logs_of_torch_are_hidden_while_laws_are_tried():
@@ -395,16 +394,16 @@ def test_logs_of_torch_are_hidden_while_laws_are_tried():
     assert logger.isEnabledFor(logging.ERROR)
 
 
-# The bench itself.
+# How laws are tried.
 
 
-def test_what_a_law_needs_is_tried_before_it():
+def test_a_law_comes_after_those_that_it_needs():
     names = [law.name for law in LAWS]
     for index, law in enumerate(LAWS):
         assert set(law.needs) <= set(names[:index]), law.name
 
 
-def test_a_broken_law_stops_those_that_need_it_and_no_others():
+def test_a_broken_law_stops_those_that_need_it_alone():
     tried = []
 
     def trial(name, holds):
@@ -426,9 +425,9 @@ def test_a_broken_law_stops_those_that_need_it_and_no_others():
     assert [kind for name, kind in tried if name == "third"] == ["encoder"]
 
 
-def test_what_starts_at_zero_may_wait_a_step_for_its_gradient(forgetful_registry, tmp_path):
-    """A product of which one factor starts at zero; of two that do, neither ever moves."""
-    text = (FAULTY / "idle_parameter.py").read_text().replace("idle_parameter", "product")
+def test_a_gradient_may_be_zero_in_the_first_step(forgetful_registry, tmp_path):
+    """Of a product with one factor at zero. With both at zero neither ever moves."""
+    text = (FAULTY / "parameter_unused.py").read_text().replace("parameter_unused", "product")
     text = text.replace("-self.slope[head]", "-(1 + self.slope[head] * self.idle[head])")
     (tmp_path / "product.py").write_text(text.replace("torch.ones", "torch.zeros", 1))
     forgetful_registry.read_plugin(tmp_path / "product.py")
@@ -438,20 +437,20 @@ def test_what_starts_at_zero_may_wait_a_step_for_its_gradient(forgetful_registry
     assert not BY_NAME["every parameter has a gradient"].try_on(Subject("both")).held
 
 
-def test_laws_leave_the_callers_random_numbers_alone():
+def test_laws_leave_the_random_state_as_it_was():
     torch.manual_seed(7)
     random.seed(7)
     state, other = torch.get_rng_state(), random.getstate()
     subject = Subject("t5")
-    for law in LAWS:
-        if not law.slow and law.does_not_apply(subject) is None:
+    for law in QUICK:
+        if law.does_not_apply(subject) is None:
             law.try_on(subject)
     assert torch.equal(torch.get_rng_state(), state)
     assert random.getstate() == other
     assert torch.is_grad_enabled()
 
 
-def test_a_law_that_raises_is_broken():
+def test_an_exception_breaks_a_law():
     def fails(subject):
         yield Finding(True)
         raise KeyError("table")
@@ -460,7 +459,7 @@ def test_a_law_that_raises_is_broken():
     assert not finding.held and finding.numbers == "KeyError: 'table'"
 
 
-def test_nan_is_no_agreement():
+def test_nan_differs_from_everything():
     one = torch.tensor([1.0, torch.nan])
     assert farthest(one, one) == torch.inf
     assert not within(farthest(one, one), 1e-5).held
@@ -469,6 +468,6 @@ def test_nan_is_no_agreement():
         farthest(torch.zeros(2), torch.zeros(3))
 
 
-def test_numbers_tell_how_near_the_bound_was():
+def test_a_finding_has_its_share_of_the_bound():
     assert within(2e-6, 1e-5).share == pytest.approx(0.2)
     assert not beyond(1e-3, 1e-2, "moved").held and beyond(1e-3, 1e-2, "moved").share == pytest.approx(10)

@@ -1,4 +1,4 @@
-"""The trial of a plugin at the start of `fit`: what is refused, and what is none of its business."""
+"""The laws that `fit` tries on a plugin before training."""
 
 import sys
 from pathlib import Path
@@ -50,15 +50,15 @@ def tried(mapping, forgetful_registry):
 
 
 @pytest.mark.parametrize(("name", "line", "expected"), [
-    ("misspelled", 13, "'biass' is not used by the model; did you mean the hook 'bias'?"),
-    ("wrong_shape", 21, "bias_table of 'wrong_shape' gave [3, 9, 9] where [4, 9, 9] is needed"),
-    ("too_wide", 14, "embed of 'too_wide' gave [3, 9, 32] where [3, 9, 16] is needed"),
-    ("too_narrow", 13, "rotate of 'too_narrow' gave queries 2 wide and keys 4 wide"),
-    ("leaks_in_score", 13, "score of 'leaks_in_score' depends on a later token"),
-    ("leaks_in_read", 19, "read of 'leaks_in_read' depends on a later token"),
-    ("mixes_tokens", 13, "embed of 'mixes_tokens' depends on a later token"),
-    ("idle_parameter", 10, "idle has no gradient"),
-    ("without_effect", 7, "bias changes nothing"),
+    ("misspelled_hook", 13, "'biass' is not used by the model; did you mean the hook 'bias'?"),
+    ("head_missing", 21, "bias_table of 'head_missing' gave [3, 9, 9] where [4, 9, 9] is needed"),
+    ("embed_too_wide", 14, "embed of 'embed_too_wide' gave [3, 9, 32] where [3, 9, 16] is needed"),
+    ("queries_too_narrow", 13, "rotate of 'queries_too_narrow' gave queries 2 wide and keys 4 wide"),
+    ("score_sees_later_keys", 13, "score of 'score_sees_later_keys' depends on a later token"),
+    ("read_sees_later_tokens", 19, "read of 'read_sees_later_tokens' depends on a later token"),
+    ("embed_sees_later_tokens", 13, "embed of 'embed_sees_later_tokens' depends on a later token"),
+    ("parameter_unused", 10, "idle has no gradient"),
+    ("constant_bias", 7, "bias changes nothing"),
 ])  # fmt: skip
 def test_a_fault_is_reported_with_plugin_hook_file_and_line(tried, name, line, expected):
     with pytest.raises(InputError) as caught:
@@ -69,59 +69,59 @@ def test_a_fault_is_reported_with_plugin_hook_file_and_line(tried, name, line, e
 
 
 def test_an_exception_of_the_plugin_is_reported_with_its_line(tried, tmp_path):
-    text = (FAULTY / "leaks_in_score.py").read_text()
+    text = (FAULTY / "score_sees_later_keys.py").read_text()
     (tmp_path / "raises.py").write_text(
         text.replace("        return q @", "        1 / 0\n        return q @")
     )
     with pytest.raises(InputError) as caught:
-        tried(tmp_path / "raises.py", "leaks_in_score")
+        tried(tmp_path / "raises.py", "score_sees_later_keys")
     (problem,) = caught.value.problems
     assert problem.where == f"{tmp_path / 'raises.py'}:14"
-    assert "score of 'leaks_in_score' raised ZeroDivisionError: division by zero" in problem.message
+    assert "score of 'score_sees_later_keys' raised ZeroDivisionError: division by zero" in problem.message
 
 
 def test_fit_refuses_before_a_run_folder_is_made(here, mapping, forgetful_registry, capsys):
-    made = {**mapping("text"), "plugins": [str(FAULTY / "leaks_in_score.py")]}
-    made["model"] = {**made["model"], "encoding": "leaks_in_score"}
+    made = {**mapping("text"), "plugins": [str(FAULTY / "score_sees_later_keys.py")]}
+    made["model"] = {**made["model"], "encoding": "score_sees_later_keys"}
     (here / "own.yaml").write_text(yaml.safe_dump(made))
     assert cli.main(["fit", "--recipe", "own.yaml"]) == 2
     printed = capsys.readouterr()
     assert len(printed.err.splitlines()) == 1 and printed.out == ""
-    assert printed.err.startswith(f"{FAULTY / 'leaks_in_score.py'}:13: model.encoding: ")
+    assert printed.err.startswith(f"{FAULTY / 'score_sees_later_keys.py'}:13: model.encoding: ")
     assert not (here / "runs").exists()
 
 
 @pytest.mark.parametrize("encoding", [
     "counted", "forget_gate", {"name": "shaken", "of": "rope"}, ["rope", "forget_gate"],
 ])  # fmt: skip
-def test_what_is_right_passes(tried, plugins, encoding):
+def test_a_correct_plugin_passes(tried, plugins, encoding):
     tried(Path(__file__).parents[1] / "encodings" / "plugins" / "counted.py", encoding)
 
 
-def test_an_encoder_may_look_ahead(tried):
-    tried(FAULTY / "leaks_in_score.py", "leaks_in_score", kind="encoder")
+def test_an_encoder_may_use_later_tokens(tried):
+    tried(FAULTY / "score_sees_later_keys.py", "score_sees_later_keys", kind="encoder")
 
 
 @pytest.mark.parametrize("refuses", ["", "assert size.head_dim == WIDTH"])
 @pytest.mark.parametrize(("d_model", "num_heads"), [(16, 2), (520, 2)])
-def test_the_recipes_own_size_decides(tried, tmp_path, d_model, num_heads, refuses):
-    """What goes with no other size is right where the recipe has that one."""
+def test_only_the_size_of_the_recipe_has_to_work(tried, tmp_path, d_model, num_heads, refuses):
+    """A plugin for one size alone passes in a recipe of that size."""
     text = SIZED.replace("REFUSES", refuses).replace("WIDTH", str(d_model // num_heads))
     (tmp_path / "sized.py").write_text(text)
     tried(tmp_path / "sized.py", "sized", d_model=d_model, num_heads=num_heads)
 
 
-def test_as_many_layers_as_a_pattern_asks_for(tried):
-    pattern = ["rope", "rope", "rope", "too_modest"]
-    tried(FAULTY / "too_modest.py", {"name": "interleave", "pattern": pattern}, num_layers=4)
+def test_the_model_has_as_many_layers_as_the_pattern(tried):
+    pattern = ["rope", "rope", "rope", "relative_undeclared"]
+    tried(FAULTY / "relative_undeclared.py", {"name": "interleave", "pattern": pattern}, num_layers=4)
 
 
-def test_bf16_is_asked_for_where_the_recipe_has_it(tried):
-    tried(FAULTY / "single_precision.py", "single_precision")
+def test_bf16_is_tried_only_in_a_recipe_of_bf16(tried):
+    tried(FAULTY / "rotate_gives_float32.py", "rotate_gives_float32")
     with pytest.raises(InputError, match=r"cast them back with \.to\(q\.dtype\)"):
-        tried(FAULTY / "single_precision.py", "single_precision", trainer={"precision": "bf16-mixed"})
+        tried(FAULTY / "rotate_gives_float32.py", "rotate_gives_float32", trainer={"precision": "bf16-mixed"})
 
 
-def test_the_zoos_own_are_not_tried(recipe, monkeypatch):
+def test_built_in_encodings_are_not_tried(recipe, monkeypatch):
     monkeypatch.setitem(sys.modules, "zoo.contract.check", None)  # an import of it would fail
     _validate_plugins(recipe("text"))

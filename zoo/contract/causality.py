@@ -22,7 +22,7 @@ EQUAL = 1e-5
     CAUSAL, "Changing a later token changes no output of a decoder; changing the token itself does.", decoders
 )
 def causality(subject: Subject) -> Iterator[Finding]:
-    row = subject.tokens(1, 12)
+    row = subject.tokens(1, 13)
     length = row.shape[1]
     # In row t the tokens from t on are changed.
     changed = row.repeat(length, 1)
@@ -44,7 +44,7 @@ def causality(subject: Subject) -> Iterator[Finding]:
     encoders,
 )
 def both_ends(subject: Subject) -> Iterator[Finding]:
-    model, row = subject.model(), subject.tokens(1, 12)
+    model, row = subject.model(), subject.tokens(1, 7)
     before = model(row)
     for changed_at, seen_at in ((0, -1), (-1, 0)):
         changed = row.clone()
@@ -54,7 +54,7 @@ def both_ends(subject: Subject) -> Iterator[Finding]:
 
 @law(REPEATS, "Two passes in evaluation mode are identical and draw no random number.")
 def deterministic(subject: Subject) -> Iterator[Finding]:
-    model, row = subject.model(), subject.tokens(2, 12)
+    model, row = subject.model(), subject.tokens(2, 13)
     state = torch.get_rng_state()
     one = model(row)
     if not torch.equal(state, torch.get_rng_state()):

@@ -14,8 +14,7 @@ from typing import Any
 from zoo import registry
 from zoo.console import progress_bar, table
 from zoo.contract import LAWS
-from zoo.contract.hooks import SPELLED
-from zoo.contract.law import CAUSAL, CHANGES, SHAPES, Law, Verdict, captured, examine
+from zoo.contract.law import CAUSAL, CHANGES, SHAPES, SPELLED, Law, Verdict, captured, examine
 from zoo.contract.numerics import PRECISION
 from zoo.contract.subject import Subject, subjects_of, subjects_with, wraps
 from zoo.contract.training import GRADIENTS

@@ -19,7 +19,7 @@ from zoo.recipe import Recipe, resolve
 from zoo.recipe.sections import usual_task
 from zoo.registry import Description
 
-LENGTH, BATCH, SOME = 32, 4, 256
+LENGTH, BATCH, SOME = 33, 4, 256
 LAWS: list[Law] = []
 data_law: Callable[..., Callable[[Trial], Trial]] = partial(law, needs=(), laws=LAWS)
 
@@ -78,10 +78,8 @@ def _same(one: Batch, other: Batch, what: str) -> Finding:
     "Rows have `sequence_length` tokens, from 0 to `vocab_size` - 1.",
 )
 def in_vocabulary(subject: Subject) -> Iterator[Finding]:
-    tokens, length = (
-        _first(subject.source.dataset("train"))["tokens"],
-        subject.source.recipe.data.sequence_length,
-    )
+    tokens = _first(subject.source.dataset("train"))["tokens"]
+    length = subject.source.recipe.data.sequence_length
     if tokens.shape[1] != length:
         yield broken(f"rows of {tokens.shape[1]} tokens where sequence_length is {length}")
     least, most = int(tokens.min()), int(tokens.max())

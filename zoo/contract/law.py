@@ -148,6 +148,8 @@ LAWS: list[Law] = []
 """Those of encodings, in the order in which they are tried and reported: a law after those that it needs."""
 
 BUILDS = "it can be built"
+SPELLED = "hook names are spelled correctly"
+"""Laws that every other needs."""
 SHAPES = "shapes"
 PADDED = "shapes with padding"
 CHANGES = "it changes the output"
@@ -225,7 +227,7 @@ def examine(
         verdict, applicable = Verdict(law), []
         for subject in subjects:
             known = causes[subject]
-            cause = next((known[need] for need in (BUILDS, *law.needs) if need in known), None)
+            cause = next((known[need] for need in (BUILDS, SPELLED, *law.needs) if need in known), None)
             # Conditions may ask an encoding, which must then be one that can be built.
             why_not = None if BUILDS in known else law.does_not_apply(subject)
             if why_not:

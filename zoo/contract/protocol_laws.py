@@ -18,7 +18,7 @@ from zoo.evaluation.measurement import Measurement
 from zoo.registry import Description
 from zoo.tasks import build_task
 
-LENGTHS = [16, 32]
+LENGTHS = [17, 33]
 TEXT = {"name": "sample", "documents": 12, "words": 200, "vocab_size": 300}
 EXAMPLES = {"name": "reverse"}
 TIMED = {"tokens_per_second", "peak_memory_mb", "others_cpu"}
@@ -37,7 +37,7 @@ class Subject:
         data = {**TEXT, "cache": str(cache)} if description.needs == "text" else EXAMPLES
         sizes = {"lengths": LENGTHS, "max_tokens": 1024, "samples": 64}
         recipe = recipe_with(
-            {**data, "sequence_length": 16, "batch_size": 4},
+            {**data, "sequence_length": 17, "batch_size": 4},
             evaluate={"protocols": [self.name], **sizes, **options},
         )
         self.source = open_data(recipe)

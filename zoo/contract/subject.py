@@ -23,7 +23,7 @@ from zoo.registry import Description, Option
 Kind = Literal["decoder", "encoder"]
 KINDS: tuple[Kind, ...] = ("decoder", "encoder")
 
-VOCABULARY, LENGTH = 29, 16
+VOCABULARY, LENGTH = 29, 17
 """Of the small models: token ids, and the trained length."""
 WIDTH, HEADS, LAYERS = 48, 6, 2
 

@@ -1,4 +1,4 @@
-"""With positions [B,T] its angles meet the heads where the sequences should stand."""
+"""With positions [B,T] its angles lack an axis for the heads."""
 
 import torch
 
@@ -7,7 +7,7 @@ import zoo
 
 @zoo.register("no_head_axis")
 class NoHeadAxis(zoo.Encoding):
-    """With positions [B,T] its angles meet the heads where the sequences should stand."""
+    """With positions [B,T] its angles lack an axis for the heads."""
 
     family = "rotary"
     relative = True

@@ -1,4 +1,4 @@
-"""A bias computed for all pairs at once that says a fused kernel can compute it."""
+"""Declares that it is `fused` and computes its bias for all pairs at once."""
 
 import torch
 
@@ -7,7 +7,7 @@ import zoo
 
 @zoo.register("not_pointwise")
 class NotPointwise(zoo.Encoding):
-    """A bias computed for all pairs at once that says a fused kernel can compute it."""
+    """Declares that it is `fused` and computes its bias for all pairs at once."""
 
     family = "bias"
     relative = True

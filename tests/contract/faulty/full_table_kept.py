@@ -1,0 +1,24 @@
+"""Keeps a table of all pairs, whatever the block of queries."""
+
+import torch
+
+import zoo
+from zoo.encodings.base import per_query_and_key
+
+
+@zoo.register("full_table_kept")
+class FullTableKept(zoo.Encoding):
+    """Keeps a table of all pairs, whatever the block of queries."""
+
+    family = "bias"
+    relative = True
+    distance_only = True
+
+    def bias(self, head, q, k):
+        return -(q - k).abs() / (head + 1.0)
+
+    def bias_table(self, span, num_heads):
+        if "all pairs" not in span.memo:
+            head = torch.arange(num_heads, device=span.k_pos.device)[:, None, None]
+            span.memo["all pairs"] = self.bias(head, *per_query_and_key(span.k_pos, span.k_pos))
+        return super().bias_table(span, num_heads)

@@ -1,0 +1,17 @@
+"""The table differs from the pointwise bias."""
+
+import zoo
+
+
+@zoo.register("table_differs")
+class TableDiffers(zoo.Encoding):
+    """The table differs from the pointwise bias."""
+
+    family = "bias"
+    relative = True
+
+    def bias(self, head, q, k):
+        return -(q - k).abs().float() * (head + 1)
+
+    def bias_table(self, span, num_heads):
+        return 0.99 * super().bias_table(span, num_heads)
