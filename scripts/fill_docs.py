@@ -19,7 +19,7 @@ from zoo.gallery import results
 from zoo.gallery.markdown import escaped
 
 ROOT = Path(__file__).resolve().parents[1]
-PLUGINS = ROOT / "tests" / "strangers" / "plugins.py"
+PLUGINS = ROOT / "tests" / "plugins" / "examples.py"
 PART = re.compile(r"(?<=^<!-- zoo: )(\w+) ?([^\n]*?) -->\n.*?(?=^<!-- end -->$)", re.MULTILINE | re.DOTALL)
 
 

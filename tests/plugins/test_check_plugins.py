@@ -1,7 +1,7 @@
-"""`zoo check` of a file with a dataset or a protocol: the laws hold, or the broken one is named."""
+"""`zoo check` of a file with a dataset or a protocol: all laws hold, or the broken one is named."""
 
 import pytest
-from plugins import DATASET, PROTOCOL
+from examples import DATASET, PROTOCOL
 
 from zoo import cli
 

@@ -1,4 +1,4 @@
-"""What a stranger might write: a file of each kind."""
+"""Plugins of each kind but encodings, as a user may write them."""
 
 DATASET = """
 import zoo
@@ -140,4 +140,4 @@ KINDS = {
         SCHEDULE, {"optimizer": {"schedule": "inverse_root", "floor": 0.05}}, "optimizer.floor",
     ),
 }  # fmt: skip
-"""The source of a file, what a recipe says of it, and the key of its option."""
+"""The source of each kind, its part of a recipe, and the key of its option."""

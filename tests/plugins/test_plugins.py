@@ -1,0 +1,150 @@
+"""Plugins of each kind, from files and from a package: trained, killed, resumed, evaluated and compared."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from examples import KINDS
+from torch.utils._pytree import tree_flatten
+
+from zoo import cli, registry
+from zoo.errors import InputError
+from zoo.recipe import read_recipe
+
+ROOT = Path(__file__).parents[2]
+RECIPES = {"examples": ["dataset", "optimizer", "schedule"], "text": ["task", "protocol"]}
+"""The kinds of plugin in a recipe: every kind is in one of two."""
+
+
+@pytest.fixture
+def with_plugins(here, mapping, forgetful_registry):
+    """Write a file for each kind of plugin, and a recipe with all of them; gives the recipe's file."""
+
+    def with_plugins(kinds, **changes):
+        made = json.loads(json.dumps(mapping("text")))
+        if "dataset" in kinds:
+            made["data"] = {key: made["data"][key] for key in ("sequence_length", "batch_size")}
+        made["plugins"] = [f"{kind}.py" for kind in kinds]
+        made["trainer"] |= {"max_steps": 300, "limit_val_batches": 2}
+        made["checkpoint"] = {"every_n_steps": 10}
+        made["evaluate"] = {"max_tokens": 256, "samples": 16, "lengths": [16, 33]}
+        for kind in kinds:
+            source, sections, _ = KINDS[kind]
+            (here / f"{kind}.py").write_text(source)
+            for section, values in sections.items():
+                made[section] = {**made.get(section, {}), **values}
+        del made["name"]
+        (here / "mine.yaml").write_text(yaml.safe_dump({**made, **changes}))
+        return "mine.yaml"
+
+    return with_plugins
+
+
+def zoo_process(*arguments, **variables):
+    environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "LOCAL_RANK")}
+    environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **variables}
+    return subprocess.Popen(
+        [sys.executable, "-m", "zoo", *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,
+    )  # fmt: skip
+
+
+def run_to_end(*arguments, **variables):
+    process = zoo_process(*arguments, **variables)
+    out, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, out
+    return out
+
+
+def same(one, other):
+    return torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+
+
+@pytest.mark.launch
+@pytest.mark.parametrize("kinds", RECIPES.values(), ids=RECIPES)
+def test_a_run_with_plugins_is_killed_resumed_bitwise_evaluated_and_compared(
+    kinds, with_plugins, here, capsys
+):
+    file = with_plugins(kinds)
+    process = zoo_process("fit", "--recipe", file, "--out", "killed")
+    last = here / "killed" / "checkpoints" / "last.ckpt"
+    limit = time.monotonic() + 240
+    while not last.exists() and process.poll() is None and time.monotonic() < limit:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL and last.exists()
+    run_to_end("fit", "--recipe", file, "--out", "killed", "--resume")
+    run_to_end("fit", "--recipe", file, "--out", "unbroken")
+    ends = [torch.load(here / run / "checkpoints" / "last.ckpt") for run in ("killed", "unbroken")]
+    for part in ("state_dict", "optimizer_states", "lr_schedulers"):
+        (killed, structure), (unbroken, other) = (tree_flatten(end[part]) for end in ends)
+        assert structure == other
+        assert all(map(same, killed, unbroken)), part
+
+    assert cli.main(["evaluate", "unbroken", "--lengths", "16,49"]) == 2
+    assert "plugins=[" in capsys.readouterr().err
+    plugins = ["--set", f"plugins=[{', '.join(f'{kind}.py' for kind in kinds)}]"]
+    assert cli.main(["evaluate", "unbroken", "--lengths", "16,49", *plugins]) == 0
+    run_to_end("compare", "killed", "unbroken", "--force")  # they are the same run twice
+    sources = json.loads((here / "killed" / "card.json").read_text())["code_source"]
+    assert {(source["kind"], Path(source["file"]).name) for source in sources} == {
+        (kind, f"{kind}.py") for kind in kinds
+    }
+
+
+@pytest.mark.launch
+def test_an_installed_package_brings_every_kind_of_plugin(with_plugins, here):
+    site = here / "site"
+    package, info = site / "theirs", site / "theirs-1.2.dist-info"
+    package.mkdir(parents=True)
+    info.mkdir()
+    (package / "__init__.py").write_text("raise RuntimeError('not run by listing')")
+    entry_points = ""
+    for kind, (source, _, _) in KINDS.items():
+        (package / f"{kind}.py").write_text(source)
+        entry_points += f"[zoo.{kind}s]\nown = theirs.{kind}\n"
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.2\n")
+    (info / "entry_points.txt").write_text(entry_points)
+    path = f"{site}{os.pathsep}{ROOT}"
+    assert "theirs 1.2" in run_to_end("list", "datasets", PYTHONPATH=path)
+    (package / "__init__.py").write_text("")
+    for name, kinds in RECIPES.items():
+        file = with_plugins(kinds, plugins=[])
+        run_to_end("fit", "--recipe", file, "--out", name, "--set", "trainer.max_steps=4", PYTHONPATH=path)
+        run_to_end("evaluate", name, "--lengths", "16", PYTHONPATH=path)
+        sources = json.loads((here / name / "card.json").read_text())["code_source"]
+        assert {source["kind"] for source in sources} == set(kinds)
+        assert {(source["package"], source["version"]) for source in sources} == {("theirs", "1.2")}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_plugin_is_listed_with_its_file_and_its_options_are_checked(kind, with_plugins, capsys):
+    key, file = KINDS[kind][2], with_plugins([kind])
+    for setting in (f"{key}=wide", f"{key}s=3"):
+        with pytest.raises(InputError) as caught:
+            read_recipe(file, [setting])
+        (problem,) = caught.value.problems
+        assert problem.key == setting.partition("=")[0] and problem.where == f"--set {setting}"
+    read_recipe(file)
+    assert cli.main(["list", f"{kind}s"]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if f"{kind}.py" in line]
+    assert line.split()[0] in registry.KINDS[kind].added
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_plugin_cannot_take_a_name_of_the_zoo(kind, here, forgetful_registry):
+    source = KINDS[kind][0]
+    taken = next(iter(registry.KINDS[kind].shipped))
+    own = re.search(rf'register\.{kind}\("(\w+)"\)', source)[1]
+    (here / "mine.py").write_text(source.replace(f'("{own}")', f'("{taken}")'))
+    with pytest.raises(InputError, match=f"the name {taken!r} is taken by"):
+        registry.read_plugin(here / "mine.py")
