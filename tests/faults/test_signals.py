@@ -59,9 +59,10 @@ def launched(here):
     """Start `python ...` with its real launcher, in a process group that ends with the test."""
     groups = []
 
-    def launched(*command):
+    def launched(*command, **more):
         environment = {k: v for k, v in os.environ.items() if k not in ("RANK", "LOCAL_RANK")}
         environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+        environment |= more
         with (here / "log.0").open("wb") as log:
             process = subprocess.Popen([sys.executable, *map(str, command)], stdout=log,
                                        stderr=subprocess.STDOUT, env=environment,
@@ -189,14 +190,13 @@ def is_listening(port):
     return f":{port:04X} " in lines
 
 
-def test_a_process_that_waits_for_another_handles_a_signal(launched, here, recipe, monkeypatch, unmeasured):
+def test_a_process_that_waits_for_another_handles_a_signal(launched, here, recipe, unmeasured):
     fit(recipe("text"), here / "run")
     # A second process that never comes.
-    port = free_port()
-    for name, value in {"WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}.items():
-        monkeypatch.setenv(name, str(value))
-    process = launched("-m", "zoo", "evaluate", "run", "--set", "trainer.accelerator=cpu")
-    assert wait_for(lambda: is_listening(port), 120), texts(here / "log")
+    port = str(free_port())
+    first = {"LOCAL_RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    process = launched("-m", "zoo", "evaluate", "run", "--set", "trainer.accelerator=cpu", **first)
+    assert wait_for(lambda: is_listening(int(port)), 120), texts(here / "log")
     os.kill(process.pid, signal.SIGTERM)
     assert process.wait(60) == 130
     assert texts(here / "log") == "interrupted; nothing was written\n"

@@ -1,5 +1,6 @@
 """`zoo.load` returns the trained model, and runs no code of a file."""
 
+import functools
 import pickle
 from pathlib import Path
 
@@ -53,7 +54,10 @@ def test_a_checkpoint_can_be_taken_out_of_its_folder(run_copy, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_compiled_run_loads_without_a_trace(trained):
+def test_a_compiled_run_loads_without_a_trace(trained, monkeypatch):
+    # Without the C++ compiler, which takes most of a minute.
+    compile_eagerly = functools.partialmethod(torch.nn.Module.compile, backend="eager")
+    monkeypatch.setattr(torch.nn.Module, "compile", compile_eagerly)
     folder, model = trained("text", "compile=true")
     content = torch.load(folder / "checkpoints" / "last.ckpt", weights_only=True)
     assert not [key for key in content["state_dict"] if "_orig_mod" in key]
