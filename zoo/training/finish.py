@@ -94,7 +94,7 @@ def finish(recipe: Recipe, source: DataSource, lock: RunLock) -> None:
     # A plugin is code: it runs only where the user names it.
     plugins = ["--set", f"plugins=[{', '.join(recipe.plugins)}]"] if recipe.plugins else []
     is_cut = any(one.targets.count == most < MAX_TOKENS for one in measurements)
-    if is_cut and recipe.evaluate.max_tokens is None:
+    if is_cut and source.kind == "text" and recipe.evaluate.max_tokens is None:
         command = shlex.join([*evaluate, *plugins])
         print(f"scored {most:,} tokens at each length; for up to {MAX_TOKENS:,}: {command}")
     if len(lengths) > 1:
