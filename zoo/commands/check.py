@@ -8,7 +8,7 @@ from zoo.commands.shared import add_set
 from zoo.console import waiting
 from zoo.launch.signals import raise_on_signals
 
-SUMMARY = "Try on an encoding the laws that encodings keep, and print what holds or what is to be mended."
+SUMMARY = "Try the laws that encodings, datasets and protocols keep, and print what holds or what to fix."
 EXAMPLES = """
 zoo check my_encoding.py
 zoo check my_encoding.py --all --verbose
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--all", action="store_true", help="the slow laws too: torch.compile, and training in two processes"
     )
     parser.add_argument(
-        "--verbose", action="store_true", help="every law and fault too, and what the encoding printed"
+        "--verbose", action="store_true", help="every law and fault too, and the output of the plugin"
     )
 
 
