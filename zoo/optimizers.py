@@ -128,14 +128,3 @@ def weight_matrices(model: nn.Module) -> Iterator[nn.Parameter]:
         for name in getattr(module, "weight_matrices", ()):
             if (weight := getattr(module, name)) is not None:
                 yield weight
-
-
-def example_state(config: OptimizerConfig, dim: int, is_weight: bool) -> tuple[torch.Size, dict[str, Any]]:
-    """A shape of `dim` dimensions, and the state of a recipe's optimizer for a parameter of that shape."""
-    module = nn.Module()
-    module.parameter = parameter = nn.Parameter(torch.ones(*range(2, 2 + dim)))
-    module.weight_matrices = ("parameter",) if is_weight else ()
-    parameter.grad = torch.ones_like(parameter)
-    optimizer = build_optimizer(config, module, fused=False)
-    optimizer.step()
-    return parameter.shape, dict(optimizer.state[parameter])

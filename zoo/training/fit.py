@@ -28,8 +28,14 @@ from zoo.training.finish import finish, opening_line
 from zoo.training.interruption import GO_ON
 from zoo.training.library_messages import hide_library_messages
 from zoo.training.loggers import hide_writer_tracebacks, trackers_released, validate_installed
-from zoo.training.resume import Resume, recipe_so_far, resume_command, resume_point, run_to_resume
-from zoo.training.resume_checks import restoring
+from zoo.training.resume import (
+    Resume,
+    recipe_so_far,
+    restoring,
+    resume_command,
+    resume_point,
+    run_to_resume,
+)
 from zoo.training.run_status import RunStatus
 from zoo.training.strategy import validate_precision, validate_world_size
 from zoo.training.trainer import DataModule, make_trainer

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,6 +32,9 @@ from zoo.runs.folder import (
 from zoo.runs.load import warn_of_changed_code
 
 Resume = bool | Literal["auto"]
+
+RESTORES = "lightning.pytorch.trainer.connectors.checkpoint_connector"
+"""The module of Lightning that restores a run."""
 
 SAME_ON_CARD = ("name", "encoding", "task", "data", "train_length", "seed", "init_from")
 """What a run's card and its checkpoint agree in, however old one of them is."""
@@ -91,6 +97,19 @@ def validate_same_data(checkpoint: Path, content: dict[str, Any], source: DataSo
             f"data. Put the old text back (or name its folder with --set data.root=...), or start a new run"
         )
         raise InputError(Problem(message, key="data.root" if source.kind == "text" else "data"))
+
+
+@contextmanager
+def restoring(checkpoint: Path | None) -> Iterator[None]:
+    """Raise InputError, with the path and the remedy, where Lightning cannot restore the checkpoint."""
+    try:
+        yield
+    except Exception as error:
+        modules = [frame.f_globals.get("__name__") for frame, _ in traceback.walk_tb(error.__traceback__)]
+        if checkpoint is None or isinstance(error, InputError) or RESTORES not in modules:
+            raise
+        text = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:300]}"
+        raise InputError(f"{checkpoint}: cannot be continued: {text}. {alternatives(checkpoint)}") from error
 
 
 def resume_command(folder: Path) -> str:

@@ -16,6 +16,7 @@ from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
 from zoo.runs.card import make_card, note_changes
+from zoo.runs.load import validate_weights
 from zoo.tasks.task import Task
 from zoo.training.callbacks import SeededSteps, StepBar, StepLog, StepTimer
 from zoo.training.checkpoints import AtomicCheckpointIO, BestCheckpoint, LastCheckpoint
@@ -23,7 +24,6 @@ from zoo.training.loggers import make_loggers
 from zoo.training.memory_guard import MemoryGuard
 from zoo.training.nan_guard import NanGuard
 from zoo.training.resume import validate_same_data
-from zoo.training.resume_checks import validate_restorable
 from zoo.training.run_status import RunStatus
 from zoo.training.strategy import make_strategy
 
@@ -127,7 +127,7 @@ def make_trainer(
         raise InputError(Problem(str(error).strip(), key="trainer")) from error
     card["device"] = trainer.strategy.root_device.type
     if checkpoint is not None:
-        validate_restorable(checkpoint, before, task, trainer)
+        validate_weights(before["state_dict"], task, checkpoint)
         note_changes(card, recipe, before["hyper_parameters"]["recipe"], before["zoo_card"], done)
     _disable_signal_handling(trainer)
     return trainer, last
