@@ -86,7 +86,7 @@ def test_the_table_may_be_longer_than_the_trained_length(model_of, tokens):
 
 
 def test_a_table_has_at_least_the_trained_length(model_of):
-    with pytest.raises(InputError, match="table_length 8 is shorter than the trained length 16"):
+    with pytest.raises(InputError, match="table_length 8 is shorter than the trained length 17"):
         model_of({"name": "learned", "table_length": 8})
 
 

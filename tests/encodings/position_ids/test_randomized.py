@@ -210,9 +210,9 @@ def test_plain_evaluation_is_the_wrapped_encoding_and_decodes(model_of, tokens):
 
 @pytest.mark.parametrize("of", WRAPPED)
 def test_drawn_from_a_range_as_long_as_the_sequence_it_is_plain(of, model_of, tokens, agree):
-    row, plain = tokens(2, 16), model_of(of)
+    row, plain = tokens(2, 17), model_of(of, length=17)
     for evaluation in ("draw", "spread", "plain"):
-        model = model_of(randomized(of, max_position=16, evaluation=evaluation))
+        model = model_of(randomized(of, max_position=17, evaluation=evaluation), length=17)
         for mode in (model.train(), model.eval()):
             agree(mode(row), plain(row), encoding="randomized", against="plain positions, full range")
 
@@ -236,7 +236,7 @@ def test_its_claims(size_of):
 def test_impossible_specs_are_refused(model_of):
     for spec, message in (
         (randomized("none"), "'none' reads no positions"),
-        (randomized(max_position=15), "max_position 15 is below the trained length 16"),
+        (randomized(max_position=15), "max_position 15 is below the trained length 17"),
         (randomized("sinusoidal", draw="layer"), "'sinusoidal' is met once, before the first layer"),
     ):
         with pytest.raises(InputError, match=f"encoding 'randomized': {message}"):

@@ -65,17 +65,17 @@ def test_a_learned_table_must_reach_the_largest_offset(model_of, tokens):
         return shape({"name": "learned", "table_length": rows}, max_offset=10, **options)
 
     with pytest.raises(
-        InputError, match=r"reach position 24, .* only 24 positions: give it table_length: 25"
+        InputError, match=r"reach position 25, .* only 25 positions: give it table_length: 26"
     ):
-        model_of(table(24))
-    with pytest.raises(InputError, match="table_length: 46"):
-        model_of(table(45, evaluation_offset=30))
-    model = model_of(table(25))
+        model_of(table(25))
+    with pytest.raises(InputError, match="table_length: 47"):
+        model_of(table(46, evaluation_offset=30))
+    model = model_of(table(26))
     for _ in range(40):
-        assert model.train()(tokens(4, 16)).isfinite().all()
-    assert model.encoding.max_length == 16
+        assert model.train()(tokens(4, 17)).isfinite().all()
+    assert model.encoding.max_length == 17
     # Where the offset is smaller there is more room.
-    assert model.eval().encoding.max_length == 25
+    assert model.eval().encoding.max_length == 26
 
 
 def test_its_claims(size_of):
