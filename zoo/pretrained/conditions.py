@@ -7,15 +7,13 @@ from typing import Any
 
 from zoo.recipe import schema
 
-Model = dict[str, Any]
-"""The section `model` of a recipe, as plain data."""
-Condition = tuple[Any, ...] | Callable[[Any, Model], bool]
-"""The values that a key may have, or a test of its value."""
+Model = dict[str, Any]  # the section `model` of a recipe, as plain data
+Condition = tuple[Any, ...] | Callable[[Any, Model], bool]  # values that a key may have, or a test
 
 EQUAL_SCALINGS = ("none", "linear", "ntk", "yarn", "llama3")
 """Scalings of RoPE that do not depend on the length of the sequence at hand, and are the same in both."""
+# Keys of the section that every architecture takes, or that change no result of a trained model.
 IN_ALL = {"kind", "d_model", "num_layers", "num_heads", "norm_eps", "dropout", "tie_embeddings", "kernel"}
-"""Keys of the section that every architecture takes, or that change no result of a trained model."""
 
 
 def faults_of(takes: Mapping[str, Condition], model: Model) -> list[str]:

@@ -93,7 +93,9 @@ class Config:
         return one
 
     def problem(self, key: str, message: str) -> None:
-        self.problems.append(Problem(message, key=self.prefix + key, where=self.where))
+        problem = Problem(message, key=self.prefix + key, where=self.where)
+        if problem not in self.problems:  # a key may be taken twice
+            self.problems.append(problem)
 
     def finish(self) -> None:
         """Note every key that was not taken and may change the model."""

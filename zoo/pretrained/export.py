@@ -100,7 +100,7 @@ def export(path: Path, out: Path, form: str, sets: Sequence[str] = ()) -> Export
         if form == "hf":
             exported = _write_hf(task, folder, out)
         else:
-            write_safetensors(folder / EXPORTED, checkpoint_content(task, card), _weights(task))
+            write_safetensors(folder / EXPORTED, checkpoint_content(task, card), dict(task.state_dict()))
             write_recipe(folder, task.recipe)
             exported = Exported(f'zoo.load("{out}")')
         write_card(folder, card)
@@ -115,10 +115,8 @@ def export(path: Path, out: Path, form: str, sets: Sequence[str] = ()) -> Export
 
 
 def _not_free(out: Path) -> Iterator[str]:
-    if os.path.lexists(out) and not out.is_dir():
-        yield "is a file; an export is a folder"
-    elif out.is_dir() and any(out.iterdir()):
-        yield "is not empty; an export needs a folder of its own"
+    if os.path.lexists(out) and not (out.is_dir() and not any(out.iterdir())):
+        yield "is not empty" if out.is_dir() else "is a file; an export is a folder"
 
 
 def checkpoint_content(task: Task, card: dict[str, Any]) -> dict[str, Any]:
@@ -126,10 +124,6 @@ def checkpoint_content(task: Task, card: dict[str, Any]) -> dict[str, Any]:
     parameters = {"recipe": task.recipe.as_dict(), "vocab_size": task.hparams["vocab_size"]}
     content = {"hyper_parameters": parameters, "global_step": card.get("steps") or 0}
     return content | ({"zoo_card": card} if card else {})
-
-
-def _weights(task: Task) -> dict[str, torch.Tensor]:
-    return dict(task.state_dict())
 
 
 def _validate_for_hf(task: Task, path: Path) -> None:
@@ -151,7 +145,7 @@ def _validate_for_hf(task: Task, path: Path) -> None:
 
 
 def _write_hf(task: Task, folder: Path, out: Path) -> Exported:
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
     from zoo.pretrained.architectures import architecture_for
     from zoo.pretrained.modelling import ZooConfig, ZooForCausalLM
@@ -169,7 +163,7 @@ def _write_hf(task: Task, folder: Path, out: Path) -> Exported:
         names = {"AutoConfig": ZooConfig, "AutoModelForCausalLM": ZooForCausalLM}
         config.auto_map = {auto: f"modeling_zoo.{cls.__name__}" for auto, cls in names.items()}
         _write_modelling(folder, task)
-        weights, loader = _weights(task), ZooForCausalLM
+        weights, loader = dict(task.state_dict()), ZooForCausalLM
     else:
         config = AutoConfig.for_model(
             architecture.model_type,
@@ -178,7 +172,7 @@ def _write_hf(task: Task, folder: Path, out: Path) -> Exported:
             **dict.fromkeys(SPECIAL, special),
             **architecture.write(section, length),
         )
-        own = {name.removeprefix("model."): value for name, value in _weights(task).items()}
+        own = {name.removeprefix("model."): value for name, value in dict(task.state_dict()).items()}
         weights, loader = dict(architecture.weights(own, section)), AutoModelForCausalLM
         config.architectures = [AutoModelForCausalLM._model_mapping[type(config)].__name__]
     config.dtype = "float32"
@@ -189,7 +183,7 @@ def _write_hf(task: Task, folder: Path, out: Path) -> Exported:
     beside = checkpoint_content(task, task.card) if architecture is None else {}
     write_safetensors(folder / EXPORTED, beside, weights)
     difference = _difference(task, loader, folder, length, vocab_size)
-    _write_generation_config(folder, special, config.use_cache)
+    GenerationConfig(**dict.fromkeys(SPECIAL, special), use_cache=config.use_cache).save_pretrained(folder)
     trust = ", trust_remote_code=True" if architecture is None else ""
     loaded_by = f'AutoModelForCausalLM.from_pretrained("{out}"{trust})'
     return Exported(loaded_by, architecture.title if architecture else None, why, difference)
@@ -232,12 +226,6 @@ def _write_tokenizer(folder: Path, length: int, own: bool) -> int | None:
     )
     tokenizer.save_pretrained(folder)
     return ours.end_token
-
-
-def _write_generation_config(folder: Path, special: int | None, use_cache: bool) -> None:
-    from transformers import GenerationConfig
-
-    GenerationConfig(**dict.fromkeys(SPECIAL, special), use_cache=use_cache).save_pretrained(folder)
 
 
 @torch.no_grad()

@@ -27,8 +27,7 @@ from zoo.runs.load import validate_weights
 from zoo.tasks import build_task
 from zoo.tasks.task import Task
 
-MANY = 6
-"""No more names than these in a message."""
+MANY = 6  # names in a message
 
 
 def import_model(

@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
+# The names of datasets on the hub.
 HUB_DATASETS = {"wikitext-2": "Salesforce/wikitext", "wikitext-103": "Salesforce/wikitext"}
-"""The name that a dataset of the zoo has on the hub, where it is there."""
 
 
 def model_card(

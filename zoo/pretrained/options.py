@@ -9,8 +9,8 @@ from typing import Any
 from zoo.pretrained.conditions import Model
 from zoo.pretrained.config import NONE, NUMBER, REQUIRED, Config
 
-LAYERNORM_EPS, RMSNORM_EPS = 1e-5, 2.0**-23
-"""What torch adds to a variance, in float32, where it is told nothing."""
+EPS = {"layernorm": 1e-5, "rmsnorm": 2.0**-23}  # what torch adds to a variance by default, in float32
+KINDS = {"norm_eps": float, "tie_embeddings": bool, "parallel_residual": bool}
 
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -45,10 +45,14 @@ def rope(config: Config, base: float, partial: float | None = None) -> dict[str,
         base, partial: where the section does not say; no `partial` for an architecture that rotates whole
             heads.
     """
-    length = config.values.get("max_position_embeddings")
+    length = config.take("max_position_embeddings")
     config.taken.update(("rope_parameters", "rope_scaling"))
     section = "rope_scaling" if config.values.get("rope_scaling") else "rope_parameters"
-    defaults = {"rope_type": "default", "rope_theta": base, "partial_rotary_factor": partial or 1.0}
+    defaults = {
+        "rope_type": "default",
+        "rope_theta": base,
+        "partial_rotary_factor": 1.0 if partial is None else partial,
+    }
     given = config.section(section, defaults)
     kind = given.take("rope_type", "type", kind=str)
     spec = {"name": "rope", "base": float(given.take("rope_theta", kind=NUMBER))}
@@ -103,11 +107,15 @@ def windows(config: Config, width: int | None, sliding: Sequence[bool]) -> int |
     return pattern[0] if len(set(pattern)) == 1 else pattern
 
 
-def windows_of_layers(model: Model) -> list[int | None]:
-    """The window of each layer of a model."""
-    pattern = model["window"]
-    several = pattern if isinstance(pattern, list | tuple) else [pattern]
-    return [several[layer % len(several)] for layer in range(model["num_layers"])]
+def read_named(config: Config, names: Mapping[str, tuple[str, ...]]) -> Model:
+    """Keys of `model`, each from the key of several possible names that says the same."""
+    return {ours: config.take(*theirs, kind=KINDS.get(ours, int)) for ours, theirs in names.items()}
+
+
+def write_named(model: Model, names: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
+    """The inverse: keys of a configuration, by the first of their names."""
+    given = model | {"norm_eps": model.get("norm_eps") or EPS[model["norm"]]}
+    return {theirs[0]: given[ours] for ours, theirs in names.items()}
 
 
 def head_width(model: Model) -> int:

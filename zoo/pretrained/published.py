@@ -78,17 +78,13 @@ def _weight_files(folder: Path) -> dict[str, Path]:
     from safetensors import SafetensorError, safe_open
 
     if (index := folder / INDEX).is_file():
-        content = read_json(index, LARGEST_JSON)
-        table = content.get("weight_map") if isinstance(content, dict) else None
-        if not isinstance(table, dict) or not all(isinstance(file, str) for file in table.values()):
+        table = read_json(index, LARGEST_JSON).get("weight_map")
+        if not isinstance(table, dict):
             raise InputError(Problem("has no weight_map", where=str(index)))
         names = sorted(set(table.values()))
-        outside = [name for name in names if Path(name).name != name]
-        missing = [name for name in names if name not in outside and not (folder / name).is_file()]
-        problems = [Problem(f"{name!r} lies outside its folder", where=str(index)) for name in outside]
-        problems += [Problem(f"{name} is not there", where=str(index)) for name in missing]
-        if problems:
-            raise InputError(problems)
+        missing = [name for name in names if not (folder / name).is_file()]
+        if missing:
+            raise InputError(Problem(f"{name} is not there", where=str(index)) for name in missing)
         files = [folder / name for name in names]
     elif (single := folder / SINGLE).is_file():
         files = [single]

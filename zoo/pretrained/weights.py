@@ -5,9 +5,9 @@ Tensors have their shape in their name: H heads, D head width, E model width.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,3 +51,43 @@ class Row:
             value = value.T
         parts = value.split(self.sizes) if self.sizes else [value]
         return [part.contiguous() for part in parts]
+
+
+MODULES = (
+    "attention_norm", "feed_forward_norm", "attention.qkv", "attention.out", "feed_forward.up",
+    "feed_forward.down", "attention.q_norm", "attention.k_norm",
+)  # fmt: skip
+"""The modules of a layer; not every architecture has the last two."""
+
+
+def rows_of(
+    model: dict[str, Any],
+    outside: Mapping[str, str],
+    layer: str,
+    modules: Sequence[str | tuple[str, ...]],
+    bias: Sequence[str] = MODULES,
+    sizes: Mapping[str, tuple[int, ...]] | None = None,
+    by_head: bool = False,
+    transposed: bool = False,
+) -> Iterator[Row]:
+    """The table of an architecture.
+
+    Args:
+        outside: the names there of the weights outside the layers, by ours.
+        layer: the name of layer {} there.
+        modules: the names there of `MODULES`; several for what is one weight here.
+        bias: the modules, by ours, that have one.
+        sizes, transposed: as of `Row`.
+        by_head: whether queries, keys and values lie together head by head.
+    """
+    for ours, theirs in outside.items():
+        if ours != "head.weight" or not model["tie_embeddings"]:
+            yield Row(ours, (theirs,))
+    for number in range(model["num_layers"]):
+        for ours, theirs in zip(MODULES, modules, strict=False):
+            names = (theirs,) if isinstance(theirs, str) else theirs
+            heads = model["num_heads"] if by_head and ours == "attention.qkv" else None
+            for kind in ("weight", "bias") if ours in bias else ("weight",):
+                at = tuple(f"{layer.format(number)}.{name}.{kind}" for name in names)
+                size = (sizes or {}).get(ours, ())
+                yield Row(f"blocks.{number}.{ours}.{kind}", at, size, transposed, heads)

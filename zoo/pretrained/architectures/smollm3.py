@@ -23,10 +23,8 @@ def read(config: Config) -> Decoder:
     if interval < 1 or len(rotary) != layers:
         key = "no_rope_layers" if interval > 0 else "no_rope_layer_interval"
         config.problem(key, f"{config.values[key]} for {layers} layers")
-    used, width = (
-        config.take("use_sliding_window", kind=bool),
-        config.take("sliding_window", kind=(int, NONE)),
-    )
+    used = config.take("use_sliding_window", kind=bool)
+    width = config.take("sliding_window", kind=(int, NONE))
     decoder.model["window"] = windows(config, width, [used and not one for one in rotary])
     rope, none = decoder.model["encoding"], {"name": "none"}
     if not all(rotary):
