@@ -22,7 +22,7 @@ CARD = {
 
 @pytest.fixture
 def checkpoint(tmp_path, mapping):
-    """A checkpoint of a recipe with changes, at drawn weights, beside its tokenizer; and its task."""
+    """A checkpoint of a recipe with changes, at drawn weights, next to its tokenizer; and its task."""
 
     def checkpoint(*sets, kind="text", folder="run"):
         task = build_task(resolve(mapping(kind), ["model.num_layers=2", *sets]), 300).eval()

@@ -1,6 +1,6 @@
 """Each key of a `config.json`, absent or changed: import gives the logits of `transformers` or names the key.
 
-The keys come from the configuration classes of the installed `transformers`, beside those of older files.
+The keys come from the configuration classes of the installed `transformers`, and from older files.
 """
 
 import json
@@ -175,7 +175,7 @@ def test_the_tables_of_keys_have_the_defaults_of_transformers():
 
 @torch.no_grad()
 def verdict(key, values, folder):
-    """`equal`, `refused` (by the name of the key), `unreadable` by `transformers` too, or what is wrong."""
+    """`equal`, `refused` (by the name of the key), `unreadable` by `transformers` too, or the fault."""
     file = folder / "config.json"
     file.write_text(json.dumps(values))
     try:

@@ -1,4 +1,4 @@
-"""`zoo export`: what was written loads elsewhere and is the model of the run."""
+"""`zoo export`: the exported model loads elsewhere and gives the logits of the run."""
 
 import json
 

@@ -13,18 +13,19 @@ from typing import Any
 from zoo.errors import InputError, Problem, nearest
 
 NO_CHANGE = {
-    "_name_or_path", "architectures", "attention_dropout", "attention_softmax_in_fp32", "attn_impl",
-    "attn_pdrop", "attn_type", "attn_uses_sequence_id", "bias_dropout_fusion", "bos_token_id",
-    "chunk_size_feed_forward", "classifier_dropout", "decoder_start_token_id", "dtype", "emb_pdrop",
-    "embd_pdrop", "eos_token_id", "gradient_checkpointing", "hidden_dropout", "id2label", "init_config",
-    "init_device", "initializer_range", "is_decoder", "is_llama_config", "label2id", "learned_pos_emb",
-    "masked_softmax_fusion", "max_window_layers", "model_type", "n_ctx", "norm_type", "offset_alibi",
-    "output_attentions", "output_hidden_states", "pad_token_id", "pretraining_tp", "problem_type",
-    "reorder_and_upcast_attn", "resid_pdrop", "return_dict", "sep_token_id", "skip_bias_add",
-    "skip_bias_add_qkv", "slow_but_exact",
+    "_attn_implementation_autoset", "_name_or_path", "architectures", "attention_dropout",
+    "attention_softmax_in_fp32", "attn_impl", "attn_pdrop", "attn_type", "attn_uses_sequence_id",
+    "bias_dropout_fusion", "bos_token_id", "chunk_size_feed_forward", "classifier_dropout",
+    "decoder_start_token_id", "dtype", "emb_pdrop", "embd_pdrop", "eos_token_id", "gradient_checkpointing",
+    "hidden_dropout", "id2label", "init_config", "init_device", "initializer_range", "is_decoder",
+    "is_llama_config", "label2id", "learned_pos_emb", "masked_softmax_fusion", "max_window_layers",
+    "model_type", "n_ctx", "norm_type", "offset_alibi", "output_attentions", "output_hidden_states",
+    "pad_token_id", "pretraining_tp", "problem_type", "reorder_and_upcast_attn", "resid_pdrop",
+    "return_dict", "sep_token_id", "skip_bias_add", "skip_bias_add_qkv", "slow_but_exact",
     "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type",
     "summary_use_proj", "task_specific_params", "tokenizer_class", "torch_dtype", "torchscript",
-    "transformers.js_config", "transformers_version", "unk_token_id", "use_bfloat16", "use_cache", "verbose",
+    "transformers.js_config", "transformers_version", "unk_token_id", "unsloth_version", "use_bfloat16",
+    "use_cache", "verbose",
 }  # fmt: skip
 """Keys that concern training, other heads, storage or speed; or that only some architectures read."""
 REQUIRED: Any = object()
@@ -37,7 +38,7 @@ class Config:
     Args:
         values: its content.
         where: the file, for messages.
-        defaults: the keys of the architecture and their defaults; REQUIRED for those that must be there.
+        defaults: the keys of the architecture and their defaults, REQUIRED where there is none.
         ignored: unknown keys that the user takes the responsibility for.
     """
 
@@ -50,7 +51,6 @@ class Config:
         prefix: str = "",
     ):
         self.values, self.where, self.ignored, self.prefix = values, where, ignored, prefix
-        self.defaults = dict(defaults)
         self.defaults = dict(defaults)
         self.taken: set[str] = set()
         self.reader = "this architecture"
@@ -109,7 +109,7 @@ class Config:
             elif value is not None and value is not False and value not in ({}, [], ""):
                 self.problem(
                     key,
-                    f"{str(value)[:60]} is not known for {self.reader} and may change what it computes; "
+                    f"{str(value)[:60]} is not known for {self.reader} and may change the logits; "
                     f"--ignore {full} if it does not",
                 )
 

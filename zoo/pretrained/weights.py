@@ -75,7 +75,7 @@ def rows_of(
     Args:
         outside: the names there of the weights outside the layers, by ours.
         layer: the name of layer {} there.
-        modules: the names there of `MODULES`; several for what is one weight here.
+        modules: the names there of `MODULES`; several names where one weight here holds them.
         bias: the modules, by ours, that have one.
         sizes, transposed: as of `Row`.
         by_head: whether queries, keys and values lie together head by head.

@@ -166,7 +166,7 @@ class TextTokenizer:
 
 
 def _end_beside(path: Path, tokenizer: Tokenizer) -> str | None:
-    """The token that closes a document by the files that `transformers` keeps beside a tokenizer.json."""
+    """The token that closes a document from the files of `transformers` next to a tokenizer.json."""
     added = tokenizer.get_added_tokens_decoder()
     for name, key in ((CONFIG, "eos_token"), ("generation_config.json", "eos_token_id"),
                       ("config.json", "eos_token_id")):  # fmt: skip
