@@ -129,9 +129,10 @@ def _shared(readings: Sequence[Reading], left_out: list[Caveat]) -> dict[str, li
     """The measurements of each reading that others have too, of the documents that all were scored on."""
     found: dict[tuple[str, str], dict[str, Measurement]] = defaultdict(dict)
     for reading in readings:
-        for one in sorted(reading.run.measurements, key=lambda one: one.targets.count):
+        # Of several, that on the most targets, and with the start token.
+        for one in sorted(reading.run.measurements, key=lambda one: (one.targets.count, _start_token(one))):
             if _measured(one):
-                found[one.kind[:2]][reading.label] = one  # of several, that on the most targets
+                found[one.kind[:2]][reading.label] = one
     shared: dict[str, list[Measurement]] = {reading.label: [] for reading in readings}
     for (protocol, _), own in found.items():
         named = protocol_text(protocol, next(iter(own.values())).parameters)
@@ -163,6 +164,10 @@ def _measured(one: Measurement) -> list[Row]:
     if one.axis != "length":
         return []  # bins of one window: equally many bytes need not be the same ones
     return [row for row in one.rows if row.units is not None and row.units.bytes is not None]
+
+
+def _start_token(one: Measurement) -> str:
+    return one.targets.start_token or ""
 
 
 def _columns(one: Measurement, *names: str) -> list[list[int]]:
@@ -213,6 +218,7 @@ def _facts(reading: Reading) -> dict[str, str]:
         "tokenizer": str(tokenizer)[:12] if tokenizer else UNKNOWN_VALUE,
         "trained on": str(corpus)[:12] if corpus else UNKNOWN_VALUE,
         "tokens seen": UNKNOWN_VALUE if seen is None else f"{seen:,}",
+        "start token": max(map(_start_token, reading.run.measurements)) or "none",
     }
     return facts
 
