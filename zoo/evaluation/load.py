@@ -1,4 +1,4 @@
-"""What is evaluated: trained models, the data they are scored on, and the folders their results go to."""
+"""Trained models, the data they are scored on, and the folders of their results."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def load_runs(
             task, source = _model_and_data(path, lengths, protocols, sets)
             loaded[checkpoint.resolve()] = LoadedRun(path, checkpoint, folder, task, source)
     if problems:
-        # What is wrong with the sets is so for every run, and reported once.
+        # A fault of the sets is one of every run, and is reported once.
         raise InputError(dict.fromkeys(problems))
     return [*loaded.values()]
 

@@ -101,7 +101,7 @@ def _measured(
         likely = _likely(protocol, plans)
         for plan in plans:
             if plan not in likely:
-                # What was expected to be measured in its stead could not be.
+                # The plan that was expected could not be measured.
                 work.bar.total += plan.tokens
             complete = False
             for length in plan.lengths:

@@ -1,4 +1,4 @@
-"""Measurements: what was scored of a trained model, and what came out.
+"""Measurements: the targets that a trained model was scored on, and its scores.
 
 A measurement is one checkpoint, read by one protocol with its parameters, on one set of targets, at one or
 more lengths. A run folder keeps each in a file of its own, `evaluation/measurements/PROTOCOL-DIGEST.json`;
@@ -19,7 +19,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 TOO_FEW = "too few different examples to hold any out"
-"""Why training may have seen what is scored."""
+"""Why training may have seen the scored examples."""
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(gt=0)]
@@ -32,10 +32,10 @@ class _Model(BaseModel):
 
 
 class Targets(_Model):
-    """What is scored: `digest` is the same for the same targets at whatever lengths they are read. `count` is
-    the number of tokens, or of examples at each length. `text` is a digest of the text alone, whatever its
-    tokens, where it is all that is scored. `start_token` is the token before each window or prompt, if any:
-    it is never a target, and decides the digest."""
+    """The scored targets: `digest` is the same for the same targets at any length. `count` is the number of
+    tokens, or of examples at each length. `text` is a digest of the text alone, for any tokenizer, where the
+    targets are a text. `start_token` is the token before each window or prompt, if any: it is never a target,
+    and decides the digest."""
 
     digest: str
     count: Count
@@ -100,7 +100,7 @@ def _numbers(values: Iterable[float]) -> list[Number]:
 
 
 class Row(_Model):
-    """What was measured at one length; or `note`, why nothing could be.
+    """The numbers of one length; or `note`, why there are none.
 
     The measures themselves (`loss_nats`, `accuracy`, ..., each with the ends of its 95 % interval, `M_low`
     and `M_high`) are the protocol's or the task's own: further keys, numbers all of them.
@@ -120,7 +120,7 @@ class Row(_Model):
     tokens: Count | None = None
     """Scored."""
     seen_in_training: float | None = None
-    """The share, from 0 to 1, of what is scored that training may have seen; see `TOO_FEW`."""
+    """The share of the scored examples that training may have seen, from 0 to 1; see `TOO_FEW`."""
     tokens_per_second: float | None = None
     peak_memory_mb: float | None = None
     units: Units | None = None

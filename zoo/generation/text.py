@@ -1,4 +1,4 @@
-"""Text from a run: its model, its tokenizer, and what it writes after a prompt."""
+"""Text after a prompt, from the model and the tokenizer of a run."""
 
 from __future__ import annotations
 

@@ -33,11 +33,11 @@ Batch = dict[str, Tensor]
 class Accuracy(Protocol):
     """How often answers to sequences of a length are right, on the same sequences for every model.
 
-    What is measured is the task's own affair (`Task.judge`). `evaluate.samples` examples of a split are
-    drawn at each length. A row has the mean of each measure with its 95 % interval over examples
-    (Wilson's), and where it does not apply to all of them, how many it is of; over none it is None. What is
-    scored is held out of training but where there is too little of it; `seen_in_training` is the share, from
-    0 to 1, that training may have seen.
+    The task defines the measures (`Task.judge`). `evaluate.samples` examples of a split are drawn at each
+    length. A row has the mean of each measure with its 95 % interval over examples (Wilson's), and where it
+    does not apply to all of them, how many it is of; over none it is None. The examples are held out of
+    training unless there are too few; `seen_in_training` is the share, from 0 to 1, that training may have
+    seen.
     """
 
     unit, higher_is_better, needs, split = "examples", True, "examples", "test"
@@ -90,7 +90,7 @@ def score_examples(
 
 def _means(measure: str, pieces: Iterable[np.ndarray]) -> Numbers:
     """A measure's mean and interval over the examples that it applies to, and how many they are; of the
-    accuracy also what each example gave."""
+    accuracy also the score of each example."""
     values = np.concatenate(list(pieces))
     applies = values[~np.isnan(values)]
     low, high = interval_of_rate(applies)

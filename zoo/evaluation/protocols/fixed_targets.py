@@ -39,7 +39,7 @@ class FixedTargets(Protocol):
         config, text = task.recipe.evaluate, Text(task, source, lengths)
         starts, sizes = _documents(text)
         largest = int(sizes.max(initial=0))
-        # Of the recipe's lengths and not of those asked for: what is scored does not depend on these.
+        # Of the recipe's lengths: the targets do not depend on the lengths asked for.
         longest = max((length for length in config.lengths if length < largest), default=None)
         num_targets = min(config.targets, text.room(min(config.lengths)))
         kept = np.flatnonzero(sizes > (longest or largest))

@@ -1,4 +1,4 @@
-"""What a protocol is: from a model, data and lengths to a plan of what is scored at each length."""
+"""Base of the protocols: from a model, data and lengths to a plan of the scoring at each length."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from zoo.launch.team import Team
 
 Numbers = dict[str, Any]
-"""What was measured at a length: the fields of `zoo.evaluation.measurement.Row`."""
+"""The numbers of a length: the fields of `zoo.evaluation.measurement.Row`."""
 Piece = TypeVar("Piece")
 Result = TypeVar("Result")
 
@@ -64,7 +64,7 @@ class LengthPlan:
 
 @dataclass(frozen=True)
 class MeasurementPlan:
-    """What one measurement will be: the protocol's parameters and the targets, the same at every length."""
+    """A measurement before it is made: parameters and targets are the same at every length."""
 
     parameters: dict[str, Any]
     targets: Targets
@@ -76,7 +76,7 @@ class MeasurementPlan:
 
 
 class Protocol(ABC):
-    """A way to score a model at a length. What others must know of it is said here, not asked by its name.
+    """A way to score a model at a length. Its attributes describe it to other modules.
 
     The typed keywords of the constructor are keys of `evaluate`.
     """
@@ -107,8 +107,8 @@ class Protocol(ABC):
 
     @abstractmethod
     def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:
-        """What is to be measured at these lengths (tokens, ascending). Nothing is read by the model yet, and
-        targets do not depend on which lengths are asked for."""
+        """The measurements at these lengths (tokens, ascending), not made yet. Their targets do not depend on
+        the lengths asked for."""
 
 
 def make_targets(
