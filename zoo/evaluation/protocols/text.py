@@ -77,8 +77,8 @@ class Windows:
 
 @dataclass(frozen=True)
 class Losses:
-    """The scored pairs in ascending order, int64 [N], the loss of each in nats, float64 [N], and how many tokens
-    of its window the model could see, the start token included, int64 [N]."""
+    """The scored pairs in ascending order, int64 [N], the loss of each in nats, float64 [N], and the tokens
+    of its window that the model could see, the start token included, int64 [N]."""
 
     pairs: np.ndarray
     nats: np.ndarray
