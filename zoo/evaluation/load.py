@@ -18,6 +18,9 @@ from zoo.runs.card import changed_data
 from zoo.runs.load import find_checkpoint, load_task, run_folder_of
 from zoo.tasks.task import Task
 
+MAX_LENGTH = 2**40
+"""The longest sequence that is tried: the number of a longer one may not be stored either."""
+
 
 @dataclass(frozen=True)
 class LoadedRun:
@@ -73,6 +76,8 @@ def _model_and_data(
     recipe = _with_own_tokenizer(task.recipe, path)
     lengths, names = lengths or recipe.evaluate.lengths, protocols or recipe.evaluate.protocols
     faults = [no_protocol(name, recipe.task.name) for name in dict.fromkeys(protocols or ())]
+    if max(lengths) > MAX_LENGTH:
+        faults.append(f"no memory holds sequences of {max(lengths)} tokens")
     if any(faults):
         raise InputError(Problem(fault, where=str(path)) for fault in faults if fault)
     for name in names:
