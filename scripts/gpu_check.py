@@ -1,0 +1,641 @@
+"""Prove the project on a GPU with one command and no network: correctness, speed, memory, whole runs.
+
+    python scripts/gpu_check.py                      everything, at most 25 minutes on one H100
+    python scripts/gpu_check.py --quick              fewer encodings and no long sequences
+    python scripts/gpu_check.py --only 'kernels/*'   some items again
+    python scripts/gpu_check.py --device cpu         the same items at small sizes, to try this script
+
+It writes a table and a JSON file (scripts/results/gpu/DEVICE.md, .json). The exit code is 0 if all items that
+check correctness passed, 1 if not, 2 if a package is missing. The items:
+
+    environment         device, driver, torch, rate of a bf16 matrix product, bandwidth of a copy
+    kernels/NAME        output and gradients of the kernel that `auto` takes, against float64
+    decoding/NAME       decoding with a cache, against one pass over all tokens
+    recompilation/NAME  FlexAttention at many lengths: recompilations, memory, outputs
+    laws/NAME           the laws of zoo/contract on the device
+    run/NAME            `zoo fit` and `zoo evaluate`: killed and resumed, out of memory, NaN, several GPUs
+    training/NAME       124M parameters: tokens per second, share of the matrix rate, peak memory
+
+The items run in a process of their own. An error that breaks its CUDA context ends one item; a new process
+goes on with the next.
+"""
+
+# ruff: noqa: E402 - what is missing is reported before anything needs it
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import gc
+import importlib.util
+import json
+import logging
+import math
+import os
+import platform
+import re
+import resource
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+ROOT = Path(__file__).parents[1]
+FOUND = [os.environ["PYTHONPATH"]] if os.environ.get("PYTHONPATH") else []
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts")]
+
+# Nothing runs without these: pydantic reads recipes, and the configuration of a model is part of a recipe.
+NEEDED = ("torch", "lightning", "torchmetrics", "pydantic", "yaml", "numpy", "scipy", "pyarrow", "tokenizers",
+          "filelock", "tqdm", "matplotlib")  # fmt: skip
+# Two items use transformers and flash_attn; the others belong to commands that are not tried here.
+OPTIONAL = ("transformers", "flash_attn", "datasets", "pandas", "tensorboard", "safetensors", "shtab")
+MISSING = [name for name in (*NEEDED, *OPTIONAL) if importlib.util.find_spec(name) is None]
+if NEEDED_HERE := [name for name in NEEDED if name in MISSING]:
+    print(f"missing: {', '.join(NEEDED_HERE)}; without a network, bring wheels that `pip download` fetched")
+    raise SystemExit(2)
+
+import torch
+from benchmark_peers import SIZES, matrix_rate, products
+from peers.bare import train
+from peers.libraries import BUILDERS
+from peers.sides import random_tokens
+from torch._dynamo.utils import counters
+from torch.nn.attention.flex_attention import flex_attention
+
+from zoo import registry
+from zoo.contract import LAWS, subject
+from zoo.contract.causality import decoded
+from zoo.contract.law import examine
+from zoo.contract.subject import keep_of, small_model, some_tokens, subjects_of
+from zoo.models import kernels as zoo_kernels
+from zoo.models.transformer import Decoder
+from zoo.recipe.schema import ModelConfig
+
+OF_LAWS = ("none", "rope", "alibi", "t5", "fire", "fox", "path")
+OF_TRAINING = ("none", "rope", "alibi", "t5", "kerple", "fire", "fox")
+OF_QUICK = ("none", "rope", "alibi", "t5", "fire", "fox", "path", "cope")
+ITEM_SECONDS = 420
+"""An item that takes longer is stopped and counts as failed."""
+RESULT = "result of an item: "
+"""Begins the line by which a process reports one."""
+BROKEN = 3
+"""Exit code of a process whose CUDA context an item has broken."""
+CPU_MEMORY = 3 * 2**30
+"""Bytes that each process of a whole run may hold on a CPU, so that one of them runs out of memory."""
+
+# On a GPU, and for a trial of this script on a CPU.
+LENGTHS = {"cuda": (128, 1000, 4096), "cpu": (16, 65, 130)}
+WINDOW = {"cuda": 100, "cpu": 7}
+CACHED = {"cuda": (63, 64, 65, 128), "cpu": (15, 16, 17)}
+RECOMPILED = {
+    "cuda": (130, 257, 500, 777, 1024, 1500, 2048, 2500, 3001, 4096, 6000, 8192),
+    "cpu": (33, 40, 64, 65, 90, 100, 128, 129, 150, 160, 177, 200),
+}
+TRAINED = {"cuda": ("124M", (8192, 32768), 20), "cpu": ("tiny", (128, 256), 2)}
+"""The size in benchmark_peers.py, the long lengths, and the steps that are timed."""
+RUN = {
+    "cuda": {"d_model": 128, "num_layers": 3, "length": 128, "batch_size": 32, "words": 3000},
+    "cpu": {"d_model": 32, "num_layers": 1, "length": 16, "batch_size": 8, "words": 1000},
+}
+TOO_LARGE = {
+    # 524,288 tokens of width 2,048: some 60 GiB of activations in each layer.
+    "cuda": ("model.d_model=2048", "model.num_layers=8", "data.batch_size=4096"),
+    # 65,536 tokens of width 512: tensors of 128 to 512 MiB.
+    "cpu": ("model.d_model=512", "model.num_layers=4", "data.batch_size=4096"),
+}
+
+
+class Failed(Exception):
+    """A check that did not pass, with its numbers."""
+
+
+def require(condition: bool, message: str) -> None:
+    if not condition:
+        raise Failed(message)
+
+
+def relative_error(actual: Any, exact: Any) -> float:
+    """The norm of the difference by the norm of the exact values, in float64."""
+    return ((actual.double() - exact.double()).norm() / exact.double().norm().clamp_min(1e-12)).item()
+
+
+def clock(device: str) -> float:
+    """The time in seconds, once the device has done all that it was given."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def environment(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    found: dict[str, Any] = {"device": "cpu", "torch": torch.__version__, "python": platform.python_version()}
+    if options.device == "cuda":
+        about = torch.cuda.get_device_properties(0)
+        query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+        found |= {"device": about.name, "gpus": torch.cuda.device_count(), "cuda": torch.version.cuda}
+        found |= {"capability": f"{about.major}.{about.minor}", "memory_gib": about.total_memory >> 30}
+        found["driver"] = subprocess.run(query, capture_output=True, text=True).stdout.split("\n")[0]
+    found["bf16_tflops"] = round(matrix_rate(torch.bfloat16, torch.device(options.device)) / 1e12, 3)
+    source = torch.ones(2**28 if options.device == "cuda" else 2**22, device=options.device)
+    target, seconds = torch.empty_like(source), []
+    for _ in range(5):
+        began = clock(options.device)
+        target.copy_(source)
+        seconds.append(clock(options.device) - began)
+    return {**found, "copy_gb_per_s": round(8 * source.numel() / min(seconds) / 1e9, 1)}
+
+
+# Correctness
+
+CASES = (
+    # Which length, mask, grouped heads, precision: every pair of two values occurs.
+    (0, "causal", False, "fp32"), (0, "window", True, "bf16"), (0, "padding", True, "fp32"),
+    (1, "causal", True, "bf16"), (1, "window", False, "fp32"), (1, "padding", False, "bf16"),
+    (2, "causal", True, "fp32"), (2, "window", False, "bf16"), (2, "padding", True, "bf16"),
+)  # fmt: skip
+CLOSE, BF16_RATIO, BF16_FLOOR = 1e-4, 2.0, 1e-3
+"""Largest relative error in fp32; in bf16 the largest error by that of the reference kernel, which counts as
+at least the floor."""
+SIZE = {"d_model": 64, "num_heads": 4}
+"""Heads 16 wide, the least that FlexAttention takes on a GPU."""
+
+
+def spec_of(name: str) -> Any:
+    """An encoding with its defaults; one that wraps others around the first that it takes."""
+    return subjects_of(registry.encodings.describe(name))[0][0].spec
+
+
+def kernels(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """The relative errors to float64 of the output, of the gradients of the encoding, and of all others.
+
+    In fp32 each is at most CLOSE, or twice the reference kernel's. In bf16 the root mean square over the
+    cases is at most twice the reference kernel's.
+    """
+    worst, squares = (0.0, ""), {}
+    for index, mask, grouped, precision in CASES:
+        torch.compiler.reset()  # each case compiles FlexAttention anew, far from the recompile limit
+        length = LENGTHS[options.device][index]
+        case = name, options.device, length, mask, grouped, precision
+        exact = one_pass(*case, "reference", exact=True)
+        reference, chosen = one_pass(*case, "reference"), one_pass(*case, "auto")
+        for what, expected in exact.items():
+            own, other = (relative_error(found[what], expected) for found in (chosen, reference))
+            where = f"{what}, {length} tokens, {mask}{', grouped heads' * grouped}, {precision}"
+            require(math.isfinite(own), f"{where}: not finite")
+            if precision == "bf16":
+                squares.setdefault(what, []).append((own**2, other**2))
+            else:
+                message = f"{where}: error {own:.1e}, that of the reference kernel {other:.1e}"
+                require(own <= max(CLOSE, 2 * other), message)
+                worst = max(worst, (own, where))
+    ratios = {}
+    for what, pairs in squares.items():
+        own, other = (math.sqrt(sum(some) / len(pairs)) for some in zip(*pairs, strict=True))
+        ratios[what] = round(own / max(other, BF16_FLOOR), 3)
+    require(max(ratios.values()) <= BF16_RATIO, f"bf16 errors by those of the reference kernel: {ratios}")
+    return {"fp32_worst": worst[0], "at": worst[1], "bf16_ratio": ratios}
+
+
+def one_pass(
+    name: str, device: str, length: int, mask: str, grouped: bool, precision: str, kernel: str, exact=False
+) -> dict[str, Any]:
+    """Logits and gradients of a small model in one case; `exact` computes in float64."""
+
+    # Weights that make attention sharp show every fault of a hook; in bf16 they would multiply the rounding.
+    model = small_model(
+        spec_of(name), **SIZE, num_kv_heads=2 if grouped else None, length=LENGTHS[device][-1], kernel=kernel,
+        window=WINDOW[device] if mask == "window" else None, large_weights=precision == "fp32",
+    ).to(device)  # fmt: skip
+    model = model.double() if exact else model
+    tokens = some_tokens(2, length + 1).to(device)
+    keep = keep_of((0, 5), length).to(device) if mask == "padding" else None
+    with ExitStack() as stack:
+        if kernel == "reference" and length <= LENGTHS[device][1]:
+            # One table for all queries; longer sequences are computed in blocks by the reference kernel too.
+            plain = {"MOST_KEPT_ELEMENTS": 2**40, "TRAINING_BLOCKS": 1}
+            stack.enter_context(mock.patch.multiple(zoo_kernels, **plain))
+        with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16" and not exact):
+            logits = model(tokens[:, :-1], keep)
+        logits, targets = logits if exact else logits.float(), tokens[:, 1:]
+        logits, targets = (x.flatten(0, 1) if keep is None else x[keep] for x in (logits, targets))
+        torch.nn.functional.cross_entropy(logits, targets).backward()
+    found = {"output": [logits.detach()], "encoding": [], "weights": []}
+    for of, parameter in model.named_parameters():
+        if parameter.grad is not None:
+            found["encoding" if of.startswith("encoding.") else "weights"].append(parameter.grad)
+    groups = {what: torch.cat([x.flatten() for x in some]) for what, some in found.items() if some}
+    return {what: values for what, values in groups.items() if not exact or values.norm() > 1e-9}
+
+
+def decoding(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Token by token, and two tokens after a cache of some lengths, against one pass over all tokens."""
+
+    torch.compiler.reset()
+    cached, worst = CACHED[options.device], 0.0
+    model = small_model(spec_of(name), **SIZE, length=cached[-1] + 2).to(options.device)
+    limit = model.encoding.max_cached_length
+    cases = [(cached[-2], 1), *((n + 2, [n, 1, 1]) for n in cached)]
+    cases = [(length, parts) for length, parts in cases if limit is None or length <= limit]
+    for length, parts in cases:
+        tokens = some_tokens(2, length).to(options.device)
+        with torch.no_grad():
+            error = relative_error(decoded(model, tokens, parts), model(tokens))
+        require(error < CLOSE, f"{length} tokens in parts of {parts}: {error:.1e}")
+        worst = max(worst, error)
+    return {"worst": worst, "cases": len(cases)}
+
+
+def recompilation(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Evaluation by FlexAttention at twelve lengths, against the reference kernel.
+
+    Beyond the limit of recompilations torch computes it uncompiled, which writes the table of scores. On a
+    CPU graphs are counted without generating code, which fails there for dynamic lengths.
+    """
+
+    torch.compiler.reset()
+    counters.clear()
+    device, lengths, warnings, worst, used = options.device, RECOMPILED[options.device], [], 0.0, 0
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: warnings.append(record.getMessage())
+    logging.getLogger("torch._dynamo").addHandler(handler)
+    compiled = torch.compile(flex_attention, backend="inductor" if device == "cuda" else "eager")
+    models = [small_model(name, "decoder", **SIZE, kernel=kernel, length=lengths[-1]).to(device)
+              for kernel in ("flex", "reference")]  # fmt: skip
+    with mock.patch.object(zoo_kernels, "_compiled_flex", lambda: compiled), torch.inference_mode():
+        for length in lengths:
+            tokens = some_tokens(1, length).to(device)
+            if device == "cuda":
+                torch.cuda.reset_peak_memory_stats()
+                before = torch.cuda.memory_allocated()
+            output = models[0](tokens)
+            if device == "cuda":
+                used = torch.cuda.max_memory_allocated() - before
+            worst = max(worst, relative_error(output, models[1](tokens)))
+    logging.getLogger("torch._dynamo").removeHandler(handler)
+    table = 4 * SIZE["num_heads"] * lengths[-1] ** 2  # scores in float32
+    found = {"lengths": len(lengths), "graphs": counters["stats"]["unique_graphs"], "worst": worst}
+    found["memory_by_table"] = round(used / table, 3)
+    reached = [text for text in warnings if "recompile_limit" in text]
+    require(not reached, f"the limit of recompilations was reached: {found} {reached[:1]}")
+    require(worst < CLOSE, f"differs from the reference kernel: {found}")
+    require(used < table / 2, f"as much memory as the table of scores: {found}")
+    return found
+
+
+NOT_ON_A_GPU = ("two_processes", "built_on_meta", "memory_grows_linearly")
+"""Laws that train in processes on a CPU, move a model to a CPU, or count the memory of operations."""
+
+
+def laws(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Models and tokens are drawn on the CPU, as everywhere, and moved; the rest is made on the device."""
+
+    torch.compiler.reset()
+    device, autocast = options.device, torch.autocast
+
+    def moved(make):
+        def made(*of, **given):
+            with torch.device("cpu"):
+                return make(*of, **given).to(device)
+
+        return made
+
+    left_out = [law for law in LAWS if law.slow] if device == "cpu" else []
+    left_out += [law for law in LAWS if law.trial.__name__ in NOT_ON_A_GPU]
+    with (
+        torch.device(device),
+        mock.patch.object(subject, "small_model", moved(subject.small_model)),
+        mock.patch.object(subject, "some_tokens", moved(subject.some_tokens)),
+        mock.patch.object(torch, "autocast", lambda _, *of, **given: autocast(device, *of, **given)),
+    ):
+        verdicts = examine(subject.subjects_with(name), [law for law in LAWS if law not in left_out])
+    broken = [f"{v.law.name}: {finding.numbers} ({one})" for v in verdicts for one, finding in v.broken]
+    require(not broken, "; ".join(broken))
+    return {"laws": sum(bool(verdict.findings) for verdict in verdicts), "of": len(LAWS)}
+
+
+# Whole runs
+
+
+def start(folder: Path, options: argparse.Namespace, *arguments: str) -> subprocess.Popen:
+    """A command of the zoo in a process group of its own; its text goes into log.txt."""
+
+    def bound() -> None:
+        if options.device == "cpu":
+            resource.setrlimit(resource.RLIMIT_DATA, (CPU_MEMORY, CPU_MEMORY))
+
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *FOUND])}
+    environment["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # deterministic algorithms need it
+    with (folder / "log.txt").open("w") as log:
+        command = [sys.executable, "-m", "zoo", *arguments]
+        return subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=log,
+                                start_new_session=True, preexec_fn=bound)  # fmt: skip
+
+
+def stop(process: subprocess.Popen) -> None:
+    """SIGKILL to a process and to all that it started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def run(name: str, options: argparse.Namespace) -> dict[str, Any] | None:
+    """A check of `zoo fit` and `zoo evaluate` as commands, in a folder of its own."""
+    if name in ("ddp", "fsdp") and (options.device == "cpu" or torch.cuda.device_count() < 2):
+        return None
+    made, given = recipe(options), tempfile.TemporaryDirectory()
+    folder = Path(given.name)
+    (folder / "gpu_check.yaml").write_text(json.dumps(made))  # JSON is YAML
+
+    def zoo(*arguments: str, code: int = 0) -> str:
+        process = start(folder, options, *arguments)
+        try:
+            got = process.wait(ITEM_SECONDS)
+        finally:
+            stop(process)
+        text = (folder / "log.txt").read_text(errors="replace").strip()
+        require(got == code, f"zoo {shlex.join(arguments)} ended with {got}: {text[-800:]}")
+        return text
+
+    def fit(out: str, *sets: str) -> list[str]:
+        return ["fit", "gpu_check.yaml", "--out", out, *(part for one in sets for part in ("--set", one))]
+
+    with given:
+        if name in ("resume", "resume-deterministic"):
+            sets = ["trainer.deterministic=true"] if name == "resume-deterministic" else []
+            zoo(*fit("whole", *sets))
+            process, saved = (
+                start(folder, options, *fit("killed", *sets)),
+                folder / "killed/checkpoints/last.ckpt",
+            )
+            while process.poll() is None and not saved.exists():
+                time.sleep(0.01)
+            stop(process)
+            step = state_of(folder / "killed")[0]
+            require(step < made["trainer"]["max_steps"], "the run was over before it was killed")
+            zoo(*fit("killed", *sets), "--resume")
+            return {
+                "killed_after": step,
+                **compare(folder / "whole", folder / "killed", 0.0 if sets else 1e-2),
+            }
+        if name == "evaluate":
+            zoo(*fit("run"))
+            lengths = [made["data"]["sequence_length"] * 2**i for i in range(5)]
+            zoo("evaluate", "run", "--lengths", ",".join(map(str, lengths)))
+            rows = json.loads((folder / "run" / "evaluation" / "lengths.json").read_text())
+            losses = {row["length"]: round(row.get("loss_nats", math.nan), 3) for row in rows}
+            require([*losses] == lengths and all(map(math.isfinite, losses.values())), f"{losses}")
+            return {"loss_nats": losses}
+        if name == "out-of-memory":
+            text, wanted = zoo(*fit("run", *TOO_LARGE[options.device]), code=1), r"accumulate_grad_batches=\d"
+            require("out of memory" in text and bool(re.search(wanted, text)), text[-800:])
+            return {"message": text.splitlines()[-1]}
+        if name == "nan":
+            text = zoo(*fit("run", "optimizer.lr=1e30", "optimizer.warmup_steps=0"), code=1)
+            require("training has failed" in text and "a lower optimizer.lr" in text, text[-800:])
+            return {"message": text.splitlines()[-1]}
+        zoo(*fit("one", "trainer.max_steps=40"))
+        zoo(*fit("two", "trainer.max_steps=40", "trainer.devices=2", f"trainer.strategy={name}"))
+        return compare(folder / "one", folder / "two", 1e-3)
+
+
+def recipe(options: argparse.Namespace) -> dict[str, Any]:
+    size = dict(RUN[options.device])
+    length = size.pop("length")
+    model = {"kind": "decoder", "encoding": "rope", "num_heads": 4}
+    model |= {key: size.pop(key) for key in ("d_model", "num_layers")}
+    data = {"name": "sample", "sequence_length": length, "vocab_size": 1024, "documents": 400, **size}
+    if options.text:
+        text = {"name": "text", "root": str(options.text.resolve())}
+        data = {key: value for key, value in data.items() if key not in ("documents", "words")} | text
+    return {
+        "name": "gpu_check", "model": model, "data": data, "optimizer": {"lr": 1e-3, "warmup_steps": 20},
+        "trainer": {"max_steps": 200, "accelerator": options.device, "precision": "32-true"},
+        "checkpoint": {"every_n_steps": 20}, "evaluate": {"lengths": [length]}, "compile": False,
+        "logging": ["csv"],
+    }  # fmt: skip
+
+
+def state_of(folder: Path) -> tuple[int, dict[str, Any]]:
+    """The step and the weights of a run's last checkpoint."""
+    file = folder / "checkpoints" / "last.ckpt"
+    require(file.exists(), f"no {file.name} in {folder.name}")
+    content = torch.load(file, map_location="cpu", weights_only=True)
+    return content["global_step"], content["state_dict"]
+
+
+def compare(one: Path, other: Path, bound: float) -> dict[str, Any]:
+    """The weights of two runs: bitwise equal, or with a relative difference of at most `bound`."""
+    (step, left), (other_step, right) = state_of(one), state_of(other)
+    require(step == other_step and left.keys() == right.keys(), f"steps {step} and {other_step}")
+    equal = all(torch.equal(left[key], right[key]) for key in left)
+    vectors = [torch.cat([state[key].flatten() for key in left]) for state in (left, right)]
+    difference = relative_error(*vectors)
+    require(equal or difference <= bound, f"the weights differ by {difference:.1e} of their norm")
+    return {"bitwise": equal, "difference": difference, "steps": step}
+
+
+# Training speed and memory
+
+
+def training(name: str, options: argparse.Namespace) -> dict[str, Any] | None:
+    """Steps of AdamW in bf16: on a GPU compiled at the usual length, and uncompiled at long ones."""
+    if name == "llama-flash" and importlib.util.find_spec("flash_attn") is None:
+        return None
+    size, long, count = TRAINED[options.device]
+    usual, fastest = SIZES[size], matrix_rate(torch.bfloat16, torch.device(options.device))
+    seconds, memory = time_steps(name, usual, options.device, options.device == "cuda", count)
+    found = {"tokens_per_s": round(usual.batch * usual.length / seconds), "peak_mib": memory}
+    found["of_matrix_rate"] = round(products(usual) / seconds / fastest, 3)
+    for length in () if options.quick else long:
+        seconds, memory = time_steps(name, replace(usual, length=length, batch=1), options.device, False, 1)
+        found |= {f"tokens_per_s_{length}": round(length / seconds), f"peak_mib_{length}": memory}
+    if not options.quick and memory:
+        grown = memory / found[f"peak_mib_{long[0]}"]
+        require(grown < 5, f"memory grows {grown:.1f} times where the length grows four times: {found}")
+    return found
+
+
+def time_steps(name: str, size: Any, device: str, compiled: bool, count: int) -> tuple[float, int]:
+    """Seconds of a step, and the peak memory in MiB, on a CPU 0."""
+
+    torch.compiler.reset()
+    torch.manual_seed(0)
+    if name.startswith("llama"):
+        model, loss_of = BUILDERS["HF Llama", "rope"](size, True)
+        model.set_attn_implementation({"llama-sdpa": "sdpa", "llama-flash": "flash_attention_2"}[name])
+    else:
+        shape = {"d_model": size.width, "num_layers": size.layers, "num_heads": size.heads}
+        config = ModelConfig(kind="decoder", encoding=name, **shape)
+        model = Decoder(config, size.vocabulary, size.length)
+
+        def loss_of(tokens):
+            given, targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+            return model(given, targets=targets) / targets.numel()
+
+    model.to(device).train()
+    if compiled:
+        model.compile()
+    if device == "cuda":
+        torch.cuda.empty_cache()
+    steps = train(model, loss_of, random_tokens(size, torch.device(device)), bf16=True)
+    first = next(steps).item()
+    for _ in range(4 if compiled else 0):
+        next(steps)
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    began = clock(device)
+    for _ in range(count):
+        last = next(steps)
+    seconds = (clock(device) - began) / count
+    # The first loss is that of a model that knows nothing: log V.
+    fair = abs(first - math.log(size.vocabulary)) < 1 and math.isfinite(last.item())
+    require(fair, f"the loss begins at {first:.2f} and is {last.item():.2f} after {count} steps")
+    return seconds, torch.cuda.max_memory_allocated() >> 20 if device == "cuda" else 0
+
+
+# The items, and the processes that run them
+
+PARTS = {
+    "environment": environment, "kernels": kernels, "decoding": decoding, "recompilation": recompilation,
+    "laws": laws, "run": run, "training": training,
+}  # fmt: skip
+RUNS = ("resume", "resume-deterministic", "evaluate", "out-of-memory", "nan", "ddp", "fsdp")
+
+
+def all_items(quick: bool) -> list[str]:
+    names = [name for name in registry.encodings.names() if registry.encodings.describe(name).decoder]
+    names = [name for name in names if name in OF_QUICK] if quick else names
+    named = {
+        "kernels": names, "decoding": names, "recompilation": ("alibi", "t5", "kerple"),
+        "laws": OF_LAWS[:3] if quick else OF_LAWS, "run": RUNS,
+        "training": (*(OF_TRAINING[:3] if quick else OF_TRAINING), "llama-sdpa", "llama-flash"),
+    }  # fmt: skip
+    return ["environment", *(f"{part}/{name}" for part, some in named.items() for name in some)]
+
+
+def try_item(item: str, options: argparse.Namespace) -> dict[str, Any]:
+    """The result of an item; a failure of whatever kind is a result too."""
+    part, _, name = item.partition("/")
+    began = time.perf_counter()
+    gc.collect()
+    if options.device == "cuda":
+        torch.cuda.empty_cache()  # for the processes of a run
+    try:
+        numbers = PARTS[part](name, options)
+        found = {"result": "skipped" if numbers is None else "passed", "numbers": numbers or {}}
+    except Exception as error:
+        text = str(error) if isinstance(error, Failed) else f"{type(error).__name__}: {str(error)[:1000]}"
+        found = {"result": "failed", "message": text}
+    return {"item": item, **found, "seconds": round(time.perf_counter() - began, 1)}
+
+
+def in_processes(items: Sequence[str], options: argparse.Namespace, ends: float) -> list[dict[str, Any]]:
+    """The results of the items; after an item that ends its process, a new one goes on."""
+    results: list[dict[str, Any]] = []
+    while len(results) < len(items) and (left := ends - time.monotonic()) > 0:
+        command = [sys.executable, __file__, *again(items[len(results) :], options), "--child"]
+        with tempfile.TemporaryFile("w+") as log:
+            child = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
+            )
+            timer = threading.Timer(min(left, ITEM_SECONDS), stop, [child])
+            timer.start()
+            for line in child.stdout:
+                if line.startswith(RESULT):
+                    timer.cancel()
+                    results.append(json.loads(line.removeprefix(RESULT)))
+                    print(summary(results[-1]), flush=True)
+                    timer = threading.Timer(min(ends - time.monotonic(), ITEM_SECONDS), stop, [child])
+                    timer.start()
+                if len(results) == len(items):
+                    break
+            timer.cancel()
+            if len(results) < len(items) and child.wait() not in (0, BROKEN):
+                log.seek(0)
+                message = f"its process ended or took too long: {log.read()[-800:]}"
+                found = {"result": "failed", "message": message, "seconds": 0}
+                results.append({"item": items[len(results)], **found})
+                print(summary(results[-1]), flush=True)
+            stop(child)
+    late = [{"item": item, "result": "not run", "message": "time is up", "seconds": 0} for item in items]
+    return results + late[len(results) :]
+
+
+def again(items: Sequence[str], options: argparse.Namespace) -> list[str]:
+    """The arguments that run these items again."""
+    text = ["--text", str(options.text)] if options.text else []
+    return ["--device", options.device, *["--quick"] * options.quick, *text, "--only", ",".join(items)]
+
+
+def numbers_of(result: dict[str, Any]) -> str:
+    numbers = {key: f"{value:.2g}" if isinstance(value, float) and abs(value) < 0.01 else value
+               for key, value in result.get("numbers", {}).items()}  # fmt: skip
+    text = result.get("message") or ", ".join(f"{key} {value}" for key, value in numbers.items())
+    return " ".join(text.replace("|", "/").split())
+
+
+def summary(result: dict[str, Any]) -> str:
+    return f"{result['item']}: {result['result']}, {result['seconds']:.0f} s. {numbers_of(result)}"
+
+
+def report(results: Sequence[dict[str, Any]], options: argparse.Namespace) -> Path:
+    """Write the table and the JSON file; returns their path without a suffix."""
+    about = next((one.get("numbers", {}) for one in results if one["item"] == "environment"), {})
+    name = re.sub(r"[^A-Za-z0-9]+", "-", about.get("device", options.device)).strip("-")
+    out = options.out or ROOT / "scripts" / "results" / "gpu" / name
+    out.parent.mkdir(parents=True, exist_ok=True)
+    rows = ["| item | result | seconds | numbers |", "|---|---|--:|---|"]
+    for one in results:
+        text = numbers_of(one)
+        if one["result"] in ("failed", "not run"):
+            command = shlex.join(["python", "scripts/gpu_check.py", *again([one["item"]], options)])
+            text += f". Repeat: `{command}`"
+        rows.append(f"| {one['item']} | {one['result']} | {one['seconds']} | {text} |")
+    out.with_suffix(".md").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    content = {"device": options.device, "quick": options.quick, "results": results}
+    out.with_suffix(".json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return out
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help=".md and .json are written beside it")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--quick", action="store_true", help="fewer encodings, no long sequences")
+    parser.add_argument("--only", default="*", metavar="ITEM,ITEM", help="names, or patterns like 'laws/*'")
+    parser.add_argument("--text", type=Path, metavar="FILE", help="text for the runs (default: generated)")
+    parser.add_argument("--minutes", type=float, default=25, help="what is not done by then is stopped")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    patterns, every = options.only.split(","), all_items(options.quick)
+    items = [item for item in every if any(fnmatch.fnmatchcase(item, pattern) for pattern in patterns)]
+    if not items:
+        parser.error(f"no item is named {options.only}: {', '.join(every)}")
+    if options.child:
+        for item in items:
+            print(f"\n{RESULT}{json.dumps(try_item(item, options))}", flush=True)
+            try:
+                clock(options.device)
+            except RuntimeError:  # an illegal access: nothing works in this process any more
+                return BROKEN
+        return 0
+    print(f"packages that are missing here: {', '.join(MISSING) or 'none'}", flush=True)
+    results = in_processes(items, options, time.monotonic() + 60 * options.minutes)
+    out = report(results, options)
+    wrong = [one["item"] for one in results if one["result"] in ("failed", "not run")]
+    print(f"{len(results) - len(wrong)} of {len(results)} items passed; written: {out}.md, .json")
+    return int(any(not item.startswith("training") for item in wrong))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

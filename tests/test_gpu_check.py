@@ -1,0 +1,74 @@
+"""The check of a GPU: its items run on a CPU at small sizes, and a failure is reported with its command."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / "scripts" / "gpu_check.py"
+ITEMS = ["kernels/alibi", "decoding/t5", "recompilation/alibi", "laws/none", "run/nan", "training/none"]
+
+
+@pytest.mark.slow
+@pytest.mark.launch
+def test_items_of_each_part_pass_on_a_cpu(tmp_path, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    arguments = ["--device", "cpu", "--quick", "--out", str(tmp_path / "cpu"), "--only", ",".join(ITEMS)]
+    done = subprocess.run([sys.executable, SCRIPT, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = json.loads((tmp_path / "cpu.json").read_text())["results"]
+    assert {one["item"]: one["result"] for one in results} == dict.fromkeys(ITEMS, "passed")
+    numbers = {one["item"]: one["numbers"] for one in results}
+    assert 0 < numbers["kernels/alibi"]["fp32_worst"] < 1e-4
+    assert numbers["recompilation/alibi"]["lengths"] == 12 > numbers["recompilation/alibi"]["graphs"] > 0
+    assert numbers["training/none"]["tokens_per_s"] > 0
+    assert all(f"| {item} | passed |" in (tmp_path / "cpu.md").read_text() for item in ITEMS)
+
+
+@pytest.fixture
+def script(monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    spec = importlib.util.spec_from_file_location("gpu_check", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    yield module
+    for name in [name for name in sys.modules if name.split(".")[0] in ("benchmark_peers", "peers")]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize(("part", "code"), [("laws", 1), ("training", 0)])
+def test_a_failed_item_has_its_command_and_decides_the_exit_code(part, code, script, tmp_path, monkeypatch):
+    """Speed does not decide it."""
+
+    def wrong(name, options):
+        raise RuntimeError(f"a fault in {name}")
+
+    monkeypatch.setitem(script.PARTS, part, wrong)
+    monkeypatch.setattr(
+        script, "in_processes", lambda items, options, ends: [script.try_item(one, options) for one in items]
+    )
+    arguments = ["--device", "cpu", "--out", str(tmp_path / "out"), "--only", f"{part}/rope"]
+    assert script.main(arguments) == code
+    table = (tmp_path / "out.md").read_text()
+    assert f"| {part}/rope | failed |" in table and "RuntimeError: a fault in rope" in table
+    assert f"`python scripts/gpu_check.py --device cpu --only {part}/rope`" in table
+
+
+def test_a_kernel_that_differs_from_the_reference_fails(script, monkeypatch):
+    """Here by a window that is one token too narrow."""
+    attend = script.zoo_kernels.attend
+
+    def narrower(*of):
+        scores = of[3]
+        if of[5] == "auto" and scores.span.window is not None:
+            spans = [script.replace(span, window=span.window - 1) for span in scores.spans]
+            scores = type(scores)(scores.view, spans, scores.content)
+        return attend(*of[:3], scores, *of[4:])
+
+    monkeypatch.setattr("zoo.models.attention.attend", narrower)
+    monkeypatch.setattr(script, "CASES", [(1, "window", False, "fp32"), (1, "window", False, "bf16")])
+    with pytest.raises(script.Failed, match="window, fp32: error"):
+        script.kernels("rope", script.argparse.Namespace(device="cpu"))
