@@ -50,6 +50,9 @@ COMPILED_LENGTH = 128
 """Up to so many keys a compiled training step on a CPU is faster by plain operations than by an operator that
 the compiler does not see into: of width 128 it takes 0.88 to 0.98 of the time."""
 
+FLEX_WIDTH = 16
+"""The least width of a head that FlexAttention can compute on a GPU."""
+
 GPU_BLOCKS = 16
 """How many times larger blocks are on a GPU, where launching many small kernels would dominate."""
 
@@ -156,8 +159,8 @@ def choose(kernel: str, q_BHTD: Tensor, scores: Scores) -> str:
     # On CUDA FlexAttention never writes the table. Learned biases stay with SDPA: the gradients of captured
     # tensors have had defects (pytorch#145208, #157677).
     possible = scores.has_bias and scores.bias_is_fused and not scores.has_content
-    fused = q_BHTD.is_cuda and possible and not scores.bias_is_learned
-    return "flex" if fused else "sdpa"
+    possible = possible and not scores.bias_is_learned and q_BHTD.shape[-1] >= FLEX_WIDTH
+    return "flex" if q_BHTD.is_cuda and possible else "sdpa"
 
 
 def _by_distance(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: Scores, scale: float) -> Tensor:
