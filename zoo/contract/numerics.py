@@ -28,7 +28,7 @@ OF_VALUE, LEAST = 0.1, 0.2
 )
 def precision(subject: Subject) -> Iterator[Finding]:
     row, model = subject.tokens(3, 9), subject.model()
-    with torch.autocast("cpu", torch.bfloat16), watched(model):
+    with torch.autocast(row.device.type, torch.bfloat16), watched(model):
         mixed = model(row)
     low, exact = subject.model().bfloat16(), subject.model()
     exact.load_state_dict({name: value.float() for name, value in low.state_dict().items()})
@@ -81,7 +81,7 @@ def far_in_bf16(subject: Subject) -> Iterator[Finding]:
         x = torch.randn(1, STRETCH, WIDTH).bfloat16()
         q, k = torch.randn(2, 1, HEADS, STRETCH, WIDTH // HEADS).bfloat16()
         with torch.no_grad():
-            with torch.autocast("cpu", torch.bfloat16):
+            with torch.autocast(x.device.type, torch.bfloat16):
                 actual = _results(low, start, causal, x, q, k)
                 at_start = _results(low, 0, causal, x, q, k)
             expected = _results(exact, start, causal, x.float(), q.float(), k.float())
