@@ -40,12 +40,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -82,36 +82,33 @@ from zoo.recipe.schema import ModelConfig
 
 OF_LAWS = ("none", "rope", "alibi", "t5", "fire", "fox", "path")
 OF_TRAINING = ("none", "rope", "alibi", "t5", "kerple", "fire", "fox")
-OF_QUICK = ("none", "rope", "alibi", "t5", "fire", "fox", "path", "cope")
+OF_QUICK = (*OF_LAWS, "cope")
+SIZE = {"d_model": 64, "num_heads": 4}
+"""Of small models: heads 16 wide, the least that FlexAttention takes on a GPU."""
+AT = {
+    "cuda": SimpleNamespace(
+        lengths=(128, 1000, 4096), window=100, cached=(63, 64, 65, 128),
+        recompiled=(130, 257, 500, 777, 1024, 1500, 2048, 2500, 3001, 4096, 6000, 8192),
+        trained="124M", long=(8192, 32768), steps=20,  # of benchmark_peers.py; steps that are timed
+        model={"d_model": 128, "num_layers": 3},
+        data={"sequence_length": 128, "batch_size": 32, "documents": 400, "words": 3000},
+        # 524,288 tokens of width 2,048: some 60 GiB of activations in each layer.
+        too_large=("model.d_model=2048", "model.num_layers=8", "data.batch_size=4096"), memory=None,
+    ),
+    "cpu": SimpleNamespace(
+        lengths=(16, 65, 130), window=7, cached=(15, 16, 17),
+        recompiled=(33, 40, 64, 65, 90, 100, 128, 129, 150, 160, 177, 200),
+        trained="tiny", long=(128, 256), steps=2,
+        model={"d_model": 32, "num_layers": 1},
+        data={"sequence_length": 16, "batch_size": 8, "documents": 100, "words": 1000},
+        # 65,536 tokens of width 512, tensors of 128 to 512 MiB, in a process that may hold 3 GiB.
+        too_large=("model.d_model=512", "model.num_layers=4", "data.batch_size=4096"), memory=3 * 2**30,
+    ),
+}  # fmt: skip
 ITEM_SECONDS = 420
 """An item that takes longer is stopped and counts as failed."""
-RESULT = "result of an item: "
-"""Begins the line by which a process reports one."""
-BROKEN = 3
-"""Exit code of a process whose CUDA context an item has broken."""
-CPU_MEMORY = 3 * 2**30
-"""Bytes that each process of a whole run may hold on a CPU, so that one of them runs out of memory."""
-
-# On a GPU, and for a trial of this script on a CPU.
-LENGTHS = {"cuda": (128, 1000, 4096), "cpu": (16, 65, 130)}
-WINDOW = {"cuda": 100, "cpu": 7}
-CACHED = {"cuda": (63, 64, 65, 128), "cpu": (15, 16, 17)}
-RECOMPILED = {
-    "cuda": (130, 257, 500, 777, 1024, 1500, 2048, 2500, 3001, 4096, 6000, 8192),
-    "cpu": (33, 40, 64, 65, 90, 100, 128, 129, 150, 160, 177, 200),
-}
-TRAINED = {"cuda": ("124M", (8192, 32768), 20), "cpu": ("tiny", (128, 256), 2)}
-"""The size in benchmark_peers.py, the long lengths, and the steps that are timed."""
-RUN = {
-    "cuda": {"d_model": 128, "num_layers": 3, "length": 128, "batch_size": 32, "words": 3000},
-    "cpu": {"d_model": 32, "num_layers": 1, "length": 16, "batch_size": 8, "words": 1000},
-}
-TOO_LARGE = {
-    # 524,288 tokens of width 2,048: some 60 GiB of activations in each layer.
-    "cuda": ("model.d_model=2048", "model.num_layers=8", "data.batch_size=4096"),
-    # 65,536 tokens of width 512: tensors of 128 to 512 MiB.
-    "cpu": ("model.d_model=512", "model.num_layers=4", "data.batch_size=4096"),
-}
+RESULT, BROKEN = "result of an item: ", 3
+"""How a process of items reports one, and its exit code where an item has broken its CUDA context."""
 
 
 class Failed(Exception):
@@ -164,8 +161,6 @@ CASES = (
 CLOSE, BF16_RATIO, BF16_FLOOR = 1e-4, 2.0, 1e-3
 """Largest relative error in fp32; in bf16 the largest error by that of the reference kernel, which counts as
 at least the floor."""
-SIZE = {"d_model": 64, "num_heads": 4}
-"""Heads 16 wide, the least that FlexAttention takes on a GPU."""
 
 
 def spec_of(name: str) -> Any:
@@ -182,7 +177,7 @@ def kernels(name: str, options: argparse.Namespace) -> dict[str, Any]:
     worst, squares = (0.0, ""), {}
     for index, mask, grouped, precision in CASES:
         torch.compiler.reset()  # each case compiles FlexAttention anew, far from the recompile limit
-        length = LENGTHS[options.device][index]
+        length = AT[options.device].lengths[index]
         case = name, options.device, length, mask, grouped, precision
         exact = one_pass(*case, "reference", exact=True)
         reference, chosen = one_pass(*case, "reference"), one_pass(*case, "auto")
@@ -208,17 +203,17 @@ def one_pass(
     name: str, device: str, length: int, mask: str, grouped: bool, precision: str, kernel: str, exact=False
 ) -> dict[str, Any]:
     """Logits and gradients of a small model in one case; `exact` computes in float64."""
-
+    at = AT[device]
     # Weights that make attention sharp show every fault of a hook; in bf16 they would multiply the rounding.
     model = small_model(
-        spec_of(name), **SIZE, num_kv_heads=2 if grouped else None, length=LENGTHS[device][-1], kernel=kernel,
-        window=WINDOW[device] if mask == "window" else None, large_weights=precision == "fp32",
+        spec_of(name), **SIZE, num_kv_heads=2 if grouped else None, kernel=kernel, length=at.lengths[-1],
+        window=at.window if mask == "window" else None, large_weights=precision == "fp32",
     ).to(device)  # fmt: skip
     model = model.double() if exact else model
     tokens = some_tokens(2, length + 1).to(device)
     keep = keep_of((0, 5), length).to(device) if mask == "padding" else None
     with ExitStack() as stack:
-        if kernel == "reference" and length <= LENGTHS[device][1]:
+        if kernel == "reference" and length <= at.lengths[1]:
             # One table for all queries; longer sequences are computed in blocks by the reference kernel too.
             plain = {"MOST_KEPT_ELEMENTS": 2**40, "TRAINING_BLOCKS": 1}
             stack.enter_context(mock.patch.multiple(zoo_kernels, **plain))
@@ -237,9 +232,8 @@ def one_pass(
 
 def decoding(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """Token by token, and two tokens after a cache of some lengths, against one pass over all tokens."""
-
     torch.compiler.reset()
-    cached, worst = CACHED[options.device], 0.0
+    cached, worst = AT[options.device].cached, 0.0
     model = small_model(spec_of(name), **SIZE, length=cached[-1] + 2).to(options.device)
     limit = model.encoding.max_cached_length
     cases = [(cached[-2], 1), *((n + 2, [n, 1, 1]) for n in cached)]
@@ -259,10 +253,9 @@ def recompilation(name: str, options: argparse.Namespace) -> dict[str, Any]:
     Beyond the limit of recompilations torch computes it uncompiled, which writes the table of scores. On a
     CPU graphs are counted without generating code, which fails there for dynamic lengths.
     """
-
     torch.compiler.reset()
     counters.clear()
-    device, lengths, warnings, worst, used = options.device, RECOMPILED[options.device], [], 0.0, 0
+    device, lengths, warnings, worst, used = options.device, AT[options.device].recompiled, [], 0.0, 0
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: warnings.append(record.getMessage())
     logging.getLogger("torch._dynamo").addHandler(handler)
@@ -296,24 +289,21 @@ NOT_ON_A_GPU = ("two_processes", "built_on_meta", "memory_grows_linearly")
 
 def laws(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """Models and tokens are drawn on the CPU, as everywhere, and moved; the rest is made on the device."""
-
     torch.compiler.reset()
-    device, autocast = options.device, torch.autocast
 
     def moved(make):
         def made(*of, **given):
             with torch.device("cpu"):
-                return make(*of, **given).to(device)
+                return make(*of, **given).to(options.device)
 
         return made
 
-    left_out = [law for law in LAWS if law.slow] if device == "cpu" else []
+    left_out = [law for law in LAWS if law.slow] if options.device == "cpu" else []
     left_out += [law for law in LAWS if law.trial.__name__ in NOT_ON_A_GPU]
     with (
-        torch.device(device),
+        torch.device(options.device),
         mock.patch.object(subject, "small_model", moved(subject.small_model)),
         mock.patch.object(subject, "some_tokens", moved(subject.some_tokens)),
-        mock.patch.object(torch, "autocast", lambda _, *of, **given: autocast(device, *of, **given)),
     ):
         verdicts = examine(subject.subjects_with(name), [law for law in LAWS if law not in left_out])
     broken = [f"{v.law.name}: {finding.numbers} ({one})" for v in verdicts for one, finding in v.broken]
@@ -328,8 +318,8 @@ def start(folder: Path, options: argparse.Namespace, *arguments: str) -> subproc
     """A command of the zoo in a process group of its own; its text goes into log.txt."""
 
     def bound() -> None:
-        if options.device == "cpu":
-            resource.setrlimit(resource.RLIMIT_DATA, (CPU_MEMORY, CPU_MEMORY))
+        if most := AT[options.device].memory:
+            resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *FOUND])}
     environment["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # deterministic algorithms need it
@@ -339,11 +329,10 @@ def start(folder: Path, options: argparse.Namespace, *arguments: str) -> subproc
                                 start_new_session=True, preexec_fn=bound)  # fmt: skip
 
 
-def stop(process: subprocess.Popen) -> None:
+def kill(process: subprocess.Popen) -> None:
     """SIGKILL to a process and to all that it started."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def run(name: str, options: argparse.Namespace) -> dict[str, Any] | None:
@@ -359,7 +348,7 @@ def run(name: str, options: argparse.Namespace) -> dict[str, Any] | None:
         try:
             got = process.wait(ITEM_SECONDS)
         finally:
-            stop(process)
+            kill(process)
         text = (folder / "log.txt").read_text(errors="replace").strip()
         require(got == code, f"zoo {shlex.join(arguments)} ended with {got}: {text[-800:]}")
         return text
@@ -371,20 +360,17 @@ def run(name: str, options: argparse.Namespace) -> dict[str, Any] | None:
         if name in ("resume", "resume-deterministic"):
             sets = ["trainer.deterministic=true"] if name == "resume-deterministic" else []
             zoo(*fit("whole", *sets))
-            process, saved = (
-                start(folder, options, *fit("killed", *sets)),
-                folder / "killed/checkpoints/last.ckpt",
-            )
+            saved = folder / "killed" / "checkpoints" / "last.ckpt"
+            process = start(folder, options, *fit("killed", *sets))
             while process.poll() is None and not saved.exists():
                 time.sleep(0.01)
-            stop(process)
+            kill(process)
+            process.wait()
             step = state_of(folder / "killed")[0]
             require(step < made["trainer"]["max_steps"], "the run was over before it was killed")
             zoo(*fit("killed", *sets), "--resume")
-            return {
-                "killed_after": step,
-                **compare(folder / "whole", folder / "killed", 0.0 if sets else 1e-2),
-            }
+            same = compare(folder / "whole", folder / "killed", 0.0 if sets else 1e-2)
+            return {"killed_after": step, **same}
         if name == "evaluate":
             zoo(*fit("run"))
             lengths = [made["data"]["sequence_length"] * 2**i for i in range(5)]
@@ -394,8 +380,9 @@ def run(name: str, options: argparse.Namespace) -> dict[str, Any] | None:
             require([*losses] == lengths and all(map(math.isfinite, losses.values())), f"{losses}")
             return {"loss_nats": losses}
         if name == "out-of-memory":
-            text, wanted = zoo(*fit("run", *TOO_LARGE[options.device]), code=1), r"accumulate_grad_batches=\d"
-            require("out of memory" in text and bool(re.search(wanted, text)), text[-800:])
+            text = zoo(*fit("run", *AT[options.device].too_large), code=1)
+            helps = re.search(r"accumulate_grad_batches=\d", text)
+            require("out of memory" in text and helps is not None, text[-800:])
             return {"message": text.splitlines()[-1]}
         if name == "nan":
             text = zoo(*fit("run", "optimizer.lr=1e30", "optimizer.warmup_steps=0"), code=1)
@@ -407,19 +394,16 @@ def run(name: str, options: argparse.Namespace) -> dict[str, Any] | None:
 
 
 def recipe(options: argparse.Namespace) -> dict[str, Any]:
-    size = dict(RUN[options.device])
-    length = size.pop("length")
-    model = {"kind": "decoder", "encoding": "rope", "num_heads": 4}
-    model |= {key: size.pop(key) for key in ("d_model", "num_layers")}
-    data = {"name": "sample", "sequence_length": length, "vocab_size": 1024, "documents": 400, **size}
+    at = AT[options.device]
+    data = {"name": "sample", "vocab_size": 1024, **at.data}
     if options.text:
-        text = {"name": "text", "root": str(options.text.resolve())}
-        data = {key: value for key, value in data.items() if key not in ("documents", "words")} | text
+        del data["documents"], data["words"]
+        data |= {"name": "text", "root": str(options.text.resolve())}
     return {
-        "name": "gpu_check", "model": model, "data": data, "optimizer": {"lr": 1e-3, "warmup_steps": 20},
+        "name": "gpu_check", "model": {"kind": "decoder", "encoding": "rope", "num_heads": 4, **at.model},
+        "data": data, "optimizer": {"lr": 1e-3, "warmup_steps": 20}, "checkpoint": {"every_n_steps": 20},
         "trainer": {"max_steps": 200, "accelerator": options.device, "precision": "32-true"},
-        "checkpoint": {"every_n_steps": 20}, "evaluate": {"lengths": [length]}, "compile": False,
-        "logging": ["csv"],
+        "evaluate": {"lengths": [data["sequence_length"]]}, "compile": False, "logging": ["csv"],
     }  # fmt: skip
 
 
@@ -436,8 +420,7 @@ def compare(one: Path, other: Path, bound: float) -> dict[str, Any]:
     (step, left), (other_step, right) = state_of(one), state_of(other)
     require(step == other_step and left.keys() == right.keys(), f"steps {step} and {other_step}")
     equal = all(torch.equal(left[key], right[key]) for key in left)
-    vectors = [torch.cat([state[key].flatten() for key in left]) for state in (left, right)]
-    difference = relative_error(*vectors)
+    difference = relative_error(*(torch.cat([x[key].flatten() for key in left]) for x in (left, right)))
     require(equal or difference <= bound, f"the weights differ by {difference:.1e} of their norm")
     return {"bitwise": equal, "difference": difference, "steps": step}
 
@@ -449,23 +432,22 @@ def training(name: str, options: argparse.Namespace) -> dict[str, Any] | None:
     """Steps of AdamW in bf16: on a GPU compiled at the usual length, and uncompiled at long ones."""
     if name == "llama-flash" and importlib.util.find_spec("flash_attn") is None:
         return None
-    size, long, count = TRAINED[options.device]
-    usual, fastest = SIZES[size], matrix_rate(torch.bfloat16, torch.device(options.device))
-    seconds, memory = time_steps(name, usual, options.device, options.device == "cuda", count)
+    at, on_gpu = AT[options.device], options.device == "cuda"
+    usual, fastest = SIZES[at.trained], matrix_rate(torch.bfloat16, torch.device(options.device))
+    seconds, memory = time_steps(name, usual, options.device, on_gpu, at.steps)
     found = {"tokens_per_s": round(usual.batch * usual.length / seconds), "peak_mib": memory}
     found["of_matrix_rate"] = round(products(usual) / seconds / fastest, 3)
-    for length in () if options.quick else long:
+    for length in () if options.quick else at.long:
         seconds, memory = time_steps(name, replace(usual, length=length, batch=1), options.device, False, 1)
         found |= {f"tokens_per_s_{length}": round(length / seconds), f"peak_mib_{length}": memory}
-    if not options.quick and memory:
-        grown = memory / found[f"peak_mib_{long[0]}"]
+    if not options.quick and on_gpu:
+        grown = memory / found[f"peak_mib_{at.long[0]}"]
         require(grown < 5, f"memory grows {grown:.1f} times where the length grows four times: {found}")
     return found
 
 
 def time_steps(name: str, size: Any, device: str, compiled: bool, count: int) -> tuple[float, int]:
     """Seconds of a step, and the peak memory in MiB, on a CPU 0."""
-
     torch.compiler.reset()
     torch.manual_seed(0)
     if name.startswith("llama"):
@@ -543,29 +525,26 @@ def in_processes(items: Sequence[str], options: argparse.Namespace, ends: float)
     while len(results) < len(items) and (left := ends - time.monotonic()) > 0:
         command = [sys.executable, __file__, *again(items[len(results) :], options), "--child"]
         with tempfile.TemporaryFile("w+") as log:
-            child = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=log, text=True, start_new_session=True
-            )
-            timer = threading.Timer(min(left, ITEM_SECONDS), stop, [child])
-            timer.start()
+            child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True,
+                                     start_new_session=True)  # fmt: skip
+            signal.signal(signal.SIGALRM, lambda *_, child=child: kill(child))
+            signal.alarm(math.ceil(min(left, ITEM_SECONDS)))
             for line in child.stdout:
                 if line.startswith(RESULT):
-                    timer.cancel()
                     results.append(json.loads(line.removeprefix(RESULT)))
                     print(summary(results[-1]), flush=True)
-                    timer = threading.Timer(min(ends - time.monotonic(), ITEM_SECONDS), stop, [child])
-                    timer.start()
+                    signal.alarm(math.ceil(max(1, min(ends - time.monotonic(), ITEM_SECONDS))))
                 if len(results) == len(items):
                     break
-            timer.cancel()
             if len(results) < len(items) and child.wait() not in (0, BROKEN):
                 log.seek(0)
                 message = f"its process ended or took too long: {log.read()[-800:]}"
-                found = {"result": "failed", "message": message, "seconds": 0}
-                results.append({"item": items[len(results)], **found})
+                results.append({"item": items[len(results)], "result": "failed", "message": message})
                 print(summary(results[-1]), flush=True)
-            stop(child)
-    late = [{"item": item, "result": "not run", "message": "time is up", "seconds": 0} for item in items]
+            signal.alarm(0)
+            kill(child)
+            child.wait()
+    late = [{"item": item, "result": "not run", "message": "time is up"} for item in items]
     return results + late[len(results) :]
 
 
@@ -583,7 +562,7 @@ def numbers_of(result: dict[str, Any]) -> str:
 
 
 def summary(result: dict[str, Any]) -> str:
-    return f"{result['item']}: {result['result']}, {result['seconds']:.0f} s. {numbers_of(result)}"
+    return f"{result['item']}: {result['result']}, {result.get('seconds', 0):.0f} s. {numbers_of(result)}"
 
 
 def report(results: Sequence[dict[str, Any]], options: argparse.Namespace) -> Path:
@@ -598,7 +577,7 @@ def report(results: Sequence[dict[str, Any]], options: argparse.Namespace) -> Pa
         if one["result"] in ("failed", "not run"):
             command = shlex.join(["python", "scripts/gpu_check.py", *again([one["item"]], options)])
             text += f". Repeat: `{command}`"
-        rows.append(f"| {one['item']} | {one['result']} | {one['seconds']} | {text} |")
+        rows.append(f"| {one['item']} | {one['result']} | {one.get('seconds', '')} | {text} |")
     out.with_suffix(".md").write_text("\n".join(rows) + "\n", encoding="utf-8")
     content = {"device": options.device, "quick": options.quick, "results": results}
     out.with_suffix(".json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
@@ -617,6 +596,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=25, help="what is not done by then is stopped")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    if options.device == "cuda" and not torch.cuda.is_available():
+        parser.error("there is no GPU here that PyTorch can use; --device cpu tries the script itself")
     patterns, every = options.only.split(","), all_items(options.quick)
     items = [item for item in every if any(fnmatch.fnmatchcase(item, pattern) for pattern in patterns)]
     if not items:
@@ -633,7 +614,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = in_processes(items, options, time.monotonic() + 60 * options.minutes)
     out = report(results, options)
     wrong = [one["item"] for one in results if one["result"] in ("failed", "not run")]
-    print(f"{len(results) - len(wrong)} of {len(results)} items passed; written: {out}.md, .json")
+    skipped = sum(one["result"] == "skipped" for one in results)
+    print(f"{len(results) - len(wrong) - skipped} of {len(results)} items passed, {skipped} skipped; "
+          f"written: {out}.md, .json")  # fmt: skip
     return int(any(not item.startswith("training") for item in wrong))
 
 
