@@ -10,7 +10,6 @@ from killed_runs import assert_same_checkpoint, rows_of, saved_step
 from lightning.pytorch.callbacks import Timer
 
 from zoo import cli, registry
-from zoo.errors import InputError
 from zoo.tasks.task import Task
 from zoo.training.fit import fit
 
@@ -66,15 +65,6 @@ def test_a_run_that_is_interrupted_in_a_validation_within_a_step_finishes_it(
     assert cli.main(shlex.split(str(caught.value).partition("continue: ")[2])[3:]) == 0
     assert_same_checkpoint(whole / LAST, here / "cut" / LAST)
     assert rows_of(whole) == rows_of(here / "cut")
-
-
-def test_a_point_within_a_step_is_refused(here, recipe, unmeasured):
-    folder = fit(recipe("text", *PARTS, "trainer.max_steps=3"))
-    content = torch.load(folder / LAST, weights_only=True)
-    content["loops"]["fit_loop"]["state_dict"]["combined_loader"][0]["batches"] += 2
-    torch.save(content, folder / LAST)
-    with pytest.raises(InputError, match="the position in the data is within an accumulated batch"):
-        fit(recipe("text", *PARTS, "trainer.max_steps=3"), out=folder, resume=True)
 
 
 @pytest.mark.slow
