@@ -16,6 +16,7 @@ from zoo.errors import InputError
 from zoo.evaluation.interval import interval_of_ratio
 from zoo.reports.compare import build
 from zoo.reports.csv_export import as_csv
+from zoo.reports.intervals import basis_of, difference, sample
 from zoo.reports.page import page
 from zoo.reports.report import Difference
 from zoo.reports.tables import order_text, spread_text
@@ -300,3 +301,17 @@ def test_units_are_not_written(write_run):
     report = build([write_run("a"), write_run("b", "rope")])
     for text in (*texts(report), as_csv(report)):
         assert '"nats"' not in text and "units" not in text
+
+
+def test_a_difference_over_other_text_blocks_has_no_interval():
+    def in_units(kind, count):
+        columns = {kind: [*range(count)], "nats": [*map(float, range(5, 5 + count))], "tokens": [7] * count}
+        row = {"loss_nats": sum(columns["nats"]) / 7 / count, "targets": "same", "units": columns}
+        return sample({0: row}, "loss_nats")
+
+    blocks, fewer, documents = in_units("blocks", 13), in_units("blocks", 6), in_units("documents", 13)
+    basis = basis_of([blocks, blocks])
+    assert None not in (difference(blocks, blocks, basis).low, difference(blocks, blocks, basis).high)
+    for one, other in ((blocks, fewer), (blocks, documents), (documents, blocks)):
+        apart = difference(one, other, basis)
+        assert apart.low is apart.high is None and "at the same lengths" in apart.why

@@ -129,7 +129,10 @@ def difference(one: Sample, other: Sample, basis: Basis) -> Difference:
         if one.amounts is None or other.amounts is None:
             return Difference(value, why=f"what each {unit} gave is not stored")
         if one.units != other.units:
-            return Difference(value, why=f"other {unit}s were scored")
+            why = f"other {unit}s were scored"
+            if "text block" in (unit, other.unit):
+                why = "they have other text blocks: evaluate both again at the same lengths"
+            return Difference(value, why=why)
         apart = one.amounts.mean(0) - other.amounts.mean(0)
         own = interval_of_rate_difference(apart) if one.sizes is None else interval_of_ratio(apart, one.sizes)
         if None in own:
