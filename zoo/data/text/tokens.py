@@ -44,7 +44,7 @@ def write_split(documents: Iterable[str], tokenizer: TextTokenizer, units: TextU
             flat = np.concatenate(rows)
             starts = np.cumsum([0, *map(len, rows)])
             of_tokens = units.words_of(flat, np.append(-1, flat[:-1])), units.bytes_of(flat)
-            words, counted = (np.diff(np.cumsum([0, *values])[starts]) for values in of_tokens)
+            words, counted = (np.diff(np.append(0, np.cumsum(values))[starts]) for values in of_tokens)
             sizes = np.array([tokenizer.byte_count(text) for text in texts])
             if (counted != sizes).any():
                 raise InputError(
