@@ -503,6 +503,15 @@ def test_fit_scores_a_quarter_of_the_trained_tokens_unless_the_recipe_says_more(
         assert (command in capsys.readouterr().out) == (tokens != 110)
 
 
+def test_fit_prints_that_a_text_of_hidden_tokens_was_cut(tmp_path, cache, monkeypatch, capsys):
+    monkeypatch.setattr(finish, "LEAST_TOKENS", 70)
+    model = {**BASE["model"], "kind": "encoder"}
+    base = {**BASE, "model": model, "task": "masked_language_modelling", "evaluate": {"lengths": [16]}}
+    fit(resolve(base, [f"data.cache={cache}"]), out=tmp_path / "run")
+    assert 0 < stored(tmp_path / "run")[0]["tokens"] < 70
+    assert "scored 70 tokens at each length" in capsys.readouterr().out
+
+
 def test_encodings_are_told_apart_over_the_blocks_of_one_text(run):
     folders = [run(name="alibi"), run("model.encoding=none", name="none")]
     assert all("blocks" in row.get("remark", "") for row in stored(folders[0]))

@@ -93,8 +93,11 @@ def finish(recipe: Recipe, source: DataSource, lock: RunLock) -> None:
     lengths = [str(trained * 2**i) for i in range(5) if limit is None or trained * 2**i <= limit]
     # A plugin is code: it runs only where the user names it.
     plugins = ["--set", f"plugins=[{', '.join(recipe.plugins)}]"] if recipe.plugins else []
-    is_cut = any(one.targets.count == most < MAX_TOKENS for one in measurements)
-    if is_cut and source.kind == "text" and recipe.evaluate.max_tokens is None:
+    if recipe.evaluate.max_tokens is None and any(one.targets.text for one in measurements):
+        available = min(MAX_TOKENS, len(source.stream(recipe.evaluate.split or "valid")) - 1)
+    else:
+        available = 0
+    if most < available:
         command = shlex.join([*evaluate, *plugins])
         print(f"scored {most:,} tokens at each length; for up to {MAX_TOKENS:,}: {command}")
     if len(lengths) > 1:
