@@ -95,6 +95,14 @@ def test_a_window_that_begins_with_the_start_token_has_no_second_one(imported, m
     assert {len(window) for window in seen} == {8, 9}
 
 
+@pytest.mark.parametrize("protocol", ["nonoverlapping", "fixed_targets"])
+def test_a_length_without_room_for_text_is_a_note(imported, measure, protocol):
+    task, source = imported("evaluate.lengths=[1,12]")
+    short, long = measure(protocol, task, source, [1, 12])
+    assert short["note"] == "the start token leaves no room for text"
+    assert "note" not in long and long["tokens"]
+
+
 def test_the_start_token_decides_the_digest_and_is_recorded(imported):
     def targets(*sets, card=None):
         task, source = imported(*sets)

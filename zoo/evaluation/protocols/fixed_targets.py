@@ -41,7 +41,7 @@ class FixedTargets(Protocol):
         largest = int(sizes.max(initial=0))
         # Of the recipe's lengths: the targets do not depend on the lengths asked for.
         longest = max((length for length in config.lengths if length < largest), default=None)
-        num_targets = min(config.targets, text.room(min(config.lengths)))
+        num_targets = min(config.targets, max(1, text.room(min(config.lengths))))
         kept = np.flatnonzero(sizes > (longest or largest))
         # The last pair of a document predicts its end token.
         stops = (starts + sizes - 1)[kept]
