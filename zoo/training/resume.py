@@ -109,7 +109,9 @@ def restoring(checkpoint: Path | None) -> Iterator[None]:
         if checkpoint is None or isinstance(error, InputError) or RESTORES not in modules:
             raise
         text = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:300]}"
-        raise InputError(f"{checkpoint}: cannot be continued: {text}. {alternatives(checkpoint)}") from error
+        weights = f"A new run goes on from its weights with --set init_from={checkpoint}"
+        message = f"{checkpoint}: cannot be continued: {text}. {weights}. {alternatives(checkpoint)}"
+        raise InputError(message) from error
 
 
 def resume_command(folder: Path) -> str:

@@ -13,6 +13,7 @@ from zoo.training.fit import fit
 
 @pytest.mark.parametrize("spoil, message", [
     (lambda c: c["optimizer_states"][0]["param_groups"].pop(), "cannot be continued: ValueError: "),
+    (lambda c: c["optimizer_states"][0]["param_groups"][0]["params"].pop(), "--set init_from="),
     (lambda c: c["loops"].pop("fit_loop"), "cannot be continued: KeyError: 'fit_loop'"),
     (lambda c: c.pop("zoo_card"), "holds no zoo_card"),
     (lambda c: c["hyper_parameters"]["recipe"].update(seed=7), "seed: 7 in this checkpoint, and 0 in recipe"),
