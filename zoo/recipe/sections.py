@@ -93,8 +93,8 @@ class EvaluateConfig(Section):
     """auto: windows and prompts of an imported model begin with the token that its tokenizer puts before a
     text, if any. none: they begin with the text."""
     max_tokens: Positive | None = None
-    """Tokens of text scored at each length; no length may be longer. null: 262144, and at the end of `fit` at
-    most a quarter of the trained tokens."""
+    """Tokens of text scored at each length; no length may be longer. null: 262144, and at the end of `fit` no
+    more than 16384 or, if that is more, a quarter of the trained tokens."""
     samples: Positive = 1024
     """Generated sequences scored at each length."""
     batch_tokens: Positive = 16384

@@ -47,7 +47,7 @@ def finish(recipe: Recipe, source: DataSource, lock: RunLock) -> None:
     """Evaluate the saved checkpoint, as `evaluate` would, and print the results.
 
     Where `evaluate.max_tokens` is null, at most a quarter of the trained tokens of text are scored at each
-    length: an evaluation must not take longer than a short training.
+    length, but `LEAST_TOKENS` in any case: an evaluation must not take longer than a short training.
 
     Raises:
         RunError: the disk is full, or the folder is gone.
