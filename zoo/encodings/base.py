@@ -196,8 +196,8 @@ class Encoding(nn.Module):
     """`rotate` makes of a query or a key what its own position says, whatever the other tokens: while
     decoding each key is rotated once, and the rotated one is kept."""
     weight_matrices: ClassVar[tuple[str, ...]] = ()
-    """Own parameters that are the weight of a linear map or an embedding of positions, and decay like those
-    of `nn.Linear` and `nn.Embedding`."""
+    """Own parameters that are the weight of a linear map or an embedding as wide as the model: they decay as
+    those of `nn.Linear` and `nn.Embedding` do. Tables that enter scores or heads do not."""
     per_layer: bool = False
     """Each layer owns an instance. May be set on the instance, by an option or by what it wraps."""
 
