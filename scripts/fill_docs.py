@@ -58,7 +58,8 @@ def plugin(constant: str) -> str:
         for node in ast.parse(PLUGINS.read_text()).body
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == constant
     )
-    return f"```python\n{source.strip()}\n```\n"
+    source = source.strip().replace("'''", '"""')
+    return f"```python\n{source}\n```\n"
 
 
 PARTS: dict[str, Callable[[str], str]] = {
