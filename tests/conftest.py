@@ -144,6 +144,8 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if LAUNCHERS.intersection(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.launch)
+    # First the longest file, which otherwise one process runs alone at the end.
+    items.sort(key=lambda item: item.path.name != "test_readme.py")
 
 
 def pytest_collection_finish():
