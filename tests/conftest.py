@@ -176,9 +176,9 @@ def tokens():
     return some_tokens
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def forgetful_registry():
-    """Takes out of the registry, after the test, what came in during it."""
+    """Removes from the registry, after each test, the classes that the test registered."""
     tables = [(kind, table) for kind in registry.KINDS.values() for table in (kind.added, kind.classes)]
     before = [dict(table) for _, table in tables]
     yield registry

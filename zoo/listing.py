@@ -66,7 +66,7 @@ def _encodings(pattern: str | None) -> str:
         count, note = _count(one)
         notes += [note] if note else []
         kinds = "both" if one.decoder and one.encoder else "".join(kinds_of(one))
-        rows.append((one.name, str(one.family), kinds, count, beyond(one), origin(one), _role(one)))
+        rows.append((one.name, str(one.family), kinds, count, beyond(one), _short_origin(one), _role(one)))
     return "\n".join([
         table(("name", "family", "for", "parameters", "beyond", "from", "description"), rows),
         "",
@@ -130,6 +130,11 @@ def _role(one: registry.Description) -> str:
 def origin(one: registry.Description) -> str:
     """The zoo, an installed package, or a file."""
     return "zoo" if one.builtin else one.package or near(str(one.file))
+
+
+def _short_origin(one: registry.Description) -> str:
+    """The origin without the folders of a file, so that a long path does not push the other columns away."""
+    return origin(one) if one.builtin or one.package else one.file.name
 
 
 def kinds_of(one: registry.Description) -> list[str]:
