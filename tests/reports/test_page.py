@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from synthetic import NOT_COMPARABLE, REFUSED, TRAINED, comparison
 
-from zoo.reports.page import page
+from zoo.reports.plot_page import page
 from zoo.reports.report import Caveat, Difference, Report
 
 ROOT = Path(__file__).parents[2]

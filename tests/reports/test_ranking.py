@@ -17,7 +17,7 @@ from zoo.evaluation.interval import interval_of_ratio
 from zoo.reports.compare import build
 from zoo.reports.csv_export import as_csv
 from zoo.reports.intervals import basis_of, difference, sample
-from zoo.reports.page import page
+from zoo.reports.plot_page import page
 from zoo.reports.report import Difference
 from zoo.reports.tables import order_text, spread_text
 from zoo.reports.text import console, markdown

@@ -14,7 +14,7 @@ from zoo import cli
 from zoo.evaluation.interval import interval_of_ratio
 from zoo.reports.compare import build
 from zoo.reports.csv_export import as_csv, spreadsheet_safe
-from zoo.reports.page.plot_data import details
+from zoo.reports.plot_page.plot_data import details
 from zoo.reports.report import Curve, Panel
 from zoo.reports.tables import COLUMNS, values_table
 from zoo.reports.text import console, markdown

@@ -8,7 +8,7 @@ from rows import text_row
 
 from zoo.evaluation.store import read_measurements
 from zoo.reports.csv_export import rows_as_csv
-from zoo.reports.page import page
+from zoo.reports.plot_page import page
 from zoo.reports.run_report import run_report
 from zoo.reports.text import console
 

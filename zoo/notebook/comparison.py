@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoo.reports.csv_export import as_csv
-from zoo.reports.page import environment
 from zoo.reports.plot import plot
+from zoo.reports.plot_page import environment
 from zoo.reports.report import Report
 from zoo.reports.tables import order_text, tables
 from zoo.reports.text import NOT_COMPARABLE, console

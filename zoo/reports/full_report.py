@@ -14,7 +14,7 @@ from zoo.reports.commands import command
 from zoo.reports.compare import build
 from zoo.reports.compared_run import Run, about, read_runs
 from zoo.reports.details import Drawn, details_of
-from zoo.reports.page import GENERATOR, page
+from zoo.reports.plot_page import GENERATOR, page
 from zoo.reports.report import Caveat, Report
 
 OUT = Path("report.html")

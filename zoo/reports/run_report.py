@@ -22,9 +22,9 @@ from zoo.files import atomic_write
 from zoo.reports.caveats import caveats_of_one_run
 from zoo.reports.compared_run import Run, about, training_speed, validated_recipe
 from zoo.reports.csv_export import rows_as_csv
-from zoo.reports.page import page
 from zoo.reports.panels import costs, panels, ranked
 from zoo.reports.plot import plot
+from zoo.reports.plot_page import page
 from zoo.reports.report import Report
 from zoo.reports.series import Series, unique
 from zoo.reports.text import markdown

@@ -10,8 +10,8 @@ from pathlib import Path
 from zoo.errors import InputError, RunError
 from zoo.files import atomic_file, full_disk_message, is_disk_full
 from zoo.reports.csv_export import COLUMNS, as_csv
-from zoo.reports.page import page
 from zoo.reports.plot import plot
+from zoo.reports.plot_page import page
 from zoo.reports.report import Report
 from zoo.reports.text import NOT_COMPARABLE, markdown
 

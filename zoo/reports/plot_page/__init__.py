@@ -23,7 +23,7 @@ from zoo.errors import printable
 from zoo.figures.style import MARKS, css, styles
 from zoo.reports.details import Details
 from zoo.reports.formatting import display_name, value_text
-from zoo.reports.page.plot_data import differences_plot, values_plot
+from zoo.reports.plot_page.plot_data import differences_plot, values_plot
 from zoo.reports.report import Panel, Report
 from zoo.reports.tables import costs_table, differences_table, order_text, spread_text, values_table
 
@@ -116,7 +116,7 @@ def _shown(value: object) -> object:
 
 @cache
 def _asset(name: str) -> str:
-    return files("zoo.reports.page").joinpath(name).read_text(encoding="utf-8")
+    return files("zoo.reports.plot_page").joinpath(name).read_text(encoding="utf-8")
 
 
 def _policy(style: str, script: str) -> str:

@@ -1,0 +1,21 @@
+"""A page opens from disk with everything inside."""
+
+from zoo.reports.page import Code, Folded, Picture, Section, Table, Warned, page
+
+
+def test_every_text_is_escaped():
+    bad = "<script>alert(1)</script>"
+    table = Table((bad, bad), ((bad, bad),), bad, frozenset({(0, 0)}), (bad,))
+    folded = Folded(bad, (bad,))
+    parts = (bad, table, Picture(b"<svg/>", bad, bad), Code(bad), folded, Warned(bad, (bad,)), [bad])
+    html = page(bad, [Section(bad, parts)])
+    assert bad not in html and html.count("&lt;script&gt;") == 18
+
+
+def test_plotly_is_embedded_once_and_only_for_its_figures():
+    import plotly.graph_objects as go
+
+    figure = go.Figure(go.Scatter(x=[1, 2], y=[1, 2]))
+    once = page("two", [Section("a", (figure, figure))])
+    assert once.count("<script>/**\n* plotly.js") == 1 and once.count('class="plot"') == 2
+    assert len(page("none", [Section("a", ("text",))])) < 10_000
