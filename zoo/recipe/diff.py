@@ -1,4 +1,4 @@
-"""What differs between two recipes, and where it may: what the fields of the schema say (`Differs`)."""
+"""The differences between two recipes, and where runs may differ."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from collections.abc import Iterable
 from typing import Any
 
 from zoo import registry
-from zoo.field_types import Differs, Section
+from zoo.fields import Affects, Section
 from zoo.recipe.schema import Recipe
 from zoo.recipe.trainer import LIGHTNING_FLAGS
 
 ENCODING = "model.encoding"
 MAX_STEPS = "trainer.max_steps"
 ACCUMULATE = "trainer.accumulate_grad_batches"
+
+COMPARED = (ENCODING, "name", "seed")
+"""What comparable runs may differ in, although it makes another run."""
+FIXED = (*COMPARED, "trainer.limit_val_batches")
+"""What a resumed run may not change besides its weights: all scores of a run are comparable."""
 
 Change = tuple[str, Any, Any]
 """A dotted key, and its value in one recipe and in another."""
@@ -48,29 +53,37 @@ def is_among(key: str, keys: Iterable[str]) -> bool:
     return any(key == one or key.startswith(one + ".") for one in keys)
 
 
-def may_change_on_resume(key: str) -> bool:
-    """Whether a resumed run may have another value of a key. `trainer.max_steps` depends on the run."""
-    return differs(key).effect in ("nothing", "saved", "rounding")
-
-
-def is_recorded_on_resume(key: str) -> bool:
-    """Whether the card of a resumed run records a change of a key, with the step at which it came."""
-    return differs(key).effect in ("saved", "rounding", "length")
+def affects(key: str) -> Affects:
+    """The metadata of a key's field, or of the nearest above it; by default it decides the weights."""
+    declared = _declared()
+    while key and key not in declared:
+        key = key.rpartition(".")[0]
+    return declared.get(key, Affects("weights"))
 
 
 def may_differ_between_runs(key: str) -> bool:
     """Whether comparable runs may have other values of a key."""
-    return differs(key).effect not in ("weights", "length")
+    return is_among(key, COMPARED) or affects(key).effect != "weights"
+
+
+def may_change_on_resume(key: str) -> bool:
+    """Whether a resumed run may have another value of a key. `trainer.max_steps` depends on the run."""
+    return not is_among(key, FIXED) and affects(key).effect != "weights"
+
+
+def is_recorded_on_resume(key: str) -> bool:
+    """Whether the card of a resumed run records a change of a key, with the step at which it came."""
+    return key == MAX_STEPS or affects(key).effect in ("results", "rounding")
 
 
 def changes_rounding(key: str) -> bool:
     """Whether another value of a key changes the weights by rounding and random draws alone."""
-    return differs(key).effect == "rounding"
+    return affects(key).effect == "rounding"
 
 
 def decides_speed(key: str) -> bool:
     """Whether times measured with other values of a key cannot be compared."""
-    return differs(key).speed or changes_rounding(key)
+    return key == "data.workers" or changes_rounding(key)
 
 
 def may_change_after_training() -> tuple[str, ...]:
@@ -78,35 +91,27 @@ def may_change_after_training() -> tuple[str, ...]:
     return tuple(key for key, one in _declared().items() if one.after_training)
 
 
-def differs(key: str) -> Differs:
-    """The metadata of a key's field, or of the nearest above it; by default it decides the weights."""
-    declared = _declared()
-    while key and key not in declared:
-        key = key.rpartition(".")[0]
-    return declared.get(key, Differs("weights"))
-
-
-def _declared() -> dict[str, Differs]:
-    """What the fields of the schema say, and the options of all that is registered, by dotted key."""
+def _declared() -> dict[str, Affects]:
+    """The metadata of the fields of the schema and of the options of all registered classes, by key."""
     kinds = (registry.datasets, registry.tasks, registry.optimizers, registry.schedules)
     return _declared_by(tuple(one for kind in kinds for one in kind.all().values()))
 
 
 @functools.lru_cache(maxsize=8)
-def _declared_by(registered: tuple[registry.Description, ...]) -> dict[str, Differs]:
-    said: list[tuple[str, Any]] = [(f"trainer.{key}", [one]) for key, one in LIGHTNING_FLAGS.items()]
+def _declared_by(registered: tuple[registry.Description, ...]) -> dict[str, Affects]:
+    found: list[tuple[str, Any]] = [(f"trainer.{key}", [one]) for key, one in LIGHTNING_FLAGS.items()]
     for name, field in Recipe.model_fields.items():
-        said.append((name, field.metadata))
+        found.append((name, field.metadata))
         # An annotation is a section, or has metadata of its own around one.
         for section in typing.get_args(field.annotation) or (field.annotation,):
             if isinstance(section, type) and issubclass(section, Section):
-                said += [(f"{name}.{key}", inner.metadata) for key, inner in section.model_fields.items()]
+                found += [(f"{name}.{key}", inner.metadata) for key, inner in section.model_fields.items()]
     sections = {"dataset": "data", "task": "task", "optimizer": "optimizer", "schedule": "optimizer"}
     for about in registered:
         for option in about.options:
             own = getattr(option.annotation, "__metadata__", ())
-            said.append((f"{sections[about.kind]}.{option.name}", own))
-    return {key: one for key, metadata in said for one in metadata if isinstance(one, Differs)}
+            found.append((f"{sections[about.kind]}.{option.name}", own))
+    return {key: one for key, metadata in found for one in metadata if isinstance(one, Affects)}
 
 
 def limits_epochs(trainer: dict[str, Any]) -> bool:

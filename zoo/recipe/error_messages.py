@@ -25,9 +25,6 @@ _EXPECTED = {
 }
 """Where pydantic speaks of Python's types. Its other messages are fine as they are."""
 
-MANY = 100
-"""Wrong keys beyond this number get no hints: looking for them would take seconds."""
-
 
 def explain_validation_error(
     error: ValidationError, given: Any, keys: Mapping[KeyPath, Iterable[str]]
@@ -41,10 +38,7 @@ def explain_validation_error(
         found.setdefault(_path(detail, given), []).append(detail)
     # A list that fits no member of a union for one of its items: the item is to blame, not the list.
     above = {path[:end] for path in found for end in range(len(path))}
-    to_blame = [path for path in found if path not in above]
-    if len(to_blame) > MANY:
-        return {path: found[path][0]["msg"] for path in to_blame}
-    return {path: _message(path, found[path], keys) for path in to_blame}
+    return {path: _message(path, details, keys) for path, details in found.items() if path not in above}
 
 
 def unknown_key(path: KeyPath, valid: Iterable[str], elsewhere: Iterable[KeyPath] = ()) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from zoo import registry
-from zoo.field_types import Section
+from zoo.fields import Section
 from zoo.recipe.schema import Recipe
 from zoo.recipe.sections import DataConfig, EncodingConfig, OptimizerConfig, TaskConfig, config_class
 from zoo.recipe.trainer import OWNED, PRECISION_ALIASES, lightning_class

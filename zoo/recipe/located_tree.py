@@ -1,22 +1,14 @@
-"""Plain values that know where they come from: a line of a file, or a `--set`."""
+"""Plain values with their locations: a line of a file, or a `--set`."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from zoo.errors import InputError, Problem, shorten
-from zoo.files import control_character
 
 KeyPath = tuple[str | int, ...]
-
-MAX_VALUES = 10_000
-MAX_DEPTH = 32
-MAX_BITS = 256
-"""What a recipe may be in size: its values, aliases counted at each use, how deep they are nested, and the
-size of a whole number, beyond which Python itself refuses to write it out."""
 
 NAMED = (("model", "encoding"), ("task",))
 """Below these keys text stands for a mapping with that name, so that an option can be set beside it. A recipe
@@ -40,7 +32,7 @@ class Located:
         return self.value
 
     def find(self, path: KeyPath) -> Iterator[Located]:
-        """What stands at each key of a path, from this one down, until the path or the tree ends."""
+        """The nodes along a path, from this one down, until the path or the tree ends."""
         node = self
         yield node
         for part in path:
@@ -70,7 +62,7 @@ class Located:
         """Set one key, making the mappings above it; they have the same location.
 
         Raises:
-            InputError: something above the key is neither a mapping nor a list that long.
+            InputError: a node above the key is neither a mapping nor a list that long.
         """
         node = self
         for depth, part in enumerate(path):
@@ -82,7 +74,7 @@ class Located:
             if isinstance(node.value, list):
                 text = str(part)
                 if not text.isdecimal() or int(text) >= len(node.value):
-                    message = f"{dotted(above)} is a list of {len(node.value)}; {text!r} is no index into it"
+                    message = f"{dotted(above)} is a list of {len(node.value)}; no index {text!r}"
                     raise InputError(Problem(message, key=dotted(path), where=new.where))
                 part = int(text)
             elif not isinstance(node.value, dict):
@@ -108,46 +100,12 @@ class Located:
 
 
 def located(values: Any, where: str | None = None) -> Located:
-    """Plain data of any origin as a tree whose values all have one location.
-
-    Raises:
-        InputError: it is no plain data (mappings with keys of text, lists, text, numbers), or has no end.
-    """
-    counter = itertools.count()
-
-    def build(value: Any, path: KeyPath) -> Located:
-        # Twice: what a file holds may have been set below what it holds.
-        if len(path) >= 2 * MAX_DEPTH or next(counter) > MAX_VALUES:
-            what = "too many values" if len(path) < 2 * MAX_DEPTH else "nested too deeply"
-            raise InputError(Problem(f"{what}: this is no recipe", where=where))
-        faults = map(key_fault, value) if isinstance(value, dict) else [scalar_fault(value)]
-        fault = next(filter(None, faults), None)
-        if fault is not None:
-            raise InputError(Problem(fault, key=dotted(path) or None, where=where))
-        if isinstance(value, dict):
-            return Located({key: build(inner, (*path, key)) for key, inner in value.items()}, where)
-        if isinstance(value, list | tuple):
-            return Located([build(inner, (*path, index)) for index, inner in enumerate(value)], where)
-        return Located(value, where)
-
-    return build(values, ())
-
-
-def scalar_fault(value: object) -> str | None:
-    """Why a plain value by itself can be nothing in a recipe; None where it can."""
-    if isinstance(value, str):
-        character = control_character(value)
-        return None if character is None else f"holds a control character ({character})"
-    if isinstance(value, int) and value.bit_length() > MAX_BITS:
-        return f"a whole number of {value.bit_length()} bits; no key takes one so large"
-    if value is None or isinstance(value, int | float | dict | list | tuple):
-        return None
-    return f"must be plain data, got a {type(value).__name__}"
-
-
-def key_fault(key: object) -> str | None:
-    """Why something can be no key of a mapping; None where it can."""
-    return scalar_fault(key) if isinstance(key, str) else f"a key must be text, got {describe_value(key)}"
+    """Plain data of any origin as a tree whose values all have one location."""
+    if isinstance(values, dict):
+        return Located({key: located(inner, where) for key, inner in values.items()}, where)
+    if isinstance(values, list | tuple):
+        return Located([located(inner, where) for inner in values], where)
+    return Located(values, where)
 
 
 def is_from_command_line(where: str | None) -> bool:

@@ -1,22 +1,23 @@
-"""Datasets inside other keys, with their options: what protocol prompts asks, and what a mix is made of."""
+"""Datasets inside other keys, with their options: questions of protocol `prompts`, and corpora of a mix."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
 from zoo import registry
 from zoo.errors import nearest, shorten
-from zoo.field_types import Section, Text
+from zoo.fields import Section, Text
 from zoo.recipe.error_messages import explain_validation_error
 from zoo.recipe.located_tree import KeyPath
 from zoo.recipe.sections import config_class
 from zoo.registry import Description
 
 
-class QuestionsConfig(Section):
-    """What all questions have that can be asked in any text."""
+class NamedConfig(Section):
+    """A dataset by name."""
 
     name: Text
 
@@ -25,41 +26,26 @@ def questions_section(spec: Any) -> Section:
     """Questions with all their options, of a name, or a mapping of a name and options.
 
     Raises:
-        ValueError: it is neither, or an option that is not theirs.
+        ValueError: the name is not that of questions in a text, or an option is wrong.
     """
-    given = spec if isinstance(spec, dict) else {"name": spec}
     asked = {name: one for name, one in registry.datasets.all().items() if one.text_options}
-    name = given.get("name")
-    if not isinstance(name, str) or name not in asked:
-        near = nearest(name, asked) if isinstance(name, str) else None
-        hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(sorted(asked))}"
-        raise ValueError(f"no questions in a text: {shorten(repr(name), 100)}; {hint}")
-    about = asked[name]
-    if foreign := [key for key in about.text_options if key in given]:
-        raise ValueError(f"{name}: {', '.join(foreign)}: they are asked in the text and tokens of the run")
-    return _with_options(about, given)
+    reason = "they are asked in the text and tokens of the run"
+    return _section(spec, asked, "questions in a text", lambda about: about.text_options, reason)
 
 
 def corpus_section(spec: Any) -> Section:
     """A text corpus with all its options, of a name, or a mapping of a name and options.
 
     Raises:
-        ValueError: it is neither, or an option that is not its own.
+        ValueError: the name is not that of a text corpus, or an option is wrong.
     """
-    given = spec if isinstance(spec, dict) else {"name": spec}
-    known = {name: one for name, one in registry.datasets.all().items() if one.gives == "text"}
-    name = given.get("name")
-    if not isinstance(name, str) or name not in known:
-        near = nearest(name, known) if isinstance(name, str) else None
-        hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(sorted(known))}"
-        raise ValueError(f"no text corpus: {shorten(repr(name), 100)}; {hint}")
-    if foreign := [key for key in ("cache", "vocab_size", "tokenizer") if key in given]:
-        raise ValueError(f"{name}: {', '.join(foreign)}: the mix has one for all, under `data`")
-    return _with_options(known[name], given)
+    corpora = {name: one for name, one in registry.datasets.all().items() if one.gives == "text"}
+    shared = ("cache", "vocab_size", "tokenizer")
+    return _section(spec, corpora, "text corpus", lambda _: shared, "the mix has one for all, under `data`")
 
 
 def mix_faults(of: Any, weights: Any) -> dict[KeyPath, str]:
-    """What is wrong with the corpora of a mix and their weights, by the key."""
+    """The faults of the corpora of a mix and of their weights, by key."""
     if not isinstance(of, list | tuple) or len(of) < 2:
         return {("data", "of"): "must be a list of two or more corpora"}
     faults: dict[KeyPath, str] = {}
@@ -73,12 +59,26 @@ def mix_faults(of: Any, weights: Any) -> dict[KeyPath, str]:
     return faults
 
 
-def _with_options(about: Description, given: dict[str, Any]) -> Section:
-    name = about.name
-    config = config_class(QuestionsConfig, about)
+def _section(
+    spec: Any,
+    known: Mapping[str, Description],
+    what: str,
+    foreign: Callable[[Description], Sequence[str]],
+    reason: str,
+) -> Section:
+    """The options of a dataset among the known; `foreign` are the options that are set elsewhere."""
+    given = spec if isinstance(spec, dict) else {"name": spec}
+    name = given.get("name")
+    if not isinstance(name, str) or name not in known:
+        near = nearest(name, known) if isinstance(name, str) else None
+        hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(sorted(known))}"
+        raise ValueError(f"no {what}: {shorten(repr(name), 100)}; {hint}")
+    if keys := [key for key in foreign(known[name]) if key in given]:
+        raise ValueError(f"{name}: {', '.join(keys)}: {reason}")
+    config = config_class(NamedConfig, known[name])
     try:
         return config.model_validate(given)
     except ValidationError as error:
         faults = explain_validation_error(error, given, {(): config.model_fields})
-        said = (f"{'.'.join(map(str, path))}: {text}" for path, text in faults.items())
-        raise ValueError(f"{name}: {'; '.join(said)}") from None
+        texts = (f"{'.'.join(map(str, path))}: {text}" for path, text in faults.items())
+        raise ValueError(f"{name}: {'; '.join(texts)}") from None

@@ -11,22 +11,11 @@ from typing import Any
 
 from zoo.errors import InputError, Problem, nearest, shorten
 from zoo.recipe.encoding import ENCODING, keep_trained_options
-from zoo.recipe.located_tree import (
-    MAX_DEPTH,
-    KeyPath,
-    Located,
-    describe_value,
-    dotted,
-    located,
-    scalar_fault,
-)
+from zoo.recipe.located_tree import KeyPath, Located, describe_value, dotted, located
 from zoo.recipe.rules import FOR_TRAINING, RULES, broken_rules
 from zoo.recipe.schema import LONGEST_NAME, Recipe
 from zoo.recipe.validation import validate_tree
 from zoo.recipe.yaml_file import read_file, read_value
-
-LONGEST_SET = 500
-"""Characters of a `--set` that are shown."""
 
 
 def read_recipe(path: str | Path, sets: Sequence[str] = ()) -> Recipe:
@@ -175,10 +164,10 @@ def _parse_sets(sets: Sequence[str]) -> list[tuple[str, KeyPath, Any]]:
     parsed: list[tuple[str, KeyPath, Any]] = []
     problems: list[Problem] = []
     for text in sets:
-        where = f"--set {shorten(text, LONGEST_SET)}"
+        where = f"--set {shorten(text, 500)}"
         key, equals, value = text.partition("=")
         keys = tuple(key.strip().split("."))
-        if not equals or not all(keys) or len(keys) > MAX_DEPTH or any(map(scalar_fault, keys)):
+        if not equals or not all(keys):
             message = "not of the form key=value, for example trainer.max_steps=100"
             problems.append(Problem(message, where=where))
             continue

@@ -12,7 +12,7 @@ from typing import Any
 
 from zoo import registry
 from zoo.errors import InputError, nearest
-from zoo.field_types import float_to_int
+from zoo.fields import float_to_int
 from zoo.launch.devices import number_of_devices
 from zoo.recipe.encoding import ENCODING, encodings_in
 from zoo.recipe.located_tree import KeyPath, dotted

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from zoo.field_types import Differs, Flag, Number, Positive, Section, Seed, Text
+from zoo.fields import Affects, Flag, Number, Positive, Section, Seed, Text
 from zoo.recipe.sections import BASES, EvaluateConfig, by_name, named_section_class
 from zoo.recipe.trainer import TrainerSection, trainer_class
 
@@ -41,7 +41,7 @@ class ModelConfig(Section):
 
     kind: Literal["decoder", "encoder"]
     """A decoder attends to what came before (causal); an encoder to the whole sequence."""
-    encoding: Annotated[Any, Differs("compared")]
+    encoding: Any
     """The positional encoding: a name, a mapping of a name and its options, or a list that combines several.
     In a resolved recipe always a mapping, or a list of mappings, with every option given."""
     d_model: Annotated[Positive, Field(le=WIDEST)]
@@ -84,7 +84,7 @@ class ModelConfig(Section):
     """Scaled attention: a query that sees n keys has its logits multiplied by log n (log_n) or by s log n
     with s learned for each head and layer (scalable_softmax); attention then does not disperse as n grows."""
     kernel: Annotated[
-        Literal["auto", "sdpa", "flex", "reference"], Differs("rounding", after_training=True)
+        Literal["auto", "sdpa", "flex", "reference"], Affects("rounding", after_training=True)
     ] = "auto"
     """Which attention kernel computes the scores; auto chooses by device and encoding."""
 
@@ -96,9 +96,9 @@ class ModelConfig(Section):
 class CheckpointConfig(Section):
     """When checkpoints are written."""
 
-    every_n_steps: Annotated[Positive, Differs("saved")] = 1000
+    every_n_steps: Annotated[Positive, Affects("results")] = 1000
     """Optimizer steps between two checkpoints."""
-    sharded: Annotated[Flag | Literal["auto"], Differs("saved")] = "auto"
+    sharded: Annotated[Flag | Literal["auto"], Affects("results")] = "auto"
     """Whether under strategy fsdp each process writes its own shard of the tensors, into a folder beside the
     checkpoint, instead of the first one all of them into the file; any number of processes continues from
     either. auto: where weights and the optimizer's moments are over 2 GiB."""
@@ -114,13 +114,12 @@ class Recipe(Section):
     name: Annotated[
         Text,
         Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=LONGEST_NAME),
-        Differs("compared"),
     ]
     """Name of the run, and of its folder. In a file it may be left out: it is then the file's name."""
     # What the encodings' code is, is on the card, and compared.
-    plugins: Annotated[tuple[Text, ...], Differs("nothing", after_training=True)] = ()
+    plugins: Annotated[tuple[Text, ...], Affects(None, after_training=True)] = ()
     """Python files that register further encodings; relative to the recipe's file."""
-    seed: Annotated[Seed, Differs("compared")] = 0
+    seed: Seed = 0
     """Seed of initial weights, order of the data and dropout."""
     init_from: Text | None = None
     """Run folder or checkpoint whose weights the run starts from, relative to the working directory; all that
@@ -137,12 +136,12 @@ class Recipe(Section):
     """Lightning's Trainer."""
     checkpoint: CheckpointConfig = CheckpointConfig()
     """When checkpoints are written."""
-    evaluate: Annotated[by_name("evaluate"), Differs("nothing", after_training=True)] = EvaluateConfig()
+    evaluate: Annotated[by_name("evaluate"), Affects(None, after_training=True)] = EvaluateConfig()
     """How the trained model is evaluated."""
-    compile: Annotated[Flag | Literal["auto"], Differs("rounding")] = "auto"
+    compile: Annotated[Flag | Literal["auto"], Affects("rounding")] = "auto"
     """Whether the model is compiled by torch.compile. auto: from 5,000 steps on, on a GPU from 1,000, where a
     compiler is installed and the strategy is not fsdp; the run's recipe holds what was chosen."""
-    logging: Annotated[tuple[Literal["csv", "tensorboard", "wandb", "mlflow"], ...], Differs("nothing")] = (
+    logging: Annotated[tuple[Literal["csv", "tensorboard", "wandb", "mlflow"], ...], Affects(None)] = (
         "csv", "tensorboard",
     )  # fmt: skip
     """Loggers. wandb and mlflow must be installed; mlflow writes into the run folder, or to the server of

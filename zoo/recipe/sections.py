@@ -24,12 +24,10 @@ from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from zoo import registry
 from zoo.errors import InputError, Problem
-from zoo.field_types import Count, Differs, Exact, Number, Positive, Section, Text, strict_type
+from zoo.fields import Affects, Count, CountOrFraction, Number, Positive, Section, Text, strict_type
 from zoo.recipe.error_messages import explain_validation_error
 from zoo.recipe.located_tree import KeyPath, describe_value
 from zoo.registry import Description, Registry
-
-CountOrFraction = Annotated[Exact, Field(gt=0)] | Annotated[Number, Field(gt=0, le=1)]
 
 
 class DataConfig(Section):
@@ -41,7 +39,7 @@ class DataConfig(Section):
     """Training length, in tokens."""
     batch_size: Positive
     """Sequences per optimizer step over all devices; devices and accumulation divide it."""
-    workers: Annotated[Count, Differs("nothing", after_training=True, speed=True)] = 0
+    workers: Annotated[Count, Affects(None, after_training=True)] = 0
     """Loader processes per device."""
 
 

@@ -22,8 +22,19 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from zoo.errors import InputError
-from zoo.field_types import Count, Differs, Exact, Int, Number, Positive, Section, Text, strict_type
-from zoo.recipe.sections import CountOrFraction, dump_by_class
+from zoo.fields import (
+    Affects,
+    Count,
+    CountOrFraction,
+    Exact,
+    Int,
+    Number,
+    Positive,
+    Section,
+    Text,
+    strict_type,
+)
+from zoo.recipe.sections import dump_by_class
 from zoo.signatures import Option, read_signature
 
 PRECISION_ALIASES = {
@@ -40,18 +51,18 @@ def _precision(value: object) -> object:
 class TrainerConfig(Section):
     """Lightning's Trainer: these, and any other keyword of `lightning.pytorch.Trainer`."""
 
-    max_steps: Annotated[Positive, Differs("length")]
+    max_steps: Positive
     """Optimizer steps of the run."""
     accelerator: Annotated[
-        Literal["auto", "cpu", "gpu", "cuda", "mps", "tpu", "hpu"], Differs("rounding", after_training=True)
+        Literal["auto", "cpu", "gpu", "cuda", "mps", "tpu", "hpu"], Affects("rounding", after_training=True)
     ] = "auto"
     """Kind of device."""
-    devices: Annotated[Int | list[Count] | Text, Differs("rounding")] = 1
+    devices: Annotated[Int | list[Count] | Text, Affects("rounding")] = 1
     """Number of devices per node, a list of their indices, -1 for all, or auto."""
-    num_nodes: Annotated[Positive, Differs("rounding")] = 1
+    num_nodes: Annotated[Positive, Affects("rounding")] = 1
     """Number of machines."""
     strategy: Annotated[
-        Literal["auto", "ddp", "ddp_find_unused_parameters_true", "fsdp"], Differs("rounding")
+        Literal["auto", "ddp", "ddp_find_unused_parameters_true", "fsdp"], Affects("rounding")
     ] = "auto"
     """How several devices share the work: ddp, each with the whole model, or fsdp, each with its share of the
     weights, gradients and moments. auto: ddp on several devices."""
@@ -66,15 +77,15 @@ class TrainerConfig(Section):
     d_model is 64 or more, else 32-true; the run's recipe holds what was chosen."""
     gradient_clip_val: Annotated[Number, Field(ge=0)] | None = 1.0
     """Largest norm of the gradient. null: no clipping."""
-    accumulate_grad_batches: Annotated[Positive, Differs("rounding")] = 1
+    accumulate_grad_batches: Annotated[Positive, Affects("rounding")] = 1
     """Batches whose gradients are summed for one optimizer step; batch_size is shared out over them."""
-    val_check_interval: Annotated[CountOrFraction | None, Differs("saved")] = None
+    val_check_interval: Annotated[CountOrFraction | None, Affects("results")] = None
     """Training batches between two validations, or a fraction of an epoch. null: as often as checkpoints."""
     limit_val_batches: Annotated[
-        Annotated[Exact, Field(ge=0)] | Annotated[Number, Field(ge=0, le=1)] | None, Differs("best")
+        Annotated[Exact, Field(ge=0)] | Annotated[Number, Field(ge=0, le=1)] | None, Affects("results")
     ] = None
     """Validation batches (of batch_size) per validation, or a fraction of all. null: all."""
-    log_every_n_steps: Annotated[Positive, Differs("nothing")] = 50
+    log_every_n_steps: Annotated[Positive, Affects(None)] = 50
     """Optimizer steps between two lines of the log."""
 
     def flags(self) -> dict[str, Any]:
@@ -88,24 +99,24 @@ class TrainerConfig(Section):
         return {key: value for key, value in all_fields(self).items() if key in given}
 
 
-LIGHTNING_FLAGS: dict[str, Differs] = {
+LIGHTNING_FLAGS: dict[str, Affects] = {
     # Used once it is trained, on its last checkpoint.
-    "limit_test_batches": Differs("nothing"),
-    "limit_predict_batches": Differs("nothing"),
-    "enable_progress_bar": Differs("nothing"),
-    "enable_model_summary": Differs("nothing"),
-    "enable_autolog_hparams": Differs("nothing"),
-    "profiler": Differs("nothing"),
+    "limit_test_batches": Affects(None),
+    "limit_predict_batches": Affects(None),
+    "enable_progress_bar": Affects(None),
+    "enable_model_summary": Affects(None),
+    "enable_autolog_hparams": Affects(None),
+    "profiler": Affects(None),
     # Raises where a gradient is not finite; every gradient is computed as without it.
-    "detect_anomaly": Differs("nothing"),
+    "detect_anomaly": Affects(None),
     # How validation keeps tensors. Every training step is seeded anew, whatever ran before it.
-    "inference_mode": Differs("nothing"),
-    "num_sanity_val_steps": Differs("nothing"),
+    "inference_mode": Affects(None),
+    "num_sanity_val_steps": Affects(None),
     # Where a run stops for now: it is then unfinished, and goes on as if it had not stopped.
-    "max_time": Differs("nothing"),
-    "check_val_every_n_epoch": Differs("saved"),
-    "deterministic": Differs("rounding"),
-    "benchmark": Differs("rounding"),
+    "max_time": Affects(None),
+    "check_val_every_n_epoch": Affects("results"),
+    "deterministic": Affects("rounding"),
+    "benchmark": Affects("rounding"),
 }
 """The other keywords of Lightning's Trainer that may differ; any that is not here decides the weights."""
 

@@ -16,7 +16,7 @@ from zoo.errors import InputError, Problem
 from zoo.launch.ranks import is_first_process
 from zoo.memory import allocations_bounded, is_out_of_memory
 from zoo.recipe import Recipe, resolve
-from zoo.recipe.diff import ENCODING, diff, differs, is_among, may_change_after_training
+from zoo.recipe.diff import ENCODING, affects, diff, is_among, may_change_after_training
 from zoo.recipe.encoding import encoding_changes, may_change
 from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.runs.code_source import (
@@ -224,7 +224,7 @@ def _changes_of_encoding(stored: dict[str, Any], recipe: Recipe) -> dict[str, An
     encoding = encoding_changes(stored["model"]["encoding"], changed["model"]["encoding"])
     refused = dict(encoding.refused)
     for key, old, new in diff(stored, changed):
-        if not is_among(key, (ENCODING,)) and not differs(key).after_training:
+        if not is_among(key, (ENCODING,)) and not affects(key).after_training:
             refused[key] = f"the run was trained with {old!r}, and {new!r} would make it another"
     if refused:
         may = ", ".join([*may_change_after_training(), *may_change(stored["model"]["encoding"])])
