@@ -306,7 +306,7 @@ def laws(name: str, options: argparse.Namespace) -> dict[str, Any]:
         mock.patch.object(subject, "some_tokens", moved(subject.some_tokens)),
     ):
         verdicts = examine(subject.subjects_with(name), [law for law in LAWS if law not in left_out])
-    broken = [f"{v.law.name}: {finding.numbers} ({one})" for v in verdicts for one, finding in v.broken]
+    broken = [f"{v.law.name}: {finding.numbers} ({one})" for v in verdicts for one, finding in v.failures]
     require(not broken, "; ".join(broken))
     return {"laws": sum(bool(verdict.findings) for verdict in verdicts), "of": len(LAWS)}
 

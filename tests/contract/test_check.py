@@ -21,7 +21,6 @@ FAULTS = {
     "constructor_raises": "it can be built",
     "encoders_refused": "it can be built",
     "no_docstring": "its description is complete",
-    "attribute_set_later": "its source and its class agree",
     "no_kind_of_model": "its description is complete",
     "policy_without_option": "a length policy is an option",
     "option_changes_shape": "after_training options change no parameter",
@@ -69,7 +68,6 @@ FAULTS = {
 """The faulty plugins, each with the law that it breaks."""
 ONLY_THERE = [
     "no_docstring",
-    "attribute_set_later",
     "policy_without_option",
     "option_changes_shape",
     "tensor_is_no_buffer",
@@ -97,9 +95,9 @@ EXPENSIVE = {
 QUICK = [law for law in LAWS if law.name not in EXPENSIVE]
 
 
-def broken_laws(description, names):
+def failed_laws(description, names):
     laws = [law for law in LAWS if law.name in names]
-    return [verdict.law.name for verdict in examine(subjects_of(description)[0], laws) if verdict.broken]
+    return [verdict.law.name for verdict in examine(subjects_of(description)[0], laws) if verdict.failures]
 
 
 def with_needs(name):
@@ -117,23 +115,23 @@ def test_every_faulty_plugin_is_listed_and_every_law_has_one():
     [pytest.param(name, marks=pytest.mark.launch) if name == "random_update" else name for name in FAULTS],
 )
 def test_a_faulty_plugin_breaks_its_law_and_keeps_those_that_the_law_needs(name, faulty):
-    assert broken_laws(faulty(name), with_needs(FAULTS[name])) == [FAULTS[name]]
+    assert failed_laws(faulty(name), with_needs(FAULTS[name])) == [FAULTS[name]]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ONLY_THERE)
 def test_a_faulty_plugin_keeps_all_other_laws(name, faulty):
     names = {law.name for law in QUICK} | {FAULTS[name]}
-    assert broken_laws(faulty(name), names) == [FAULTS[name]]
+    assert failed_laws(faulty(name), names) == [FAULTS[name]]
 
 
 @pytest.mark.parametrize("name", ["constructor_raises", "misspelled_hook", "head_missing"])
 def test_no_expensive_law_is_tried_on_a_plugin_that_cannot_run(name, faulty):
     verdicts = examine(subjects_of(faulty(name))[0], LAWS)
-    assert [verdict.law.name for verdict in verdicts if verdict.broken] == [FAULTS[name]]
+    assert [verdict.law.name for verdict in verdicts if verdict.failures] == [FAULTS[name]]
     for verdict in verdicts:
         if verdict.law.name in EXPENSIVE:
-            assert not verdict.findings and set(verdict.needed) <= {FAULTS[name]}
+            assert not verdict.findings and set(verdict.causes) <= {FAULTS[name]}
 
 
 # The command.
@@ -168,24 +166,20 @@ def test_the_plugin_of_the_readme_keeps_all_laws(here, capsys, every):
     printed = capsys.readouterr().out
     lines = printed.splitlines()
     assert lines[0] == "root: Scores fall with the square root of distance."
-    assert lines[-1].startswith("root keeps all ") and "do not apply" in lines[-1]
-    message = (
-        "not tried, because they are slow: torch.compile needs no graph break; two processes train one model"
-    )
-    assert (message in printed, "zoo check my_encoding.py --all" in " ".join(printed.split())) == (
-        not every,
-    ) * 2
+    assert lines[-1].startswith("root passes all ") and "do not apply" in lines[-1]
+    slow = "slow (--all tries them): torch.compile needs no graph break; two processes train one model"
+    assert (slow in " ".join(printed.split())) == (not every)
     for law in (law for law in LAWS if every or not law.slow):
-        assert re.search(rf"^{re.escape(law.name)} +(held +\d|does not apply )", printed, re.M), law.name
+        assert re.search(rf"^{re.escape(law.name)} +(passed +\d|does not apply )", printed, re.M), law.name
     assert "note: no paper is named; option slope is not described" in lines
     assert re.search(
-        r"^causality +held +1 of 1 +its own token moves it by \S+ \(at least 0.001\)$", printed, re.M
+        r"^causality +passed +1 of 1 +its own token moves it by \S+ \(at least 0.001\)$", printed, re.M
     )
 
 
 def test_the_rotary_plugin_of_the_readme_keeps_all_laws(here, quick, capsys):
     assert cli.main(["check", "my_rotary.py"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].startswith("turned keeps all ")
+    assert capsys.readouterr().out.splitlines()[-1].startswith("turned passes all ")
 
 
 @pytest.mark.slow
@@ -203,19 +197,19 @@ def test_each_line_that_the_readme_explains_is_needed_by_a_law(here, quick, caps
     (here / "my_rotary.py").write_text(text.replace(*wrong))
     assert cli.main(["check", "my_rotary.py"]) == 1
     printed = " ".join(capsys.readouterr().out.split())
-    assert f"NOT HELD: {law}. " in printed and message in printed
+    assert f"FAILED: {law}. " in printed and message in printed
 
 
 def test_a_fault_is_reported_with_its_hook_file_and_line(here, quick, capsys):
     assert cli.main(["check", str(FAULTY / "score_sees_later_keys.py")]) == 1
     printed = capsys.readouterr()
-    assert "NOT HELD: causality. Changing a later token changes no output of a decoder" in printed.out
+    assert "FAILED: causality. Changing a later token changes no output of a decoder" in printed.out
     output = " ".join(printed.out.split())
     fault = "score of 'score_sees_later_keys' depends on a later token"
     assert f"score_sees_later_keys.py:13: {fault}" in output
     assert "(score_sees_later_keys decoder)" in output
     last = printed.err.splitlines()[-1]
-    assert re.match(r"score_sees_later_keys breaks \d+ of \d+ laws: .*causality", last)
+    assert re.match(r"score_sees_later_keys fails \d+ of \d+ laws: .*causality", last)
     assert "keeps" not in printed.out
     assert len((printed.out + printed.err).splitlines()) <= 25
 
@@ -225,7 +219,7 @@ def test_a_constructor_that_raises_is_reported_without_a_traceback(here, quick, 
     printed = capsys.readouterr()
     assert "RuntimeError: no table of slopes" in printed.out
     assert "Traceback" not in printed.out + printed.err
-    assert printed.err.splitlines()[-1] == "constructor_raises breaks 1 of 1 laws: it can be built"
+    assert printed.err.splitlines()[-1] == "constructor_raises fails 1 of 1 laws: it can be built"
     assert re.search(r"^not tried: \d+ laws that need: it can be built$", printed.out, re.M)
 
 
@@ -248,8 +242,8 @@ def test_every_encoding_of_a_file_is_tried(here, quick, capsys):
     (here / "two.py").write_text(text + wrong.replace("import zoo\n", ""))
     assert cli.main(["check", "two.py"]) == 1
     printed = capsys.readouterr()
-    assert printed.out.splitlines()[-1].startswith("root keeps all ")
-    assert printed.err.splitlines()[-1].startswith("parameter_unused breaks 1 of ")
+    assert printed.out.splitlines()[-1].startswith("root passes all ")
+    assert printed.err.splitlines()[-1].startswith("parameter_unused fails 1 of ")
 
 
 @pytest.mark.slow
@@ -260,7 +254,7 @@ def test_the_options_of_a_built_in_encoding_are_tried(here, quick, capsys):
     assert cli.main(["check", "alibi", "--set", "form=one_sided"]) == 0
     assert "tried as decoder and encoder\n" in capsys.readouterr().out
     assert cli.main(["check", "[alibi, {name: shaw, values: false}]"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].startswith("alibi+shaw keeps all ")
+    assert capsys.readouterr().out.splitlines()[-1].startswith("alibi+shaw passes all ")
 
 
 @pytest.mark.parametrize("arguments, message", [
@@ -344,7 +338,7 @@ def test_a_name_close_to_an_attribute_or_hook_is_reported(here, quick, capsys, l
     assert cli.main(["check", "plugin.py"]) == 1
     printed = capsys.readouterr()
     assert f"did you mean the {meant}?" in " ".join(printed.out.split())
-    assert printed.err.splitlines()[-1].startswith("own breaks 1 of ")
+    assert printed.err.splitlines()[-1].startswith("own fails 1 of ")
 
 
 def test_an_encoding_that_declares_that_it_does_nothing_need_not_change_the_output(here, few, capsys):
@@ -362,7 +356,7 @@ def test_an_encoding_that_declares_that_it_does_nothing_need_not_change_the_outp
 def test_each_encoding_of_a_list_must_change_the_output(here, few, forgetful_registry, capsys):
     forgetful_registry.read_plugin(FAULTY / "constant_bias.py")
     assert cli.main(["check", "[rope, constant_bias]"]) == 1
-    assert "NOT HELD: it changes the output" in capsys.readouterr().out
+    assert "FAILED: it changes the output" in capsys.readouterr().out
 
 
 def test_output_of_a_plugin_is_shown_with_verbose_only(here, few, capsys):
@@ -375,9 +369,7 @@ def test_output_of_a_plugin_is_shown_with_verbose_only(here, few, capsys):
     (here / "plugin.py").write_text("import sys, warnings\nprint('imported')\n" + PLUGIN + body)
     assert cli.main(["check", "plugin.py"]) == 0
     printed = capsys.readouterr()
-    assert re.search(
-        r"^\d+ lines were printed during the trial: zoo check plugin.py --verbose", printed.out, re.M
-    )
+    assert "the plugin printed 4 different lines (--verbose shows them)" in printed.out
     for text in ("on stdout", "on stderr", "beware", "imported"):
         assert text not in printed.out + printed.err
     assert cli.main(["check", "plugin.py", "--verbose"]) == 0
@@ -420,8 +412,8 @@ def test_a_broken_law_stops_those_that_need_it_alone():
         Law("other", "", trial("other", lambda subject: True), needs=("not among these",)),
     ]
     verdicts = examine([Subject("rope"), Subject("rope", "encoder")], laws)
-    assert [verdict.row[1] for verdict in verdicts] == ["NOT HELD", "not tried", "not tried", "held"]
-    assert [cause for verdict in verdicts for cause in verdict.needed] == ["first", "first"]
+    assert [verdict.row[1] for verdict in verdicts] == ["FAILED", "not tried", "not tried", "passed"]
+    assert [cause for verdict in verdicts for cause in verdict.causes] == ["first", "first"]
     assert [kind for name, kind in tried if name == "third"] == ["encoder"]
 
 
@@ -431,10 +423,10 @@ def test_a_gradient_may_be_zero_in_the_first_step(forgetful_registry, tmp_path):
     text = text.replace("-self.slope[head]", "-(1 + self.slope[head] * self.idle[head])")
     (tmp_path / "product.py").write_text(text.replace("torch.ones", "torch.zeros", 1))
     forgetful_registry.read_plugin(tmp_path / "product.py")
-    assert BY_NAME["every parameter has a gradient"].try_on(Subject("product")).held
+    assert BY_NAME["every parameter has a gradient"].try_on(Subject("product")).passed
     (tmp_path / "both.py").write_text(text.replace("torch.ones", "torch.zeros").replace("product", "both"))
     forgetful_registry.read_plugin(tmp_path / "both.py")
-    assert not BY_NAME["every parameter has a gradient"].try_on(Subject("both")).held
+    assert not BY_NAME["every parameter has a gradient"].try_on(Subject("both")).passed
 
 
 def test_laws_leave_the_random_state_as_it_was():
@@ -456,13 +448,13 @@ def test_an_exception_breaks_a_law():
         raise KeyError("table")
 
     finding = Law("fails", "", fails).try_on(Subject("rope"))
-    assert not finding.held and finding.numbers == "KeyError: 'table'"
+    assert not finding.passed and finding.numbers == "KeyError: 'table'"
 
 
 def test_nan_differs_from_everything():
     one = torch.tensor([1.0, torch.nan])
     assert farthest(one, one) == torch.inf
-    assert not within(farthest(one, one), 1e-5).held
+    assert not within(farthest(one, one), 1e-5).passed
     assert farthest(torch.tensor([-torch.inf]), torch.tensor([-torch.inf])) == 0
     with pytest.raises(ValueError, match="shape"):
         farthest(torch.zeros(2), torch.zeros(3))
@@ -470,4 +462,4 @@ def test_nan_differs_from_everything():
 
 def test_a_finding_has_its_share_of_the_bound():
     assert within(2e-6, 1e-5).share == pytest.approx(0.2)
-    assert not beyond(1e-3, 1e-2, "moved").held and beyond(1e-3, 1e-2, "moved").share == pytest.approx(10)
+    assert not beyond(1e-3, 1e-2, "moved").passed and beyond(1e-3, 1e-2, "moved").share == pytest.approx(10)

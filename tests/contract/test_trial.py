@@ -118,7 +118,7 @@ def test_the_model_has_as_many_layers_as_the_pattern(tried):
 
 def test_bf16_is_tried_only_in_a_recipe_of_bf16(tried):
     tried(FAULTY / "rotate_gives_float32.py", "rotate_gives_float32")
-    with pytest.raises(InputError, match=r"cast them back with \.to\(q\.dtype\)"):
+    with pytest.raises(InputError, match="cast them back to the input's dtype"):
         tried(FAULTY / "rotate_gives_float32.py", "rotate_gives_float32", trainer={"precision": "bf16-mixed"})
 
 

@@ -45,6 +45,6 @@ def test_laws_are_tried_on_a_file(source, broken, here, forgetful_registry, caps
     printed = capsys.readouterr()
     if broken:
         assert broken in printed.err
-        assert f"NOT HELD: {broken}. " in printed.out
+        assert f"FAILED: {broken}. " in printed.out
     else:
-        assert "NOT HELD" not in printed.out and "keeps all" in printed.out
+        assert "FAILED" not in printed.out and "passes all" in printed.out

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from zoo.contract.hook_outputs import leak
-from zoo.contract.law import CAUSAL, PADDED, REPEATS, Finding, beyond, broken, farthest, held, law, within
+from zoo.contract.law import CAUSAL, PADDED, REPEATS, Finding, beyond, failed, farthest, law, passed, within
 from zoo.contract.subject import LENGTH, VOCABULARY, Subject, decoders, encoders, keep_of
 from zoo.models.cache import Cache
 from zoo.models.transformer import Transformer
@@ -33,8 +33,8 @@ def causality(subject: Subject) -> Iterator[Finding]:
         before, after = model(row), model(changed)
         for t in range(length):
             earlier = within(farthest(after[t, :t], before[0, :t]), EQUAL)
-            found = None if earlier.held else leak(subject.model(), row, changed[t : t + 1], t)
-            yield broken(f"{found[0]}: {earlier.numbers}", found[1]) if found else earlier
+            found = None if earlier.passed else leak(subject.model(), row, changed[t : t + 1], t)
+            yield failed(f"{found[0]}: {earlier.numbers}", found[1]) if found else earlier
             yield beyond(farthest(after[t, t], before[0, t]), 1e-3, "its own token moves it by")
 
 
@@ -58,7 +58,7 @@ def deterministic(subject: Subject) -> Iterator[Finding]:
     state = torch.get_rng_state()
     one = model(row)
     if not torch.equal(state, torch.get_rng_state()):
-        yield broken("it draws from the global generator")
+        yield failed("it draws from the global generator")
     yield within(farthest(model(row), one), 0.0)
 
 
@@ -80,9 +80,9 @@ def refuses(what: str, run: Callable[[], object], named: str) -> Finding:
         run()
     except ValueError as error:
         if named not in str(error):
-            return broken(f"refuses {what}, but the message is: {error}")
-        return held(f"refuses {what}")
-    return broken(f"{what} are not refused")
+            return failed(f"refuses {what}, but the message is: {error}")
+        return passed(f"refuses {what}")
+    return failed(f"{what} are not refused")
 
 
 @law(
@@ -156,5 +156,5 @@ def padding_and_gradients(subject: Subject) -> Iterator[Finding]:
         out.square().mean().backward()
         for name, parameter in model.named_parameters():
             if parameter.grad is not None and not parameter.grad.isfinite().all():
-                yield broken(f"the gradient of {name} is not finite")
-    yield held()
+                yield failed(f"the gradient of {name} is not finite")
+    yield passed()

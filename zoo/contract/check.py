@@ -1,9 +1,8 @@
-"""`zoo check`: try the laws on what a file registers, or on one encoding. Also what `fit` tries of them."""
+"""`zoo check`: try the laws on the classes of a file or on one encoding. `fit` tries a few of them."""
 
 from __future__ import annotations
 
 import os
-import shlex
 import tempfile
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -13,7 +12,7 @@ from typing import Any
 
 from zoo import registry
 from zoo.console import progress_bar, table
-from zoo.contract import LAWS
+from zoo.contract import LAWS, dataset_laws, protocol_laws
 from zoo.contract.law import CAUSAL, CHANGES, SHAPES, SPELLED, Law, Verdict, captured, examine
 from zoo.contract.numerics import PRECISION
 from zoo.contract.subject import Subject, subjects_of, subjects_with, wraps
@@ -37,45 +36,46 @@ class _Requested:
 
 
 def check(what: str, sets: Sequence[str] = (), every: bool = False, verbose: bool = False) -> None:
-    """Try the laws and print a table, or what to fix.
+    """Try the laws and print a table, or the faults.
 
     Args:
-        what: a name, a Python file (each class that it registers), or an encoding as a recipe has it,
+        what: a name, a Python file (each class that it registers), or an encoding as in a recipe,
             `{name: rope, base: 500000}`.
         sets: `option=value` texts. With options given, only the encoding with them is tried.
         every: also try the slow laws.
-        verbose: print the table even if a law is broken, every fault, and what was printed during the trial.
+        verbose: print the table even if a law fails, every fault, and the output of the plugin.
 
     Raises:
-        InputError: no such name, file or option, or an option that cannot be so.
-        RunError: a law is broken.
+        InputError: no such name, file or option, or an invalid value.
+        RunError: a law fails.
     """
-    command = shlex.join(["zoo", "check", what, *(part for text in sets for part in ("--set", text))])
-    kept, broken = [], []
+    passed, failed = [], []
     with tempfile.TemporaryDirectory() as folder:
         with captured() as output:
             requested = [*_requested(what.strip(), sets, Path(folder))]
-        printed = output.getvalue().splitlines()
+        printed = output.getvalue()
         for one in requested:
             print(f"{one.name}: {one.summary}")
             laws = [law for law in one.laws if every or not law.slow]
-            with progress_bar(len(laws), "checking", "law") as bar:
+            with progress_bar(len(laws), "checking", "law") as bar, captured() as output:
                 verdicts = examine(one.subjects, laws, bar.update)
+            printed += output.getvalue()
             _print_report(one, verdicts, verbose)
             if len(laws) < len(one.laws):
                 slow = "; ".join(law.name for law in one.laws if law not in laws)
-                print(_wrapped(f"not tried, because they are slow: {slow} ({command} --all)"))
+                print(_wrapped(f"not tried, because they are slow (--all tries them): {slow}"))
             print()
-            printed += [line for verdict in verdicts for line in verdict.output.splitlines()]
-            (broken if any(v.broken for v in verdicts) else kept).append(_last_line(one.name, verdicts))
-    if printed and verbose:
-        print("printed during the trial (repeated lines are shown once):")
-        print("".join(f"  {line}\n" for line in dict.fromkeys(printed)))
-    elif printed:
-        print(f"{len(printed)} lines were printed during the trial: {command} --verbose shows them\n")
-    print("".join(f"{line}\n" for line in kept), end="")
-    if broken:
-        raise RunError("\n".join(broken))
+            failures = any(verdict.failures for verdict in verdicts)
+            (failed if failures else passed).append(_last_line(one.name, verdicts))
+    lines = [*dict.fromkeys(printed.splitlines())]
+    if lines and verbose:
+        print("output of the plugin (repeated lines are shown once):")
+        print("".join(f"  {line}\n" for line in lines))
+    elif lines:
+        print(f"the plugin printed {len(lines)} different lines (--verbose shows them)\n")
+    print("".join(f"{line}\n" for line in passed), end="")
+    if failed:
+        raise RunError("\n".join(failed))
 
 
 def _requested(what: str, sets: Sequence[str], folder: Path) -> Iterator[_Requested]:
@@ -83,9 +83,8 @@ def _requested(what: str, sets: Sequence[str], folder: Path) -> Iterator[_Reques
     for text in sets:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise InputError(
-                Problem("not of the form option=value, as in base=500000", where=f"--set {text}")
-            )
+            message = "not of the form option=value, as in base=500000"
+            raise InputError(Problem(message, where=f"--set {text}"))
         options[key] = read_value(value, f"--set {text}")
     if what.startswith(("{", "[")):
         yield _with_options(read_value(what, what), options)
@@ -100,14 +99,10 @@ def _requested(what: str, sets: Sequence[str], folder: Path) -> Iterator[_Reques
         if one.kind == "encoding":
             yield _with_options(one.name, options) if options else _with_defaults(one)
         elif one.kind == "dataset":
-            from zoo.contract import dataset_laws
-
-            subject = dataset_laws.Subject(one, options, folder)
+            subject: Any = dataset_laws.DatasetSubject(one, options, folder)
             yield _Requested(one.name, one.summary, [subject], dataset_laws.LAWS)
         elif one.kind == "protocol":
-            from zoo.contract import protocol_laws
-
-            subject = protocol_laws.Subject(one, options, folder)
+            subject = protocol_laws.ProtocolSubject(one, options, folder)
             yield _Requested(one.name, one.summary, [subject], protocol_laws.LAWS)
         else:
             yield _Requested(one.name, one.summary)
@@ -137,45 +132,44 @@ def _with_options(spec: Any, options: dict[str, Any]) -> _Requested:
 
 
 def _print_report(one: _Requested, verdicts: Sequence[Verdict], verbose: bool) -> None:
-    """The table and notes; or what to fix, and what was not tried because of it."""
-    broken = [verdict for verdict in verdicts if verdict.broken]
+    """The table and notes; or the faults, and the number of laws that were not tried because of them."""
+    failed = [verdict for verdict in verdicts if verdict.failures]
     if one.laws is LAWS:
         kinds = dict.fromkeys(subject.kind for subject in one.subjects)
         labels = dict.fromkeys(subject.label for subject in one.subjects)
         all_labels = f": {', '.join(labels)}" if len(labels) > 1 else ""
         print(_wrapped(f"  tried as {' and '.join(kinds)}{all_labels}"))
-    if verdicts and (verbose or not broken):
+    if verdicts and (verbose or not failed):
         for subject, reason in one.refused:
             print(_wrapped(f"  left out: {subject}, which it refuses: {reason}"))
         print(table(("law", "", "tried", "numbers"), [verdict.row for verdict in verdicts]))
-    for verdict in broken:
-        print(_wrapped(f"NOT HELD: {verdict.law.name}. {verdict.law.statement}"))
+    for verdict in failed:
+        print(_wrapped(f"FAILED: {verdict.law.name}. {verdict.law.statement}"))
         faults: dict[tuple[str, str], list[str]] = {}
-        for subject, finding in verdict.broken:
+        for subject, finding in verdict.failures:
             faults.setdefault((finding.where, finding.numbers), []).append(str(subject))
         for (where, numbers), subjects in [*faults.items()][: None if verbose else 2]:
             location = f"{where.removeprefix(f'{os.getcwd()}{os.sep}')}: " if where else ""
             print(_wrapped(f"  {location}{numbers} ({', '.join(subjects)})"))
-    needed = dict.fromkeys(name for verdict in verdicts for name in verdict.needed)
-    if broken and needed:
-        count = sum(bool(verdict.needed) and not verdict.broken for verdict in verdicts)
-        print(_wrapped(f"not tried: {count} laws that need: {'; '.join(needed)}"))
-    if broken and not verbose:
+    causes = dict.fromkeys(name for verdict in verdicts for name in verdict.causes)
+    if failed and causes:
+        count = sum(bool(verdict.causes) and not verdict.failures for verdict in verdicts)
+        print(_wrapped(f"not tried: {count} laws that need: {'; '.join(causes)}"))
+    if failed and not verbose:
         print("(--verbose shows all laws and faults)")
-    notes = dict.fromkeys(finding.note for v in verdicts for _, finding in v.findings if finding.note)
-    for note in notes:
+    for note in dict.fromkeys(finding.note for v in verdicts for _, finding in v.findings if finding.note):
         print(_wrapped(f"note: {note}"))
 
 
 def _last_line(name: str, verdicts: Sequence[Verdict]) -> str:
     if not verdicts:
         return f"{name} is imported; there are no laws for its kind"
-    broken = [verdict.law.name for verdict in verdicts if verdict.broken]
+    failed = [verdict.law.name for verdict in verdicts if verdict.failures]
     tried = sum(bool(verdict.findings) for verdict in verdicts)
-    if broken:
-        return f"{name} breaks {len(broken)} of {tried} laws: {'; '.join(broken)}"
+    if failed:
+        return f"{name} fails {len(failed)} of {tried} laws: {'; '.join(failed)}"
     rest = len(verdicts) - tried
-    return f"{name} keeps all {tried} laws" + (f" ({rest} do not apply)" if rest else "")
+    return f"{name} passes all {tried} laws" + (f" ({rest} do not apply)" if rest else "")
 
 
 def _wrapped(text: str) -> str:
@@ -193,15 +187,14 @@ def check_plugin(recipe: Recipe) -> None:
     """Try some laws on a recipe's encoding, on the CPU, in about a second.
 
     A law that a small model breaks counts only if a model of the recipe's size breaks it too: some encodings
-    go with no other size.
+    accept no other size.
 
     Raises:
-        InputError: a hook is misspelled or returns what the model cannot use, a decoder's output depends on a
-            later token, a parameter has no gradient, or nothing changes. Each names hook, file and line.
+        InputError: a hook is misspelled or returns a wrong shape, a decoder's output depends on a later
+            token, a parameter has no gradient, or nothing changes. Each problem has hook, file and line.
     """
     spec, model = recipe.as_dict()["model"]["encoding"], recipe.model
     names = [SPELLED, SHAPES, CHANGES, CAUSAL, GRADIENTS]
-    # In full precision a plugin need not handle bf16.
     names += [PRECISION] if "16" in str(recipe.trainer.precision) else []
     laws = [law for law in LAWS if law.name in names]
     narrow = model.d_model if model.d_model <= NARROW else 8 * model.num_heads
@@ -213,16 +206,17 @@ def check_plugin(recipe: Recipe) -> None:
         config = {"d_model": width, "num_heads": model.num_heads, "num_layers": layers, "d_ff": 64}
         subject = Subject(spec, model.kind, config=config, length=length)
         if width**2 * layers <= MOST and subject.refusal is None:
-            broken = [verdict for verdict in examine([subject], laws) if verdict.broken]
-            problems = [_problem(verdict, subject) for verdict in broken]
-            if not broken:
+            with captured():
+                failed = [verdict for verdict in examine([subject], laws) if verdict.failures]
+            if not failed:
                 return
+            problems = [_problem(verdict, subject) for verdict in failed]
     if problems:
         raise InputError(problems)
 
 
 def _problem(verdict: Verdict, subject: Subject) -> Problem:
-    ((_, finding),) = verdict.broken
+    ((_, finding),) = verdict.failures
     where = finding.where or subject.plugins[0].where
     about = next((one for one in subject.plugins if where.startswith(f"{one.file}:")), subject.plugins[0])
     what = about.name if about.package else str(about.file)

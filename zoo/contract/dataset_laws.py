@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, default_collate
 
 from zoo import registry
-from zoo.contract.law import Finding, Law, Trial, broken, held, law
+from zoo.contract.law import Finding, Law, Trial, failed, law, passed
 from zoo.data import build_dataset, open_data
 from zoo.errors import InputError
 from zoo.recipe import Recipe, resolve
@@ -35,7 +35,7 @@ def recipe_with(data: dict[str, Any], seed: int = 0, **sections: Any) -> Recipe:
     return resolve({**common, "data": data, "trainer": {"max_steps": 1, "accelerator": "cpu"}, **sections})
 
 
-class Subject:
+class DatasetSubject:
     """A dataset, opened twice with one seed and once with another.
 
     Raises InputError where it cannot be opened with these options. `cache` is a folder for tokens.
@@ -68,38 +68,38 @@ def _first(dataset: Dataset, count: int = SOME) -> Batch:
 
 def _same(one: Batch, other: Batch, what: str) -> Finding:
     if one.keys() != other.keys():
-        return broken(f"{what}: {', '.join(one)} and {', '.join(other)}")
+        return failed(f"{what}: {', '.join(one)} and {', '.join(other)}")
     wrong = [key for key in one if not torch.equal(one[key], other[key])]
-    return broken(f"{what}: {', '.join(wrong)} differ") if wrong else held()
+    return failed(f"{what}: {', '.join(wrong)} differ") if wrong else passed()
 
 
 @data_law(
     "tokens are in the vocabulary",
     "Rows have `sequence_length` tokens, from 0 to `vocab_size` - 1.",
 )
-def in_vocabulary(subject: Subject) -> Iterator[Finding]:
+def in_vocabulary(subject: DatasetSubject) -> Iterator[Finding]:
     tokens = _first(subject.source.dataset("train"))["tokens"]
     length = subject.source.recipe.data.sequence_length
     if tokens.shape[1] != length:
-        yield broken(f"rows of {tokens.shape[1]} tokens where sequence_length is {length}")
+        yield failed(f"rows of {tokens.shape[1]} tokens where sequence_length is {length}")
     least, most = int(tokens.min()), int(tokens.max())
     numbers = f"tokens from {least} to {most}, and vocab_size is {subject.source.vocab_size}"
     yield Finding(least >= 0 and most < subject.source.vocab_size, numbers)
 
 
 @data_law("the same seed gives the same tokens", "Opened twice with one seed, the examples are the same.")
-def same_seed(subject: Subject) -> Iterator[Finding]:
+def same_seed(subject: DatasetSubject) -> Iterator[Finding]:
     for split in ("train", "valid"):
         yield _same(_first(subject.source.dataset(split)), _first(subject.again.dataset(split)), split)
 
 
 @data_law("validation does not depend on the seed", "Another seed gives the same validation examples.")
-def validation_is_fixed(subject: Subject) -> Iterator[Finding]:
+def validation_is_fixed(subject: DatasetSubject) -> Iterator[Finding]:
     yield _same(_first(subject.source.dataset("valid")), _first(subject.other.dataset("valid")), "valid")
 
 
 @data_law("an example depends on its index alone", "An example is the same alone and among others.")
-def by_index(subject: Subject) -> Iterator[Finding]:
+def by_index(subject: DatasetSubject) -> Iterator[Finding]:
     dataset = subject.source.dataset("train")
     together = _first(dataset)
     count = min(SOME, len(dataset))
@@ -109,7 +109,7 @@ def by_index(subject: Subject) -> Iterator[Finding]:
 
 
 @data_law("training resumes at the next batch", "A loader with another's state goes on where that one is.")
-def resumes(subject: Subject) -> Iterator[Finding]:
+def resumes(subject: DatasetSubject) -> Iterator[Finding]:
     loader, resumed = subject.source.train_loader(), subject.again.train_loader()
     batches = iter(loader)
     for _ in range(min(3, len(loader))):
@@ -119,18 +119,18 @@ def resumes(subject: Subject) -> Iterator[Finding]:
 
 
 @data_law("devices share a batch, no example twice", "The parts of two devices are the batch of one.")
-def shared(subject: Subject) -> Iterator[Finding]:
+def shared(subject: DatasetSubject) -> Iterator[Finding]:
     batch = next(iter(subject.source.train_loader()))
     parts = [next(iter(subject.source.train_loader(rank, 2))) for rank in range(2)]
     yield _same(batch, {key: torch.cat([part[key] for part in parts]) for key in batch}, "two devices")
 
 
 @data_law("validation examples are not in the training set", "No row of validation is trained on.")
-def held_out(subject: Subject) -> Iterator[Finding]:
+def held_out(subject: DatasetSubject) -> Iterator[Finding]:
     valid = subject.source.dataset("valid")
     share = getattr(valid, "seen_in_training", lambda length: 0.0)(subject.source.recipe.data.sequence_length)
     if share:
-        yield held("it declares that its examples are too few to hold any out")
+        yield passed("it declares that its examples are too few to hold any out")
         return
     rows = _first(subject.source.dataset("train"), 16 * SOME)["tokens"].tolist()
     trained = {tuple(row) for row in rows}

@@ -1,9 +1,8 @@
-"""Checks what the hooks of a model return while it runs: shapes and precision."""
+"""Checks the results of hooks while a model runs: shapes and precision."""
 
 from __future__ import annotations
 
 import inspect
-import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,6 +20,9 @@ HOOKS = ("positions", "embed", "read", "rotate", "bias", "bias_table", "score", 
 
 Seen = tuple[Encoding, str, Any]
 """An encoding, a hook, and its result."""
+
+TOKEN_AXES = {"embed": (1,), "read": (1,), "rotate": (2,), "score": (2, 3), "logits": (2, 3), "value": (2,)}
+"""The axes of queries and keys in the result of a hook that knows content."""
 
 
 def leak(model: Transformer, row: Tensor, changed: Tensor, at: int) -> tuple[str, str] | None:
@@ -41,24 +43,16 @@ def leak(model: Transformer, row: Tensor, changed: Tensor, at: int) -> tuple[str
 
 
 def _up_to(hook: str, result: Any, at: int) -> list[Tensor]:
-    """The part of a hook's result that belongs to the tokens before a position."""
-    before, everything = slice(at), slice(None)
-    where = {
-        "embed": (everything, before),
-        "read": (everything, before),
-        "rotate": (..., before, everything),
-        "score": (..., before, before),
-        "logits": (..., before, before),
-        "value": (..., before, everything),
-    }.get(hook)
-    results = result if isinstance(result, tuple | list) else [result]
-    # The other hooks know positions and no content.
-    return [one[where] for one in results if isinstance(one, Tensor)] if where else []
+    """The entries of a hook's result for the tokens before a position."""
+    tensors = [one for one in (result if isinstance(result, tuple | list) else [result]) if one is not None]
+    axes = TOKEN_AXES.get(hook, ())
+    where = tuple(slice(at) if axis in axes else slice(None) for axis in range(max(axes, default=-1) + 1))
+    return [one[where] for one in tensors] if axes else []
 
 
 @contextmanager
 def watched(model: Transformer, seen: list[Seen] | None = None) -> Iterator[None]:
-    """Raises Fault, with the name of the hook, if a hook returns what the model cannot use.
+    """Raises Fault, with the name of the hook, if a hook returns a wrong type or shape.
 
     Results of hooks are appended to `seen`, in the order in which they return.
     """
@@ -87,7 +81,7 @@ def _watching(encoding: Encoding, hook: str, seen: list[Seen]) -> Callable[..., 
             at = line_of(error, [registry.encodings.describe(encoding.name)]) or defined
             raise Fault(f"{hook} of {encoding.name!r} raised {first_line(error)}", at) from error
         fault = _wrong(encoding, hook, result, [*args, *kwargs.values()])
-        if fault is not None:
+        if fault:
             raise Fault(f"{hook} of {encoding.name!r} gave {fault}", defined)
         seen.append((encoding, hook, result))
         return result
@@ -96,65 +90,59 @@ def _watching(encoding: Encoding, hook: str, seen: list[Seen]) -> Callable[..., 
 
 
 def _wrong(encoding: Encoding, hook: str, result: Any, args: list[Any]) -> str | None:
-    """Why the model cannot use what a hook returned; None if it can."""
+    """The fault in the result of a hook; None if there is none."""
     if result is None and hook in ("read", "score", "value"):
         return None
     match hook, args:
         case "positions", [ids, batch]:
             if isinstance(result, Tensor) and result.dtype in (torch.bfloat16, torch.float16):
                 return f"{_type(result)}, which is exact to 256 only: keep positions int64 or float32"
-            length = ids.shape[-1]
-            return _misfit(result, [(length,), (batch, length)], "(tokens, or batch and tokens)")
+            if isinstance(result, Tensor) and result.shape == ids.shape[-1:]:
+                return None
+            return _misfit(result, (batch, ids.shape[-1]), "[tokens] or [batch, tokens]")
         case "embed", [x, _]:
-            fault = _misfit(result, [x.shape], "(batch, tokens, width)")
-            return fault or _other_type("vectors", result, x, "x")
+            return _misfit(result, x.shape, "[batch, tokens, width]") or _other_type("vectors", result, x)
         case "read", [x]:
-            return _misfit(result, [x.shape[:2]], "first (batch, tokens)", dims=2)
+            return _misfit(result, x.shape[:2], "[batch, tokens, ...]", dims=2)
         case "rotate", [q, k, _]:
             if not (isinstance(result, tuple | list) and len(result) == 2):
                 return f"{type(result).__name__}, not queries and keys"
             for what, after, before in (("queries", result[0], q), ("keys", result[1], k)):
-                fault = _misfit(after, [before.shape[:3]], "first (batch, heads, tokens)", dims=3)
-                if fault:
+                if fault := _misfit(after, before.shape[:3], "[batch, heads, tokens, ...]", dims=3):
                     return f"{what}: {fault}"
+                if fault := _other_type(what, after, before):
+                    return fault
             widths = [one.shape[-1] for one in result]
-            if widths[0] != widths[1]:
-                return f"queries {widths[0]} wide and keys {widths[1]} wide"
-            return _other_type("queries", result[0], q, "q") or _other_type("keys", result[1], k, "k")
+            return f"queries {widths[0]} wide and keys {widths[1]} wide" if widths[0] != widths[1] else None
         case "bias", [head, q, k]:
             pairs = torch.broadcast_shapes(head.shape, q.shape, k.shape)
-            return _misfit(result, [pairs], "(head, query and key)", broadcasts=True)
+            return _misfit(result, pairs, "(head, query and key)", broadcasts=True)
         case "bias_table", [span, num_heads]:
-            pairs = num_heads, span.num_queries, span.num_keys
-            batches = [one.shape[0] for one in (span.q_pos, span.keep) if one is not None and one.dim() == 2]
-            return _misfit(result, [(*batches[:1], *pairs)], "(heads, queries, keys)", broadcasts=True)
+            batch = [one.shape[0] for one in (span.q_pos, span.keep) if one is not None and one.dim() == 2]
+            pairs = (*batch[:1], num_heads, span.num_queries, span.num_keys)
+            return _misfit(result, pairs, "[heads, queries, keys]", broadcasts=True)
         case "score", [q, k, _]:
-            pairs = *q.shape[:3], k.shape[2]
-            return _misfit(result, [pairs], "(batch, heads, queries, keys)", broadcasts=True)
+            pairs = (*q.shape[:3], k.shape[2])
+            return _misfit(result, pairs, "[batch, heads, queries, keys]", broadcasts=True)
         case "logits", [logits, *_]:
-            return _misfit(result, [logits.shape], "(batch, heads, queries, keys)")
+            return _misfit(result, logits.shape, "[batch, heads, queries, keys]")
         case "value", [weights, _]:
-            outputs = *weights.shape[:3], encoding.size.head_dim
-            return _misfit(result, [outputs], "(batch, heads, queries, width)", broadcasts=True)
+            outputs = (*weights.shape[:3], encoding.size.head_dim)
+            return _misfit(result, outputs, "[batch, heads, queries, width]", broadcasts=True)
     return None
 
 
 def _misfit(
-    result: Any,
-    shapes: list[tuple[int, ...]],
-    letters: str,
-    dims: int | None = None,
-    broadcasts: bool = False,
+    result: Any, shape: tuple[int, ...], letters: str, dims: int | None = None, broadcasts: bool = False
 ) -> str | None:
-    """The fault of a result whose first `dims` dimensions, or all, should have one of these shapes."""
+    """The fault of a result whose first `dims` dimensions, or all, should have a shape or broadcast to it."""
     if not isinstance(result, Tensor):
         return f"{type(result).__name__}, not a tensor"
-    fits = _broadcasts if broadcasts else operator.eq
-    if any(fits(tuple(result.shape[:dims]), tuple(shape)) for shape in shapes):
+    actual, shape = tuple(result.shape[:dims]), tuple(shape)
+    if actual == shape or (broadcasts and _broadcasts(actual, shape)):
         return None
-    needed = " or ".join(str(list(shape)) for shape in shapes)
-    how = "is needed, or what broadcasts to it" if broadcasts else "is needed"
-    return f"{list(result.shape)} where {needed} {how} {letters}"
+    needed = f"{list(shape)} is needed{', or a shape that broadcasts to it' if broadcasts else ''}"
+    return f"{list(result.shape)} where {needed}: {letters}"
 
 
 def _broadcasts(actual: tuple[int, ...], shape: tuple[int, ...]) -> bool:
@@ -164,10 +152,10 @@ def _broadcasts(actual: tuple[int, ...], shape: tuple[int, ...]) -> bool:
         return False
 
 
-def _other_type(what: str, after: Tensor, before: Tensor, name: str) -> str | None:
+def _other_type(what: str, after: Tensor, before: Tensor) -> str | None:
     if after.dtype == before.dtype:
         return None
-    return f"{what} of {_type(after)} for {_type(before)}: cast them back with .to({name}.dtype)"
+    return f"{what} of {_type(after)} for {_type(before)}: cast them back to the input's dtype"
 
 
 def _type(tensor: Tensor) -> str:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from zoo.contract.hook_outputs import HOOKS, watched
-from zoo.contract.law import CHANGES, PADDED, SHAPES, SPELLED, Finding, beyond, broken, farthest, held, law
+from zoo.contract.law import CHANGES, PADDED, SHAPES, SPELLED, Finding, beyond, failed, farthest, law, passed
 from zoo.contract.subject import VOCABULARY, Subject, keep_of
 from zoo.description import class_location
 from zoo.encodings.base import Encoding
@@ -38,12 +38,12 @@ def spelled_right(subject: Subject) -> Iterator[Finding]:
             if not near or near[0] in vars(cls) or name[0] == "_" or name in used or hasattr(Encoding, name):
                 continue
             kind = "hook" if near[0] in HOOKS else "attribute"
-            yield broken(
+            yield failed(
                 f"{name!r} is not used by the model; did you mean the {kind} {near[0]!r}? (a name of your "
                 f"own begins with _)",
                 _line_of(cls, name),
             )
-    yield held()
+    yield passed()
 
 
 def _line_of(cls: type[Encoding], name: str = "") -> str:
@@ -64,13 +64,13 @@ def shapes(subject: Subject) -> Iterator[Finding]:
     with watched(model):
         logits = model(row)
     if logits.shape != (*row.shape, VOCABULARY) or logits.dtype != torch.float32:
-        yield broken(f"logits {list(logits.shape)} {logits.dtype}")
+        yield failed(f"logits {list(logits.shape)} {logits.dtype}")
     if not logits.isfinite().all():
-        yield broken("logits are not finite")
+        yield failed("logits are not finite")
     pointer = subject.model(head="pointer")(row)
     if pointer.shape != row.shape:
-        yield broken(f"a pointer's logits are {list(pointer.shape)}")
-    yield held()
+        yield failed(f"a pointer's logits are {list(pointer.shape)}")
+    yield passed()
 
 
 @law(
@@ -90,7 +90,7 @@ def shapes_with_padding(subject: Subject) -> Iterator[Finding]:
         with _hinted(hint), watched(model):
             for part in row.split(6, 1):
                 model(part, cache=cache)
-    yield held()
+    yield passed()
 
 
 @contextmanager
@@ -127,9 +127,9 @@ def changes_the_output(subject: Subject) -> Iterator[Finding]:
             row = subject.tokens(2, length)
             moved = max(moved, farthest(model(row), without.train(training)(row)))
         finding = beyond(moved, 1e-4, "moved by")
-        if finding.held:
+        if finding.passed:
             yield finding
             continue
         used = ", ".join(filter(encoding.uses, HOOKS))
         none = f"it overrides no hook ({', '.join(HOOKS)}), and reads_positions is not False, as in `none`"
-        yield broken(f"{used} changes nothing: {finding.numbers}" if used else none, _line_of(type(encoding)))
+        yield failed(f"{used} changes nothing: {finding.numbers}" if used else none, _line_of(type(encoding)))

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
 from zoo.contract.causality import CACHED, decoded
-from zoo.contract.law import CAUSAL, PADDED, REPEATS, Finding, broken, farthest, law, only, within
+from zoo.contract.law import CAUSAL, PADDED, REPEATS, Finding, failed, farthest, law, only, within
 from zoo.contract.subject import HEADS, Subject, keep_of
 from zoo.encodings.base import Encoding, Span
 from zoo.models import blocked_attention, kernels
@@ -77,7 +77,7 @@ def kernels_agree(subject: Subject) -> Iterator[Finding]:
             (one.grad, other.grad) for one, other in zip(model.parameters(), exact.parameters(), strict=True)
         ]
         if any((one is None) != (other is None) for one, other in pairs):
-            yield broken(f"{kernel} backward, {name}: one has a gradient where the other has none")
+            yield failed(f"{kernel} backward, {name}: one has a gradient where the other has none")
         pairs = [pair for pair in pairs if pair[0] is not None]
         largest = max((other.abs().max().item() for _, other in pairs), default=0.0)
         difference = max((farthest(*pair) for pair in pairs), default=0.0)
@@ -102,9 +102,9 @@ def bias_forms_agree(subject: Subject) -> Iterator[Finding]:
             ]
             tables = [encoding.bias_table(span, HEADS) for span in spans]
             if tables[0].dtype != torch.float32:
-                yield broken(f"a table of {tables[0].dtype}, not float32")
+                yield failed(f"a table of {tables[0].dtype}, not float32")
             if tables[0].shape[-3:] != (HEADS, keys - first, keys):
-                yield broken(f"a table {list(tables[0].shape)} for {keys - first} queries and {keys} keys")
+                yield failed(f"a table {list(tables[0].shape)} for {keys - first} queries and {keys} keys")
             if encoding.fused:
                 head = torch.arange(HEADS)[:, None, None]
                 tables.append(encoding.bias(head, pos[first:, None], pos).expand(HEADS, -1, -1))

@@ -1,8 +1,7 @@
-"""Laws, and how they are tried.
+"""A law is a property that every subject must have; `examine` tries laws on subjects.
 
-A law is a property that every subject must have: a name, a sentence, and a generator of findings. The first
-finding that does not hold breaks the law, and so does an exception. Encodings, datasets and protocols have
-laws of their own, which are all tried by `examine`.
+Encodings, datasets and protocols have laws of their own. A law's trial yields findings: the first that fails,
+or an exception, breaks the law.
 """
 
 from __future__ import annotations
@@ -29,14 +28,13 @@ Condition = Callable[[Any], "str | None"]
 
 @dataclass(frozen=True)
 class Finding:
-    """Whether something held, the numbers, and how close they are to the bound."""
+    """Whether a check passed, its numbers, and `share`, the fraction of the bound that they reach."""
 
-    held: bool
+    passed: bool
     numbers: str = ""
     share: float = 0.0
-    """Fraction of the bound; above 1 the law is broken."""
     note: str = ""
-    """A remark to show that is not a fault."""
+    """A remark to print that is not a fault."""
     where: str = ""
     """File and line of the fault in the plugin, if known."""
 
@@ -52,28 +50,28 @@ class Fault(Exception):
         self.where = where
 
 
-def broken(numbers: str, where: str = "") -> Finding:
-    return Finding(False, numbers, where=where)
-
-
-def held(numbers: str = "") -> Finding:
+def passed(numbers: str = "") -> Finding:
     return Finding(True, numbers)
 
 
+def failed(numbers: str, where: str = "") -> Finding:
+    return Finding(False, numbers, where=where)
+
+
 def within(difference: float, bound: float, what: str = "largest difference") -> Finding:
-    """Held where a difference is at most its bound."""
+    """Passes where a difference is at most its bound."""
     share = difference / bound if bound else difference
     return Finding(difference <= bound, f"{what} {difference:.2g} (bound {bound:.2g})", share)
 
 
 def beyond(difference: float, bound: float, what: str) -> Finding:
-    """Held where a difference is more than its bound."""
+    """Passes where a difference is larger than its bound."""
     share = bound / difference if difference else float("inf")
     return Finding(difference > bound, f"{what} {difference:.2g} (at least {bound:.2g})", share)
 
 
 def farthest(actual: Tensor, expected: Tensor) -> float:
-    """The largest absolute difference. Equal infinities differ by nothing; a NaN differs by infinity."""
+    """The largest absolute difference; 0 for equal infinities, infinity for NaN."""
     if actual.shape != expected.shape:
         raise ValueError(f"shape {list(actual.shape)} where {list(expected.shape)} was expected")
     difference = (actual.detach().double() - expected.detach().double()).abs()
@@ -88,38 +86,33 @@ class Law:
     trial: Trial
     conditions: tuple[Condition, ...] = ()
     needs: tuple[str, ...] = ()
-    """Names of laws that must hold before this one is tried."""
+    """Names of laws that must pass before this one is tried."""
     slow: bool = False
-    """Takes many seconds where others take milliseconds: `check` tries it with `--all` only."""
-    together: Callable[[Sequence[Any]], list[Finding]] | None = None
-    """Tries several subjects at once, where that is cheaper."""
+    """Takes many seconds: `check` tries it with `--all` only."""
 
     def does_not_apply(self, subject: Any) -> str | None:
-        """Why it does not apply to this subject; None where it does."""
-        return next((why for condition in self.conditions if (why := condition(subject))), None)
+        """The reason why it does not apply to this subject; None where it applies."""
+        return next((reason for condition in self.conditions if (reason := condition(subject))), None)
 
     def try_on(self, subject: Any) -> Finding:
-        """Try it on one subject, with a fixed seed and its own random state. An exception breaks the law."""
-        findings = []
+        """The first finding that failed, or the one closest to its bound; seeds and random state are own."""
+        found = [passed()]
         with _isolated():
             try:
                 for finding in self.trial(subject):
-                    if not finding.held:
+                    if not finding.passed:
                         return finding
-                    findings.append(finding)
+                    found.append(finding)
             except Fault as fault:
-                return broken(str(fault), fault.where)
-            except (Exception, SystemExit) as error:  # whatever a plugin's code does
-                return broken(first_line(error), line_of(error, subject.plugins))
-        return max(findings, key=lambda one: one.share, default=held())
-
-    def try_on_all(self, subjects: Sequence[Any]) -> list[Finding]:
-        return self.together(subjects) if self.together and subjects else [*map(self.try_on, subjects)]
+                return failed(str(fault), fault.where)
+            except (Exception, SystemExit) as error:  # of a plugin
+                return failed(first_line(error), line_of(error, subject.plugins))
+        return max(found[1:] or found, key=lambda one: one.share)
 
 
 @contextmanager
 def _isolated() -> Iterator[None]:
-    """Own random state, and gradients enabled."""
+    """A random state of its own, and gradients enabled."""
     before = random.getstate()
     with torch.random.fork_rng(devices=[]), torch.enable_grad():
         torch.default_generator.manual_seed(0)
@@ -137,7 +130,7 @@ def first_line(error: BaseException) -> str:
 
 
 def line_of(error: BaseException, plugins: Sequence[Description]) -> str:
-    """File and line of the last code of a plugin that ran before an error; "" where none did."""
+    """File and line of the last frame in a plugin's file; "" where there is none."""
     files = {str(one.file) for one in plugins}
     frames = traceback.extract_tb(error.__traceback__)
     lines = [f"{one.filename}:{one.lineno}" for one in frames if str(Path(one.filename).resolve()) in files]
@@ -145,17 +138,16 @@ def line_of(error: BaseException, plugins: Sequence[Description]) -> str:
 
 
 LAWS: list[Law] = []
-"""Those of encodings, in the order in which they are tried and reported: a law after those that it needs."""
+"""The laws of encodings, in the order in which they are tried: a law after those that it needs."""
 
 BUILDS = "it can be built"
 SPELLED = "hook names are spelled correctly"
-"""Laws that every other needs."""
+"""Laws that every other law needs."""
 SHAPES = "shapes"
 PADDED = "shapes with padding"
 CHANGES = "it changes the output"
 REPEATS = "evaluation is deterministic"
 CAUSAL = "causality"
-"""Laws that others need."""
 
 
 def law(
@@ -164,20 +156,19 @@ def law(
     *conditions: Condition,
     needs: tuple[str, ...] = (SHAPES,),
     slow: bool = False,
-    together: Callable[[Sequence[Any]], list[Finding]] | None = None,
     laws: list[Law] = LAWS,
 ) -> Callable[[Trial], Trial]:
     """Register a function as a law."""
 
     def decorate(trial: Trial) -> Trial:
-        laws.append(Law(name, statement, trial, conditions, needs, slow, together))
+        laws.append(Law(name, statement, trial, conditions, needs, slow))
         return trial
 
     return decorate
 
 
 def only(reason: str, applies: Callable[[Any], bool]) -> Condition:
-    """The condition that a subject is such; `reason` says why the law does not apply to others."""
+    """The condition that `applies` is true; `reason` is printed where it is not."""
     return lambda subject: None if applies(subject) else reason
 
 
@@ -187,62 +178,57 @@ class Verdict:
 
     law: Law
     findings: list[tuple[Any, Finding]] = field(default_factory=list)
-    needed: list[str] = field(default_factory=list)
-    """The broken laws because of which it was not tried on other subjects."""
-    why_not: str = ""
+    causes: list[str] = field(default_factory=list)
+    """Names of the failed laws because of which it was not tried on other subjects."""
+    reason: str = ""
     """Why it does not apply to the rest."""
-    output: str = ""
-    """What was printed during the trials."""
 
     @property
-    def broken(self) -> list[tuple[Any, Finding]]:
-        return [(subject, finding) for subject, finding in self.findings if not finding.held]
+    def failures(self) -> list[tuple[Any, Finding]]:
+        return [(subject, finding) for subject, finding in self.findings if not finding.passed]
 
     @property
     def row(self) -> tuple[str, str, str, str]:
-        """Its row of the table: name, result, how many subjects of how many keep it, numbers."""
-        if self.needed and not self.broken:
-            return self.law.name, "not tried", "", f"needs: {'; '.join(dict.fromkeys(self.needed))}"
+        """Name, result, how many subjects pass, and the worst numbers: a row of the table."""
+        if self.causes and not self.failures:
+            return self.law.name, "not tried", "", f"needs: {'; '.join(dict.fromkeys(self.causes))}"
         if not self.findings:
-            return self.law.name, "does not apply", "", self.why_not
-        _, worst = max(self.findings, key=lambda one: (not one[1].held, one[1].share))
-        tried = f"{len(self.findings) - len(self.broken)} of {len(self.findings)}"
-        return self.law.name, "held" if worst.held else "NOT HELD", tried, worst.numbers
+            return self.law.name, "does not apply", "", self.reason
+        _, worst = max(self.findings, key=lambda one: (not one[1].passed, one[1].share))
+        tried = f"{len(self.findings) - len(self.failures)} of {len(self.findings)}"
+        return self.law.name, "passed" if worst.passed else "FAILED", tried, worst.numbers
 
 
 def examine(
     subjects: Sequence[Any], laws: Sequence[Law], advance: Callable[[], object] = lambda: None
 ) -> list[Verdict]:
-    """Every law on every subject to which it applies, and none that needs one which the subject breaks.
+    """Try every law on every subject to which it applies and which passed the laws that it needs.
 
     Args:
-        subjects: each has `plugins`, the descriptions of those that are no part of the zoo.
-        laws: each after the laws that it needs; laws that are left out count as kept.
+        subjects: each has `plugins`, the descriptions of those that are not part of the zoo.
+        laws: each after the laws that it needs; a needed law that is left out counts as passed.
         advance: called after each law.
     """
-    verdicts = []
-    # Of each subject: the laws that it breaks or that were not tried, with the broken law that is the cause.
+    verdicts = [Verdict(law) for law in laws]
+    # For each subject: the laws that failed or were not tried, each with the failed law that is the cause.
     causes: dict[Any, dict[str, str]] = {subject: {} for subject in subjects}
-    for law in laws:
-        verdict, applicable = Verdict(law), []
+    for verdict in verdicts:
+        law = verdict.law
         for subject in subjects:
             known = causes[subject]
             cause = next((known[need] for need in (BUILDS, SPELLED, *law.needs) if need in known), None)
-            # Conditions may ask an encoding, which must then be one that can be built.
-            why_not = None if BUILDS in known else law.does_not_apply(subject)
-            if why_not:
-                verdict.why_not = why_not
+            # A condition may ask an encoding, which must then be one that can be built.
+            reason = None if BUILDS in known else law.does_not_apply(subject)
+            if reason:
+                verdict.reason = reason
             elif cause:
-                verdict.needed.append(cause)
+                verdict.causes.append(cause)
                 known[law.name] = cause
             else:
-                applicable.append(subject)
-        with captured() as output:
-            verdict.findings = [*zip(applicable, law.try_on_all(applicable), strict=True)]
-        verdict.output = output.getvalue()
-        for subject, _ in verdict.broken:
-            causes[subject][law.name] = law.name
-        verdicts.append(verdict)
+                finding = law.try_on(subject)
+                verdict.findings.append((subject, finding))
+                if not finding.passed:
+                    known[law.name] = law.name
         advance()
     return verdicts
 
@@ -251,16 +237,14 @@ def examine(
 def captured() -> Iterator[StringIO]:
     """Collects stdout, stderr and warnings. Logs, and warnings of torch and the zoo, are dropped."""
     output, before = StringIO(), logging.root.manager.disable
-    logging.disable()  # handlers of torch write to the stderr that was there when they were made
+    logging.disable()  # torch's log handlers keep the stderr of the time when they were made
     try:
-        with (
-            redirect_stdout(output),
-            redirect_stderr(output),
-            warnings.catch_warnings(record=True) as warned,
-        ):
+        with redirect_stdout(output), redirect_stderr(output), warnings.catch_warnings():
             warnings.simplefilter("default")
             warnings.filterwarnings("ignore", module=r"(torch|zoo)\b")
+            warnings.showwarning = lambda message, kind, file, line, *_: output.write(
+                f"{file}:{line}: {kind.__name__}: {message}\n"
+            )
             yield output
     finally:
         logging.disable(before)
-        output.writelines(f"{w.filename}:{w.lineno}: {w.category.__name__}: {w.message}\n" for w in warned)

@@ -9,7 +9,18 @@ import torch
 from torch import Tensor
 
 from zoo.contract.hook_outputs import watched
-from zoo.contract.law import PADDED, REPEATS, Finding, beyond, broken, farthest, first_line, held, law, within
+from zoo.contract.law import (
+    PADDED,
+    REPEATS,
+    Finding,
+    beyond,
+    failed,
+    farthest,
+    first_line,
+    law,
+    passed,
+    within,
+)
 from zoo.contract.subject import HEADS, WIDTH, Subject, keep_of
 from zoo.encodings.base import Encoding, Span
 from zoo.encodings.stack import build_encoding
@@ -36,7 +47,7 @@ def precision(subject: Subject) -> Iterator[Finding]:
         reduced = low(row)
     for what, actual, expected in (("autocast", mixed, model(row)), ("a bf16 model", reduced, exact(row))):
         if actual.dtype != torch.bfloat16 or actual.shape != expected.shape:
-            yield broken(f"{what} gives {actual.dtype} {list(actual.shape)}")
+            yield failed(f"{what} gives {actual.dtype} {list(actual.shape)}")
         bound = LEAST + OF_VALUE * expected.abs()
         off = farthest(actual.float() / bound, expected / bound)
         yield within(off, 1.0, f"{what}, in units of {LEAST} + {OF_VALUE:.0%} of the logit, off by")
@@ -56,7 +67,7 @@ def device(subject: Subject) -> Iterator[Finding]:
             cache = Cache(model.num_layers)
             model(row[:, :6], cache=cache)
             model(row[:, 6:], cache=cache)
-    yield held()
+    yield passed()
 
 
 FAR, STRETCH = 100_000, 17
@@ -70,7 +81,7 @@ FAR, STRETCH = 100_000, 17
 )
 def far_in_bf16(subject: Subject) -> Iterator[Finding]:
     """bf16 counts exactly to 256 only, so positions and angles must be float32, rounded once at the end."""
-    yield held("it does not depend on positions")
+    yield passed("it does not depend on positions")
     causal = subject.kind == "decoder"
     near = torch.arange(STRETCH)
     for spec in subject.spec if isinstance(subject.spec, list) else [subject.spec]:
@@ -174,7 +185,7 @@ def built_on_meta(subject: Subject) -> Iterator[Finding]:
         model.load_state_dict(other.state_dict())
         output = model(row)
     except (RuntimeError, NotImplementedError) as error:
-        yield held(first_line(error))
+        yield passed(first_line(error))
         return
     yield within(farthest(output, other(row)), 0.0)
 
@@ -193,8 +204,8 @@ def state_dict_is_complete(subject: Subject) -> Iterator[Finding]:
     for part in one.encoding.modules():
         for name, value in vars(part).items():
             if isinstance(part, Encoding) and isinstance(value, Tensor):
-                yield broken(
+                yield failed(
                     f"{type(part).__name__}.{name} is a tensor but neither parameter nor buffer: "
                     f"state_dict() misses it"
                 )
-    yield held(f"{len(one.encoding.state_dict())} tensors of its own")
+    yield passed(f"{len(one.encoding.state_dict())} tensors of its own")

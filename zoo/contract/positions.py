@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 
 from zoo.contract.causality import refuses
-from zoo.contract.law import CHANGES, PADDED, REPEATS, Finding, beyond, broken, farthest, law, only, within
+from zoo.contract.law import CHANGES, PADDED, REPEATS, Finding, beyond, failed, farthest, law, only, within
 from zoo.contract.subject import LENGTH, Subject
 from zoo.models.cache import Cache
 
@@ -87,13 +87,13 @@ def beyond_training(subject: Subject) -> Iterator[Finding]:
     limit = model.encoding.max_length
     for length in (9, 32, far) if limit is None or limit > far else (limit,):
         if not model(subject.tokens(1, length)).isfinite().all():
-            yield broken(f"{length} tokens, trained at {trained}: not finite")
+            yield failed(f"{length} tokens, trained at {trained}: not finite")
     if limit is None:
         yield Finding(True, f"{far} tokens, trained at {trained}")
         return
     declared = {encoding.extrapolates for encoding in subject.encodings}
     if "policy" not in declared and not (limit > trained and "yes" in declared):
-        yield broken(
+        yield failed(
             f"trained at {trained} its limit is {limit}, but `extrapolates` is {' and '.join(declared)}"
         )
     longer = torch.zeros(1, limit + 1, dtype=torch.long)

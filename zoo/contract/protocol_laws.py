@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from zoo.contract.dataset_laws import recipe_with
-from zoo.contract.law import Finding, Law, Trial, broken, held, law
+from zoo.contract.law import Finding, Law, Trial, failed, law, passed
 from zoo.data import open_data
 from zoo.evaluation.measure import measure
 from zoo.evaluation.measurement import Measurement
@@ -26,7 +26,7 @@ LAWS: list[Law] = []
 protocol_law: Callable[..., Callable[[Trial], Trial]] = partial(law, needs=(), laws=LAWS)
 
 
-class Subject:
+class ProtocolSubject:
     """A protocol with a model for which every token has the same probability: it has no weights.
 
     `cache` is a folder for tokens.
@@ -62,11 +62,11 @@ class Subject:
     "Where every token is as likely, the loss is the logarithm of the vocabulary's size, and an accuracy is "
     "that of a guess.",
 )
-def exact(subject: Subject) -> Iterator[Finding]:
+def exact(subject: ProtocolSubject) -> Iterator[Finding]:
     task, source = subject.task, subject.source
     rows = [row for row in subject.rows() if row.get("note") is None]
     if not rows:
-        yield broken("no length can be measured")
+        yield failed("no length can be measured")
     for row in rows:
         length = row["length"]
         if row.get("loss_nats") is not None:
@@ -76,21 +76,21 @@ def exact(subject: Subject) -> Iterator[Finding]:
             judged = task.judge(examples.batch(range(len(examples))))
             expected, key = float(judged["accuracy"].double().mean()), "accuracy"
         else:
-            yield broken(f"length {length}: neither loss_nats nor accuracy")
+            yield failed(f"length {length}: neither loss_nats nor accuracy")
         numbers = f"length {length}: {key} is {row[key]:.6g}, expected {expected:.6g}"
         yield Finding(math.isclose(row[key], expected, rel_tol=1e-6, abs_tol=1e-9), numbers)
 
 
 @protocol_law("the same model gets the same numbers again", "Measured twice, all numbers are equal.")
-def again(subject: Subject) -> Iterator[Finding]:
-    yield held() if subject.rows() == subject.rows() else broken("the numbers differ")
+def again(subject: ProtocolSubject) -> Iterator[Finding]:
+    yield passed() if subject.rows() == subject.rows() else failed("the numbers differ")
 
 
 @protocol_law(
     "targets do not depend on the lengths asked for",
     "What is scored at a length is the same whatever other lengths are asked for.",
 )
-def same_targets(subject: Subject) -> Iterator[Finding]:
+def same_targets(subject: ProtocolSubject) -> Iterator[Finding]:
     first, both = ({one.targets for one in subject.measured(some)} for some in (LENGTHS[:1], LENGTHS))
     numbers = "" if first <= both else f"{first} for {LENGTHS[:1]} and {both} for {LENGTHS}"
     yield Finding(first <= both, numbers)

@@ -1,4 +1,4 @@
-"""The subjects of the laws of encodings: an encoding, or a list of them, in a small decoder or encoder."""
+"""Subjects of the laws of encodings: an encoding, or a list of them, in a small decoder or encoder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Kind = Literal["decoder", "encoder"]
 KINDS: tuple[Kind, ...] = ("decoder", "encoder")
 
 VOCABULARY, LENGTH = 29, 17
-"""Of the small models: token ids, and the trained length."""
+"""Number of token ids, and the trained length of the small models."""
 WIDTH, HEADS, LAYERS = 48, 6, 2
 
 INSIDE = ("sinusoidal", "rope", "t5", "alibi", "shaw")
@@ -33,10 +33,10 @@ INSIDE = ("sinusoidal", "rope", "t5", "alibi", "shaw")
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """An encoding in use. Its models are small; see `draw_large_weights`."""
+    """An encoding in small models, whose weights are large (see `draw_large_weights`)."""
 
     spec: Any
-    """A name, a mapping of a name and its options, or a list of such."""
+    """A name, a mapping of a name and options, or a list of both."""
     kind: Kind = "decoder"
     is_default: bool = True
     """No option is given."""
@@ -59,13 +59,13 @@ class Subject:
 
     @property
     def refusal(self) -> str | None:
-        """Why the encoding refuses its options; None if it accepts them or fails otherwise."""
+        """The InputError with which the encoding refuses its options; None if it raises none."""
         try:
             _ = self.stack
         except InputError as error:
             return first_line(error).removeprefix("InputError: ")
-        except (Exception, SystemExit):
-            pass
+        except (Exception, SystemExit):  # the first law reports it
+            return None
         return None
 
     @property
@@ -74,13 +74,13 @@ class Subject:
 
     @property
     def descriptions(self) -> list[Description]:
-        """Of the encodings themselves, not of those that they wrap."""
+        """Descriptions of the encodings themselves, without those that they wrap."""
         specs = self.spec if isinstance(self.spec, list) else [self.spec]
         return [registry.encodings.describe(one if isinstance(one, str) else one["name"]) for one in specs]
 
     @property
     def plugins(self) -> list[Description]:
-        """Of those that are no part of the zoo, also where they are wrapped."""
+        """Descriptions of those that are not part of the zoo, wrapped ones included."""
         return [one for one in map(registry.encodings.describe, names_in(self.spec)) if not one.builtin]
 
     @property
@@ -102,7 +102,7 @@ class Subject:
         return small_model(self.spec, self.kind, **{"length": self.length, **self.config, **changes})
 
     def tokens(self, batch: int, length: int) -> Tensor:
-        """Token ids [batch, length], or as many as its models can take."""
+        """Token ids [batch, length], at most the longest sequence that its models take."""
         limit = self.stack.max_length
         return some_tokens(batch, length if limit is None else min(length, limit))
 
@@ -147,12 +147,12 @@ def small_model(
 
 
 def some_tokens(batch: int, length: int, vocab_size: int = VOCABULARY) -> Tensor:
-    """Token ids [batch, length], always the same for the same length."""
+    """Token ids [batch, length], the same in every call with the same length."""
     return torch.randint(vocab_size, (batch, length), generator=torch.Generator().manual_seed(length))
 
 
 def keep_of(padding: tuple[int, ...] | None, length: int) -> Tensor | None:
-    """False at so many tokens at the beginning of each sequence."""
+    """[B, length], False at the first `padding[b]` tokens of sequence b; None without padding."""
     return None if padding is None else torch.arange(length) >= torch.tensor(padding)[:, None]
 
 
@@ -169,7 +169,7 @@ def draw_large_weights(model: nn.Module, seed: int) -> None:
 
 
 def names_in(spec: Any) -> Iterator[str]:
-    """The names of an encoding, or a list of them, and of those that are wrapped."""
+    """The names of all encodings in a spec, wrapped ones included."""
     if isinstance(spec, str):
         yield spec
     elif isinstance(spec, list | tuple):
@@ -183,7 +183,7 @@ def names_in(spec: Any) -> Iterator[str]:
 
 
 def kinds_of(spec: Any) -> tuple[Kind, ...]:
-    """The kinds of model that an encoding, and every one that it wraps, is for; a law reports if none."""
+    """The kinds of model that all encodings in a spec are for; where there is none, the first kind."""
     named = [registry.encodings.describe(name) for name in names_in(spec)]
     return tuple(kind for kind in KINDS if all(getattr(one, kind) for one in named)) or KINDS[:1]
 
@@ -205,33 +205,33 @@ def subjects_with(spec: Any) -> list[Subject]:
 def subjects_of(description: Description) -> tuple[list[Subject], list[tuple[Subject, str]]]:
     """An encoding with its defaults, and with every other value of the options that list theirs.
 
-    One that wraps others is tried around several, and its options around the first that it takes.
+    A wrapper is tried around each of `INSIDE`, and its options around the first that it accepts.
 
-    Returns: the subjects, and those that the encoding refuses, with the reason. The defaults of one that
-        wraps no other must work, and are no such.
+    Returns: the subjects; and those that the encoding refuses, with the reason. The defaults of an encoding
+        that wraps no other must work.
     """
-    found: list[Subject] = []
+    wrapping = [one for one in description.options if one.default is registry.REQUIRED and wraps(one)]
+    found = [] if wrapping else subjects_with(description.name)
     refused: list[tuple[Subject, str]] = []
 
-    def accepted(spec: Any, is_default: bool = False) -> list[Subject]:
-        subjects = [Subject(spec, kind, is_default) for kind in kinds_of(spec)]
-        reasons = {subject: subject.refusal for subject in subjects}
-        refused.extend((subject, reason) for subject, reason in reasons.items() if reason)
-        return [subject for subject in subjects if not reasons[subject]]
+    def add(spec: Any, is_default: bool = False) -> None:
+        for subject in (Subject(spec, kind, is_default) for kind in kinds_of(spec)):
+            if reason := subject.refusal:
+                refused.append((subject, reason))
+            else:
+                found.append(subject)
 
-    options = description.options
-    wrapping = [one for one in options if one.default is registry.REQUIRED and wraps(one)]
-    for inside in INSIDE if wrapping else ("",):
-        base = {"name": description.name} | {
-            one.name: [inside, "none"] if registry.holds_several(one.annotation) else inside
-            for one in wrapping
-        }
-        first = not found
-        found += accepted(base, first) if wrapping else subjects_with(description.name)
-        if first and found:
-            changed = ({**base, one.name: value} for one in options for value in listed(one))
-            found += [subject for spec in changed for subject in accepted(spec)]
-    # One that refuses all of them cannot be built, as the first law reports.
+    base: dict[str, Any] = {"name": description.name}
+    for inside in INSIDE if wrapping else ():
+        base |= {one.name: [inside, "none"] if registry.holds_several(one.annotation) else inside
+                 for one in wrapping}  # fmt: skip
+        add(dict(base), is_default=not found)
+    if wrapping and found:
+        base = found[0].spec
+    for option in description.options:
+        for value in listed(option):
+            add({**base, option.name: value})
+    # The first law reports an encoding that refuses everything.
     return found or subjects_with(base), refused
 
 
@@ -240,7 +240,7 @@ def wraps(option: Option) -> bool:
 
 
 def listed(option: Option) -> list[Any]:
-    """The values that an option lists, without its default; none if it lists none."""
+    """The values of a bool or Literal option without its default; none for other types."""
     values: tuple[Any, ...] = ()
     if option.annotation is bool:
         values = (True, False)

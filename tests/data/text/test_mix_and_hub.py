@@ -5,7 +5,7 @@ import json
 import pytest
 
 from zoo.cli import main
-from zoo.contract.dataset_laws import LAWS, Subject
+from zoo.contract.dataset_laws import LAWS, DatasetSubject
 from zoo.data.text import SPLITS, survey
 from zoo.data.text.datasets import Hub, Mix
 from zoo.data.text.mix import mix
@@ -61,10 +61,10 @@ class TestMix:
 
     def test_the_laws_of_datasets_hold(self, tmp_path):
         options = {"of": [sample(0), sample(1)], "weights": [2, 1], "vocab_size": 300}
-        subject = Subject(registered.describe("mix"), options, tmp_path)
+        subject = DatasetSubject(registered.describe("mix"), options, tmp_path)
         for law in LAWS:
             findings = list(law.trial(subject))
-            assert findings and all(one.held for one in findings), (law.name, findings)
+            assert findings and all(one.passed for one in findings), (law.name, findings)
 
     def test_one_tokenizer_for_all(self, tmp_path):
         tokens = Mix(of=(sample(0), sample(1)), cache=str(tmp_path), vocab_size=300).tokens()
