@@ -85,7 +85,6 @@ def test_commands_that_only_read_import_nothing_heavy(tmp_path):
         (["show", RECIPE, *BROKEN], 2),
         (["fit", RECIPE, *BROKEN], 2),
         (["evaluate", "no_such"], 2),
-        (["gallery", "no_such"], 2),
         (["draw", "no_such", "--out", "x.jpg"], 2),
         (["completion", "bash"], 0),
         (

@@ -129,9 +129,6 @@ def test_every_other_command_runs(home: Path, monkeypatch: pytest.MonkeyPatch, c
     assert ran == len(commands()) - 2 > 10
     for folder in ("comparison", "runs/copy_comparison"):
         assert (home / folder / "index.html").is_file(), folder
-    for kind in ("encoding", "task", "protocol", "dataset"):
-        for name in registry.KINDS[kind].shipped:
-            assert (home / "site" / f"{kind}s" / f"{name}.html").is_file(), name
     for run in ("alibi_sample", "rope_wikitext2", "novels", "two", "root_sample"):
         assert (home / "runs" / run / "evaluation" / "lengths.json").is_file(), run
 

@@ -13,7 +13,6 @@ from zoo.commands import (
     evaluate,
     export,
     fit,
-    gallery,
     generate,
     import_model,
     list_things,
@@ -35,7 +34,6 @@ VERBS: dict[str, ModuleType] = {
     "show": show,
     "check": check,
     "draw": draw,
-    "gallery": gallery,
     "completion": completion,
 }
 """In the order of the help. Each has SUMMARY, EXAMPLES, add_arguments(parser) and run(options)."""

@@ -161,7 +161,7 @@ class Encoding(nn.Module):
     paper: ClassVar[str] = ""
     """Authors, year and number of the paper that defines it."""
     formula: ClassVar[str] = ""
-    """What it computes, in LaTeX, for its page in the gallery: a score a_ij of query i and key j, the bias
+    """The formula in LaTeX, shown on its documentation page: a score a_ij of query i and key j, the bias
     b_ij that is added to q_i . k_j / sqrt(D), or what becomes of a token vector x or of positions p."""
     family: ClassVar[str] = ""
     """absolute, position ids, rotary, bias, content, contextual, schedule: how it enters the model."""

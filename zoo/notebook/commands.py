@@ -134,7 +134,8 @@ def report(
         runs: run folders; those that were not evaluated yet are shown without results.
         out: the page; one that is there is replaced, if it is a page of this kind.
         force: report runs that are not comparable, marked as such.
-        prompt, sample_tokens: what language models go on from, and for how long; 0 for no samples.
+        prompt: text that language models continue.
+        sample_tokens: length of a continuation; 0 for no samples.
         attention: draw what goes on inside the models, which runs them.
 
     Returns: the page's path.

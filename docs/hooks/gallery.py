@@ -1,0 +1,337 @@
+"""MkDocs hook: a page for each encoding and each stored study, and tables made from the code.
+
+A page of docs/ gets a table where it has `<!-- table: NAME -->`; `TABLES` has the names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import inspect
+import io
+import json
+import re
+import tempfile
+import typing
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal
+
+from latex2mathml.converter import convert
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+import zoo
+from zoo import registry
+from zoo.cli import main
+from zoo.encodings.base import Encoding, Size
+from zoo.encodings.parameters import HEADS, LAYERS, LENGTH, WIDTH, representative
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "scripts" / "results"
+FAMILIES = {
+    "absolute": "Adds a vector for each position to the token vectors, or nothing.",
+    "position ids": "Changes the position ids that another encoding reads.",
+    "rotary": "Rotates queries and keys by their positions.",
+    "bias": "Adds a number for each pair of positions to the scores.",
+    "content": "Adds a term that depends on the distance and on the query or the key.",
+    "contextual": "Computes distances from the content of the tokens.",
+    "schedule": "Assigns encodings to layers or to phases of the training.",
+}
+BEYOND = {
+    "yes": "published results claim that it works",
+    "no": "it is defined, without a claim",
+    "policy": "an option decides",
+}
+PAPER = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
+OPTIONS = re.compile(r"^(?:Options|Args):\n((?:(?: +.*)?(?:\n|$))*)", re.MULTILINE)
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Add the generated pages to the navigation."""
+    sections = {title: pages for entry in config.nav for title, pages in entry.items()}
+    for family, names in by_family().items():
+        sections["Encodings"].append(
+            {family.capitalize(): [{name: f"encodings/{name}.md"} for name in names]}
+        )
+    sections["Results"] += [{name: f"results/{name}/compare.md"} for name in studies()]
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages of encodings with their figures, and the stored results."""
+    for name in registry.encodings.names():
+        files.append(File.generated(config, f"encodings/{name}.md", content=encoding_page(name)))
+        files.append(File.generated(config, f"encodings/{name}.svg", content=figure(name)))
+    files.append(File.generated(config, "tour.md", content=tour()))
+    for path in [*RESULTS.glob("*.md"), *RESULTS.glob("*/compare.*")]:
+        target = f"results/{path.relative_to(RESULTS).as_posix()}"
+        files.append(File.generated(config, target, abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Fill in the tables, and point links to stored results at their copies in the site."""
+    markdown = re.sub(r"<!-- table: ([\w-]+) -->", lambda found: TABLES[found[1]](), markdown)
+    return markdown.replace("../scripts/results/", "results/")
+
+
+def tour() -> str:
+    """The notebook as a page, without outputs."""
+    cells = json.loads((ROOT / "docs" / "tour.ipynb").read_text())["cells"]
+    sources = [("".join(cell["source"]), cell["cell_type"]) for cell in cells]
+    return "\n\n".join(text if kind == "markdown" else f"```python\n{text}\n```" for text, kind in sources)
+
+
+def by_family() -> dict[str, list[str]]:
+    """Names of encodings by family."""
+    found: dict[str, list[str]] = {family: [] for family in FAMILIES}
+    for name in registry.encodings.names():
+        found.setdefault(cls_of(name).family, []).append(name)
+    return found
+
+
+def cls_of(name: str) -> type[Encoding]:
+    return registry.encodings.load(name)
+
+
+@cache
+def spec_of(name: str) -> Any:
+    """The encoding with its defaults; a wrapper around the first plain encoding that it takes."""
+    return representative(name, Size(WIDTH, HEADS, LAYERS, LENGTH, cls_of(name).decoder))
+
+
+def flow(value: Any) -> str:
+    """A value as YAML in one line."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(flow, value))}]"
+    if isinstance(value, dict):
+        items = ", ".join(f"{key}: {flow(part)}" for key, part in value.items())
+        return value["name"] if [*value] == ["name"] else f"{{{items}}}"
+    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
+
+
+def figure(name: str) -> bytes:
+    """The figure that `zoo draw` makes of an encoding, as SVG."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
+        file = Path(folder, "figure.svg")
+        if main(["draw", flow(spec_of(name)), "--out", str(file)]):
+            raise ValueError(f"zoo draw {name} failed")
+        return file.read_bytes()
+
+
+def encoding_page(name: str) -> str:
+    cls = cls_of(name)
+    summary, _, rest = inspect.getdoc(cls).partition("\n\n")
+    rest = OPTIONS.sub("", rest)
+    spec = flow(spec_of(name))
+    base = "wikitext2" if cls.decoder else "maxindex"
+    train = f"zoo fit recipes/base/{base}.yaml --set 'model.encoding={spec}' --set name={name}"
+    if cls.replaces:
+        train = f"zoo evaluate runs/{cls.replaces[0]}_wikitext2 --set model.encoding={name}"
+    sections = [
+        f"# {name}\n\n{escaped(summary)}",
+        formula(cls.formula),
+        table(("", ""), facts(cls, name)),
+        "\n\n".join(escaped(paragraph) for paragraph in rest.split("\n\n")),
+        f"![The terms of {name}, and the attention that they give](../encodings/{name}.svg)",
+        f"## Options\n\n{options(cls) or 'None.'}",
+        f"## Use\n\n```sh\n{train}\nzoo check {name}\nzoo draw '{spec}' --length 1024\n```",
+        results(name),
+        costs(name),
+        proofs(name),
+    ]
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def facts(cls: type[Encoding], name: str) -> list[tuple[str, str]]:
+    kinds = [kind for kind in ("decoder", "encoder") if getattr(cls, kind)]
+    return [
+        ("family", cls.family),
+        (
+            "models",
+            ", ".join(kinds) if not cls.replaces else f"evaluation of models trained with {cls.replaces[0]}",
+        ),
+        ("shift-invariant", "yes" if cls.relative else "no"),
+        ("beyond the trained length", BEYOND.get(cls.extrapolates, cls.extrapolates)),
+        ("paper", escaped(cls.paper)),
+        ("source", code(cls.__module__.replace(".", "/") + ".py")),
+    ]
+
+
+def results(name: str) -> str:
+    """The rows of an encoding in the stored studies, of protocols without parameters."""
+    parts = []
+    for study in studies():
+        with (RESULTS / study / "compare.csv").open(newline="") as file:
+            rows = [row for row in csv.DictReader(file) if has(row["encoding"], name) and row["mean"]]
+        rows = [row for row in rows if row["parameters"] == "{}"]
+        lengths = sorted({int(row["length"]) for row in rows})
+        cells: dict[str, dict[int, str]] = {}
+        for row in rows:
+            interval = f" ({float(row['low']):.3f}–{float(row['high']):.3f})" if row["low"] else ""
+            cells.setdefault(row["encoding"], {})[int(row["length"])] = f"{float(row['mean']):.3f}{interval}"
+        body = [[escaped(label), *(found.get(n, "–") for n in lengths)] for label, found in cells.items()]
+        if rows:
+            measure, trained = rows[0]["measure"].replace("_", " "), rows[0]["train_length"]
+            parts.append(
+                f"[{study}](../results/{study}/compare.md), {rows[0]['protocol']}: {measure} by length, "
+                f"trained at {trained} tokens; 95 % intervals.\n\n{table(('', *map(str, lengths)), body)}"
+            )
+    return "## Results\n\n" + "\n\n".join(parts) if parts else ""
+
+
+def costs(name: str) -> str:
+    """The cost of a training step."""
+    stored = json.loads((RESULTS / "costs.json").read_text())
+    s = stored["setting"]
+    lines = [
+        f"A training step on a CPU takes {row['time']:.2f} times as long as without positions "
+        f"({row['time_from']:.2f} to {row['time_to']:.2f} over {s['rounds']} rounds) and {row['memory']:.2f} "
+        f"times the peak memory, with {row['parameters']:,} parameters of the encoding (width {s['width']}, "
+        f"{s['layers']} layers, length {s['length']}, {s['precision']}, {s['machine']}). "
+        "See [all costs](../results/costs.md)."
+        for row in stored["rows"]
+        if row["name"] == name
+    ]
+    return "## Costs\n\n" + lines[0] if lines else ""
+
+
+def proofs(name: str) -> str:
+    """The references that an encoding was compared with."""
+    lines = (RESULTS / "proofs.md").read_text().splitlines()
+    rows = [line for line in lines[2:] if has(line.strip("| ").split(" |")[0], name)]
+    return "\n".join(["## Checked against", "", *lines[:2], *rows]) if rows else ""
+
+
+def studies() -> list[str]:
+    return sorted(file.parent.name for file in RESULTS.glob("*/compare.md"))
+
+
+def has(label: str, name: str) -> bool:
+    """Whether a label such as `rope scaling=yarn` or `alibi+rope` names an encoding."""
+    return any(re.split(r"[ (]", part)[0] == name for part in label.split("+"))
+
+
+def options(cls: type) -> str:
+    """Options of a class with type, default and meaning."""
+    hints = typing.get_type_hints(cls.__init__)
+    section = OPTIONS.search(inspect.getdoc(cls) or "")
+    text = re.split(r"^ {4}(\w+): ", section[1] if section else "", flags=re.MULTILINE)
+    meaning = dict(zip(text[1::2], text[2::2], strict=True))
+    rows = []
+    for option in inspect.signature(cls.__init__).parameters.values():
+        if option.kind is option.KEYWORD_ONLY:
+            default = "required" if option.default is option.empty else code(flow(option.default))
+            kind = type_text(hints[option.name])
+            rows.append((code(option.name), code(kind), default, escaped(meaning.get(option.name, ""))))
+    return table(("option", "type", "default", "meaning"), rows) if rows else ""
+
+
+def type_text(hint: Any) -> str:
+    plain = {int: "integer", float: "number", str: "text", bool: "true or false", NoneType: "null"}
+    arguments = typing.get_args(hint)
+    origin = typing.get_origin(hint)
+    if hint in plain:
+        return plain[hint]
+    if origin is Literal:
+        return ", ".join(map(str, arguments))
+    if origin in (typing.Union, UnionType):
+        return " or ".join(map(type_text, arguments))
+    if origin in (tuple, list):
+        return f"list of {type_text(arguments[0])}"
+    return str(getattr(hint, "__name__", hint)).lower()
+
+
+def encodings_table() -> str:
+    """Encodings by family."""
+    parts = []
+    for family, names in by_family().items():
+        rows = [(f"[{code(name)}](encodings/{name}.md)", escaped(first_line(cls_of(name)))) for name in names]
+        parts.append(f"## {family.capitalize()}\n\n{FAMILIES.get(family, '')}\n\n{table(('', ''), rows)}")
+    return "\n".join(parts)
+
+
+def kind_table(kind: registry.Registry) -> str:
+    """The classes of a kind with their options."""
+    parts = []
+    for name in kind.names():
+        cls = kind.load(name)
+        parts.append(f"### {code(name)}\n\n{escaped(first_line(cls))}\n\n{options(cls)}")
+    return "\n\n".join(parts)
+
+
+def recipe_table() -> str:
+    """Every key of a recipe, from the JSON Schema."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        main(["show", "--schema"])
+    schema = json.loads(printed.getvalue())
+    parts = []
+    for title, section in {"recipe": schema, **schema["$defs"]}.items():
+        rows = [
+            (code(key), code(schema_type(value)), code(flow(value["default"])) if "default" in value else "",
+             escaped(value.get("description", "")))
+            for key, value in section.get("properties", {}).items()
+        ]  # fmt: skip
+        if rows:
+            parts.append(f"### {title}\n\n{table(('key', 'type', 'default', 'meaning'), rows)}")
+    return "\n\n".join(parts)
+
+
+def schema_type(value: dict[str, Any]) -> str:
+    if "anyOf" in value:
+        return " or ".join(dict.fromkeys(map(schema_type, value["anyOf"])))
+    if "enum" in value:
+        return ", ".join(map(str, value["enum"]))
+    return str(value.get("const", value.get("type", "mapping")))
+
+
+def api_table() -> str:
+    """The names of the package, for mkdocstrings."""
+    found = {name: getattr(zoo, name) for name in sorted({*zoo.__all__, "open"} - {"encodings", "register"})}
+    return "\n\n".join(
+        f"## zoo.{name}\n\n::: {one.__module__}.{one.__qualname__}" for name, one in found.items()
+    )
+
+
+def first_line(cls: type) -> str:
+    return (inspect.getdoc(cls) or "").partition("\n\n")[0]
+
+
+def formula(latex: str) -> str:
+    """A formula as MathML, which browsers show without a script."""
+    parts = [convert(part, display="block") for part in latex.split(r"\qquad")] if latex else []
+    return f'<div class="formula">{"".join(parts)}</div>' if parts else ""
+
+
+def escaped(text: str) -> str:
+    """Text in one line as Markdown; backticks stay code, papers become links."""
+    parts = " ".join(text.split()).split("`")
+    parts = [code(part) if index % 2 else entities(part) for index, part in enumerate(parts)]
+    return PAPER.sub(r"[arXiv:\1](https://arxiv.org/abs/\1)", "".join(parts))
+
+
+def code(text: str) -> str:
+    return f"<code>{entities(text)}</code>"
+
+
+def entities(text: str) -> str:
+    return re.sub(r"[\\*_\[\]<>&|#`{}]", lambda found: f"&#{ord(found[0])};", text)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows)) + "\n"
+
+
+TABLES = {
+    "encodings": encodings_table,
+    "recipe": recipe_table,
+    "api": api_table,
+    "datasets": lambda: kind_table(registry.datasets),
+    "tasks": lambda: kind_table(registry.tasks),
+    "protocols": lambda: kind_table(registry.protocols),
+}

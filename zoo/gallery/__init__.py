@@ -1,1 +1,0 @@
-"""The gallery: a site with a page for each encoding, task and protocol, made from the registry."""
