@@ -179,19 +179,17 @@ def tokens():
 @pytest.fixture(autouse=True)
 def forgetful_registry():
     """Removes from the registry, after each test, the classes that the test registered."""
-    tables = [(kind, table) for kind in registry.KINDS.values() for table in (kind.added, kind.classes)]
-    before = [dict(table) for _, table in tables]
+    before = {kind: set(kind.entries) for kind in registry.KINDS.values()}
     yield registry
-    for (kind, table), old in zip(tables, before, strict=True):
-        for name in table.keys() - old.keys() - kind.shipped.keys():
-            del table[name]
+    for kind, names in before.items():
+        kind.entries = {n: one for n, one in kind.entries.items() if one.builtin or n in names}
 
 
 @pytest.fixture
 def plugins(forgetful_registry):
     """The three plugins of `tests/encodings/plugins`, which use the hooks that the zoo's own do not."""
     for file in PLUGINS:
-        forgetful_registry.read_plugin(file)
+        forgetful_registry.load_plugin(file)
     return forgetful_registry
 
 

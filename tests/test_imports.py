@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import zoo
-from zoo.commands.list_things import LISTS
 from zoo.commands.parser import VERBS
 
 ROOT = Path(zoo.__file__).parent
@@ -50,9 +49,6 @@ def test_figures_import_no_report_and_no_command():
 
 
 HEAVY = {"numpy", "torch", "lightning", "torchmetrics", "transformers", "datasets", "matplotlib", "scipy"}
-RECIPE = "recipes/alibi_sample.yaml"
-BROKEN = ["--set", "model.encoding.slope=official"]
-"""A key that the encoding does not have."""
 
 
 PROGRAM = """
@@ -71,34 +67,19 @@ print(json.dumps(found))
 
 
 @pytest.mark.launch
-def test_commands_that_only_read_import_nothing_heavy(tmp_path):
+def test_help_imports_nothing_heavy(tmp_path):
     """One process runs all commands: the first that imports something heavy is the first that fails."""
     commands = [
         *(([verb, "--help"], 0) for verb in VERBS),
         ([], 0),
-        *((["list", what], 0) for what in LISTS if what not in ("runs", "recipes")),
-        (["list", "runs"], 2),  # there are none
-        (["list", "rope"], 0),
-        (["list", "no_such"], 2),
-        (["show", RECIPE], 0),
-        (["show", "--schema"], 0),
-        (["show", RECIPE, *BROKEN], 2),
-        (["fit", RECIPE, *BROKEN], 2),
+        (["list", "no_such_list", "x"], 2),
         (["evaluate", "no_such"], 2),
-        (["draw", "no_such", "--out", "x.jpg"], 2),
         (["completion", "bash"], 0),
-        (
-            ["list", "recipes"],
-            0,
-        ),  # last: the options of a generated task are checked by its class, with numpy
     ]
-    (tmp_path / "recipes").symlink_to(ROOT.parent / "recipes")
     given = [json.dumps([command for command, _ in commands]), json.dumps(sorted(HEAVY))]
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *given], capture_output=True, text=True, cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT.parent)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    expected = [[command, code, []] for command, code in commands]
-    expected[-1][-1] = ["numpy"]
-    assert json.loads(done.stdout) == expected
+    assert json.loads(done.stdout) == [[command, code, []] for command, code in commands]

@@ -70,12 +70,12 @@ def strict_type(annotation: Any) -> Any:
         return plain[annotation]
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (typing.Union, UnionType):
-        members = [member for member in arguments if member is not typing.Never]
+        members = [member for member in arguments if _is_plain(member)]
         if not members:
-            return typing.Any
+            return Any
         if int in members and float in members:
             # To a constructor that takes both, 1 and 1.0 may mean different things.
-            return typing.Union[tuple(_exact(member) for member in members)]  # noqa: UP007
+            members = [Exact if member is int else member for member in members]
         return typing.Union[tuple(strict_type(member) for member in members)]  # noqa: UP007
     if origin in (list, tuple, dict):
         return origin[tuple(part if part is ... else strict_type(part) for part in arguments)]
@@ -84,15 +84,12 @@ def strict_type(annotation: Any) -> Any:
     return annotation
 
 
-def _exact(member: Any) -> Any:
-    return Exact if member is int else strict_type(member)
-
-
-OPTION_TYPES = (
-    "Int", "Number", "Flag", "Text", "Positive", "Several", "Count", "Vocabulary", "Fraction", "AboveZero",
-    "AboveOne", "NotNegative", "Factor", "Decay", "Seed", "Folder",
-)  # fmt: skip
-"""Types for annotations of the options of a registered class, besides Python's own."""
+def _is_plain(annotation: Any) -> bool:
+    """Whether YAML can hold values of a type."""
+    kind = typing.get_origin(annotation) or annotation
+    if kind is Annotated:
+        return _is_plain(annotation.__origin__)
+    return not isinstance(kind, type) or kind in (int, float, bool, str, list, tuple, dict, NoneType, Any)
 
 
 class Section(BaseModel):

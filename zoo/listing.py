@@ -20,8 +20,8 @@ from zoo.files import read_text
 from zoo.recipe.encoding import encoding_label
 from zoo.recipe.reader import read_recipe
 from zoo.recipe.yaml_file import MAX_BYTES, read_file
+from zoo.registry import annotation_text, value_text
 from zoo.runs.card import read_card
-from zoo.signatures import annotation_text, value_text
 
 RECIPES, RUNS = Path("recipes"), Path("runs")
 

@@ -1,39 +1,106 @@
-"""One registry for every kind of thing that a recipe names.
+"""One registry for every kind of class that a recipe names.
 
-The kinds are `encodings`, `datasets`, `tasks`, `protocols`, `optimizers` and `schedules`. The registry reads
-source files without running them: names, facts and options come from the source, so that recipes are checked,
-and everything is listed, before torch is imported. A class's file runs only when the class is needed.
-
-A class comes from one of four sources: the zoo itself; a file that a recipe names under `plugins:`; installed
-packages that advertise a module in an entry-point group (`zoo.encodings`, `zoo.datasets`, ...); and the
-running program, where a class is decorated in a notebook or a script.
+The kinds are `encodings`, `datasets`, `tasks`, `protocols`, `optimizers` and `schedules`. Classes come from
+the zoo, from a file that a recipe lists under `plugins:`, from installed packages with an entry point
+(`zoo.encodings`, `zoo.datasets`, ...), and from the running program. The modules of a kind are imported when
+the kind is first used. The options of a class are the typed keywords of its constructor.
 """
 
 from __future__ import annotations
 
-import ast
+import functools
+import hashlib
 import importlib
+import importlib.util
+import inspect
+import json
+import pkgutil
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import cached_property
+import sys
+import traceback
+import types
+import typing
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from zoo.description import Description, describe_class, read_classes, read_descriptions
-from zoo.errors import InputError, Problem, nearest, shorten
-from zoo.plugins import import_file_of, read_entry_points
-from zoo.signatures import REQUIRED, UNREAD, WRAPPED, Option, holds_several, holds_wrapped
+from zoo.errors import InputError, nearest, shorten
 
-__all__ = [
-    "KINDS", "REQUIRED", "UNREAD", "WRAPPED", "Description", "Option", "Registry", "datasets", "encodings",
-    "holds_several", "holds_wrapped", "optimizers", "protocols", "read_plugin", "register", "schedules",
-    "tasks",
-]  # fmt: skip
-
-ROOT = Path(__file__).resolve().parent
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-"""A valid name: it stands in commands, files, tables and pages."""
+"""A valid name: it appears in commands, file names, tables and pages."""
+
+
+class REQUIRED:
+    """The default of an option that has none."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """A keyword of a constructor. `annotation` is `typing.Any` where there is none that can be resolved."""
+
+    name: str
+    annotation: Any
+    default: Any = REQUIRED
+
+
+@dataclass(frozen=True, eq=False)
+class Description:
+    """A registered class. Its class attributes are attributes here, too: `description.family`."""
+
+    kind: str
+    name: str
+    cls: type
+    file: Path
+    line: int
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("_") or attribute == "cls":
+            raise AttributeError(attribute)
+        return getattr(self.cls, attribute)
+
+    @functools.cached_property
+    def options(self) -> tuple[Option, ...]:
+        return options_of(self.cls)
+
+    @property
+    def docstring(self) -> str:
+        return inspect.cleandoc(self.cls.__doc__ or "")
+
+    @property
+    def summary(self) -> str:
+        """The first paragraph of the docstring, in one line."""
+        return self.docstring.split("\n\n")[0].replace("\n", " ")
+
+    @property
+    def help(self) -> dict[str, str]:
+        """The text on each option in the docstrings of the class and its ancestors."""
+        docstrings = [inspect.cleandoc(vars(one).get("__doc__") or "") for one in self.cls.__mro__]
+        return {name: text for one in reversed(docstrings) for name, text in _option_help(one).items()}
+
+    @property
+    def class_name(self) -> str:
+        return self.cls.__name__
+
+    @property
+    def where(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    @property
+    def builtin(self) -> bool:
+        """Whether it is one of the zoo's own."""
+        return self.cls.__module__.startswith("zoo.")
+
+    @property
+    def package(self) -> str | None:
+        """Name and version of the installed package that brings it; None for others."""
+        return _packages.get(self.cls.__module__.split(".")[0])
+
+
+_packages: dict[str, str] = {}
+"""Name and version of each package with entry points, by its top-level module."""
 
 
 class Registry:
@@ -41,18 +108,16 @@ class Registry:
 
     Args:
         kind: one word, as in messages; the kind of the decorator and of the entry-point group.
-        package: the package of the zoo whose files register this kind.
+        package: the package or module of the zoo that registers this kind.
         base: `module:class` from which all classes derive.
-        facts: the class attributes by which a class says what others need to know of it, with defaults.
-            Their values are literals.
     """
 
-    def __init__(self, kind: str, package: str, base: str, facts: Mapping[str, Any]):
-        self.kind, self.package, self.base, self.facts = kind, package, base, facts
-        self.classes: dict[str, type] = {}
-        """Classes whose file has run."""
-        self.added: dict[str, Description] = {}
-        """From plugin files and from the running program."""
+    def __init__(self, kind: str, package: str, base: str):
+        self.kind, self.package, self.base = kind, package, base
+        self.entries: dict[str, Description] = {}
+        self.broken: dict[str, str] = {}
+        """Entry points that cannot be used, with the reason."""
+        self._own_imported = self._installed_imported = False
 
     def register(self, name: str) -> Callable[[type], type]:
         """Class decorator: registers a class under a name.
@@ -61,13 +126,18 @@ class Registry:
             InputError: the name is taken by another class (both are named) or is not valid, or the class
                 does not derive from the base of its kind.
         """
-        self._validate_name(name)
+        if not NAME.fullmatch(name):
+            rule = "it has up to 64 letters, digits and . _ -, and begins with a letter or digit"
+            raise InputError(f"no name for {self.article} {self.kind}: {name[:80]!r}; {rule}")
 
         def decorate(cls: type) -> type:
             module, _, base = self.base.partition(":")
             if not issubclass(cls, getattr(importlib.import_module(module), base)):
                 raise InputError(f"{name!r} is registered for {cls!r}, which does not derive from {base}")
-            known, new = self.all().get(name), self.describe_class(name, cls)
+            new = Description(self.kind, name, cls, *class_location(cls))
+            if not new.builtin:
+                self._import_own()
+            known = self.entries.get(name)
             # The same class again (a plugin file run again, a notebook's cell) replaces itself.
             if known is not None and (known.file, known.class_name) != (new.file, new.class_name):
                 raise InputError(
@@ -75,16 +145,16 @@ class Registry:
                     f"{new.class_name} ({new.where}); rename one"
                 )
             cls.name = name
-            self.classes[name] = cls
-            if known is None or name in self.added:
-                self.added[name] = new
+            self.entries[name] = new
             return cls
 
         return decorate
 
     def all(self) -> dict[str, Description]:
-        """Every description by name."""
-        return {**self.shipped, **self.installed, **self.added}
+        """Every description by name, the zoo's own first."""
+        self._import_own()
+        self._import_installed()
+        return self.entries
 
     def names(self) -> list[str]:
         """Every name, sorted."""
@@ -92,139 +162,63 @@ class Registry:
 
     def describe(self, name: str) -> Description:
         """The description of a name; InputError with the nearest name where there is none."""
-        known = self.all().get(name)
-        if known is None:
+        if name not in self.all():
             raise InputError(self.unknown(name))
-        return known
+        return self.entries[name]
+
+    def load(self, name: str) -> type:
+        """The class of a name; InputError with the nearest name where there is none."""
+        return self.describe(name).cls
 
     def unknown(self, name: str) -> str:
         """The message for a name that is not registered."""
+        names = self.names()
         if name in self.broken:
             return f"{self.kind} {name!r} cannot be used: {self.broken[name]}"
-        near = nearest(name, self.names())
+        near = nearest(name, names)
         hint = f"did you mean {near!r}?"
         if near is None:
-            hint = f"there are: {', '.join(self.names())} (one of your own: `plugins: [my_{self.kind}.py]`)"
-        # What a file that cannot be read would have registered is not known: it may be what is asked for.
-        also = "".join(f"; cannot be used: {why}" for why in self.broken.values())
+            hint = f"there are: {', '.join(names)} (one of your own: `plugins: [my_{self.kind}.py]`)"
+        # A package that cannot be imported may be the one that brings the name.
+        also = "".join(f"; cannot be used: {reason}" for reason in self.broken.values())
         return f"no {self.kind} {shorten(name, 100)!r}; {hint}{also}"
-
-    def load(self, name: str) -> type:
-        """The class itself; imports the file that holds it. InputError with the cause where that fails."""
-        description = self.describe(name)
-        if name not in self.classes:
-            import_file_of(description)
-        if name not in self.classes:
-            raise InputError(f"{description.where}: {name!r} is not registered when the file is run")
-        return self.classes[name]
-
-    def describe_class(self, name: str, cls: type) -> Description:
-        return describe_class(self.kind, name, cls, self.facts)
-
-    def read(self, file: Path, module: str | None = None, package: str | None = None) -> list[Description]:
-        """What a Python file registers of this kind; nothing in it is run.
-
-        Raises:
-            InputError: it cannot be read, a name is not valid, or a fact is no literal.
-        """
-        found = read_descriptions(file, self.kind, self.facts, self.zoo_classes)
-        for one in found:
-            self._validate_name(one.name, one.where)
-        return [replace(one, module=module, package=package) for one in found]
-
-    @cached_property
-    def zoo_classes(self) -> dict[str, ast.ClassDef]:
-        """The classes of the zoo's package of this kind, from which those of a plugin may derive."""
-        return {name: node for file in self._files() for name, node in read_classes(file).items()}
-
-    @cached_property
-    def shipped(self) -> dict[str, Description]:
-        """The zoo's own."""
-        modules = {
-            file: ".".join(file.relative_to(ROOT.parent).with_suffix("").parts) for file in self._files()
-        }
-        return {new.name: new for file, module in modules.items() for new in self.read(file, module)}
-
-    @property
-    def installed(self) -> dict[str, Description]:
-        """Those of installed packages."""
-        return self._installed[0]
-
-    @property
-    def broken(self) -> dict[str, str]:
-        """What installed packages bring and cannot be used: the name, and why."""
-        return self._installed[1]
-
-    @cached_property
-    def _installed(self) -> tuple[dict[str, Description], dict[str, str]]:
-        return read_entry_points(f"zoo.{self.kind}s", self.read, self.decorator, self.shipped)
-
-    @property
-    def decorator(self) -> str:
-        return "zoo.register" if self.kind == "encoding" else f"zoo.register.{self.kind}"
 
     @property
     def article(self) -> str:
         return "an" if self.kind[0] in "aeiou" else "a"
 
-    def _files(self) -> list[Path]:
-        path = ROOT.joinpath(*self.package.split(".")[1:])
-        return sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
+    def _import_own(self) -> None:
+        if self._own_imported:
+            return
+        module = importlib.import_module(self.package)
+        for one in pkgutil.walk_packages(getattr(module, "__path__", []), f"{self.package}."):
+            importlib.import_module(one.name)
+        self._own_imported = True
 
-    def _validate_name(self, name: str, where: str | None = None) -> None:
-        if not NAME.fullmatch(name):
-            rule = "it has up to 64 letters, digits and . _ -, and begins with a letter or digit"
-            message = f"no name for {self.article} {self.kind}: {name[:80]!r}; {rule}"
-            raise InputError(Problem(message, where=where))
+    def _import_installed(self) -> None:
+        if self._installed_imported:
+            return
+        self._installed_imported = True
+        for point in entry_points(group=f"zoo.{self.kind}s"):
+            package = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
+            _packages.setdefault(point.module.split(".")[0], package)
+            try:
+                with _undone_on_error():
+                    module = importlib.import_module(point.module)
+                    file = Path(module.__file__ or "").resolve()
+                    if not any(one.file == file for one in self.entries.values()):
+                        decorator = "register" if self.kind == "encoding" else f"register.{self.kind}"
+                        raise InputError(f'{file}:1: no class is decorated with @zoo.{decorator}("NAME")')
+            except (Exception, SystemExit) as error:
+                self.broken[point.name] = f"package {package}: {_cause(error)}"
 
 
-encodings = Registry(
-    "encoding",
-    "zoo.encodings",
-    "zoo.encodings.base:Encoding",
-    {
-        "paper": "",
-        "formula": "",
-        "family": "",
-        "decoder": True,
-        "encoder": True,
-        "relative": False,
-        "extrapolates": "no",
-        "distance_only": False,
-        "per_layer": False,
-        "after_training": (),
-        "learns": "",
-        "replaces": (),
-    },
-)
-
-datasets = Registry(
-    "dataset",
-    "zoo.data",
-    "zoo.data:Dataset",
-    {"gives": "", "source": "generated", "imports_torch": True, "text_options": ()},
-)
-tasks = Registry(
-    "task",
-    "zoo.tasks",
-    "zoo.tasks.task:Task",
-    {"takes": "", "kinds": ("decoder",), "protocols": (), "hides_tokens": False},
-)
-optimizers = Registry("optimizer", "zoo.optimizers", "torch.optim:Optimizer", {"paper": ""})
-schedules = Registry("schedule", "zoo.schedules", "zoo.schedules:Schedule", {"paper": ""})
-protocols = Registry(
-    "protocol",
-    "zoo.evaluation.protocols",
-    "zoo.evaluation.protocols.protocol:Protocol",
-    {
-        "axis": "length",
-        "unit": "documents",
-        "higher_is_better": False,
-        "needs": "text",
-        "first_plan_only": False,
-        "explanation": "",
-    },
-)
+encodings = Registry("encoding", "zoo.encodings", "zoo.encodings.base:Encoding")
+datasets = Registry("dataset", "zoo.data", "zoo.data:Dataset")
+tasks = Registry("task", "zoo.tasks", "zoo.tasks.task:Task")
+optimizers = Registry("optimizer", "zoo.optimizers", "torch.optim:Optimizer")
+schedules = Registry("schedule", "zoo.schedules", "zoo.schedules:Schedule")
+protocols = Registry("protocol", "zoo.evaluation.protocols", "zoo.evaluation.protocols.protocol:Protocol")
 
 KINDS = {kind.kind: kind for kind in (encodings, datasets, tasks, protocols, optimizers, schedules)}
 
@@ -237,38 +231,188 @@ class _Register:
 
     def __getattr__(self, kind: str) -> Callable[[str], Callable[[type], type]]:
         if kind not in KINDS:
-            raise AttributeError(f"nothing is registered as {kind!r}; there are: {', '.join(KINDS)}")
+            raise AttributeError(f"no kind {kind!r} of registered classes; there are: {', '.join(KINDS)}")
         return KINDS[kind].register
 
 
 register = _Register()
 
+_digests: dict[Path, str] = {}
+"""The content of each plugin file when it was imported."""
 
-def read_plugin(path: str | Path) -> list[Description]:
-    """Add what a Python file registers, of any kind, by reading it; nothing in it is run.
+
+def load_plugin(path: str | Path) -> list[Description]:
+    """Import a Python file and give the classes that it registers; a file that is unchanged is imported once.
 
     Raises:
-        InputError: it cannot be read, nothing is registered in it, or a name is taken or not valid.
+        InputError: the file cannot be imported, registers nothing, or a name is taken or not valid.
     """
-    try:
-        path = Path(path).resolve()
-    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: links that go round
-        raise InputError(f"{path}: no file of a plugin ({error})") from error
-    if path.suffix != ".py":
-        raise InputError(f"{path}: a plugin is a Python file, *.py")
-    found = {registry: registry.read(path) for registry in KINDS.values()}
-    if not any(found.values()):
+    path = Path(path).resolve()
+    if path.suffix != ".py" or not path.is_file():
+        raise InputError(f"{path}: {'no such file' if path.suffix == '.py' else 'a plugin is a Python file'}")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if not _registered_in(path) or _digests.get(path, digest) != digest:
+        with _undone_on_error():
+            for kind in KINDS.values():
+                for one in _registered_in(path):
+                    kind.entries.pop(one.name, None)
+            _import_file(path)
+    _digests[path] = digest
+    found = _registered_in(path)
+    if not found:
         raise InputError(f'{path}:1: no class here is decorated with @zoo.register("NAME")')
-    problems = []
-    for registry, several in found.items():
-        taken = {name: known for name, known in registry.all().items() if known.file != path}
-        for new in several:
-            if new.name in taken:
-                message = f"the name {new.name!r} is taken by {taken[new.name].where}; choose another"
-                problems.append(Problem(message, where=new.where))
-            taken[new.name] = new
-    if problems:
-        raise InputError(problems)
-    for registry, several in found.items():
-        registry.added.update({new.name: new for new in several})
-    return [new for several in found.values() for new in several]
+    return found
+
+
+read_plugin = load_plugin
+
+
+def _registered_in(file: Path) -> list[Description]:
+    return [one for kind in KINDS.values() for one in kind.entries.values() if one.file == file]
+
+
+def _import_file(file: Path) -> None:
+    name = f"zoo_plugin_{file.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        line = _last_line(error, file)
+        raise InputError(f"{file}:{line}: the plugin cannot be imported: {_cause(error)}") from error
+
+
+def _last_line(error: BaseException, file: Path) -> int:
+    """The last line of the file that ran before the error; 1 where none did."""
+    if isinstance(error, SyntaxError) and error.filename == str(file):
+        return error.lineno or 1
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == file and frame.lineno]
+    return lines[-1] if lines else 1
+
+
+def _cause(error: BaseException) -> str:
+    if isinstance(error, SyntaxError):
+        return f"not Python: {error.msg}"
+    return str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+
+
+@contextmanager
+def _undone_on_error() -> Iterator[None]:
+    """Undo all registrations of the block where it raises."""
+    before = {kind: dict(kind.entries) for kind in KINDS.values()}
+    try:
+        yield
+    except BaseException:
+        for kind, entries in before.items():
+            own = {name: one for name, one in kind.entries.items() if one.builtin}
+            kind.entries = {**own, **entries}
+        raise
+
+
+def class_location(cls: type) -> tuple[Path, int]:
+    """File and line of a class; in an interactive session, which has no file, the module's name and 1."""
+    try:
+        file = Path(inspect.getsourcefile(cls) or "").resolve()
+        lines, first = inspect.getsourcelines(cls)
+    except (OSError, TypeError):
+        return Path(f"<{cls.__module__}>"), 1
+    # The decorators stand above the line that names the class.
+    return file, first + next(i for i, line in enumerate(lines) if line.lstrip().startswith("class "))
+
+
+def options_of(cls: type) -> tuple[Option, ...]:
+    """The keywords of a constructor and, where that takes `**more`, those of its ancestors'."""
+    options: dict[str, Option] = {}
+    for ancestor in cls.__mro__:
+        # Constructors of other libraries (torch's modules and optimizers) are not options of ours.
+        if "__init__" not in vars(ancestor) or ancestor.__module__.split(".")[0] not in (
+            "zoo", cls.__module__.split(".")[0],
+        ):  # fmt: skip
+            continue
+        for one in keywords_of(ancestor):
+            options.setdefault(one.name, one)
+        parameters = inspect.signature(ancestor.__init__).parameters.values()
+        if all(one.kind is not one.VAR_KEYWORD for one in parameters):
+            break
+    return tuple(options.values())
+
+
+def keywords_of(cls: type) -> Iterator[Option]:
+    """The parameters of a constructor that are keyword-only or have a default."""
+    for one in inspect.signature(cls.__init__).parameters.values():
+        has_default = one.default is not one.empty
+        if one.kind is one.KEYWORD_ONLY or (one.kind is one.POSITIONAL_OR_KEYWORD and has_default):
+            yield Option(one.name, _resolved(one, cls), one.default if has_default else REQUIRED)
+
+
+def _resolved(parameter: inspect.Parameter, cls: type) -> Any:
+    """The type that an annotation names; `typing.Any` where only a type checker can follow it."""
+    if parameter.annotation is parameter.empty:
+        return Any
+    holder = types.SimpleNamespace(__annotations__={"it": parameter.annotation})
+    names = inspect.unwrap(cls.__init__).__globals__
+    try:
+        return typing.get_type_hints(holder, names, include_extras=True)["it"]
+    except (NameError, TypeError, AttributeError):
+        return Any
+
+
+def _option_help(docstring: str) -> dict[str, str]:
+    """The texts of the `Args:` of a docstring, or of the `Options:` of an encoding's, by option."""
+    _, *section = re.split(r"\n(?:Args|Options):\n", docstring, maxsplit=1)
+    # It ends at the first line that is not indented.
+    arguments = re.split(r"^\S", section[0], maxsplit=1, flags=re.MULTILINE)[0] if section else ""
+    found = re.findall(r"^    (\w+): (.*(?:\n {6,}.*)*)", arguments, re.MULTILINE)
+    return {name: " ".join(text.split()) for name, text in found}
+
+
+def is_encoding(annotation: Any) -> bool:
+    """Whether an annotation is the class of encodings."""
+    return isinstance(annotation, type) and any(one.__qualname__ == "Encoding" for one in annotation.__mro__)
+
+
+def holds_wrapped(annotation: Any) -> bool:
+    """Whether an option of this type holds another encoding, or several."""
+    return is_encoding(annotation) or any(map(holds_wrapped, typing.get_args(annotation)))
+
+
+def holds_several(annotation: Any) -> bool:
+    """Whether an option of this type may hold a list of encodings."""
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        return any(map(holds_several, typing.get_args(annotation)))
+    return not is_encoding(annotation) and holds_wrapped(annotation)
+
+
+def annotation_text(annotation: Any) -> str:
+    """A type in the words of a recipe's author: `number`, `whole number`, `official | geometric`."""
+    words = {
+        int: "whole number",
+        float: "number",
+        bool: "true | false",
+        str: "text",
+        type(None): "null",
+        dict: "mapping",
+        Any: "any",
+    }
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if is_encoding(annotation):
+        return "encoding"
+    if annotation in words:
+        return words[annotation]
+    if origin is typing.Annotated:
+        return annotation_text(arguments[0])
+    if origin is typing.Literal:
+        return " | ".join(map(value_text, arguments))
+    if origin in (list, tuple):
+        return f"list of {', '.join(annotation_text(part) for part in arguments if part is not ...)}"
+    if arguments and origin is not dict:
+        return " | ".join(map(annotation_text, arguments))
+    return getattr(annotation, "__name__", str(annotation))
+
+
+def value_text(value: Any) -> str:
+    """A default or a choice as a recipe gives it; text without quotes."""
+    return value if isinstance(value, str) else json.dumps(value, default=str)

@@ -12,7 +12,7 @@ def faulty(forgetful_registry):
     """Read a faulty plugin into the registry, and describe it."""
 
     def faulty(name):
-        (description,) = forgetful_registry.read_plugin(FAULTY / f"{name}.py")
+        (description,) = forgetful_registry.load_plugin(FAULTY / f"{name}.py")
         return description
 
     return faulty

@@ -354,7 +354,7 @@ def test_an_encoding_that_declares_that_it_does_nothing_need_not_change_the_outp
 
 
 def test_each_encoding_of_a_list_must_change_the_output(here, few, forgetful_registry, capsys):
-    forgetful_registry.read_plugin(FAULTY / "constant_bias.py")
+    forgetful_registry.load_plugin(FAULTY / "constant_bias.py")
     assert cli.main(["check", "[rope, constant_bias]"]) == 1
     assert "FAILED: it changes the output" in capsys.readouterr().out
 
@@ -422,10 +422,10 @@ def test_a_gradient_may_be_zero_in_the_first_step(forgetful_registry, tmp_path):
     text = (FAULTY / "parameter_unused.py").read_text().replace("parameter_unused", "product")
     text = text.replace("-self.slope[head]", "-(1 + self.slope[head] * self.idle[head])")
     (tmp_path / "product.py").write_text(text.replace("torch.ones", "torch.zeros", 1))
-    forgetful_registry.read_plugin(tmp_path / "product.py")
+    forgetful_registry.load_plugin(tmp_path / "product.py")
     assert BY_NAME["every parameter has a gradient"].try_on(Subject("product")).passed
     (tmp_path / "both.py").write_text(text.replace("torch.ones", "torch.zeros").replace("product", "both"))
-    forgetful_registry.read_plugin(tmp_path / "both.py")
+    forgetful_registry.load_plugin(tmp_path / "both.py")
     assert not BY_NAME["every parameter has a gradient"].try_on(Subject("both")).passed
 
 

@@ -64,12 +64,10 @@ CHEAP = [law for law in LAWS if law.name not in EXPENSIVE | {TWO_PROCESSES}]
 @contextmanager
 def plugins_known():
     """The three plugins among the zoo's own, while the subjects are gathered."""
-    before = dict(registry.encodings.added)
-    for file in PLUGINS:
-        registry.read_plugin(file)
+    found = [one for file in PLUGINS for one in registry.load_plugin(file)]
     yield
-    registry.encodings.added.clear()
-    registry.encodings.added.update(before)
+    for one in found:
+        del registry.encodings.entries[one.name]
 
 
 @plugins_known()

@@ -126,7 +126,8 @@ def spoilt(monkeypatch):
                 return planned
             return replace(planned, score=lambda how: act(planned.length) or planned.score(how))
 
-        monkeypatch.setitem(registry.protocols.classes, protocol, Spoilt)
+        known = registry.protocols.describe(protocol)
+        monkeypatch.setitem(registry.protocols.entries, protocol, replace(known, cls=Spoilt))
 
     return spoilt
 

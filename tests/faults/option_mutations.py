@@ -14,7 +14,7 @@ def value_of(annotation, rng, depth):
     """A value of an option of this type; now and then one of another."""
     if rng.random() < 0.03:
         return rng.choice([None, "x", [], {}, True, [1.0], 0.5, 3])
-    if annotation is registry.WRAPPED:
+    if registry.is_encoding(annotation):
         return encoding(rng, depth + 1)
     if annotation in (None, type(None)):
         return None

@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -48,9 +47,7 @@ class Watched:
 
     def forget(self):
         """As in a new process, which knows of no plugin."""
-        for table in (registry.encodings.added, registry.encodings.classes):
-            table.pop("noted", None)
-        sys.modules.pop("zoo_plugin_noted", None)
+        registry.encodings.entries.pop("noted", None)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import pytest
 import yaml
 
-from zoo import registry
 from zoo.errors import InputError
 
 
@@ -44,11 +43,3 @@ def problems():
         return []
 
     return problems
-
-
-@pytest.fixture(autouse=True)
-def _no_plugin_outlives_its_test():
-    before = dict(registry.encodings.added)
-    yield
-    registry.encodings.added.clear()
-    registry.encodings.added.update(before)

@@ -318,7 +318,7 @@ def test_any_key_can_be_located(write):
 # Plugins
 
 PLUGIN = '''
-import not_installed_anywhere
+import zoo
 from zoo import Encoding, register
 
 @register("far")
@@ -378,7 +378,7 @@ def test_every_type_that_is_accepted_is_named(write, good, problems):
 def test_a_plugin_that_cannot_be_read_is_reported_at_its_line(write, good, problems):
     good["model"]["encoding"] = "mine"
     file = write("plugins:\n  - mine.py\n" + yaml.safe_dump(good))
-    for source, message in ((None, "No such file"), ("def f(:\n", "not Python"), ("x = 1\n", "decorated")):
+    for source, message in ((None, "no such file"), ("def f(:\n", "not Python"), ("x = 1\n", "decorated")):
         if source is not None:
             write(source, "mine.py")
         (line,) = problems(read_recipe, file)

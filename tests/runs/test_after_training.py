@@ -149,7 +149,7 @@ class Around(zoo.Encoding):
 
 def test_a_wrapped_one_is_changed_where_it_is(mapping, here, forgetful_registry):
     (here / "around.py").write_text(WRAPPER)
-    forgetful_registry.read_plugin(here / "around.py")
+    forgetful_registry.load_plugin(here / "around.py")
     trained = "{name: around, of: {name: rope, base: 500.0}}"
     found, label = changes(mapping, trained, "model.encoding.of=self_extend")
     assert found.refused == {} and label == "around(self_extend)"

@@ -42,9 +42,8 @@ def forget(forgetful_registry):
     """Forget the plugins, as a new process would."""
 
     def forget():
-        for known in (registry.encodings.added, registry.encodings.classes):
-            for name in ("mine", "around"):
-                known.pop(name, None)
+        for name in ("mine", "around"):
+            registry.encodings.entries.pop(name, None)
 
     return forget
 
@@ -93,7 +92,7 @@ def test_loading_without_it_names_file_and_content(trained, here):
     )
     with pytest.raises(InputError, match=r"trained with encoding 'around' of .*mine\.py"):
         zoo.load(folder, plugins=other)
-    with pytest.raises(InputError, match=r"nowhere\.py: .*No such file"):
+    with pytest.raises(InputError, match=r"nowhere\.py: .*no such file"):
         zoo.load(folder, plugins=here / "nowhere.py")
 
 
@@ -155,16 +154,16 @@ def package(monkeypatch, tmp_path):
     """Pretend that a package is installed in a version, with an encoding or without."""
     file = tmp_path / "theirs.py"
     file.write_text("one\n")
-    about = registry.encodings.describe("none")
-    fields = {name: getattr(about, name) for name in Description.__dataclass_fields__}
+    theirs = type("Theirs", (registry.encodings.load("none"),), {"__module__": "their_package.encodings"})
 
     def package(version, has=True, broken=None):
-        it = Description(**{**fields, "name": "theirs", "file": file, "package": f"their-package {version}"})
-        known = {**registry.encodings.shipped, **({"theirs": it} if has and version else {})}
-        monkeypatch.setattr(registry.encodings, "all", lambda: known)
-        monkeypatch.setitem(
-            vars(registry.encodings), "_installed", ({}, {"theirs": broken} if broken else {})
-        )
+        it = Description("encoding", "theirs", theirs, file, 1)
+        known = {**registry.encodings.all(), **({"theirs": it} if has and version else {})}
+        monkeypatch.setattr(registry.encodings, "entries", known)
+        monkeypatch.setattr(registry.encodings, "broken", {"theirs": broken} if broken else {})
+        monkeypatch.setitem(registry._packages, "their_package", f"their-package {version}")
+        if not (has and version):
+            known.pop("theirs", None)
         return file
 
     return package
@@ -202,8 +201,7 @@ def test_a_class_of_no_file_has_to_be_registered_again(forgetful_registry):
     sources = encoding_sources({"name": "cell"})
     assert sources == [{"name": "cell", "file": "<__notebook__>", "sha256": ""}]
     assert describe_changes(sources) == describe_missing(sources) == []
-    for known in (registry.encodings.added, registry.encodings.classes):
-        del known["cell"]
+    del registry.encodings.entries["cell"]
     assert describe_missing(sources)[0].endswith("register it again before you load this")
 
 

@@ -122,8 +122,7 @@ def test_a_plugin_runs_only_where_it_is_named(trained, here, forgetful_registry)
     folder, _ = trained("max_index", f"plugins=[{plugin}]", "model.encoding=marked")
     mark.unlink()
     # As a new process would find it.
-    for known in (forgetful_registry.encodings.added, forgetful_registry.encodings.classes):
-        known.pop("marked", None)
+    forgetful_registry.encodings.entries.pop("marked", None)
 
     with pytest.raises(InputError, match=r"--set plugins=\[.*marked\.py\]"):
         zoo.load(folder)

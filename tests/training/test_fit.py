@@ -292,8 +292,7 @@ def test_the_last_command_of_a_run_with_a_plugin_works(here, recipe, forgetful_r
     fit(recipe("max_index", "plugins=[mine.py]", "model.encoding=mine"))
     command = shlex.split(capsys.readouterr().out.splitlines()[-1].partition(": ")[2])
     assert cli.main(command[3:]) == 0
-    for known in (forgetful_registry.encodings.added, forgetful_registry.encodings.classes):
-        known.pop("mine", None)
+    forgetful_registry.encodings.entries.pop("mine", None)
     assert cli.main(command[3:-2]) == 2
     assert "--set plugins=" in capsys.readouterr().err
 

@@ -90,7 +90,7 @@ def _requested(what: str, sets: Sequence[str], folder: Path) -> Iterator[_Reques
         yield _with_options(read_value(what, what), options)
         return
     if what.endswith(".py") or os.sep in what:
-        found = registry.read_plugin(what)
+        found = registry.load_plugin(what)
     else:
         kinds = [kind for kind in registry.KINDS.values() if what in kind.all()]
         found = [kind.describe(what) for kind in kinds[:1] or [registry.encodings]]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import typing
 from collections.abc import Iterator
 
-from zoo import registry
 from zoo.contract.law import BUILDS, Finding, failed, law, only, passed
 from zoo.contract.subject import Subject, alone, first_kind, listed, plain, wraps
 from zoo.errors import InputError
@@ -34,8 +32,7 @@ def can_be_built(subject: Subject) -> Iterator[Finding]:
 )
 def description_is_complete(subject: Subject) -> Iterator[Finding]:
     (description,) = subject.descriptions
-    cls = registry.encodings.load(description.name)
-    docstring = inspect.cleandoc(cls.__dict__.get("__doc__") or "")
+    docstring = description.docstring
     first, *rest = docstring.splitlines() or [""]
     if not first.endswith(".") or (rest and rest[0] != ""):
         yield failed("the docstring does not begin with one sentence in a line of its own")

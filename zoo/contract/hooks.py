@@ -12,10 +12,10 @@ from torch import nn
 from zoo.contract.hook_outputs import HOOKS, watched
 from zoo.contract.law import CHANGES, PADDED, SHAPES, SPELLED, Finding, beyond, failed, farthest, law, passed
 from zoo.contract.subject import VOCABULARY, Subject, keep_of
-from zoo.description import class_location
 from zoo.encodings.base import Encoding
 from zoo.encodings.stack import build_encoding
 from zoo.models.cache import Cache
+from zoo.registry import class_location
 
 LONGEST = 65
 """The longest trained length, in tokens, beyond which the output is tested too."""

@@ -72,8 +72,8 @@ def every_parameter(subject: Subject) -> Iterator[Finding]:
 
 def train_in_two(subjects: Sequence[Subject]) -> list[str | None]:
     """Train each in the same two processes. Returns the fault of each; None where there is none."""
-    described = map(registry.encodings.describe, registry.encodings.names())
-    plugins = sorted({str(one.file) for one in described if one.module is None and one.file.is_file()})
+    loose = [one for one in registry.encodings.all().values() if not (one.builtin or one.package)]
+    plugins = sorted({str(one.file) for one in loose if one.file.is_file()})
     requested = [(one.spec, one.kind, one.config) for one in subjects]
     with tempfile.TemporaryDirectory() as folder:
         mp.spawn(_train_all, (Path(folder), plugins, requested), PROCESSES, daemon=True)
@@ -92,7 +92,7 @@ def _train_all(rank: int, folder: Path, plugins: list[str], requested: list[Any]
         # Otherwise gloo resolves the host's name, which fails on some machines.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback)
     for file in plugins:
-        registry.read_plugin(file)
+        registry.load_plugin(file)
     dist.init_process_group(
         "gloo",
         init_method=(folder / "rendezvous").as_uri(),

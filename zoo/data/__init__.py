@@ -25,8 +25,6 @@ class Dataset:
     (tokens of which one is to be pointed at), or a word of your own."""
     source: ClassVar[str] = "generated"
     """Where it comes from, as `zoo list datasets` shows it."""
-    imports_torch: ClassVar[bool] = True
-    """Where False, its file is quick to import, and the zoo's own is constructed while a recipe is read."""
     text_options: ClassVar[tuple[str, ...]] = ()
     """Of questions that can be asked in any text: which options are those of the text. Protocol `prompts`
     asks them in the text and the tokens of the model that it scores."""

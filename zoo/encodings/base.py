@@ -178,10 +178,6 @@ class Encoding(nn.Module):
     """Its bias is arithmetic and indexing, point by point, so that a fused kernel can compute it."""
     after_training: ClassVar[tuple[str, ...]] = ()
     """Options that may be changed on a trained model: no parameter depends on them."""
-    learns: ClassVar[str] = ""
-    """Of the zoo's own: how many parameters it has itself, in all layers, with its defaults in a decoder.
-    Empty: none. From whole numbers, `width`, `heads`, `head_width`, `layers` and `length`, by + - * and //.
-    Those of a plugin are counted instead."""
     replaces: ClassVar[tuple[str, ...]] = ()
     """Encodings that it may replace in a trained model. It is for that alone: no model is trained with it."""
     reads_positions: bool = True

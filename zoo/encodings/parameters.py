@@ -1,30 +1,20 @@
-"""How many parameters an encoding learns, at one size for all of them.
-
-The zoo's own encodings state it, and nothing heavy is imported to read that; others are built and counted.
-"""
+"""How many parameters an encoding learns, at one size for all of them: it is built and counted."""
 
 from __future__ import annotations
 
-import ast
-import operator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zoo import registry
+from zoo.encodings.base import Encoding, Size
+from zoo.encodings.stack import EncodingStack
 from zoo.errors import InputError
-
-if TYPE_CHECKING:
-    from zoo.encodings.base import Size
 
 WIDTH, LAYERS, HEADS, LENGTH = 256, 6, 8, 512
 """The size at which encodings are compared: model width, layers, heads, trained length in tokens."""
 
-# What an encoding that needs another is shown around: the first that it takes. None of them learns anything.
+# An encoding that needs another is built around the first of these that it takes. None has parameters.
 INSIDE = ("alibi", "rope", "sinusoidal", "none")
-
-OPERATORS = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -41,47 +31,12 @@ class Learned:
 
 
 def learned_parameters(name: str) -> Learned:
-    """The parameters that an encoding learns at the size of comparison.
+    """The parameters of an encoding with its defaults at the size of comparison.
 
     Raises:
-        InputError: it is a plugin's, and cannot be imported, or not be built so.
+        InputError: the encoding cannot be built at that size.
     """
-    if registry.encodings.describe(name).builtin:
-        return stated_parameters(name, WIDTH, LAYERS, HEADS, LENGTH)
-    from zoo.encodings.base import Size  # imports torch
-
-    causal = registry.encodings.describe(name).decoder
-    return counted_parameters(name, Size(WIDTH, HEADS, LAYERS, LENGTH, causal))
-
-
-def stated_parameters(name: str, width: int, layers: int, heads: int, length: int) -> Learned:
-    """What the zoo's own encoding states by `Encoding.learns`, for a model of this size."""
-    sizes = {"width": width, "layers": layers, "heads": heads, "length": length, "head_width": width // heads}
-
-    def value(node: ast.expr) -> int:
-        match node:
-            case ast.BinOp(left=left, op=op, right=right):
-                return OPERATORS[type(op)](value(left), value(right))
-            case ast.Name(id=size):
-                return sizes[size]
-            case ast.Constant(value=int(number)):
-                return number
-        raise ValueError(f"encoding {name!r}: `learns` has {ast.unparse(node)}")
-
-    stated = registry.encodings.describe(name).learns
-    own = value(ast.parse(stated, mode="eval").body) if stated else 0
-    return Learned(own, wraps=bool(_wrapping(name)))
-
-
-def counted_parameters(name: str, size: Size) -> Learned:
-    """The parameters that an encoding with its defaults has in a model of this size.
-
-    Raises:
-        InputError: it cannot be imported, or not be built so.
-    """
-    from zoo.encodings.base import Encoding  # imports torch, as the next
-    from zoo.encodings.stack import EncodingStack
-
+    size = Size(WIDTH, HEADS, LAYERS, LENGTH, registry.encodings.describe(name).decoder)
     stack = EncodingStack(representative(name, size), size)
     top = [encoding for slot in stack.slots for encoding in slot]
     parts = [encoding for encoding in stack.modules() if isinstance(encoding, Encoding)]
@@ -91,14 +46,16 @@ def counted_parameters(name: str, size: Size) -> Learned:
 
 
 def representative(name: str, size: Size) -> dict[str, Any]:
-    """The encoding with its defaults, as a recipe has it; one that needs another is put around a plain one.
+    """The encoding with its defaults, as a recipe has it, around a plain one where it needs another.
 
     Raises:
-        InputError: it takes none of those.
+        InputError: it takes none of the plain ones.
     """
-    from zoo.encodings.stack import EncodingStack  # imports torch
-
-    wrapping = _wrapping(name)
+    wrapping = [
+        option
+        for option in registry.encodings.describe(name).options
+        if option.default is registry.REQUIRED and registry.holds_wrapped(option.annotation)
+    ]
     if not wrapping:
         return {"name": name}
     for one in ({"name": inside} for inside in INSIDE):
@@ -111,12 +68,3 @@ def representative(name: str, size: Size) -> dict[str, Any]:
         except InputError as error:
             refusal = error
     raise refusal
-
-
-def _wrapping(name: str) -> list[registry.Option]:
-    """The options that must hold another encoding."""
-    return [
-        option
-        for option in registry.encodings.describe(name).options
-        if option.default is registry.REQUIRED and registry.holds_wrapped(option.annotation)
-    ]

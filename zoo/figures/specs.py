@@ -117,14 +117,14 @@ def _named(text: str) -> list[Any]:
         return [read_value(text, text)]
     file, colon, name = text.rpartition(":")
     if colon and file.endswith(".py"):
-        names = [one.name for one in registry.read_plugin(file) if one.kind == "encoding"]
+        names = [one.name for one in registry.load_plugin(file) if one.kind == "encoding"]
         if name not in names:
             near = nearest(name, names)
             hint = f"did you mean {near!r}?" if near else f"there is: {', '.join(names) or 'none'}"
             raise InputError(f"{file} registers no encoding {name!r}; {hint}")
         return [name]
     if text.endswith(".py"):
-        names = [one.name for one in registry.read_plugin(text) if one.kind == "encoding"]
+        names = [one.name for one in registry.load_plugin(text) if one.kind == "encoding"]
         if not names:
             raise InputError(f"{Path(text)} registers no encoding")
         return names

@@ -43,8 +43,14 @@ class Run:
 
     @cached_property
     def recipe(self) -> Recipe:
-        """The resolved recipe, as it was trained. Raises InputError where it cannot be read."""
-        return resolve(stored_recipe(self.path))
+        """The resolved recipe, as it was trained; its plugins are not imported.
+
+        Raises:
+            InputError: it cannot be read, or names a class of a plugin that is not registered.
+        """
+        stored = stored_recipe(self.path)
+        recipe = resolve({**stored, "plugins": []})
+        return recipe.model_copy(update={"plugins": tuple(stored.get("plugins") or ())})
 
     @property
     def card(self) -> dict[str, Any]:

@@ -28,13 +28,11 @@ def json_schema() -> dict[str, Any]:
     """
     schema = Recipe.model_json_schema()
     properties = schema["properties"]
-    schedules = registry.schedules.all().values()
+    schedules = _sorted(registry.schedules)
     named: dict[str, list[type[Section]]] = {
-        "data": [config_class(DataConfig, one) for one in registry.datasets.all().values()],
-        "task": [config_class(TaskConfig, one) for one in registry.tasks.all().values()],
-        "optimizer": [
-            config_class(OptimizerConfig, one, *schedules) for one in registry.optimizers.all().values()
-        ],
+        "data": [config_class(DataConfig, one) for one in _sorted(registry.datasets)],
+        "task": [config_class(TaskConfig, one) for one in _sorted(registry.tasks)],
+        "optimizer": [config_class(OptimizerConfig, one, *schedules) for one in _sorted(registry.optimizers)],
     }
     members = {key: [one.model_json_schema() for one in classes] for key, classes in named.items()}
     for optimizer in members["optimizer"]:
@@ -67,12 +65,16 @@ def json_schema() -> dict[str, Any]:
     }
 
 
+def _sorted(kind: registry.Registry) -> list[registry.Description]:
+    return [kind.describe(name) for name in kind.names()]
+
+
 def _encoding_is(schema: dict[str, Any]) -> dict[str, Any]:
     return {"model": {"properties": {"encoding": schema}}}
 
 
 def _encoding_schema() -> dict[str, Any]:
-    every = registry.encodings.all().values()
+    every = _sorted(registry.encodings)
     short = [
         one.name for one in every if all(option.default is not registry.REQUIRED for option in one.options)
     ]

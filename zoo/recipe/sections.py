@@ -23,7 +23,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from zoo import registry
-from zoo.errors import InputError, Problem
+from zoo.errors import InputError
 from zoo.fields import Affects, Count, CountOrFraction, Number, Positive, Section, Text, strict_type
 from zoo.recipe.error_messages import explain_validation_error
 from zoo.recipe.located_tree import KeyPath, describe_value
@@ -197,11 +197,7 @@ def named_section_class(section: str, value: Any) -> type[Section] | None:
 
 @functools.lru_cache(maxsize=512)
 def config_class(base: type[Section], *named: Description) -> type[Section]:
-    """`base` with the options of what is named: by the first under `name`, by others as further keys.
-
-    Raises:
-        InputError: an option has no default that can be read and is not required.
-    """
+    """`base` with the options of the named classes; the first is the value of `name`."""
     name = base.model_fields["name"]
     field = Field(... if name.is_required() else name.default, description=name.description)
     return create_model(
@@ -221,11 +217,7 @@ def _with_options(base: type[Section], *named: Description) -> type[Section]:
         for option in description.options:
             if option.name in base.model_fields:
                 continue
-            if option.default is registry.UNREAD and base is not EncodingConfig:
-                message = f"{option.name}: write its default out; the file is read before it is run"
-                raise InputError(Problem(message, where=description.where))
-            default = None if option.default is registry.UNREAD else option.default
-            default = ... if default is registry.REQUIRED else default
+            default = ... if option.default is registry.REQUIRED else option.default
             wraps = registry.holds_wrapped(option.annotation)
             field = Field(default, description=description.help.get(option.name), validate_default=wraps)
             fields[option.name] = (_wrapped(option) if wraps else strict_type(option.annotation), field)
@@ -250,9 +242,8 @@ def _resolve_one(spec: Any) -> dict[str, Any]:
         raise _errors("encoding", spec, {("name",): _no_name(kind, name)})
     about = kind.describe(name)
     config = config_class(EncodingConfig, about)
-    unread = {option.name for option in about.options if option.default is registry.UNREAD} - given.keys()
     try:
-        return config.model_validate(given).model_dump(mode="json", exclude=unread)
+        return config.model_validate(given).model_dump(mode="json")
     except ValidationError as error:
         # Here it is known which keys there are.
         raise _errors(name, spec, explain_validation_error(error, given, {(): config.model_fields})) from None
@@ -272,7 +263,7 @@ def _wrapped(option: registry.Option) -> Any:
             return None
         if isinstance(value, list) and not registry.holds_several(annotation):
             raise ValueError("must be one encoding, not a list")
-        if not isinstance(value, list) and registry.WRAPPED not in members:
+        if not isinstance(value, list) and not any(map(registry.is_encoding, members)):
             raise ValueError("must be a list of encodings, not one")
         return resolve_encoding(value)
 

@@ -1,14 +1,11 @@
 """The section `trainer` of a recipe: Lightning's Trainer.
 
-Lightning's own keywords are checked against the signature of its Trainer, read from its source.
+Lightning's own keywords are checked against the signature of its Trainer.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib.util
-import typing
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -21,7 +18,6 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from zoo.errors import InputError
 from zoo.fields import (
     Affects,
     Count,
@@ -35,7 +31,7 @@ from zoo.fields import (
     strict_type,
 )
 from zoo.recipe.sections import dump_by_class
-from zoo.signatures import Option, read_signature
+from zoo.registry import Option, keywords_of
 
 PRECISION_ALIASES = {
     64: "64-true", 32: "32-true", 16: "16-mixed",
@@ -135,12 +131,9 @@ OWNED = {
     "overfit_batches": "it replaces the order of the data; set `trainer.limit_train_batches`",
 }
 
-# Types that Lightning takes and that cannot be written in a recipe.
-_UNWRITABLE = ("Accelerator", "Strategy", "Profiler", "Logger", "Callback", "timedelta")
-
 
 def trainer_class(section: Any) -> type[TrainerConfig]:
-    """The model of a section `trainer`; Lightning's source is read only for keywords of Lightning."""
+    """The model of a section `trainer`; Lightning is imported only for keywords of its own."""
     own = TrainerConfig.model_fields.keys()
     return lightning_class() if isinstance(section, dict) and section.keys() - own else TrainerConfig
 
@@ -172,16 +165,7 @@ def _refuse(reason: str, value: object) -> None:
 
 @functools.lru_cache(maxsize=1)
 def trainer_options() -> dict[str, Option]:
-    """The keywords of `lightning.pytorch.Trainer`, by name; Lightning is not imported.
+    """The keywords of `lightning.pytorch.Trainer`, by name."""
+    from lightning.pytorch import Trainer
 
-    Raises:
-        InputError: Lightning is not installed.
-    """
-    spec = importlib.util.find_spec("lightning")
-    if spec is None or not spec.submodule_search_locations:
-        raise InputError("the package `lightning` is not installed: pip install lightning")
-    source = Path(spec.submodule_search_locations[0]) / "pytorch" / "trainer" / "trainer.py"
-    names = {name: typing.Never for name in _UNWRITABLE}
-    names |= {"Iterable": list, "_LITERAL_WARN": Literal["warn"], "_PATH": str}
-    options = read_signature(source.read_text(encoding="utf-8"), "Trainer", names)
-    return {option.name: option for option in options or ()}
+    return {option.name: option for option in keywords_of(Trainer)}

@@ -27,7 +27,7 @@ def validate_tree(tree: Located, rules: Sequence[Rule] = RULES) -> Recipe:
     Raises:
         InputError: every problem of its plugins, which decide what names there are; else every other problem.
     """
-    _read_plugins(tree)
+    _load_plugins(tree)
     values = tree.plain()
     unsure = _fill_in(values)
     faults = _check_names(values)
@@ -48,13 +48,13 @@ def validate_tree(tree: Located, rules: Sequence[Rule] = RULES) -> Recipe:
     return recipe
 
 
-def _read_plugins(tree: Located) -> None:
+def _load_plugins(tree: Located) -> None:
     problems = []
     for index, plugin in enumerate(_as(list, tree.plain().get("plugins"))):
         if not isinstance(plugin, str):
             continue  # the schema reports it
         try:
-            registry.read_plugin(plugin)
+            registry.load_plugin(plugin)
         except InputError as error:
             for problem in error.problems:
                 message = ": ".join(part for part in (problem.where, problem.message) if part)

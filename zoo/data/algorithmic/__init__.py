@@ -23,7 +23,7 @@ class Algorithmic(Questions, Dataset):
     constructor.
     """
 
-    gives, imports_torch = "answers", False
+    gives = "answers"
 
     @property
     def shortest(self) -> int:

@@ -36,7 +36,6 @@ class DynamicPositionBias(ByDistance):
 
     formula = r"b_{ij} = \operatorname{MLP}\bigl(\operatorname{sign}(i-j) \ln(1 + |i-j|)\bigr)_h"
     paper = "Wang et al. 2022 (arXiv:2108.00154); Liu et al. 2022 (arXiv:2111.09883)"
-    learns = "width // 4 * (width // 4 + 3 + heads)"
     extrapolates = "yes"
 
     def __init__(

@@ -51,7 +51,6 @@ class FIRE(Encoding):
     )
     paper = "Li et al. 2024 (arXiv:2310.04418)"
     family = "bias"
-    learns = "layers * (66 + 32 * heads)"
     encoder = False
     extrapolates = "yes"
     fused = False

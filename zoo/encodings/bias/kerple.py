@@ -32,7 +32,6 @@ class KERPLE(Encoding):
     formula = r"b_{ij} = -r_1 \ln(1 + r_2\,|i-j|)\quad \text{or} \quad b_{ij} = -r_1\,|i-j|^{r_2}"
     paper = "Chi, Fan, Ramadge, Rudnicky 2022 (arXiv:2205.09921)"
     family = "bias"
-    learns = "2 * heads"
     relative = True
     extrapolates = "yes"
     distance_only = True

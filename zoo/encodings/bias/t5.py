@@ -28,7 +28,6 @@ class T5Bias(Encoding):
     formula = r"b_{ij} = B_{h,\, r(i-j)},\qquad r \text{ exact near, logarithmic beyond}"
     paper = "Raffel et al. 2020 (arXiv:1910.10683)"
     family = "bias"
-    learns = "32 * heads"
     relative = True
     extrapolates = "yes"
     distance_only = True

@@ -47,7 +47,6 @@ class DeBERTa(Encoding):
     )
     paper = "He et al. 2020 (arXiv:2006.03654)"
     family = "content"
-    learns = "layers * width * (2 * width + 256)"
     weight_matrices = ("table", "keys", "queries")
     relative = True
     extrapolates = "no"

@@ -34,7 +34,6 @@ class Shaw(Encoding):
     )
     paper = "Shaw, Uszkoreit, Vaswani 2018 (arXiv:1803.02155)"
     family = "content"
-    learns = "layers * 66 * head_width"
     relative = True
     extrapolates = "yes"
     per_layer = True

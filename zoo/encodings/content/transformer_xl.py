@@ -33,7 +33,6 @@ class TransformerXL(Encoding):
     formula = r"a_{ij} = \frac{(q_i + u_h) \cdot k_j + (q_i + v_h) \cdot W_h R_{i-j}}{\sqrt{D}}"
     paper = "Dai et al. 2019 (arXiv:1901.02860)"
     family = "content"
-    learns = "layers * width * (width + 2)"
     weight_matrices = ("project",)
     relative = True
     extrapolates = "yes"

@@ -43,7 +43,6 @@ class CABLE(Encoding):
     )
     paper = "Veisi, Amirzadeh, Mansourian 2025 (arXiv:2503.08067)"
     family = "contextual"
-    learns = "layers * (width + 1) * heads"
     relative = True
     extrapolates = "yes"
     per_layer = True

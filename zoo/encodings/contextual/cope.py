@@ -38,7 +38,6 @@ class CoPE(Encoding):
     )
     paper = "Golovneva, Wang, Weston, Sukhbaatar 2024 (arXiv:2405.18719)"
     family = "contextual"
-    learns = "layers * 64 * head_width"
     encoder = False
     relative = True
     extrapolates = "yes"

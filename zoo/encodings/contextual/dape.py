@@ -49,7 +49,6 @@ class DAPE(Wrapper):
     )
     paper = "Zheng et al. 2024 (arXiv:2405.14722)"
     family = "contextual"
-    learns = "layers * (32 + 97 * heads)"
     encoder = False
     per_layer = True
 

@@ -34,7 +34,6 @@ class FoX(Encoding):
     formula = r"b_{ij} = \sum_{t=j+1}^{i} \ln f_t,\qquad f_t = \sigma(w_h \cdot x_t + c_h)"
     paper = "Lin et al. 2025 (arXiv:2503.02130)"
     family = "contextual"
-    learns = "layers * (width + 1) * heads"
     encoder = False
     relative = True
     extrapolates = "yes"

@@ -54,7 +54,6 @@ class PaTH(Encoding):
     )
     paper = "Yang et al. 2025 (arXiv:2505.16381)"
     family = "contextual"
-    learns = "layers * (67 * width + (width + 1) * heads)"
     weight_matrices = ("down", "up")
     encoder = False
     relative = True

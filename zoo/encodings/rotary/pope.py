@@ -35,7 +35,6 @@ class PoPE(Encoding):
     )
     paper = "Gopalakrishnan, Csordás, Schmidhuber, Mozer 2025 (arXiv:2509.10534)"
     family = "rotary"
-    learns = "layers * width"
     relative = True
     extrapolates = "yes"
     rotates_alone = True
