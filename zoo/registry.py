@@ -13,7 +13,6 @@ import hashlib
 import importlib
 import importlib.util
 import inspect
-import json
 import pkgutil
 import re
 import sys
@@ -384,35 +383,3 @@ def holds_several(annotation: Any) -> bool:
     if typing.get_origin(annotation) in (typing.Union, types.UnionType):
         return any(map(holds_several, typing.get_args(annotation)))
     return not is_encoding(annotation) and holds_wrapped(annotation)
-
-
-def annotation_text(annotation: Any) -> str:
-    """A type in the words of a recipe's author: `number`, `whole number`, `official | geometric`."""
-    words = {
-        int: "whole number",
-        float: "number",
-        bool: "true | false",
-        str: "text",
-        type(None): "null",
-        dict: "mapping",
-        Any: "any",
-    }
-    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
-    if is_encoding(annotation):
-        return "encoding"
-    if annotation in words:
-        return words[annotation]
-    if origin is typing.Annotated:
-        return annotation_text(arguments[0])
-    if origin is typing.Literal:
-        return " | ".join(map(value_text, arguments))
-    if origin in (list, tuple):
-        return f"list of {', '.join(annotation_text(part) for part in arguments if part is not ...)}"
-    if arguments and origin is not dict:
-        return " | ".join(map(annotation_text, arguments))
-    return getattr(annotation, "__name__", str(annotation))
-
-
-def value_text(value: Any) -> str:
-    """A default or a choice as a recipe gives it; text without quotes."""
-    return value if isinstance(value, str) else json.dumps(value, default=str)
