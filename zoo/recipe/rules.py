@@ -1,7 +1,7 @@
-"""What must hold between the keys of a recipe.
+"""Rules between the keys of a recipe.
 
-A rule says which keys it reads, and gets their values, defaults included. Where one of them is wrong already,
-the rule is left out: every problem of a recipe is reported once, and all together.
+A rule names the keys that it reads, and gets their values, defaults included. It is skipped where one of them
+has an error of its own, so that every problem of a recipe is reported once, and all together.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from zoo import registry
 from zoo.errors import InputError, nearest
 from zoo.fields import float_to_int
 from zoo.launch.devices import number_of_devices
+from zoo.recipe.diff import limits_epochs
 from zoo.recipe.encoding import ENCODING, encodings_in
 from zoo.recipe.located_tree import KeyPath, dotted
 from zoo.recipe.questions import mix_faults, questions_section
@@ -24,7 +25,7 @@ from zoo.recipe.trainer import PRECISION_ALIASES
 FSDP_PRECISIONS = ("auto", "32-true", "bf16-mixed", "bf16-true", "16-true")
 
 Fault = str | dict[KeyPath, str] | None
-"""What is wrong with the first of a rule's keys, or with others by their path; None where nothing is."""
+"""The error of the first of a rule's keys, or of others by their path; None where the rule holds."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Rule:
 
 RULES: list[Rule] = []
 FOR_TRAINING: list[Rule] = []
-"""What must hold besides where the recipe is to be trained, and need not for a model that was."""
+"""Rules for recipes that are to be trained, besides."""
 
 
 def rule(*keys: str, of: list[Rule] = RULES) -> Callable[[Callable[..., Fault]], Callable[..., Fault]]:
@@ -103,7 +104,7 @@ def batch_divides_evenly(batch: int, devices: Any, nodes: int, accumulate: int) 
 
 
 def batch_fault(batch: int, devices: int, nodes: int, accumulate: int) -> str | None:
-    """What is wrong with a global batch that is divided so; None where each gets as much as the others."""
+    """The error of a global batch that cannot be divided evenly."""
     parts = devices * nodes * accumulate
     if batch % parts == 0:
         return None
@@ -116,9 +117,7 @@ def batch_fault(batch: int, devices: int, nodes: int, accumulate: int) -> str | 
 @rule("trainer")
 def an_epoch_ends_with_a_step(trainer: dict[str, Any]) -> Fault:
     accumulate, limit = trainer.get("accumulate_grad_batches", 1), trainer.get("limit_train_batches")
-    # 1 is one batch, and 1.0 all of them.
-    all_of_them = limit is None or (isinstance(limit, float) and limit == 1)
-    if accumulate == 1 or all_of_them or limit % accumulate == 0:
+    if accumulate == 1 or not limits_epochs(trainer) or limit % accumulate == 0:
         return None
     message = f"{limit} may end an epoch amid a step: take a multiple of accumulate_grad_batches {accumulate}"
     return {("trainer", "limit_train_batches"): message}
@@ -143,7 +142,7 @@ def precision_runs_on_device(precision: Any, accelerator: str) -> Fault:
 
 
 def cpu_precision_fault(precision: Any) -> str | None:
-    """What is wrong with training in a precision on a CPU; None where that is possible."""
+    """The error of training in a precision that a CPU does not have."""
     # Lightning computes in bf16 there, with a warning.
     if PRECISION_ALIASES.get(precision, precision) != "16-mixed":
         return None
@@ -202,8 +201,7 @@ def protocols_fit_task(protocols: Sequence[str] | None, task: str) -> Fault:
 
 
 def no_protocol(name: str, task: str) -> str | None:
-    """What is wrong with asking for a protocol of this name; None where the task knows it, or is a plugin's
-    that was not read."""
+    """The error of a protocol that a task does not have; None for a task that is not registered."""
     about = registry.tasks.all().get(task)
     if about is None:
         return None
@@ -245,15 +243,14 @@ def stride_leaves_no_gap(
 
 
 def stride_gap(stride: int | float, lengths: Sequence[int]) -> str | None:
-    """What is wrong with a stride (tokens, or a fraction of the window) for windows of these lengths."""
-    shortest = min(lengths, default=None)
-    # A fraction is at most 1, and no window is shorter.
-    if shortest is None or stride <= shortest:
-        return None
-    return (
-        f"a stride of {stride} tokens would leave tokens out between windows of {shortest}: give at most "
-        f"{shortest}, or a fraction of the window such as 0.5"
-    )
+    """The error of a stride (tokens, or a fraction of the window) that is longer than the shortest window."""
+    shortest = min(lengths, default=stride)
+    if stride > shortest:
+        return (
+            f"a stride of {stride} tokens would leave tokens out between windows of {shortest}: give at most "
+            f"{shortest}, or a fraction of the window such as 0.5"
+        )
+    return None
 
 
 @rule("evaluate.max_tokens", "evaluate.lengths", "data.name", "data.sequence_length")

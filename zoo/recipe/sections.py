@@ -122,19 +122,17 @@ BASES: dict[str, type[Section]] = {
     "optimizer": OptimizerConfig,
     "evaluate": EvaluateConfig,
 }
-
-
 NAMES: dict[str, dict[str, Registry]] = {
     "data": {"name": registry.datasets},
     "task": {"name": registry.tasks},
     "optimizer": {"name": registry.optimizers, "schedule": registry.schedules},
     "evaluate": {},
 }
-"""The keys of each section that hold a name, and what they name."""
+"""The keys of each section that hold a name, and the registry of that name."""
 
 
 def by_name(section: str) -> Any:
-    """The field type of a section of `BASES`: its base with the keys of what is named in it."""
+    """The field type of a section of `BASES`: its base with the options of the classes named in it."""
 
     def choose(value: Any) -> Section:
         base = BASES[section]
@@ -151,26 +149,28 @@ def by_name(section: str) -> Any:
 
 
 dump_by_class = PlainSerializer(lambda section: section.model_dump(mode="json"))
-"""Gives all keys of a section, where the annotation has the base alone."""
+"""Dumps all keys of a section whose annotation is the base alone."""
+
+
+def named_section_class(section: str, value: Any) -> type[Section] | None:
+    """The model of a section of `BASES` that has this value; None where it names what is not registered."""
+    base = BASES[section]
+    if section == "evaluate":
+        # The options of protocols from outside the zoo: those of its own are in the base.
+        protocols = map(registry.protocols.describe, registry.protocols.names())
+        return with_options(base, *(one for one in protocols if one.options))
+    if not isinstance(value, dict) or any(_wrong_names(section, value)):
+        return None
+    named = [kind.describe(_name_in(section, key, value)) for key, kind in NAMES[section].items()]
+    return config_class(base, *named)
 
 
 def _name_in(section: str, key: str, value: dict[str, Any]) -> Any:
     return value.get(key, BASES[section].model_fields[key].get_default())
 
 
-def _errors(title: str, value: Any, faults: dict[KeyPath, str]) -> ValidationError:
-    """The error that pydantic makes of these messages, by their paths below a value."""
-    details = (
-        ("missing" if text == "missing" else PydanticCustomError("explained", "{text}", {"text": text}), path)
-        for path, text in faults.items()
-    )
-    return ValidationError.from_exception_data(
-        title, [InitErrorDetails(type=kind, loc=path, input=value) for kind, path in details]
-    )
-
-
 def _wrong_names(section: str, value: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """The keys whose names are missing or not known, with what is wrong."""
+    """The keys whose names are missing or unknown, each with a message."""
     for key, kind in NAMES[section].items():
         name = _name_in(section, key, value)
         if not isinstance(name, str) or name not in kind.all():
@@ -183,16 +183,15 @@ def _no_name(kind: Registry, name: Any) -> str:
     return f"must be the name of {kind.article} {kind.kind}, got {describe_value(name)}"
 
 
-def named_section_class(section: str, value: Any) -> type[Section] | None:
-    """The model of a section of `BASES` that has this value; None where it names what is not registered."""
-    base = BASES[section]
-    if section == "evaluate":
-        # The options of protocols from outside the zoo: those of its own are in the base.
-        return _with_options(base, *(one for one in registry.protocols.all().values() if one.options))
-    if not isinstance(value, dict) or any(_wrong_names(section, value)):
-        return None
-    named = [kind.describe(_name_in(section, key, value)) for key, kind in NAMES[section].items()]
-    return config_class(base, *named)
+def _errors(title: str, value: Any, faults: dict[KeyPath, str]) -> ValidationError:
+    """The pydantic error with these messages, by their paths below a value."""
+    details = (
+        ("missing" if text == "missing" else PydanticCustomError("explained", "{text}", {"text": text}), path)
+        for path, text in faults.items()
+    )
+    return ValidationError.from_exception_data(
+        title, [InitErrorDetails(type=kind, loc=path, input=value) for kind, path in details]
+    )
 
 
 @functools.lru_cache(maxsize=512)
@@ -202,7 +201,7 @@ def config_class(base: type[Section], *named: Description) -> type[Section]:
     field = Field(... if name.is_required() else name.default, description=name.description)
     return create_model(
         f"{named[0].class_name}Config",
-        __base__=_with_options(base, *named),
+        __base__=with_options(base, *named),
         __doc__=named[0].summary,
         __module__=__name__,
         name=(Literal[named[0].name], field),
@@ -210,17 +209,17 @@ def config_class(base: type[Section], *named: Description) -> type[Section]:
 
 
 @functools.lru_cache(maxsize=512)
-def _with_options(base: type[Section], *named: Description) -> type[Section]:
+def with_options(base: type[Section], *named: Description) -> type[Section]:
     """`base` with the options of classes as fields, those apart that the base has already."""
     fields: dict[str, Any] = {}
     for description in named:
         for option in description.options:
-            if option.name in base.model_fields:
-                continue
-            default = ... if option.default is registry.REQUIRED else option.default
-            wraps = registry.holds_wrapped(option.annotation)
-            field = Field(default, description=description.help.get(option.name), validate_default=wraps)
-            fields[option.name] = (_wrapped(option) if wraps else strict_type(option.annotation), field)
+            if option.name not in base.model_fields:
+                wraps = registry.holds_wrapped(option.annotation)
+                default = ... if option.default is registry.REQUIRED else option.default
+                help_text = description.help.get(option.name)
+                field = Field(default, description=help_text, validate_default=wraps)
+                fields[option.name] = (_wrapped(option) if wraps else strict_type(option.annotation), field)
     if not fields:
         return base
     return create_model(base.__name__, __base__=base, __doc__=base.__doc__, __module__=__name__, **fields)
@@ -236,16 +235,15 @@ def resolve_encoding(spec: Any) -> Any:
 
 
 def _resolve_one(spec: Any) -> dict[str, Any]:
-    given, kind = spec if isinstance(spec, dict) else {"name": spec}, registry.encodings
+    given = spec if isinstance(spec, dict) else {"name": spec}
     name = given.get("name")
-    if not isinstance(name, str) or name not in kind.all():
-        raise _errors("encoding", spec, {("name",): _no_name(kind, name)})
-    about = kind.describe(name)
-    config = config_class(EncodingConfig, about)
+    if not isinstance(name, str) or name not in registry.encodings.all():
+        raise _errors("encoding", spec, {("name",): _no_name(registry.encodings, name)})
+    config = config_class(EncodingConfig, registry.encodings.describe(name))
     try:
         return config.model_validate(given).model_dump(mode="json")
     except ValidationError as error:
-        # Here it is known which keys there are.
+        # Only here are the valid keys known.
         raise _errors(name, spec, explain_validation_error(error, given, {(): config.model_fields})) from None
 
 
@@ -271,15 +269,15 @@ def _wrapped(option: registry.Option) -> Any:
 
 
 def construct(kind: Registry, name: str, section: Section, *arguments: Any) -> Any:
-    """An instance of a registered class, given the options that its section of a recipe has.
+    """An instance of a registered class with the options that its section of a recipe has.
 
     Raises:
-        InputError: its file cannot be imported, or its constructor refuses the options with ValueError.
+        InputError: its constructor refuses the options with ValueError.
     """
-    options = {option.name: getattr(section, option.name) for option in kind.describe(name).options}
-    cls = kind.load(name)
+    about = kind.describe(name)
+    options = {option.name: getattr(section, option.name) for option in about.options}
     try:
-        return cls(*arguments, **options)
+        return about.cls(*arguments, **options)
     except InputError:
         raise
     except ValueError as error:
