@@ -259,7 +259,7 @@ def test_the_options_of_a_built_in_encoding_are_tried(here, quick, capsys):
 
 @pytest.mark.parametrize("arguments, message", [
     (["alibbi"], "did you mean 'alibi'?"),
-    (["my_encodin.py"], "my_encodin.py: cannot be read: No such file"),
+    (["my_encodin.py"], "my_encodin.py: no such file"),
     (["broken.py"], "the plugin cannot be imported: ZeroDivisionError: division by zero"),
     (["empty.py"], "no class here is decorated"),
     (["needy.py"], "encoding 'needy' cannot be tried without rows: give --set rows=..."),
