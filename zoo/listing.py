@@ -202,7 +202,7 @@ def _kind(what: str, pattern: str | None) -> str:
 
 
 def _recipes(pattern: str | None) -> str:
-    # In a checkout the recipes are next to the package, whatever the working directory is.
+    # Without such a folder here: that of a checkout, next to the package.
     folder = RECIPES if RECIPES.is_dir() else Path(__file__).parent.parent / RECIPES
     files = {file.stem: file for file in sorted(folder.glob("*.yaml"))}
     # A base recipe can be run by itself, with the encoding from `--set`.

@@ -326,7 +326,7 @@ def options_of(cls: type) -> tuple[Option, ...]:
     """The keywords of a constructor and, where that takes `**more`, those of its ancestors'."""
     options: dict[str, Option] = {}
     for ancestor in cls.__mro__:
-        # Constructors of other libraries (torch's modules and optimizers) are not options of ours.
+        # Constructors of other libraries (torch's modules and optimizers) are not options.
         if "__init__" not in vars(ancestor) or ancestor.__module__.split(".")[0] not in (
             "zoo", cls.__module__.split(".")[0],
         ):  # fmt: skip

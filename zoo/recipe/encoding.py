@@ -24,7 +24,7 @@ Faults = dict[KeyPath, str]
 
 
 def check_encoding(spec: Any, path: KeyPath) -> tuple[Any, Faults]:
-    """An encoding with every option given, and what is wrong with it by key path.
+    """An encoding with every option given, and its faults by key path.
 
     `spec` is a name, a mapping of a name and its options, or a list of such. The result is a mapping, or a
     list of mappings, of plain values; None where something is wrong.
@@ -49,7 +49,7 @@ def encodings_in(spec: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
 
 
 def encoding_label(spec: Any) -> str:
-    """A resolved encoding in a word: its name, with what it wraps or is combined with."""
+    """A resolved encoding in a word: its name, and those of the encodings in it or combined with it."""
     if isinstance(spec, list | tuple):
         return "+".join(map(encoding_label, spec))
     inside = [
@@ -136,7 +136,7 @@ def _another(old: Any, new: Any) -> str:
 
 
 def changed_label(spec: Any, changed: dict[str, Any]) -> str:
-    """A resolved encoding in a word, with what was changed of it: `rope scaling=yarn factor=4`.
+    """A resolved encoding in a word, with its changed options: `rope scaling=yarn factor=4`.
 
     Of an encoding that replaces another, options at their default are left out.
     """

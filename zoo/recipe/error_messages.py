@@ -1,4 +1,4 @@
-"""What a validation error means in the recipe's own words: what was expected, and the nearest valid name."""
+"""Validation errors in the words of a recipe: the expected value, and the nearest valid name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def explain_validation_error(
 ) -> dict[KeyPath, str]:
     """One message for each key path that is wrong.
 
-    `given` is what was validated; `keys` are the names that each mapping may have, by its path.
+    `given` is the validated value; `keys` are the names that each mapping may have, by its path.
     """
     found: dict[KeyPath, list[dict[str, Any]]] = {}
     for detail in error.errors(include_url=False):

@@ -23,8 +23,8 @@ SECTION_OR_OWN = {"anyOf": [{"type": "string"}, {"type": "object"}]}
 def json_schema() -> dict[str, Any]:
     """JSON Schema (draft 2020-12) of a recipe file: the keys, every known encoding, Lightning's flags.
 
-    No key of a section is required in it: a file may leave to its base what it does not say itself, and a
-    base is not a complete recipe. `zoo show` reports what is missing.
+    No key of a section is required in it: a file may take keys from its base, and a base is not a complete
+    recipe. `zoo show` reports missing keys.
     """
     schema = Recipe.model_json_schema()
     properties = schema["properties"]

@@ -11,7 +11,7 @@ from zoo.errors import InputError, Problem, shorten
 KeyPath = tuple[str | int, ...]
 
 NAMED = (("model", "encoding"), ("task",))
-"""Below these keys text stands for a mapping with that name, so that an option can be set beside it. A recipe
+"""Below these keys text stands for a mapping with that name, so that an option can be set as well. A recipe
 that chooses another encoding or task does not inherit the options of the base's."""
 
 

@@ -27,8 +27,8 @@ def read_recipe(path: str | Path, sets: Sequence[str] = ()) -> Recipe:
             relative to the working directory.
 
     Raises:
-        InputError: what cannot be read of the sets, the file, its base and its plugins, one after the other;
-            if all can be read, every problem with what they say.
+        InputError: the sets, the file, its base or its plugins cannot be read; if all can be read, every
+            problem of the recipe.
     """
     return validate_tree(_read_tree(Path(path), sets), (*RULES, *FOR_TRAINING))
 
@@ -75,7 +75,7 @@ def resolve(mapping: Mapping[str, Any], sets: Sequence[str] = (), trained: bool 
 
     Args:
         sets: `key=value` texts laid over it.
-        trained: it is that of a trained model: an encoding in the sets keeps what it does not say itself.
+        trained: it is that of a trained model: an encoding in the sets keeps the options it does not give.
 
     Raises:
         InputError: every problem with it.
@@ -152,7 +152,7 @@ def _read_base(base: Located, folder: Path) -> Located:
 
 
 def _near_file(path: Path) -> str:
-    """A hint at the recipe file that was meant: beside the path, or in recipes/."""
+    """A hint at the nearest recipe file, in the folder of the path or in recipes/."""
     folders = (Path("recipes"), Path("recipes/base"), path.parent)
     known = {file.stem: file for folder in folders if os.path.isdir(folder) for file in folder.glob("*.yaml")}
     near = nearest(path.stem, known)
@@ -181,7 +181,7 @@ def _parse_sets(sets: Sequence[str]) -> list[tuple[str, KeyPath, Any]]:
 
 
 def _resolve_plugin_paths(tree: Located, folder: Path) -> None:
-    """Make the plugins' paths absolute: what they are relative to is known only here."""
+    """Make the plugins' paths, which are relative to a folder, absolute."""
     plugins = tree.value.get("plugins", Located(None)).value
     for plugin in plugins if isinstance(plugins, list) else ():
         if isinstance(plugin.value, str) and plugin.value:

@@ -40,7 +40,7 @@ class ModelConfig(Section):
     """The transformer and its positional encoding."""
 
     kind: Literal["decoder", "encoder"]
-    """A decoder attends to what came before (causal); an encoder to the whole sequence."""
+    """A decoder attends to earlier tokens (causal), an encoder to the whole sequence."""
     encoding: Any
     """The positional encoding: a name, a mapping of a name and its options, or a list that combines several.
     In a resolved recipe always a mapping, or a list of mappings, with every option given."""
@@ -99,8 +99,8 @@ class CheckpointConfig(Section):
     every_n_steps: Annotated[Positive, Affects("results")] = 1000
     """Optimizer steps between two checkpoints."""
     sharded: Annotated[Flag | Literal["auto"], Affects("results")] = "auto"
-    """Whether under strategy fsdp each process writes its own shard of the tensors, into a folder beside the
-    checkpoint, instead of the first one all of them into the file; any number of processes continues from
+    """Whether under strategy fsdp each process writes its own shard of the tensors, into a folder next to
+    the checkpoint, instead of the first one all of them into the file; any number of processes continues from
     either. auto: where weights and the optimizer's moments are over 2 GiB."""
 
 
@@ -109,7 +109,7 @@ LONGEST_NAME = 200
 
 
 class Recipe(Section):
-    """A training run, complete: the positional encoding, what surrounds it, and what it is trained on."""
+    """A complete training run: the positional encoding, the model around it, the data and the training."""
 
     name: Annotated[
         Text,
@@ -125,11 +125,11 @@ class Recipe(Section):
     """Run folder or checkpoint whose weights the run starts from, relative to the working directory; all that
     is not the encoding's must match. null: they are drawn from the seed."""
     task: Annotated[by_name("task"), BeforeValidator(_named)]
-    """What is learned: a name, or a mapping of a name and options. null: what data and model.kind suggest."""
+    """The task: a name, or a mapping of a name and options. null: by data and model.kind."""
     model: ModelConfig
     """The transformer and its positional encoding."""
     data: by_name("data")
-    """What it is trained on."""
+    """The training data."""
     optimizer: by_name("optimizer")
     """The optimizer and its schedule."""
     trainer: TrainerSection
@@ -140,7 +140,7 @@ class Recipe(Section):
     """How the trained model is evaluated."""
     compile: Annotated[Flag | Literal["auto"], Affects("rounding")] = "auto"
     """Whether the model is compiled by torch.compile. auto: from 5,000 steps on, on a GPU from 1,000, where a
-    compiler is installed and the strategy is not fsdp; the run's recipe holds what was chosen."""
+    compiler is installed and the strategy is not fsdp; the run's recipe holds the choice."""
     logging: Annotated[tuple[Literal["csv", "tensorboard", "wandb", "mlflow"], ...], Affects(None)] = (
         "csv", "tensorboard",
     )  # fmt: skip
@@ -153,8 +153,8 @@ class Recipe(Section):
 
 
 def section_class(section: str, value: Any) -> type[Section] | None:
-    """The model of a section of the recipe that has this value; None where it names what is not registered,
-    and for a key that is no section."""
+    """The model of a section of the recipe with this value; None where a name in it is not registered or the
+    key is not a section."""
     if section == "trainer":
         return trainer_class(value)
     if section in BASES:

@@ -1,4 +1,4 @@
-"""What of a recipe has keys that depend on a name in it: data, task, optimizer, evaluate, and the encoding.
+"""Sections whose keys depend on a name in them: data, task, optimizer, evaluate, and the encoding.
 
 Each has a base with the keys that all have. The typed keywords of the named class add their own.
 """
@@ -31,7 +31,7 @@ from zoo.registry import Description, Registry
 
 
 class DataConfig(Section):
-    """What every dataset has."""
+    """The keys of every dataset."""
 
     name: Text
     """The dataset."""
@@ -44,14 +44,14 @@ class DataConfig(Section):
 
 
 class TaskConfig(Section):
-    """What every task has."""
+    """The keys of every task."""
 
     name: Text
     """The task."""
 
 
 class OptimizerConfig(Section):
-    """What every optimizer has, and its schedule."""
+    """The keys of every optimizer and schedule."""
 
     name: Text = "adamw"
     """The optimizer."""
@@ -64,7 +64,7 @@ class OptimizerConfig(Section):
 
 
 class EncodingConfig(Section):
-    """What every encoding has."""
+    """The keys of every encoding."""
 
     name: Text
 
@@ -113,7 +113,7 @@ class EvaluateConfig(Section):
         "variable_tracking",
         "common_words",
     )
-    """Protocol prompts: what is asked; names of datasets, or mappings of such a name and its options."""
+    """Protocol prompts: its questions, as names of datasets, or mappings of such a name and its options."""
 
 
 BASES: dict[str, type[Section]] = {
@@ -139,7 +139,7 @@ def by_name(section: str) -> Any:
         if isinstance(value, base):
             return value
         if not isinstance(value, dict):
-            base.model_validate(value)  # raises that it is no mapping
+            base.model_validate(value)  # raises: not a mapping
         wrong = {(key,): text for key, text in _wrong_names(section, value)}
         if wrong:
             raise _errors(section, value, wrong)
@@ -153,7 +153,7 @@ dump_by_class = PlainSerializer(lambda section: section.model_dump(mode="json"))
 
 
 def named_section_class(section: str, value: Any) -> type[Section] | None:
-    """The model of a section of `BASES` that has this value; None where it names what is not registered."""
+    """The model of a section of `BASES` that has this value; None where a name in it is not registered."""
     base = BASES[section]
     if section == "evaluate":
         # The options of protocols from outside the zoo: those of its own are in the base.
@@ -229,7 +229,7 @@ def resolve_encoding(spec: Any) -> Any:
     """An encoding with every option given: a mapping, or a list of mappings, of plain values.
 
     Raises:
-        ValidationError: it is no name, no mapping of a name and its options, and no list of such.
+        ValidationError: it is not a name, a mapping of a name and its options, or a list of such.
     """
     return _SEVERAL.validate_python(list(spec)) if isinstance(spec, list | tuple) else _resolve_one(spec)
 

@@ -70,7 +70,7 @@ class TrainerConfig(Section):
         BeforeValidator(_precision),
     ] = "auto"  # fmt: skip
     """Number format of weights and arithmetic. auto: bf16-mixed where the device multiplies bf16 natively and
-    d_model is 64 or more, else 32-true; the run's recipe holds what was chosen."""
+    d_model is 64 or more, else 32-true; the run's recipe holds the choice."""
     gradient_clip_val: Annotated[Number, Field(ge=0)] | None = 1.0
     """Largest norm of the gradient. null: no clipping."""
     accumulate_grad_batches: Annotated[Positive, Affects("rounding")] = 1
@@ -105,10 +105,10 @@ LIGHTNING_FLAGS: dict[str, Affects] = {
     "profiler": Affects(None),
     # Raises where a gradient is not finite; every gradient is computed as without it.
     "detect_anomaly": Affects(None),
-    # How validation keeps tensors. Every training step is seeded anew, whatever ran before it.
+    # How validation keeps tensors. Every training step is seeded by its number.
     "inference_mode": Affects(None),
     "num_sanity_val_steps": Affects(None),
-    # Where a run stops for now: it is then unfinished, and goes on as if it had not stopped.
+    # Where a run stops for now: it is unfinished then, and can be resumed.
     "max_time": Affects(None),
     "check_val_every_n_epoch": Affects("results"),
     "deterministic": Affects("rounding"),

@@ -1,4 +1,4 @@
-"""Validation of a recipe's tree, whatever it was read from; every problem has its location."""
+"""Validation of the tree of a recipe; every problem has its location."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _fill_in(values: dict[str, Any]) -> list[KeyPath]:
 
 
 def _check_names(values: dict[str, Any]) -> Faults:
-    """Resolve the encoding, and report a misspelt dataset; that goes on as the nearest, which decides what
+    """Resolve the encoding, and report a misspelt dataset; it is replaced by the nearest, which decides what
     the other keys mean."""
     faults: Faults = {}
     model, data = _as(dict, values.get("model")), _as(dict, values.get("data"))
@@ -115,7 +115,7 @@ def _valid_keys(values: dict[str, Any]) -> dict[KeyPath, list[str]]:
 
 
 def _order(problem: Problem) -> tuple[bool, str, int, str]:
-    """By file and line; what was set on the command line comes last."""
+    """By file and line; settings of the command line come last."""
     where = problem.where or ""
     file, _, line = where.rpartition(":")
     number = int(line) if line.isdecimal() else 0
