@@ -182,7 +182,8 @@ def forgetful_registry():
     before = {kind: set(kind.entries) for kind in registry.KINDS.values()}
     yield registry
     for kind, names in before.items():
-        kind.entries = {n: one for n, one in kind.entries.items() if one.builtin or n in names}
+        for name in [n for n, one in kind.entries.items() if not (one.builtin or n in names)]:
+            del kind.entries[name]
 
 
 @pytest.fixture

@@ -306,8 +306,9 @@ def _undone_on_error() -> Iterator[None]:
         yield
     except BaseException:
         for kind, entries in before.items():
-            own = {name: one for name, one in kind.entries.items() if one.builtin}
-            kind.entries = {**own, **entries}
+            for name in [name for name, one in kind.entries.items() if not one.builtin]:
+                del kind.entries[name]
+            kind.entries.update(entries)
         raise
 
 

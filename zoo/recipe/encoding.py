@@ -1,7 +1,7 @@
-"""An encoding as a recipe has it: its parts, its name in a word, and what of it a trained model may change.
+"""An encoding as a recipe has it: its parts, its label, and the options of it that a trained model may change.
 
 An encoding declares which of its options change no parameter (`after_training`), and which encodings it may
-replace (`replaces`). All of it is read from the source, before torch is imported.
+replace (`replaces`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from zoo import registry
-from zoo.errors import InputError
 from zoo.recipe.error_messages import explain_validation_error
 from zoo.recipe.located_tree import KeyPath, dotted
 from zoo.recipe.sections import resolve_encoding
@@ -27,7 +26,7 @@ def check_encoding(spec: Any, path: KeyPath) -> tuple[Any, Faults]:
     """An encoding with every option given, and its faults by key path.
 
     `spec` is a name, a mapping of a name and its options, or a list of such. The result is a mapping, or a
-    list of mappings, of plain values; None where something is wrong.
+    list of mappings, of plain values; None where there are faults.
     """
     try:
         return resolve_encoding(spec), {}
@@ -43,26 +42,35 @@ def encodings_in(spec: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
             yield from encodings_in(part, (*path, index))
     elif isinstance(spec, dict) and "name" in spec:
         yield path, spec["name"]
-        for option in registry.encodings.describe(spec["name"]).options:
-            if registry.holds_wrapped(option.annotation):
-                yield from encodings_in(spec.get(option.name), (*path, option.name))
+        for key in _wrapping(spec["name"]):
+            yield from encodings_in(spec.get(key), (*path, key))
 
 
 def encoding_label(spec: Any) -> str:
     """A resolved encoding in a word: its name, and those of the encodings in it or combined with it."""
     if isinstance(spec, list | tuple):
         return "+".join(map(encoding_label, spec))
-    inside = [
-        encoding_label(spec[option.name])
-        for option in registry.encodings.describe(spec["name"]).options
-        if registry.holds_wrapped(option.annotation) and spec.get(option.name) is not None
-    ]
+    inside = [encoding_label(spec[key]) for key in _wrapping(spec["name"]) if spec.get(key) is not None]
     return f"{spec['name']}({', '.join(inside)})" if inside else spec["name"]
+
+
+def _wrapping(name: str) -> list[str]:
+    """The options of an encoding that hold others."""
+    options = registry.encodings.describe(name).options
+    return [option.name for option in options if registry.holds_wrapped(option.annotation)]
+
+
+def _defaults(name: str) -> dict[str, Any]:
+    options = registry.encodings.describe(name).options
+    return {
+        option.name: list(option.default) if isinstance(option.default, tuple) else option.default
+        for option in options
+    }
 
 
 @dataclass
 class Changes:
-    """What differs between the encoding of a trained model and the one asked for, by dotted key.
+    """The differences between the encoding of a trained model and the one asked for, by dotted key.
 
     `allowed` holds the new values; `refused` holds why each other one makes another model.
     """
@@ -81,11 +89,8 @@ def keep_trained_options(trained: Any, asked: Any) -> Any:
     spec = {"name": asked} if isinstance(asked, str) else asked
     if not (isinstance(trained, dict) and isinstance(spec, dict) and isinstance(spec.get("name"), str)):
         return asked
-    try:
-        about = registry.encodings.describe(spec["name"])
-    except InputError:
-        return asked
-    if trained["name"] not in (about.name, *about.replaces):
+    about = registry.encodings.all().get(spec["name"])
+    if about is None or trained["name"] not in (about.name, *about.replaces):
         return asked
     known = {option.name for option in about.options}
     kept = {name: value for name, value in trained.items() if name in known}
@@ -115,8 +120,7 @@ def _compare(trained: Any, asked: Any, path: KeyPath, changes: Changes) -> None:
     if before.name not in (after.name, *after.replaces):
         changes.refused[dotted(path)] = _another(before.name, after.name)
         return
-    wrapped = {option.name for option in after.options if registry.holds_wrapped(option.annotation)}
-    defaults = {option.name: _as_resolved(option.default) for option in before.options}
+    wrapped, defaults = _wrapping(after.name), _defaults(before.name)
     for key in {**asked, **trained}:
         old, new, shown = trained.get(key), asked.get(key), dotted((*path, key))
         if key in wrapped and key in trained:
@@ -140,11 +144,12 @@ def changed_label(spec: Any, changed: dict[str, Any]) -> str:
 
     Of an encoding that replaces another, options at their default are left out.
     """
-    defaults = {}
-    for path, name in encodings_in(spec, ENCODING):
-        if dotted((*path, "name")) in changed:
-            options = registry.encodings.describe(name).options
-            defaults |= {dotted((*path, option.name)): _as_resolved(option.default) for option in options}
+    defaults = {
+        dotted((*path, key)): value
+        for path, name in encodings_in(spec, ENCODING)
+        if dotted((*path, "name")) in changed
+        for key, value in _defaults(name).items()
+    }
     options = [
         f"{key.removeprefix(dotted(ENCODING) + '.')}={_value_text(value)}"
         for key, value in changed.items()
@@ -156,10 +161,10 @@ def changed_label(spec: Any, changed: dict[str, Any]) -> str:
 def may_change(spec: Any) -> list[str]:
     """The keys of a resolved encoding that may be set on a trained model."""
     keys = []
-    every = [registry.encodings.describe(name) for name in registry.encodings.names()]
     for path, name in encodings_in(spec, ENCODING):
         keys += [dotted((*path, option)) for option in registry.encodings.describe(name).after_training]
-        instead = [one.name for one in every if name in one.replaces]
+        names = registry.encodings.names()
+        instead = [other for other in names if name in registry.encodings.describe(other).replaces]
         if instead:
             keys.append(f"{dotted(path)} (to {' or '.join(instead)})")
     return keys
@@ -167,10 +172,6 @@ def may_change(spec: Any) -> list[str]:
 
 def _label(value: Any) -> str:
     return f"[{encoding_label(value)}]" if isinstance(value, list) else encoding_label(value)
-
-
-def _as_resolved(default: Any) -> Any:
-    return list(default) if isinstance(default, tuple) else default
 
 
 def _value_text(value: Any) -> str:
