@@ -1,4 +1,4 @@
-"""An encoding as a recipe has it: its parts, its label, and the options of it that a trained model may change.
+"""An encoding as a recipe has it: its parts, its label, and the options that a trained model may change.
 
 An encoding declares which of its options change no parameter (`after_training`), and which encodings it may
 replace (`replaces`).
