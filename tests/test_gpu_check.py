@@ -63,9 +63,9 @@ def test_a_kernel_that_differs_from_the_reference_fails(script, monkeypatch):
 
     def narrower(*of):
         scores = of[3]
-        if of[5] == "auto" and scores.span.window is not None:
-            spans = [script.replace(span, window=span.window - 1) for span in scores.spans]
-            scores = type(scores)(scores.view, spans, scores.content)
+        if of[5] == "auto" and scores.context.window is not None:
+            contexts = [script.replace(context, window=context.window - 1) for context in scores.contexts]
+            scores = type(scores)(scores.view, contexts, scores.content)
         return attend(*of[:3], scores, *of[4:])
 
     monkeypatch.setattr("zoo.models.attention.attend", narrower)

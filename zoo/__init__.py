@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from zoo.data import Dataset as Dataset
     from zoo.data.algorithmic import Algorithmic as Algorithmic
     from zoo.data.text.datasets import TextDataset as TextDataset
+    from zoo.encodings.base import AttentionContext as AttentionContext
     from zoo.encodings.base import Encoding as Encoding
     from zoo.encodings.base import Size as Size
-    from zoo.encodings.base import Span as Span
     from zoo.encodings.wrapper import Wrapper as Wrapper
     from zoo.errors import InputError as InputError
     from zoo.errors import RunError as RunError
@@ -56,7 +56,7 @@ _WHERE = {
     "Protocol": ("zoo.evaluation.protocols.protocol", "Protocol"),
     "Schedule": ("zoo.schedules", "Schedule"),
     "Size": ("zoo.encodings.base", "Size"),
-    "Span": ("zoo.encodings.base", "Span"),
+    "AttentionContext": ("zoo.encodings.base", "AttentionContext"),
     "Task": ("zoo.tasks.task", "Task"),
     "TextDataset": ("zoo.data.text.datasets", "TextDataset"),
     "Wrapper": ("zoo.encodings.wrapper", "Wrapper"),

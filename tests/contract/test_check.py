@@ -187,7 +187,7 @@ def test_the_rotary_plugin_of_the_readme_keeps_all_laws(here, quick, capsys):
     ((".to(x.dtype)", ""), "precision", "gave queries of float32 for bfloat16: cast them back"),
     (("pos.float()", "pos.to(x.dtype)"), "positions are exact in bf16 at 100,000", "angles in float32"),
     ((" if pos.dim() == 1 else angles[:, None]", ""), "shapes with padding", "positions are [B,T]"),
-    (("span.k_pos", "span.q_pos"), "shapes with padding", "k at span.k_pos"),
+    (("context.k_pos", "context.q_pos"), "shapes with padding", "k at context.k_pos"),
     (('self.register_buffer("rates", rates, persistent=False)', "self.rates = rates"),
      "its state dict is complete", "neither parameter nor buffer"),
 ])  # fmt: skip
@@ -318,8 +318,8 @@ class Own(zoo.Encoding):
 def test_a_method_that_the_plugin_calls_is_not_a_misspelled_hook(here, quick, capsys):
     body = (
         "    def biases(self, head, q, k):\n        return -(head + 1.0) * (q - k).abs()\n"
-        "    def bias_table(self, span, num_heads):\n"
-        "        return super().bias_table(span, num_heads)\n"
+        "    def bias_table(self, context, num_heads):\n"
+        "        return super().bias_table(context, num_heads)\n"
         "    def bias(self, head, q, k):\n        return self.biases(head, q, k)\n"
     )
     (here / "plugin.py").write_text(PLUGIN + body)
@@ -329,7 +329,7 @@ def test_a_method_that_the_plugin_calls_is_not_a_misspelled_hook(here, quick, ca
 @pytest.mark.parametrize(("line", "meant"), [
     ("    extrapolate = 'yes'\n", "attribute 'extrapolates'"),
     ("    @property\n    def max_lenght(self):\n        return 8\n", "attribute 'max_length'"),
-    ("    def scores(self, q, k, span):\n        return None\n", "hook 'score'"),
+    ("    def scores(self, q, k, context):\n        return None\n", "hook 'score'"),
 ])  # fmt: skip
 def test_a_name_close_to_an_attribute_or_hook_is_reported(here, quick, capsys, line, meant):
     (here / "plugin.py").write_text(

@@ -30,7 +30,7 @@ class Sized(zoo.Encoding):
         self.turns = torch.nn.Parameter(torch.ones(WIDTH))
         REFUSES
 
-    def score(self, q, k, span):
+    def score(self, q, k, context):
         return (q * self.turns) @ k.transpose(-1, -2)
 '''
 

@@ -6,9 +6,9 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import Span
+from zoo.encodings.base import AttentionContext
 from zoo.encodings.bias.alibi import geometric_slopes
-from zoo.encodings.stack import View, build_encoding
+from zoo.encodings.stack import LayerEncodings, build_encoding
 from zoo.errors import InputError
 from zoo.models.attention import Attention
 from zoo.models.cache import Cache
@@ -110,7 +110,9 @@ def test_a_list_is_both_formulas(names, summed, last, attention, size_of, agree)
     made = {encoding.name: encoding for encoding in encodings}
     pos = torch.arange(T)
     with torch.no_grad():
-        got = layer(x, View(encodings), [Span(pos, pos, consecutive=True) for _ in encodings])
+        got = layer(
+            x, LayerEncodings(encodings), [AttentionContext(pos, pos, consecutive=True) for _ in encodings]
+        )
         q, k, v = (part.unflatten(-1, (H, D)).transpose(1, 2) for part in layer.qkv(x).chunk(3, -1))
         scores = sum(term((q, k), x, made.get(term.__name__)) for term in summed).expand(B, H, T, T)
         if last is not None:

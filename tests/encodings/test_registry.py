@@ -141,7 +141,7 @@ def test_a_class_decorated_in_the_running_program_is_known(model_of, tokens):
     assert about.where.startswith(f"{Path(__file__).resolve()}:")
     assert encodings.load("live") is Live
     model = model_of({"name": "live", "of": "alibi", "x": 2.0})
-    assert model.encoding.view(0).encodings[0].x == 2.0
+    assert model.encoding.layer(0).encodings[0].x == 2.0
     assert model(tokens(1, 4)).isfinite().all()
 
 

@@ -52,7 +52,7 @@ def test_wrapped_encodings_are_built_at_any_depth(holder, size_of):
 def test_a_wrapper_is_per_layer_where_its_encoding_is(holder, size_of):
     for inner, instances in (("shaw", 2), ("t5", 1)):
         stack = EncodingStack({"name": "holder", "of": inner}, size_of(layer=None))
-        assert len(set(map(id, (stack.view(layer).encodings[0] for layer in range(2))))) == instances
+        assert len(set(map(id, (stack.layer(layer).encodings[0] for layer in range(2))))) == instances
 
 
 def test_an_impossible_spec_is_an_input_error(size_of):
@@ -78,7 +78,7 @@ def test_a_list_applies_all_of_them(model_of, tokens):
 def test_two_biases_add_up(model_of, tokens):
     """Two ALiBis are one with slopes twice as steep."""
     twice, once = model_of(["alibi", "alibi"]), model_of("alibi")
-    once.encoding.view(0).encodings[0].slope *= 2
+    once.encoding.layer(0).encodings[0].slope *= 2
     torch.testing.assert_close(twice(tokens(2, 12)), once(tokens(2, 12)), rtol=0, atol=1e-6)
 
 

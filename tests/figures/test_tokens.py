@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from zoo.encodings.base import Size, Span
+from zoo.encodings.base import AttentionContext, Size
 from zoo.encodings.stack import EncodingStack
 from zoo.errors import InputError
 from zoo.figures.token_cloud import HEADS, WIDTH, clouds, comparable, hooked, vectors_of
@@ -40,14 +40,14 @@ def test_all_are_projected_alike_and_always_the_same():
 
 def test_points_are_the_output_of_the_hooks():
     vectors, ids = vectors_of(TEXT.split()), torch.arange(6)
-    (sinusoidal,) = stack_of("sinusoidal").view(0).encodings
+    (sinusoidal,) = stack_of("sinusoidal").layer(0).encodings
     without, placed = hooked(stack_of("sinusoidal"), vectors)
     np.testing.assert_allclose(placed, sinusoidal.embed(vectors[None], ids)[0], rtol=1e-6)
     np.testing.assert_allclose(without, sinusoidal.embed(vectors[None], ids * 0)[0], rtol=1e-6)
-    (rope,) = stack_of("rope").view(0).encodings
+    (rope,) = stack_of("rope").layer(0).encodings
     without, placed = hooked(stack_of("rope"), vectors)
     np.testing.assert_allclose(without, vectors, rtol=1e-6)
-    q, _ = rope.rotate(vectors[None, None], vectors[None, None], Span(ids, ids, consecutive=True))
+    q, _ = rope.rotate(vectors[None, None], vectors[None, None], AttentionContext(ids, ids, consecutive=True))
     np.testing.assert_allclose(placed, q[0, 0], rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(placed, axis=1), vectors.norm(dim=1), rtol=1e-5)
 

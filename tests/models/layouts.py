@@ -2,7 +2,7 @@
 
 import torch
 
-from zoo.encodings.base import Span
+from zoo.encodings.base import AttentionContext
 
 B, H, D = 2, 4, 4
 
@@ -14,33 +14,33 @@ MASKS = {
     "left padding": {"padded": 4},
     "left padding, open": {"padded": 4, "causal": False},
     "all padding": {"padded": 9},
-    "cached": {"first": 5},
-    "cached, padded, window": {"first": 5, "padded": 3, "window": 4},
-    "one query": {"first": 8},
+    "cached": {"query_offset": 5},
+    "cached, padded, window": {"query_offset": 5, "padded": 3, "window": 4},
+    "one query": {"query_offset": 8},
 }
 
 
-def spanned(keys=9, first=0, padded=0, causal=True, window=None):
-    """`keys` tokens of which those from `first` on are queries; the second sequence begins with padding."""
+def context_with(keys=9, query_offset=0, padded=0, causal=True, window=None):
+    """`keys` tokens of which those from `query_offset` on are queries; the second begins with padding."""
     keep, pos = None, torch.arange(keys)
     if padded:
         keep = pos >= torch.tensor([[0], [padded]])
         pos = (keep.long().cumsum(1) - 1).clamp(min=0)
     consecutive = keep is None
-    return Span(pos[..., first:], pos, first, causal, window, keep, consecutive)
+    return AttentionContext(pos[..., query_offset:], pos, query_offset, causal, window, keep, consecutive)
 
 
-def visible(span):
+def visible(context):
     """[B,1,T,S]: whether a query of a sequence sees a key, by the definition of every mask."""
 
     def sees(b, row, key):
         return (
-            (not span.causal or key <= row)
-            and (span.window is None or abs(row - key) < span.window)
-            and (span.keep is None or bool(span.keep[b, key]))
+            (not context.causal or key <= row)
+            and (context.window is None or abs(row - key) < context.window)
+            and (context.keep is None or bool(context.keep[b, key]))
         )
 
-    rows, keys = range(span.first, span.num_keys), range(span.num_keys)
+    rows, keys = range(context.query_offset, context.num_keys), range(context.num_keys)
     return torch.tensor([[[[sees(b, i, j) for j in keys] for i in rows]] for b in range(B)])
 
 

@@ -5,29 +5,31 @@ import shutil
 
 import pytest
 import torch
-from layouts import MASKS, B, D, H, gradients, heads, softmax, spanned, visible
+from layouts import MASKS, B, D, H, context_with, gradients, heads, softmax, visible
 
 import zoo
 from zoo.contract.subject import HEADS
-from zoo.encodings.base import Encoding, Span
-from zoo.encodings.stack import View, build_encoding
+from zoo.encodings.base import AttentionContext, Encoding
+from zoo.encodings.stack import LayerEncodings, build_encoding
 from zoo.models import blocked_attention, kernels
 from zoo.models.kernels import attend
-from zoo.models.scores import Scores
+from zoo.models.scores import ScoreTerms
 
 
 def same(actual, expected, what):
     torch.testing.assert_close(actual, expected, rtol=0, atol=1e-10, msg=lambda text: f"{what}: {text}")
 
 
-def plain(q, k, v, encoding, span):
+def plain(q, k, v, encoding, context):
     """Attention by its definition. The output of a query that sees no key is zero."""
     logits = q @ k.mT / math.sqrt(D)
     if encoding.uses("bias"):
-        places = span.k_pos.expand(B, -1)[:, None]
+        places = context.k_pos.expand(B, -1)[:, None]
         heads = torch.arange(H)[:, None, None]
-        logits = logits + encoding.bias(heads, places[..., span.first :, None], places[..., None, :])
-    return softmax(logits, visible(span)) @ v
+        logits = logits + encoding.bias(
+            heads, places[..., context.query_offset :, None], places[..., None, :]
+        )
+    return softmax(logits, visible(context)) @ v
 
 
 def encoding_of(bias, size_of, causal):
@@ -48,21 +50,21 @@ BIASES = {
 @pytest.mark.parametrize("mask", MASKS)
 def test_outputs_and_gradients_are_those_of_the_definition(mask, size_of, monkeypatch):
     """With either kernel in training, and in blocks of queries in evaluation."""
-    span = spanned(**MASKS[mask])
+    context = context_with(**MASKS[mask])
     monkeypatch.setattr(kernels, "FEWEST_ROWS", 2)
-    monkeypatch.setattr(kernels, "BLOCKS_BY_DISTANCE", span.num_queries)
+    monkeypatch.setattr(kernels, "BLOCKS_BY_DISTANCE", context.num_queries)
     for bias, spec in BIASES.items():
-        encoding = encoding_of(spec, size_of, span.causal)
-        q, k, v = heads(span.num_queries, span.num_keys)
+        encoding = encoding_of(spec, size_of, context.causal)
+        q, k, v = heads(context.num_queries, context.num_keys)
         inputs = [q, k, v, *encoding.parameters()]
-        expected = plain(q, k, v, encoding, span)
+        expected = plain(q, k, v, encoding, context)
         exact = gradients(expected, inputs)
         for kernel in ("sdpa", "reference"):
-            got = attend(q, k, v, Scores(View([encoding]), [span]), D**-0.5, kernel)
+            got = attend(q, k, v, ScoreTerms(LayerEncodings([encoding]), [context]), D**-0.5, kernel)
             for one, other in zip((got, *gradients(got, inputs)), (expected, *exact), strict=True):
                 same(one, other, f"{bias}, {kernel}")
         with torch.no_grad():
-            got = attend(q, k, v, Scores(View([encoding]), [span]), D**-0.5)
+            got = attend(q, k, v, ScoreTerms(LayerEncodings([encoding]), [context]), D**-0.5)
         same(got, expected.detach(), f"{bias}, evaluation")
 
 
@@ -71,13 +73,13 @@ def test_training_on_kept_tables_in_blocks_gives_the_same(spec, size_of, monkeyp
     """Output and gradients of queries taken a few at a time, where a hook asks for the table."""
     encoding = encoding_of(spec, size_of, causal=True)
     for mask in (name for name in MASKS if MASKS[name].get("causal", True)):
-        span = spanned(**MASKS[mask])
-        q, k, v = heads(span.num_queries, span.num_keys)
+        context = context_with(**MASKS[mask])
+        q, k, v = heads(context.num_queries, context.num_keys)
         v = v[..., :D]
         results = []
         for rows in (1000, 2):
             monkeypatch.setattr(kernels, "FEWEST_TRAINING_ROWS", rows)
-            out = attend(q, k, v, Scores(View([encoding]), [span]), D**-0.5, "reference")
+            out = attend(q, k, v, ScoreTerms(LayerEncodings([encoding]), [context]), D**-0.5, "reference")
             results.append((out, *gradients(out, [q, k, v, *encoding.parameters()])))
         for whole, in_blocks in zip(*results, strict=True):
             same(whole, in_blocks, mask)
@@ -89,7 +91,9 @@ def test_a_query_that_sees_no_key_gets_zeros_and_finite_gradients(kernel, size_o
     for bias, spec in BIASES.items():
         encoding = encoding_of(spec, size_of, causal=True)
         q, k, v = heads(9, 9, torch.float32)
-        out = attend(q, k, v, Scores(View([encoding]), [spanned(padded=9)]), D**-0.5, kernel)
+        out = attend(
+            q, k, v, ScoreTerms(LayerEncodings([encoding]), [context_with(padded=9)]), D**-0.5, kernel
+        )
         assert not out[1].any() and out[0].any(), bias
         of_q, *others = gradients(out, [q, k, v, *encoding.parameters()])
         assert of_q[0].any() and not of_q[1].any(), bias
@@ -101,7 +105,7 @@ def test_a_query_that_sees_no_key_gets_zeros_and_finite_gradients(kernel, size_o
 
     encoding = Closed(size_of(d_model=H * D, num_heads=H))
     q, k, v = heads(9, 9)
-    out = attend(q, k, v, Scores(View([encoding]), [spanned()]), D**-0.5, kernel)
+    out = attend(q, k, v, ScoreTerms(LayerEncodings([encoding]), [context_with()]), D**-0.5, kernel)
     assert not out[:, :, 3].any()
     of_q, *others = gradients(out, [q, k, v])
     assert of_q[:, :, 4:].any() and not of_q[:, :, 3].any()
@@ -114,7 +118,7 @@ def test_long_sequences_go_in_blocks(name, size_of, monkeypatch):
     length = 1025
     encoding = build_encoding(name, size_of(d_model=8, num_heads=1, length=length))
     q, k, v = torch.randn(3, 1, 1, length, 8)
-    span = Span(torch.arange(length), torch.arange(length), window=700, consecutive=True)
+    context = AttentionContext(torch.arange(length), torch.arange(length), window=700, consecutive=True)
     sizes = []
 
     def watched(path):
@@ -129,11 +133,11 @@ def test_long_sequences_go_in_blocks(name, size_of, monkeypatch):
     with torch.no_grad():
         monkeypatch.setattr(kernels, "BLOCK_ELEMENTS", length**2)
         monkeypatch.setattr(kernels, "FEWEST_ROWS", length)
-        whole = attend(q, k, v, Scores(View([encoding]), [span]), 8**-0.5)
+        whole = attend(q, k, v, ScoreTerms(LayerEncodings([encoding]), [context]), 8**-0.5)
         assert sizes == [length**2]
         monkeypatch.setattr(kernels, "BLOCK_ELEMENTS", 2**16)
         monkeypatch.setattr(kernels, "FEWEST_ROWS", 64)
-        blocked = attend(q, k, v, Scores(View([encoding]), [span]), 8**-0.5)
+        blocked = attend(q, k, v, ScoreTerms(LayerEncodings([encoding]), [context]), 8**-0.5)
     assert len(sizes) > 2 and max(sizes[1:]) <= 65 * length
     torch.testing.assert_close(blocked, whole, rtol=0, atol=1e-5)
 
@@ -142,13 +146,13 @@ def test_long_sequences_go_in_blocks(name, size_of, monkeypatch):
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
 @pytest.mark.skipif(shutil.which("c++") is None, reason="FlexAttention on a CPU needs a C++ compiler")
 def test_flex_gives_the_same(size_of):
-    span = spanned(first=2, padded=9, window=4)
+    context = context_with(query_offset=2, padded=9, window=4)
     encoding = encoding_of("t5", size_of, causal=True).float()
     q, k, v = torch.randn(3, B, H, 9, D)
     q = q[:, :, 2:]
     with torch.no_grad():
-        got = attend(q, k, v, Scores(View([encoding]), [span]), D**-0.5, "flex")
-        expected = attend(q, k, v, Scores(View([encoding]), [span]), D**-0.5, "reference")
+        got = attend(q, k, v, ScoreTerms(LayerEncodings([encoding]), [context]), D**-0.5, "flex")
+        expected = attend(q, k, v, ScoreTerms(LayerEncodings([encoding]), [context]), D**-0.5, "reference")
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-5)
 
 
@@ -171,7 +175,7 @@ def test_no_table_is_made_where_a_kernel_can_do_without(model_of, tokens, monkey
     def fail(*_, **__):
         raise AssertionError("a table of queries by keys")
 
-    monkeypatch.setattr(Scores, "additive_mask", fail)
+    monkeypatch.setattr(ScoreTerms, "additive_mask", fail)
     monkeypatch.setattr(kernels, "_reference", fail)
     for name in ("none", "sinusoidal", "learned", "rope"):
         for kind in ("decoder", "encoder"):

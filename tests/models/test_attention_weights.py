@@ -34,10 +34,12 @@ def test_weights_times_values_are_the_output_of_the_layer(name, model_of, spec_o
             extra = scores.value(weights[layer])
             out = out if extra is None else out + extra
             torch.testing.assert_close(out.transpose(1, 2).flatten(2), mixed[layer], rtol=0, atol=1e-5)
-            for span, part in block.attention.weight_blocks(*given[layer][:3], rows=5):
-                expected = weights[layer][:, :, span.first : span.first + span.num_queries]
-                torch.testing.assert_close(part, expected[..., : span.num_keys], rtol=0, atol=1e-6)
-                assert not expected[..., span.num_keys :].any()
+            for context, part in block.attention.weight_blocks(*given[layer][:3], rows=5):
+                expected = weights[layer][
+                    :, :, context.query_offset : context.query_offset + context.num_queries
+                ]
+                torch.testing.assert_close(part, expected[..., : context.num_keys], rtol=0, atol=1e-6)
+                assert not expected[..., context.num_keys :].any()
     assert torch.equal(model(row), before)
 
 

@@ -110,9 +110,9 @@ def test_a_cache_filled_with_gradients_or_in_inference_mode_can_be_continued(enc
 
 def test_a_key_is_rotated_once(model_of, tokens):
     model, row = model_of("rope", num_layers=1), tokens(2, 9)
-    rope, cache, rotated = model.encoding.view(0).encodings[0], Cache(1), []
+    rope, cache, rotated = model.encoding.layer(0).encodings[0], Cache(1), []
     rotate = rope.rotate
-    rope.rotate = lambda q, k, span: rotated.append(k.shape[2]) or rotate(q, k, span)
+    rope.rotate = lambda q, k, context: rotated.append(k.shape[2]) or rotate(q, k, context)
     for part in row.split([6, 1, 2], 1):
         model(part, cache=cache)
     assert rotated == [6, 1, 2]

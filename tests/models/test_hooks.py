@@ -2,24 +2,30 @@
 
 import torch
 
-from zoo.encodings.base import Span
-from zoo.encodings.stack import View
+from zoo.encodings.base import AttentionContext
+from zoo.encodings.stack import LayerEncodings
 from zoo.models.kernels import attend
-from zoo.models.scores import Scores
+from zoo.models.scores import ScoreTerms
 
 
-def attention_of(encoding, q, k, v, **span):
+def attention_of(encoding, q, k, v, **context):
     pos = torch.arange(k.shape[2])
-    return attend(q, k, v, Scores(View([encoding]), [Span(pos, pos, **span)]), q.shape[-1] ** -0.5)
+    return attend(
+        q,
+        k,
+        v,
+        ScoreTerms(LayerEncodings([encoding]), [AttentionContext(pos, pos, **context)]),
+        q.shape[-1] ** -0.5,
+    )
 
 
 def test_equal_forget_gates_are_alibi(plugins, model_of, tokens):
     """With log f = -m for every token the sum over j+1..i is -m (i - j)."""
     gated, alibi = model_of("forget_gate"), model_of("alibi")
-    slope = alibi.encoding.view(0).encodings[0].slope
+    slope = alibi.encoding.layer(0).encodings[0].slope
     with torch.no_grad():
         for layer in range(2):
-            gate = gated.encoding.view(layer).encodings[0].gate
+            gate = gated.encoding.layer(layer).encodings[0].gate
             gate.weight.zero_()
             gate.bias.copy_(-torch.expm1(slope).log())  # log sigmoid(b) = -m
     shared = {name: p for name, p in gated.state_dict().items() if not name.startswith("encoding")}
@@ -31,7 +37,7 @@ def test_each_layer_computes_features_of_its_own_tokens(plugins, model_of, token
     """The sum of the gates between key and query, from the hidden states of that very layer."""
     model, row = model_of("forget_gate", num_layers=1), tokens(2, 9)
     seen = {}
-    attention, encoding = model.blocks[0].attention, model.encoding.view(0).encodings[0]
+    attention, encoding = model.blocks[0].attention, model.encoding.layer(0).encodings[0]
     model.blocks[0].attention_norm.register_forward_hook(lambda *a: seen.update(x=a[-1]))
     attention.register_forward_hook(lambda *a: seen.update(out=a[-1]))
     model(row)
@@ -68,10 +74,10 @@ def test_the_logits_hook_gets_every_added_term(plugins, size_of):
     encoding = plugins.encodings.load("counted")(size_of(d_model=8, num_heads=2))
     alibi = plugins.encodings.load("alibi")(size_of(d_model=8, num_heads=2))
     given = []
-    encoding.logits = lambda logits, q, k, span: given.append(logits) or logits
+    encoding.logits = lambda logits, q, k, context: given.append(logits) or logits
     q, k, v = torch.randn(3, 1, 2, 9, 4)
     pos = torch.arange(9)
-    attend(q, k, v, Scores(View([alibi, encoding]), [Span(pos, pos)] * 2), 0.5)
+    attend(q, k, v, ScoreTerms(LayerEncodings([alibi, encoding]), [AttentionContext(pos, pos)] * 2), 0.5)
     distance = (pos[:, None] - pos).abs()
     (logits,) = given
     expected = q @ k.transpose(-1, -2) * 0.5 - alibi.slope[:, None, None] * distance
@@ -91,10 +97,12 @@ def test_positions_are_those_of_one_encoding_in_every_layer(plugins, model_of, t
     """RoPE sees one draw in all layers; the sinusoidal encoding sees the default."""
     model = model_of(["sinusoidal", {"name": "shaken", "of": "rope"}], num_layers=3)
     seen, plain = [], []
-    sinusoidal, shaken = model.encoding.view(0).encodings
+    sinusoidal, shaken = model.encoding.layer(0).encodings
     embed, rotate = sinusoidal.embed, shaken.of.rotate
     sinusoidal.embed = lambda x, pos: plain.append(pos) or embed(x, pos)
-    shaken.of.rotate = lambda q, k, span: seen.extend((span.q_pos, span.k_pos)) or rotate(q, k, span)
+    shaken.of.rotate = lambda q, k, context: (
+        seen.extend((context.q_pos, context.k_pos)) or rotate(q, k, context)
+    )
     model.train()(tokens(2, 5))
     assert len(seen) == 6
     assert all(torch.equal(pos, seen[0]) for pos in seen)

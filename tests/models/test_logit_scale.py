@@ -9,15 +9,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 import yaml
-from layouts import MASKS, B, D, H, gradients, heads, softmax, spanned, visible
+from layouts import MASKS, B, D, H, context_with, gradients, heads, softmax, visible
 
-from zoo.encodings.stack import View, build_encoding
+from zoo.encodings.stack import LayerEncodings, build_encoding
 from zoo.errors import InputError
 from zoo.models import kernels
 from zoo.models.cache import Cache
 from zoo.models.kernels import attend
 from zoo.models.logit_scale import LogitScale, RowScale, visible_keys
-from zoo.models.scores import Scores
+from zoo.models.scores import ScoreTerms
 from zoo.recipe import read_recipe, resolve
 from zoo.runs.card import parameter_counts
 from zoo.tasks import build_task
@@ -57,14 +57,14 @@ def same(actual, expected, atol, what):
     torch.testing.assert_close(actual, expected, rtol=0, atol=atol, msg=lambda text: f"{what}: {text}")
 
 
-def plain(q, k, v, view, spans, s):
+def plain(q, k, v, view, contexts, s):
     """softmax of s log n times the logits; s [H,1,1]. A key that a bias excludes counts into n."""
-    scores = Scores(view, spans, content=(q, k))
+    scores = ScoreTerms(view, contexts, content=(q, k))
     added = scores.added(q, k)
-    turned_q, turned_k = view.rotate(q, k, spans)
+    turned_q, turned_k = view.rotate(q, k, contexts)
     logits = turned_q @ turned_k.mT / math.sqrt(D)
     logits = scores.logits(logits if added is None else logits + added, q, k)
-    seen = visible(spans[0])
+    seen = visible(contexts[0])
     excluded = logits == -torch.inf
     factor = s * seen.sum(-1, keepdim=True).clamp(min=1).double().log()
     weights = softmax(logits.masked_fill(excluded, 0.0) * factor, seen & ~excluded)
@@ -75,53 +75,53 @@ def plain(q, k, v, view, spans, s):
 @pytest.mark.parametrize("hook", SPECS)
 def test_outputs_and_gradients_are_those_of_the_formula(hook, size_of):
     for mask, options in MASKS.items():
-        span = spanned(**options)
-        if hook in ("score of features", "logits") and not span.causal:
+        context = context_with(**options)
+        if hook in ("score of features", "logits") and not context.causal:
             continue  # for decoders only
-        view = View(encodings_of(SPECS[hook], size_of, span.causal))
-        x = torch.randn(B, span.num_keys, H * D, dtype=torch.float64)
-        spans = [
-            span if r is None else type(span)(**{**vars(span), "read": r.double()})
+        view = LayerEncodings(encodings_of(SPECS[hook], size_of, context.causal))
+        x = torch.randn(B, context.num_keys, H * D, dtype=torch.float64)
+        contexts = [
+            context if r is None else type(context)(**{**vars(context), "features": r.double()})
             for encoding in view.encodings
             for r in [encoding.read(x)]
         ]
-        q, k, v = heads(span.num_queries, span.num_keys)
+        q, k, v = heads(context.num_queries, context.num_keys)
         if view.valued:
             v = v[..., :D].detach().requires_grad_()
         scale = learned_scale()
         inputs = [q, k, v, scale.s, *(p for encoding in view.encodings for p in encoding.parameters())]
-        expected = plain(q, k, v, view, spans, scale.s[:, None, None])
+        expected = plain(q, k, v, view, contexts, scale.s[:, None, None])
         exact = gradients(expected, inputs)
         for kernel in ("auto",) if view.reshaped or view.valued else ("sdpa", "reference"):
 
-            def attended(scale, kernel=kernel, view=view, spans=spans, q=q, k=k, v=v):
-                scores = Scores(view, spans, content=(q, k), row_scale=scale(spans[0], q.dtype))
-                return attend(*view.rotate(q, k, spans), v, scores, D**-0.5, kernel)
+            def attended(scale, kernel=kernel, view=view, contexts=contexts, q=q, k=k, v=v):
+                scores = ScoreTerms(view, contexts, content=(q, k), row_scale=scale(contexts[0], q.dtype))
+                return attend(*view.rotate(q, k, contexts), v, scores, D**-0.5, kernel)
 
             got = attended(scale)
             for one, other in zip((got, *gradients(got, inputs)), (expected, *exact), strict=True):
                 assert (one is None) == (other is None)
                 if one is not None:
                     same(one, other, 1e-9, f"{mask}, {kernel}")
-            same(attended(LogitScale("log_n", H)), plain(q, k, v, view, spans, 1.0), 1e-10, mask)
+            same(attended(LogitScale("log_n", H)), plain(q, k, v, view, contexts, 1.0), 1e-10, mask)
 
 
 def test_n_is_the_number_of_keys_that_the_mask_leaves():
     for mask, options in MASKS.items():
-        span = spanned(**options)
-        expected = visible(span).sum(-1)[:, 0]
-        assert torch.equal(visible_keys(span).expand(B, -1), expected), mask
-        for start in range(0, span.num_queries, 2):
-            rows = span.queries(start, min(start + 2, span.num_queries))
+        context = context_with(**options)
+        expected = visible(context).sum(-1)[:, 0]
+        assert torch.equal(visible_keys(context).expand(B, -1), expected), mask
+        for start in range(0, context.num_queries, 2):
+            rows = context.queries(start, min(start + 2, context.num_queries))
             assert torch.equal(visible_keys(rows).expand(B, -1), expected[:, start : start + 2]), mask
 
 
 def test_layers_with_different_windows_have_different_factors():
-    """The spans of one forward pass share what they compute."""
-    wide = spanned(**MASKS["left padding"])
-    for span in (wide, replace(wide, window=3)):
-        expected = visible(span).sum(-1).clamp(min=1).double().log()
-        assert torch.equal(LogitScale("log_n", H)(span, torch.float64).factor_BHT1[..., 0], expected)
+    """The contexts of one forward pass share what they compute."""
+    wide = context_with(**MASKS["left padding"])
+    for context in (wide, replace(wide, window=3)):
+        expected = visible(context).sum(-1).clamp(min=1).double().log()
+        assert torch.equal(LogitScale("log_n", H)(context, torch.float64).factor_BHT1[..., 0], expected)
 
 
 @pytest.mark.parametrize("kind", ["log_n", "scalable_softmax"])
@@ -141,14 +141,14 @@ def test_a_token_that_sees_itself_alone_is_as_without(kind, model_of, tokens):
 def test_the_largest_weight_does_not_fall_with_the_number_of_keys(size_of):
     """One key has a logit of 1 and all others 0: without the factor its weight goes to 0 (arXiv:2410.01104),
     with it to n / (n + n - 1), a half."""
-    view, weights = View([build_encoding("none", size_of())]), {}
+    view, weights = LayerEncodings([build_encoding("none", size_of())]), {}
     for kind in ("none", "log_n"):
         for n in (4, 64, 1024):
             q, k = torch.ones(1, 1, 1, 1), torch.zeros(1, 1, n, 1)
             k[..., 0, :] = 1
-            span = type(spanned())(torch.arange(n)[-1:], torch.arange(n), n - 1)
-            scale = None if kind == "none" else LogitScale(kind, 1)(span, torch.float32)
-            out = attend(q, k, k, Scores(view, [span], row_scale=scale), 1.0)
+            context = type(context_with())(torch.arange(n)[-1:], torch.arange(n), n - 1)
+            scale = None if kind == "none" else LogitScale(kind, 1)(context, torch.float32)
+            out = attend(q, k, k, ScoreTerms(view, [context], row_scale=scale), 1.0)
             weights[kind, n] = out.item()
     for n in (4, 64, 1024):
         assert weights["none", n] == pytest.approx(math.e / (math.e + n - 1), rel=1e-5)
@@ -171,7 +171,7 @@ def test_layers_share_the_table_of_a_bias(model_of, tokens, monkeypatch):
     for name in ("alibi", "t5"):
         for kind in ("none", "log_n", "scalable_softmax"):
             model, calls = model_of(name, num_layers=4, logit_scale=kind), []
-            encoding = model.encoding.view(0).encodings[0]
+            encoding = model.encoding.layer(0).encodings[0]
             bias = encoding.bias
             monkeypatch.setattr(
                 encoding, "bias", lambda *at, bias=bias, calls=calls: calls.append(1) or bias(*at)
@@ -184,7 +184,7 @@ def test_no_table_is_made_where_a_kernel_can_do_without(model_of, tokens, monkey
     def fail(*_, **__):
         raise AssertionError("a table of queries by keys")
 
-    monkeypatch.setattr(Scores, "additive_mask", fail)
+    monkeypatch.setattr(ScoreTerms, "additive_mask", fail)
     monkeypatch.setattr(kernels, "_reference", fail)
     for kind in ("log_n", "scalable_softmax"):
         for name in ("none", "sinusoidal", "rope"):

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from zoo.contract.subject import HEADS
-from zoo.encodings.base import Encoding, Span
-from zoo.encodings.stack import View
+from zoo.encodings.base import AttentionContext, Encoding
+from zoo.encodings.stack import LayerEncodings
 from zoo.models import kernels, recomputed
 from zoo.models.kernels import attend
-from zoo.models.scores import Scores
+from zoo.models.scores import ScoreTerms
 
 LENGTH, ROWS = 41, 16
 BLOCKS = [slice(32, 41), slice(16, 32), slice(0, 16)]
@@ -146,7 +146,7 @@ def test_both_passes_draw_the_same_random_numbers(size_of, computed_again):
     """With weights dropped at random, the output is linear in the values and the gradient is its slope."""
 
     class Dropped(Encoding):
-        def logits(self, logits, q, k, span):
+        def logits(self, logits, q, k, context):
             return torch.nn.functional.dropout(logits, 0.5)
 
     computed_again()
@@ -156,7 +156,10 @@ def test_both_passes_draw_the_same_random_numbers(size_of, computed_again):
 
     def loss(v):
         torch.manual_seed(1)
-        return (attend(q, k, v, Scores(View([encoding]), [Span(pos, pos)]), 0.5) * of_loss).sum()
+        return (
+            attend(q, k, v, ScoreTerms(LayerEncodings([encoding]), [AttentionContext(pos, pos)]), 0.5)
+            * of_loss
+        ).sum()
 
     v.requires_grad_()
     first = loss(v)
@@ -173,7 +176,7 @@ def test_the_backward_pass_runs_hooks_under_the_same_autocast(size_of, computed_
     dtypes = []
 
     class Multiplied(Encoding):
-        def logits(self, logits, q, k, span):
+        def logits(self, logits, q, k, context):
             products = q.float() @ k.float().mT
             dtypes.append(products.dtype)
             return logits + products
@@ -182,6 +185,6 @@ def test_the_backward_pass_runs_hooks_under_the_same_autocast(size_of, computed_
     pos, encoding = torch.arange(LENGTH), Multiplied(size_of())
     q, k, v = torch.randn(3, 1, 6, LENGTH, 4, requires_grad=True)
     with torch.autocast("cpu", torch.bfloat16):
-        out = attend(q, k, v, Scores(View([encoding]), [Span(pos, pos)]), 0.5)
+        out = attend(q, k, v, ScoreTerms(LayerEncodings([encoding]), [AttentionContext(pos, pos)]), 0.5)
     out.sum().backward()
     assert dtypes == 2 * len(BLOCKS) * [torch.bfloat16]

@@ -9,7 +9,7 @@ import yaml
 from zoo.errors import InputError
 from zoo.models import kernels
 from zoo.models.cache import Cache
-from zoo.models.scores import Scores
+from zoo.models.scores import ScoreTerms
 from zoo.recipe import read_recipe, resolve
 
 PATTERN = (3, None, 5)
@@ -100,8 +100,10 @@ def test_a_pattern_of_one_is_a_window_for_all(model_of, tokens, recipe):
 
 
 def test_a_layer_without_one_needs_no_mask(model_of, tokens, monkeypatch):
-    made, line = [], Scores.line
-    monkeypatch.setattr(Scores, "line", lambda s, *given: made.append(s.span.window) or line(s, *given))
+    made, line = [], ScoreTerms.line
+    monkeypatch.setattr(
+        ScoreTerms, "line", lambda s, *given: made.append(s.context.window) or line(s, *given)
+    )
     model = model_of("rope", num_layers=4, window=PATTERN)
     model(tokens(1, 12))
     assert made == [3, 5, 3]
@@ -111,8 +113,10 @@ def test_a_layer_without_one_needs_no_mask(model_of, tokens, monkeypatch):
 
 
 def test_layers_with_one_window_share_one_mask(model_of, tokens, monkeypatch):
-    made, line = [], Scores._line
-    monkeypatch.setattr(Scores, "_line", lambda s, *given: made.append(s.span.window) or line(s, *given))
+    made, line = [], ScoreTerms._line
+    monkeypatch.setattr(
+        ScoreTerms, "_line", lambda s, *given: made.append(s.context.window) or line(s, *given)
+    )
     model_of("alibi", num_layers=6, window=PATTERN)(tokens(1, 12))
     assert made == [3, None, 5]
 

@@ -35,13 +35,13 @@ def rope(run_of):
 
 
 def encoding_of(folder, *sets):
-    return load_task(folder, sets).model.encoding.view(0).encodings[0]
+    return load_task(folder, sets).model.encoding.layer(0).encodings[0]
 
 
 def test_a_scaling_is_laid_over_a_trained_rope(rope):
     task = load_task(rope, ["model.encoding.scaling=linear", "model.encoding.factor=4"])
     assert task.changed == {"model.encoding.scaling": "linear", "model.encoding.factor": 4.0}
-    plain, scaled = encoding_of(rope), task.model.encoding.view(0).encodings[0]
+    plain, scaled = encoding_of(rope), task.model.encoding.layer(0).encodings[0]
     torch.testing.assert_close(scaled.frequency, plain.frequency / 4)
     tokens = torch.randint(300, (1, 40), generator=torch.Generator().manual_seed(0))
     assert (zoo.load(rope)(tokens) - task.model(tokens)).abs().max() > 1e-4

@@ -117,9 +117,11 @@ def _wrong(encoding: Encoding, hook: str, result: Any, args: list[Any]) -> str |
         case "bias", [head, q, k]:
             pairs = torch.broadcast_shapes(head.shape, q.shape, k.shape)
             return _misfit(result, pairs, "(head, query and key)", broadcasts=True)
-        case "bias_table", [span, num_heads]:
-            batch = [one.shape[0] for one in (span.q_pos, span.keep) if one is not None and one.dim() == 2]
-            pairs = (*batch[:1], num_heads, span.num_queries, span.num_keys)
+        case "bias_table", [context, num_heads]:
+            batch = [
+                one.shape[0] for one in (context.q_pos, context.keep) if one is not None and one.dim() == 2
+            ]
+            pairs = (*batch[:1], num_heads, context.num_queries, context.num_keys)
             return _misfit(result, pairs, "[heads, queries, keys]", broadcasts=True)
         case "score", [q, k, _]:
             pairs = (*q.shape[:3], k.shape[2])

@@ -86,7 +86,7 @@ def shapes_with_padding(subject: Subject) -> Iterator[Finding]:
     limit = model.encoding.max_cached_length
     if subject.kind == "decoder" and (limit is None or limit >= row.shape[1]):
         cache = Cache(model.num_layers)
-        hint = "while decoding there are more keys than queries: q is at span.q_pos, k at span.k_pos"
+        hint = "while decoding there are more keys than queries: q is at context.q_pos, k at context.k_pos"
         with _hinted(hint), watched(model):
             for part in row.split(6, 1):
                 model(part, cache=cache)

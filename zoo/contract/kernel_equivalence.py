@@ -15,7 +15,7 @@ from torch.nn.attention.flex_attention import flex_attention
 from zoo.contract.causality import CACHED, decoded
 from zoo.contract.law import CAUSAL, PADDED, REPEATS, Finding, failed, farthest, law, only, within
 from zoo.contract.subject import HEADS, Subject, keep_of
-from zoo.encodings.base import Encoding, Span
+from zoo.encodings.base import AttentionContext, Encoding
 from zoo.models import blocked_attention, kernels
 
 EQUAL = 1e-5
@@ -95,12 +95,12 @@ def bias_forms_agree(subject: Subject) -> Iterator[Finding]:
     for encoding in (e for e in subject.encodings if e.uses("bias")):
         for first, keys in ((0, 9), (5, 9), (8, 9)):
             pos = torch.arange(keys)
-            spans = [
-                Span(pos[first:], pos, first, causal, consecutive=True),
-                Span(pos[first:], pos, first, causal),
-                Span(pos[None, first:], pos[None], first, causal),
+            contexts = [
+                AttentionContext(pos[first:], pos, first, causal, consecutive=True),
+                AttentionContext(pos[first:], pos, first, causal),
+                AttentionContext(pos[None, first:], pos[None], first, causal),
             ]
-            tables = [encoding.bias_table(span, HEADS) for span in spans]
+            tables = [encoding.bias_table(context, HEADS) for context in contexts]
             if tables[0].dtype != torch.float32:
                 yield failed(f"a table of {tables[0].dtype}, not float32")
             if tables[0].shape[-3:] != (HEADS, keys - first, keys):
@@ -109,7 +109,7 @@ def bias_forms_agree(subject: Subject) -> Iterator[Finding]:
                 head = torch.arange(HEADS)[:, None, None]
                 tables.append(encoding.bias(head, pos[first:, None], pos).expand(HEADS, -1, -1))
             # The bias of a masked key does not matter.
-            seen = spans[0].allowed()
+            seen = contexts[0].allowed()
             tables = [(table[0] if table.dim() == 4 else table)[:, seen] for table in tables]
             gradients = _gradients(encoding, tables[0])
             for table in tables[1:]:
@@ -118,7 +118,9 @@ def bias_forms_agree(subject: Subject) -> Iterator[Finding]:
                     yield within(farthest(one, other), 1e-4, "largest difference of gradients")
         if encoding.distance_only:
             near = torch.arange(40)
-            tables = [encoding.bias_table(Span(p, p, 0, causal), HEADS) for p in (near, near + 977)]
+            tables = [
+                encoding.bias_table(AttentionContext(p, p, 0, causal), HEADS) for p in (near, near + 977)
+            ]
             yield within(farthest(*tables), 0.0, "distance_only, but a shift by 977 changes it by")
 
 

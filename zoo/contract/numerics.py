@@ -22,7 +22,7 @@ from zoo.contract.law import (
     within,
 )
 from zoo.contract.subject import HEADS, WIDTH, Subject, keep_of
-from zoo.encodings.base import Encoding, Span
+from zoo.encodings.base import AttentionContext, Encoding
 from zoo.encodings.stack import build_encoding
 from zoo.errors import InputError
 from zoo.models.cache import Cache
@@ -96,12 +96,12 @@ def far_in_bf16(subject: Subject) -> Iterator[Finding]:
                 actual = _results(low, start, causal, x, q, k)
                 at_start = _results(low, 0, causal, x, q, k)
             expected = _results(exact, start, causal, x.float(), q.float(), k.float())
-        span = Span(near, near, 0, causal)
+        context = AttentionContext(near, near, 0, causal)
         for hook, value in actual.items():
             rotated = {"rotate q": q, "rotate k": k}.get(hook)
-            yield _rounded_once(hook, value.float(), expected[hook], rotated, span)
+            yield _rounded_once(hook, value.float(), expected[hook], rotated, context)
         if "bias" in actual and low.relative:
-            moved = farthest(*(made["bias"][..., span.allowed()] for made in (actual, at_start)))
+            moved = farthest(*(made["bias"][..., context.allowed()] for made in (actual, at_start)))
             yield within(moved, 0.0, "bias there against position 0:")
 
 
@@ -127,30 +127,34 @@ def _results(
     pos = encoding.positions(torch.arange(start, start + STRETCH), 1)
     if pos.dtype in (torch.bfloat16, torch.float16):
         raise TypeError(f"positions of {pos.dtype}: exact to 256 only")
-    span = Span(pos, pos, 0, causal, read=encoding.read(x))
+    context = AttentionContext(pos, pos, 0, causal, features=encoding.read(x))
     made: dict[str, Tensor | None] = {}
     if encoding.uses("embed"):
         made["embed"] = encoding.embed(x, pos)
     if encoding.uses("rotate"):
-        made["rotate q"], made["rotate k"] = encoding.rotate(q, k, span)
+        made["rotate q"], made["rotate k"] = encoding.rotate(q, k, context)
     if encoding.uses("bias"):
-        made["bias"] = encoding.bias_table(span, HEADS)
-        made["bias from afar"] = encoding.bias_table(Span(pos, torch.arange(STRETCH), STRETCH, causal), HEADS)
+        made["bias"] = encoding.bias_table(context, HEADS)
+        made["bias from afar"] = encoding.bias_table(
+            AttentionContext(pos, torch.arange(STRETCH), STRETCH, causal), HEADS
+        )
     if encoding.uses("score"):
-        made["score"] = encoding.score(q, k, span)
+        made["score"] = encoding.score(q, k, context)
     if encoding.uses("logits"):
-        made["logits"] = encoding.logits(raw, q, k, span)
+        made["logits"] = encoding.logits(raw, q, k, context)
     if encoding.uses("value"):
-        weights = raw.masked_fill(~span.allowed(), -torch.inf).softmax(-1)
-        made["value"] = encoding.value(weights.to(x.dtype), span)
+        weights = raw.masked_fill(~context.allowed(), -torch.inf).softmax(-1)
+        made["value"] = encoding.value(weights.to(x.dtype), context)
     # Nothing is left of queries and keys where `score` is the whole product.
     return {hook: result for hook, result in made.items() if result is not None and result.numel()}
 
 
-def _rounded_once(hook: str, actual: Tensor, exact: Tensor, rotated: Tensor | None, span: Span) -> Finding:
+def _rounded_once(
+    hook: str, actual: Tensor, exact: Tensor, rotated: Tensor | None, context: AttentionContext
+) -> Finding:
     if hook in ("bias", "score", "logits"):  # in "bias from afar" nothing is masked
         # Masked entries may have any value.
-        seen = span.allowed()
+        seen = context.allowed()
         actual, exact = (t.expand(*t.shape[:-2], *seen.shape)[..., seen] for t in (actual, exact))
     if rotated is not None:
         # The length of a rotated vector bounds the rounding of each component.

@@ -41,27 +41,27 @@ class Size:
 
 
 @dataclass(frozen=True)
-class Span:
+class AttentionContext:
     """Which tokens look at which: T queries at S keys, each with its own position.
 
-    `q_pos` [T] or [B,T] and `k_pos` [S] or [B,S] are position ids (int or float); `first` is the row of the
-    first query among the keys. `keep` [B,S] is False at padding. `window` is the number of tokens that a
-    query sees on each side it looks to, itself included. `read` [B,S,...] holds what the encoding's `read`
-    gave for every key.
+    `q_pos` [T] or [B,T] and `k_pos` [S] or [B,S] are position ids (int or float); `query_offset` is the row
+    of the first query among the keys. `keep` [B,S] is False at padding. `window` is the number of tokens that
+    a query sees on each side it looks to, itself included. `features` [B,S,...] is the output of the
+    encoding's `read` for every key.
     """
 
     q_pos: Tensor
     k_pos: Tensor
-    first: int = 0
+    query_offset: int = 0
     causal: bool = True
     window: int | None = None
     keep: Tensor | None = None
     consecutive: bool = False
     """The positions are the default ones, 0, 1, 2 ..., so that distance is a difference of rows."""
-    read: Any = field(default=None, repr=False)
-    memo: dict = field(default_factory=dict, repr=False, compare=False)
+    features: Any = field(default=None, repr=False)
+    shared: dict = field(default_factory=dict, repr=False, compare=False)
     """Values computed once in a forward pass and used by every layer; see `once`."""
-    kept: Any = field(default=None, repr=False, compare=False)
+    layer_cache: Any = field(default=None, repr=False, compare=False)
     """What a layer's encodings keep of each token, each under a name, from one block of queries to the next
     and, while decoding, from one forward pass to the next: a `zoo.models.cache.LayerCache`, or None. See
     `rows`."""
@@ -74,47 +74,49 @@ class Span:
     def num_keys(self) -> int:
         return self.k_pos.shape[-1]
 
-    def queries(self, start: int, stop: int) -> Span:
+    def queries(self, start: int, stop: int) -> AttentionContext:
         """The queries in rows start..stop, and the keys that any of them may look at."""
-        keys = self.first + stop if self.causal else self.num_keys
+        keys = self.query_offset + stop if self.causal else self.num_keys
         return replace(
             self,
             q_pos=self.q_pos[..., start:stop],
             k_pos=self.k_pos[..., :keys],
-            first=self.first + start,
+            query_offset=self.query_offset + start,
             keep=None if self.keep is None else self.keep[:, :keys],
-            read=None if self.read is None else self.read[:, :keys],
+            features=None if self.features is None else self.features[:, :keys],
         )
 
-    def own_keys(self) -> Span:
+    def own_keys(self) -> AttentionContext:
         """The same queries, with no other keys than those of their own tokens."""
-        keep = None if self.keep is None else self.keep[:, self.first :]
-        return replace(self, k_pos=self.q_pos, first=0, keep=keep, read=None)
+        keep = None if self.keep is None else self.keep[:, self.query_offset :]
+        return replace(self, k_pos=self.q_pos, query_offset=0, keep=keep, features=None)
 
     def once(self, owner: object, at: Tensor, make: Callable[[Tensor], Made]) -> Made:
         """make(at), computed by the first layer of this forward pass that asks and kept for the others."""
         key = (id(owner), id(at))
-        if key not in self.memo:
+        if key not in self.shared:
             # `at` is kept too: an id is only unique while its object lives.
-            self.memo[key] = (at, make(at))
-        return self.memo[key][1]
+            self.shared[key] = (at, make(at))
+        return self.shared[key][1]
 
     def rows(self, name: str) -> Any:
         """The `zoo.models.cache.Rows` [B,H,tokens,D] that the layer keeps under a name; None where it keeps
         none, or under gradients, which need all the way to a row."""
-        return None if self.kept is None or torch.is_grad_enabled() else self.kept.named(name, -2)
+        return (
+            None if self.layer_cache is None or torch.is_grad_enabled() else self.layer_cache.named(name, -2)
+        )
 
-    def is_causal_alone(self) -> bool:
+    def only_causal_mask(self) -> bool:
         """Whether the causal mask is all there is."""
         return self.causal and self.keep is None and not self._window_bites()
 
     def is_plain_causal(self) -> bool:
         """Whether the causal mask is all there is, over as many keys as queries."""
-        return self.is_causal_alone() and self.num_queries == self.num_keys
+        return self.only_causal_mask() and self.num_queries == self.num_keys
 
     def is_open(self) -> bool:
         """Whether every query sees every key."""
-        causal_is_open = not self.causal or (self.num_queries == 1 and self.first == self.num_keys - 1)
+        causal_is_open = not self.causal or (self.num_queries == 1 and self.query_offset == self.num_keys - 1)
         return causal_is_open and self.keep is None and not self._window_bites()
 
     def _window_bites(self) -> bool:
@@ -122,21 +124,23 @@ class Span:
 
     def reach(self) -> slice:
         """The rows of the keys between the first and the last that any of the queries may look at."""
-        start, stop = 0, self.first + self.num_queries if self.causal else self.num_keys
+        start, stop = 0, self.query_offset + self.num_queries if self.causal else self.num_keys
         if self.window is not None:
-            start = max(0, self.first - self.window + 1)
-            stop = min(stop, self.first + self.num_queries - 1 + self.window)
+            start = max(0, self.query_offset - self.window + 1)
+            stop = min(stop, self.query_offset + self.num_queries - 1 + self.window)
         return slice(start, stop)
 
     def distances(self) -> Tensor:
         """Rows of queries less rows of keys, from the farthest key behind to the nearest or, not causal, the
         farthest ahead."""
-        end = -1 if self.causal else self.first - self.num_keys
-        return torch.arange(self.first + self.num_queries - 1, end, -1, device=self.q_pos.device)
+        end = -1 if self.causal else self.query_offset - self.num_keys
+        return torch.arange(self.query_offset + self.num_queries - 1, end, -1, device=self.q_pos.device)
 
     def allowed(self) -> Tensor:
         """True where a query may look at a key: [T,S], or [B,1,T,S] where there is padding."""
-        row = torch.arange(self.first, self.first + self.num_queries, device=self.q_pos.device)[:, None]
+        row = torch.arange(self.query_offset, self.query_offset + self.num_queries, device=self.q_pos.device)[
+            :, None
+        ]
         column = torch.arange(self.num_keys, device=self.q_pos.device)[None, :]
         allowed = sees(row, column, self.causal, self.window)
         return allowed if self.keep is None else allowed & self.keep[:, None, None, :]
@@ -188,7 +192,7 @@ class Encoding(nn.Module):
     position_key: Hashable = None
     """Instances in different layers with the same key, if it is not None, have the same positions:
     `positions` is called on the first of them only."""
-    rotates_alone: bool = False
+    rotation_is_final: bool = False
     """`rotate` makes of a query or a key what its own position says, whatever the other tokens: while
     decoding each key is rotated once, and the rotated one is kept."""
     weight_matrices: ClassVar[tuple[str, ...]] = ()
@@ -263,11 +267,11 @@ class Encoding(nn.Module):
     def read(self, x: Tensor) -> Tensor | None:
         """Features of each token, such as gates, [B,T,...], from a layer's normalised input x [B,T,E].
 
-        Kept in the cache with the token's key, and passed to later hooks as `span.read`.
+        Kept in the cache with the token's key, and passed to later hooks as `context.features`.
         """
         return None
 
-    def rotate(self, q: Tensor, k: Tensor, span: Span) -> tuple[Tensor, Tensor]:
+    def rotate(self, q: Tensor, k: Tensor, context: AttentionContext) -> tuple[Tensor, Tensor]:
         """Queries [B,H,T,D] and keys [B,H,S,D] to those that are multiplied. The width may change."""
         return q, k
 
@@ -280,30 +284,30 @@ class Encoding(nn.Module):
         """
         raise NotImplementedError
 
-    def bias_table(self, span: Span, num_heads: int) -> Tensor:
+    def bias_table(self, context: AttentionContext, num_heads: int) -> Tensor:
         """The bias of all queries and keys, [H,T,S] or [B,H,T,S], in float32.
 
         As it stands, `bias` of every pair; of every distance where that decides. An encoding whose bias is
         no pointwise arithmetic may override this instead of `bias`, and is then not `fused`.
         """
-        head = torch.arange(num_heads, device=span.q_pos.device)
-        if self.distance_only and span.consecutive:
+        head = torch.arange(num_heads, device=context.q_pos.device)
+        if self.distance_only and context.consecutive:
             # Each diagonal holds one value: compute T + S - 1 of them and lay them out, instead of T times S.
-            farthest = span.first + span.num_queries - 1
-            distance = torch.arange(farthest, span.first - span.num_keys, -1, device=head.device)
+            farthest = context.query_offset + context.num_queries - 1
+            distance = torch.arange(farthest, context.query_offset - context.num_keys, -1, device=head.device)
             line = self.bias(head[:, None], distance, torch.zeros_like(distance))
-            return line.unfold(-1, span.num_keys, 1).flip(-2)
-        q, k = per_query_and_key(span.q_pos, span.k_pos)
+            return line.unfold(-1, context.num_keys, 1).flip(-2)
+        q, k = per_query_and_key(context.q_pos, context.k_pos)
         return self.bias(head[:, None, None], q, k)
 
-    def score(self, q: Tensor, k: Tensor, span: Span) -> Tensor | None:
+    def score(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor | None:
         """What is added to the scaled scores and depends on content: broadcastable to [B,H,T,S].
 
         q and k are as projected, before any encoding rotated them.
         """
         return None
 
-    def key_score(self, k: Tensor, span: Span) -> Tensor | None:
+    def key_score(self, k: Tensor, context: AttentionContext) -> Tensor | None:
         """What `bias` and `score` add, up to a number of each query's own, as a number of each key.
 
         [B,H,1,S] in float32, B and H may be 1; None where there is no such form. Softmax does not see what is
@@ -312,14 +316,14 @@ class Encoding(nn.Module):
         """
         return None
 
-    def logits(self, logits: Tensor, q: Tensor, k: Tensor, span: Span) -> Tensor:
+    def logits(self, logits: Tensor, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         """The scores so far, [B,H,T,S], every term added and the mask not yet applied, to new ones.
 
         q and k are as projected, before any encoding rotated them.
         """
         return logits
 
-    def value(self, weights: Tensor, span: Span) -> Tensor | None:
+    def value(self, weights: Tensor, context: AttentionContext) -> Tensor | None:
         """What is added to a head's output [B,H,T,D], from the attention weights [B,H,T,S]."""
         return None
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo import registry
-from zoo.encodings.base import Encoding, Size, Span
+from zoo.encodings.base import AttentionContext, Encoding, Size
 from zoo.errors import InputError
 from zoo.memory import is_out_of_memory
 from zoo.seeds import seed_of
@@ -91,8 +91,8 @@ class EncodingStack(nn.Module):
         for layer in range(size.num_layers):
             _validate_combination(self.of_layer(self.slots, layer))
 
-    def view(self, layer: int) -> View:
-        return View(self.of_layer(self.slots, layer))
+    def layer(self, index: int) -> LayerEncodings:
+        return LayerEncodings(self.of_layer(self.slots, index))
 
     def of_layer(self, slots: Sequence[Sequence[Made]], layer: int) -> list[Made]:
         """From one value for each instance (see `each`), those of the instances in a layer."""
@@ -112,9 +112,9 @@ class EncodingStack(nn.Module):
                 made[-1].append(one)
         return made
 
-    def embed(self, x: Tensor, spans: Sequence[Sequence[Span]]) -> Tensor:
-        """The token vectors that enter the first layer. `spans` holds one for each instance."""
-        for slot, slot_spans in zip(self.slots, spans, strict=True):
+    def embed(self, x: Tensor, contexts: Sequence[Sequence[AttentionContext]]) -> Tensor:
+        """The token vectors that enter the first layer. `contexts` holds one for each instance."""
+        for slot, slot_spans in zip(self.slots, contexts, strict=True):
             x = slot[0].embed(x, slot_spans[0].q_pos)
         return x
 
@@ -155,7 +155,7 @@ class EncodingStack(nn.Module):
         total = torch.zeros(self.size.num_heads, queries, keys, device=ids.device)
         for encoding in biased:
             pos = encoding.positions(ids, 1) if encoding.uses("positions") else ids
-            plain = Span(pos, pos, causal=self.size.causal, consecutive=pos is ids)
+            plain = AttentionContext(pos, pos, causal=self.size.causal, consecutive=pos is ids)
             table = encoding.bias_table(plain.queries(keys - queries, keys), self.size.num_heads)
             total += table[0] if table.dim() == 4 else table
         return total
@@ -194,7 +194,7 @@ def _seeded(spec: Spec, size: Size, seed: int) -> Encoding:
     return encoding.to(torch.get_default_device())
 
 
-class View:
+class LayerEncodings:
     """The encodings of one layer: each hook applies theirs in turn; `read` returns one entry for each."""
 
     def __init__(self, encodings: Sequence[Encoding]):
@@ -209,9 +209,9 @@ class View:
         return [i for i, encoding in enumerate(self.encodings) if encoding.uses(hook)]
 
     @property
-    def rotates_alone(self) -> bool:
+    def rotation_is_final(self) -> bool:
         """Whether a rotated key is final, whatever tokens follow."""
-        return bool(self.rotating) and all(self.encodings[i].rotates_alone for i in self.rotating)
+        return bool(self.rotating) and all(self.encodings[i].rotation_is_final for i in self.rotating)
 
     @property
     def reads_content(self) -> bool:
@@ -221,7 +221,7 @@ class View:
     def read(self, x: Tensor) -> list[Tensor | None]:
         return [encoding.read(x) for encoding in self.encodings]
 
-    def rotate(self, q: Tensor, k: Tensor, spans: Sequence[Span]) -> tuple[Tensor, Tensor]:
+    def rotate(self, q: Tensor, k: Tensor, contexts: Sequence[AttentionContext]) -> tuple[Tensor, Tensor]:
         for i in self.rotating:
-            q, k = self.encodings[i].rotate(q, k, spans[i])
+            q, k = self.encodings[i].rotate(q, k, contexts[i])
         return q, k

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from zoo.encodings.base import Encoding, Size, Span
+from zoo.encodings.base import AttentionContext, Encoding, Size
 
 FOLLOWED = (
     "relative",
@@ -28,7 +28,7 @@ class Wrapper(Encoding):
         self.of = of
         for fact in FOLLOWED:
             setattr(self, fact, getattr(of, fact))
-        self.rotates_alone = of.rotates_alone and type(self).rotate is Wrapper.rotate
+        self.rotation_is_final = of.rotation_is_final and type(self).rotate is Wrapper.rotate
 
     @property
     def max_length(self) -> int | None:
@@ -57,29 +57,29 @@ class Wrapper(Encoding):
     def read(self, x: Tensor) -> Tensor | None:
         return self.of.read(x)
 
-    def rotate(self, q: Tensor, k: Tensor, span: Span) -> tuple[Tensor, Tensor]:
-        return self.of.rotate(q, k, span)
+    def rotate(self, q: Tensor, k: Tensor, context: AttentionContext) -> tuple[Tensor, Tensor]:
+        return self.of.rotate(q, k, context)
 
     def bias(self, head: Tensor, q: Tensor, k: Tensor) -> Tensor:
         return self.of.bias(head, q, k)
 
-    def bias_table(self, span: Span, num_heads: int) -> Tensor:
+    def bias_table(self, context: AttentionContext, num_heads: int) -> Tensor:
         if type(self).bias is not Wrapper.bias:
-            return super().bias_table(span, num_heads)
-        return self.of.bias_table(span, num_heads)
+            return super().bias_table(context, num_heads)
+        return self.of.bias_table(context, num_heads)
 
-    def score(self, q: Tensor, k: Tensor, span: Span) -> Tensor | None:
-        return self.of.score(q, k, span)
+    def score(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor | None:
+        return self.of.score(q, k, context)
 
-    def key_score(self, k: Tensor, span: Span) -> Tensor | None:
+    def key_score(self, k: Tensor, context: AttentionContext) -> Tensor | None:
         own = type(self).bias is not Wrapper.bias or type(self).score is not Wrapper.score
-        return None if own else self.of.key_score(k, span)
+        return None if own else self.of.key_score(k, context)
 
-    def logits(self, logits: Tensor, q: Tensor, k: Tensor, span: Span) -> Tensor:
-        return self.of.logits(logits, q, k, span)
+    def logits(self, logits: Tensor, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
+        return self.of.logits(logits, q, k, context)
 
-    def value(self, weights: Tensor, span: Span) -> Tensor | None:
-        return self.of.value(weights, span)
+    def value(self, weights: Tensor, context: AttentionContext) -> Tensor | None:
+        return self.of.value(weights, context)
 
 
 def check_reads_positions(of: Encoding, otherwise: str) -> None:

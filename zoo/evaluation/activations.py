@@ -145,25 +145,25 @@ def _reduced(
     attention: nn.Module, given: tuple[Any, ...], bins: np.ndarray, trained: int
 ) -> dict[str, Tensor]:
     """One layer's attention on one sequence, by bin."""
-    x_BTE, view, spans = given[:3]
+    x_BTE, view, contexts = given[:3]
     heads, length = attention.num_heads, x_BTE.shape[1]
     sums = x_BTE.new_zeros(2, heads, length, dtype=torch.float32)
     counts = x_BTE.new_zeros(2, length, dtype=torch.float32)
     entropy, first = [], []
     rows = max(1, BLOCK_ELEMENTS // (heads * length))
-    for span, weights_BHTS in attention.weight_blocks(x_BTE, view, spans, rows):
+    for context, weights_BHTS in attention.weight_blocks(x_BTE, view, contexts, rows):
         weights_HTS = weights_BHTS[0].float()
         entropy.append(torch.special.entr(weights_HTS).sum(-1))
         first.append(weights_HTS[..., 0])
-        inside = max(0, min(trained - span.first, span.num_queries))
-        for side, part in enumerate((slice(0, inside), slice(inside, span.num_queries))):
+        inside = max(0, min(trained - context.query_offset, context.num_queries))
+        for side, part in enumerate((slice(0, inside), slice(inside, context.num_queries))):
             if part.start < part.stop:
-                at = span.first + part.start
+                at = context.query_offset + part.start
                 total = _by_distance(weights_HTS[:, part], at)
                 sums[side, :, : total.shape[-1]] += total
-                seen = _by_distance(span.allowed()[part].float()[None], at)[0]
+                seen = _by_distance(context.allowed()[part].float()[None], at)[0]
                 counts[side, : len(seen)] += seen
-    log_n = visible_keys(spans[0]).float().log()
+    log_n = visible_keys(contexts[0]).float().log()
     entropy_HT = torch.cat(entropy, 1)
     at_bin = _bin_of(bins, sums.device)
     pairs = counts.new_zeros(2, len(bins) - 1).index_add_(1, at_bin, counts)

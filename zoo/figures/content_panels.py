@@ -117,7 +117,7 @@ def mask_alone(probe: Probe, reach: Reach) -> Panel:
 def attention(probe: Probe, reach: Reach, color: str) -> Panel:
     """Attention of a random content by distance, as a multiple of an equal share."""
     weights = probe.of_content[0]
-    counts = probe.spans[0].allowed().sum(-1).numpy()
+    counts = probe.contexts[0].allowed().sum(-1).numpy()
     times = weights * counts[:, None]
     distance, each = _by_distance(times, reach.trained, probe.length)
     mean, _, end = _interval(np.maximum(each, LEAST))

@@ -151,7 +151,7 @@ def _layers(encoding: Encoding | EncodingStack) -> list[tuple[str, list[Encoding
         return [("", [encoding])]
     found: dict[str, list[Encoding]] = {}
     for layer in range(encoding.size.num_layers):
-        encodings = encoding.view(layer).encodings
+        encodings = encoding.layer(layer).encodings
         found.setdefault(" + ".join(map(_classes, encodings)), encodings)
     return list(found.items())
 

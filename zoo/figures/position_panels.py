@@ -31,7 +31,7 @@ WAVES = 5
 
 def positions(probe: Probe, drawn: np.ndarray, reach: Reach, color: str) -> Panel:
     """Where tokens stand while training, in several steps."""
-    evaluated = np.asarray(probe.spans[0].q_pos).reshape(-1, probe.length)[0]
+    evaluated = np.asarray(probe.contexts[0].q_pos).reshape(-1, probe.length)[0]
     tokens = np.arange(probe.length)
     # Small moves are not seen beside the positions themselves.
     small = np.abs(drawn - tokens).max() < probe.length / 4
@@ -177,8 +177,8 @@ def _angles(where: np.ndarray, angles: np.ndarray, reach: Reach, color: str) -> 
 
 
 def _wavelengths(angles: np.ndarray, reach: Reach, color: str) -> Panel:
-    span = max(1, len(angles) - 1)
-    speed = np.abs(angles[-1] - angles[0]) / span
+    context = max(1, len(angles) - 1)
+    speed = np.abs(angles[-1] - angles[0]) / context
     turning = speed > 1e-9
     waves = np.full(len(speed), np.nan)
     waves[turning] = 2 * np.pi / speed[turning]

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from zoo.encodings.base import Encoding, Size, Span
-from zoo.encodings.stack import EncodingStack, View
+from zoo.encodings.base import AttentionContext, Encoding, Size
+from zoo.encodings.stack import EncodingStack, LayerEncodings
 
 CONTENTS, COPIES = 32, 64
 """How many contents are drawn at random for what depends on content, and for what two copies score."""
@@ -33,17 +33,17 @@ class Probe:
     length: int
 
     @cached_property
-    def view(self) -> View:
-        return View(self.encodings)
+    def view(self) -> LayerEncodings:
+        return LayerEncodings(self.encodings)
 
     @cached_property
-    def spans(self) -> list[Span]:
+    def contexts(self) -> list[AttentionContext]:
         """Of each encoding, at the positions that it gives in evaluation."""
         ids = torch.arange(self.length)
         made = []
         for encoding in self.encodings:
             pos = encoding.positions(ids, 1) if encoding.uses("positions") else ids
-            made.append(Span(pos, pos, causal=self.size.causal, consecutive=pos is ids))
+            made.append(AttentionContext(pos, pos, causal=self.size.causal, consecutive=pos is ids))
         return made
 
     def uses(self, hook: str) -> bool:
@@ -56,9 +56,9 @@ class Probe:
     def biases(self) -> np.ndarray:
         """The bias of every head, query and key, [H,T,S], without a mask."""
         total = torch.zeros(self.size.num_heads, self.length, self.length)
-        for encoding, span in zip(self.encodings, self.spans, strict=True):
+        for encoding, context in zip(self.encodings, self.contexts, strict=True):
             if encoding.uses("bias"):
-                table = encoding.bias_table(span, self.size.num_heads)
+                table = encoding.bias_table(context, self.size.num_heads)
                 total = total + (table[0] if table.dim() == 4 else table)
         return _array(total)
 
@@ -96,24 +96,27 @@ class Probe:
         """Of contents: the scaled scores of all pairs before any mask, [B,H,T,S], and what of them the hooks
         that depend on content have added or changed."""
         read = self.view.read(x)
-        spans = [replace(span, read=one, memo={}) for span, one in zip(self.spans, read, strict=True)]
-        turned_q, turned_k = self.view.rotate(q, k, spans)
+        contexts = [
+            replace(context, features=one, shared={})
+            for context, one in zip(self.contexts, read, strict=True)
+        ]
+        turned_q, turned_k = self.view.rotate(q, k, contexts)
         plain = turned_q @ turned_k.transpose(-1, -2) * self.size.head_dim**-0.5
         for i in self.view.biased:
-            plain = plain + self.encodings[i].bias_table(spans[i], self.size.num_heads)
+            plain = plain + self.encodings[i].bias_table(contexts[i], self.size.num_heads)
         logits = plain
         for i in self.view.scored:
-            term = self.encodings[i].score(q, k, spans[i])
+            term = self.encodings[i].score(q, k, contexts[i])
             logits = logits if term is None else logits + term
         for i in self.view.reshaped:
-            logits = self.encodings[i].logits(logits, q, k, spans[i])
+            logits = self.encodings[i].logits(logits, q, k, contexts[i])
         return logits, logits - plain
 
     @cached_property
     def of_content(self) -> tuple[np.ndarray, np.ndarray]:
         """Of the drawn contents: attention [B,H,T,S], and what content-dependent hooks add to the scores."""
         logits, added = self.scores(*self.content)
-        allowed = self.spans[0].allowed()
+        allowed = self.contexts[0].allowed()
         weights = logits.masked_fill(~allowed, -torch.inf).softmax(-1)
         return _array(weights), _array(added.expand_as(logits).masked_fill(~allowed, torch.nan))
 
@@ -134,8 +137,10 @@ class Probe:
         """By how much `rotate` makes queries and keys longer at each position: [T] each."""
         x, q, k = (one[:1] for one in self.content)
         q, k = torch.ones_like(q), torch.ones_like(k)
-        spans = [replace(s, read=r, memo={}) for s, r in zip(self.spans, self.view.read(x), strict=True)]
-        turned = self.view.rotate(q, k, spans)
+        contexts = [
+            replace(s, features=r, shared={}) for s, r in zip(self.contexts, self.view.read(x), strict=True)
+        ]
+        turned = self.view.rotate(q, k, contexts)
         after, before = (_array(one.norm(dim=-1)[0, 0]) for one in turned), _array(q.norm(dim=-1)[0, 0])
         return tuple(one / before for one in after)
 
@@ -149,12 +154,12 @@ class Probe:
         plain = torch.arange(length)
         x = torch.zeros(width, length, self.size.d_model)
         read = self.view.read(x)
-        spans = [
-            replace(span, q_pos=plain, k_pos=plain, consecutive=True, read=one, memo={})
-            for span, one in zip(self.spans, read, strict=True)
+        contexts = [
+            replace(context, q_pos=plain, k_pos=plain, consecutive=True, features=one, shared={})
+            for context, one in zip(self.contexts, read, strict=True)
         ]
         alone = torch.eye(width)[:, None, None].expand(-1, self.size.num_heads, length, -1)
-        out = self.view.rotate(alone, alone, spans)[0][:, 0].double()  # [D,T,W]
+        out = self.view.rotate(alone, alone, contexts)[0][:, 0].double()  # [D,T,W]
         if out.shape[-1] == 2 * width:
             # Each dimension has become a complex number: its parts are in the two halves, or neighbours.
             halves = torch.complex(out[..., :width], out[..., width:])
@@ -180,16 +185,16 @@ class Probe:
         total: Any = 0
         weights = torch.eye(self.length).flip(0)[:, None, None].expand(-1, self.size.num_heads, 1, -1)
         for i in self.view.valued:
-            span = self.spans[i].queries(self.length - 1, self.length)
-            term = self.encodings[i].value(weights, span)
+            context = self.contexts[i].queries(self.length - 1, self.length)
+            term = self.encodings[i].value(weights, context)
             total = total if term is None else total + term
         if isinstance(total, int):
             return np.zeros((self.size.num_heads, self.length))
         return _array(total.expand(-1, self.size.num_heads, -1, -1)[:, :, 0].norm(dim=-1).T)
 
     def _embedded(self, x: Tensor) -> Tensor:
-        for encoding, span in zip(self.encodings, self.spans, strict=True):
-            x = encoding.embed(x, span.q_pos)
+        for encoding, context in zip(self.encodings, self.contexts, strict=True):
+            x = encoding.embed(x, context.q_pos)
         return x
 
     def _heads(self, x: Tensor, generator: torch.Generator) -> Tensor:

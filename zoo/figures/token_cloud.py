@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zoo.encodings.base import Size, Span
-from zoo.encodings.stack import EncodingStack, View
+from zoo.encodings.base import AttentionContext, Size
+from zoo.encodings.stack import EncodingStack, LayerEncodings
 from zoo.errors import InputError
 from zoo.recipe.encoding import encoding_label
 from zoo.seeds import seed_of
@@ -96,24 +96,28 @@ def hooked(stack: EncodingStack, vectors_TE: Tensor) -> tuple[np.ndarray, np.nda
     Without position all tokens are at position 0.
     """
     ids = torch.arange(len(vectors_TE))
-    view = stack.view(0)
+    view = stack.layer(0)
 
     def queries(placed: bool) -> np.ndarray:
-        spans = []
+        contexts = []
         for encoding in view.encodings:
             pos = encoding.positions(ids, 1) if encoding.uses("positions") else ids
             if not placed and encoding.reads_positions:
                 pos = torch.zeros_like(pos)
-            spans.append(Span(pos, pos, causal=stack.size.causal, consecutive=pos is ids))
-        x_BTE = stack.embed(vectors_TE[None], [[span] for span in spans])
-        return _rotated(view, x_BTE, x_BTE[0].expand(1, HEADS, -1, -1), spans)[0, 0].double().numpy()
+            contexts.append(AttentionContext(pos, pos, causal=stack.size.causal, consecutive=pos is ids))
+        x_BTE = stack.embed(vectors_TE[None], [[context] for context in contexts])
+        return _rotated(view, x_BTE, x_BTE[0].expand(1, HEADS, -1, -1), contexts)[0, 0].double().numpy()
 
     return queries(placed=False), queries(placed=True)
 
 
-def _rotated(view: View, x_BTE: Tensor, q_BHTD: Tensor, spans: Sequence[Span]) -> Tensor:
-    spans = [replace(span, read=one) for span, one in zip(spans, view.read(x_BTE), strict=True)]
-    rotated_BHTD = view.rotate(q_BHTD, q_BHTD, spans)[0]
+def _rotated(
+    view: LayerEncodings, x_BTE: Tensor, q_BHTD: Tensor, contexts: Sequence[AttentionContext]
+) -> Tensor:
+    contexts = [
+        replace(context, features=one) for context, one in zip(contexts, view.read(x_BTE), strict=True)
+    ]
+    rotated_BHTD = view.rotate(q_BHTD, q_BHTD, contexts)[0]
     # One that makes the whole score itself leaves nothing to be multiplied.
     return rotated_BHTD if rotated_BHTD.shape[-1] else q_BHTD
 
@@ -182,13 +186,13 @@ def fit(sets: Sequence[np.ndarray]) -> Projection:
 
 
 def _weights(stack: EncodingStack, length: int) -> np.ndarray | None:
-    if not stack.view(0).biased:
+    if not stack.layer(0).biased:
         return None
     return stack.bias_table(1, length)[0, 0].double().softmax(-1).numpy()
 
 
 def _caption(stack: EncodingStack, moves: bool) -> str:
-    view = stack.view(0)
+    view = stack.layer(0)
     said = []
     if moves and any(encoding.uses("embed") for encoding in view.encodings):
         said.append("A vector of its position is added to each token: repeated words come apart.")

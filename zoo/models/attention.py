@@ -12,13 +12,13 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from zoo.encodings.base import Span
-from zoo.encodings.stack import View
+from zoo.encodings.base import AttentionContext
+from zoo.encodings.stack import LayerEncodings
 from zoo.models.cache import LayerCache
 from zoo.models.kernels import attend, attention_weights
 from zoo.models.linear import Linear
 from zoo.models.logit_scale import LogitScale
-from zoo.models.scores import Scores
+from zoo.models.scores import ScoreTerms
 from zoo.recipe import schema
 
 
@@ -45,33 +45,41 @@ class Attention(nn.Module):
         self.logit_scale = None if scale == "none" else LogitScale(scale, self.num_heads)
 
     def forward(
-        self, x_BTE: Tensor, view: View, spans: Sequence[Span], cache: LayerCache | None = None
+        self,
+        x_BTE: Tensor,
+        view: LayerEncodings,
+        contexts: Sequence[AttentionContext],
+        cache: LayerCache | None = None,
     ) -> Tensor:
-        """`spans`: one for each encoding of the view."""
-        q_BHTD, k_BHSD, v_BHSD, scores = self._project(x_BTE, view, spans, cache)
+        """`contexts`: one for each encoding of the view."""
+        q_BHTD, k_BHSD, v_BHSD, scores = self._project(x_BTE, view, contexts, cache)
         out_BHTD = attend(q_BHTD, k_BHSD, v_BHSD, scores, self.head_dim**-0.5, self.kernel)
         return self.out(out_BHTD.transpose(1, 2).flatten(2))
 
-    def weights(self, x_BTE: Tensor, view: View, spans: Sequence[Span]) -> Tensor:
+    def weights(self, x_BTE: Tensor, view: LayerEncodings, contexts: Sequence[AttentionContext]) -> Tensor:
         """The attention weights of every pair, [B,H,T,T], of what `forward` gets."""
-        q_BHTD, k_BHSD, _, scores = self._project(x_BTE, view, spans, None)
+        q_BHTD, k_BHSD, _, scores = self._project(x_BTE, view, contexts, None)
         return attention_weights(q_BHTD, k_BHSD, scores, self.head_dim**-0.5)
 
     def weight_blocks(
-        self, x_BTE: Tensor, view: View, spans: Sequence[Span], rows: int
-    ) -> Iterator[tuple[Span, Tensor]]:
-        """The same for `rows` queries at a time: their span, with the keys up to the last that any of them
+        self, x_BTE: Tensor, view: LayerEncodings, contexts: Sequence[AttentionContext], rows: int
+    ) -> Iterator[tuple[AttentionContext, Tensor]]:
+        """The same for `rows` queries at a time: their context, with the keys up to the last that any of them
         may see, and their weights [B,H,rows,S]. Memory grows with the length, not with its square."""
-        q_BHTD, k_BHSD, _, scores = self._project(x_BTE, view, spans, None)
+        q_BHTD, k_BHSD, _, scores = self._project(x_BTE, view, contexts, None)
         for start in range(0, q_BHTD.shape[2], rows):
             part = scores.queries(start, min(start + rows, q_BHTD.shape[2]))
-            seen_BHSD = k_BHSD[:, :, : part.span.num_keys]
+            seen_BHSD = k_BHSD[:, :, : part.context.num_keys]
             some_BHTD = q_BHTD[:, :, start : start + rows]
-            yield part.span, attention_weights(some_BHTD, seen_BHSD, part, self.head_dim**-0.5)
+            yield part.context, attention_weights(some_BHTD, seen_BHSD, part, self.head_dim**-0.5)
 
     def _project(
-        self, x_BTE: Tensor, view: View, spans: Sequence[Span], cache: LayerCache | None
-    ) -> tuple[Tensor, Tensor, Tensor, Scores]:
+        self,
+        x_BTE: Tensor,
+        view: LayerEncodings,
+        contexts: Sequence[AttentionContext],
+        cache: LayerCache | None,
+    ) -> tuple[Tensor, Tensor, Tensor, ScoreTerms]:
         """Queries and keys as they are multiplied, values, and what is added to the products."""
         read = view.read(x_BTE)
         # [B,T,H+2G,D] split by heads, and only then [B,H,T,D]: the way back is one copy.
@@ -84,22 +92,24 @@ class Attention(nn.Module):
             v_BGSD = cache.append("values", v_BGSD, -2)
             read = [None if r is None else cache.append(("read", i), r, 1) for i, r in enumerate(read)]
         kept = LayerCache(x_BTE.shape[1]) if cache is None else cache
-        spans = [replace(span, read=r, kept=kept) for span, r in zip(spans, read, strict=True)]
+        contexts = [
+            replace(context, features=r, layer_cache=kept) for context, r in zip(contexts, read, strict=True)
+        ]
         groups = self.num_heads // self.num_kv_heads
         content: tuple[Tensor, Tensor] | None = None
-        if cache is not None and view.rotates_alone and groups == 1:
+        if cache is not None and view.rotation_is_final and groups == 1:
             # Rotated once and kept so; a rotation may differ between the heads that share a key.
             if view.reads_content:
                 content = q_BHTD, cache.append("keys", k_BGSD, -2)
-            q_BHTD, k_BGSD = view.rotate(q_BHTD, k_BGSD, [span.own_keys() for span in spans])
+            q_BHTD, k_BGSD = view.rotate(q_BHTD, k_BGSD, [context.own_keys() for context in contexts])
             k_BHSD, v_BHSD = cache.append("rotated keys", k_BGSD, -2), v_BGSD
         else:
             if cache is not None:
                 k_BGSD = cache.append("keys", k_BGSD, -2)
             k_BHSD, v_BHSD = (x.repeat_interleave(groups, 1) if groups > 1 else x for x in (k_BGSD, v_BGSD))
             content = q_BHTD, k_BHSD
-            q_BHTD, k_BHSD = view.rotate(q_BHTD, k_BHSD, spans)
+            q_BHTD, k_BHSD = view.rotate(q_BHTD, k_BHSD, contexts)
         row_scale = None
         if self.logit_scale is not None:
-            row_scale = self.logit_scale(spans[0], torch.promote_types(q_BHTD.dtype, torch.float32))
-        return q_BHTD, k_BHSD, v_BHSD, Scores(view, spans, content, row_scale=row_scale)
+            row_scale = self.logit_scale(contexts[0], torch.promote_types(q_BHTD.dtype, torch.float32))
+        return q_BHTD, k_BHSD, v_BHSD, ScoreTerms(view, contexts, content, row_scale=row_scale)

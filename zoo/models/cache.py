@@ -77,7 +77,7 @@ def _is_frozen(x: Tensor) -> bool:
 
 class LayerCache:
     """What one layer keeps of its tokens, each under a name: keys, values, what its encodings read or compute
-    from step to step (`Span.kept`)."""
+    from step to step (`AttentionContext.layer_cache`)."""
 
     def __init__(self, room: int = 0):
         self.room = room

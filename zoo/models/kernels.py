@@ -19,7 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 from zoo.models import cpu_attention, recomputed
-from zoo.models.scores import Scores, hide
+from zoo.models.scores import ScoreTerms, apply_mask
 
 BLOCK_ELEMENTS = 2**22
 """Most elements of a table [B,H,T,S] in evaluation; longer sequences are computed in blocks of queries.
@@ -58,7 +58,7 @@ GPU_BLOCKS = 16
 
 
 def attend(
-    q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: Scores, scale: float, kernel: str = "auto"
+    q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTerms, scale: float, kernel: str = "auto"
 ) -> Tensor:
     """softmax(scale q k^T + what the encodings add, masked) v, the logits of each query times its row scale.
 
@@ -75,7 +75,7 @@ def attend(
     kernel = choose(kernel, q_BHTD, scores)
     if kernel == "flex":
         return _flex(q_BHTD, k_BHSD, v_BHSV, scores, scale)
-    if kernel == "sdpa" and (scores.span.is_open() or scores.span.is_plain_causal()):
+    if kernel == "sdpa" and (scores.context.is_open() or scores.context.is_plain_causal()):
         # A bias of each key is large far from the start, and elsewhere it would be rounded as queries are.
         bias_BH1S = scores.key_bias(k_BHSD) if cpu_attention.applies(q_BHTD) else None
         if bias_BH1S is not None or not scores.adds_any:
@@ -95,14 +95,14 @@ def attend(
             # Only tables that autograd keeps shrink so; a compiler writes out the graph of every block.
             compiled = torch.compiler.is_compiling()
             blocks = COMPILED_BLOCKS if compiled else TRAINING_BLOCKS
-            block = -(-rows // blocks) if kernel == "reference" and scores.span.causal else rows
+            block = -(-rows // blocks) if kernel == "reference" and scores.context.causal else rows
             block = max(block, COMPILED_LENGTH if compiled else FEWEST_TRAINING_ROWS)
     if block >= q_BHTD.shape[2]:
         return path(q_BHTD, k_BHSD, v_BHSV, scores, scale)
     out_BHTV = None
     for start in range(0, rows, block):
         some = scores.queries(start, min(start + block, rows))
-        seen = some.span.num_keys
+        seen = some.context.num_keys
         part_BHTV = path(
             q_BHTD[:, :, start : start + block], k_BHSD[:, :, :seen], v_BHSV[:, :, :seen], some, scale
         )
@@ -113,7 +113,7 @@ def attend(
     return out_BHTV
 
 
-def _keeps_too_much(q_BHTD: Tensor, k_BHSD: Tensor, scores: Scores, kernel: str) -> bool:
+def _keeps_too_much(q_BHTD: Tensor, k_BHSD: Tensor, scores: ScoreTerms, kernel: str) -> bool:
     """Whether the largest table that autograd keeps of a layer had better be computed again."""
     batch, heads, queries = q_BHTD.shape[:3]
     limit = MOST_KEPT_ELEMENTS
@@ -129,7 +129,7 @@ def _keeps_too_much(q_BHTD: Tensor, k_BHSD: Tensor, scores: Scores, kernel: str)
     return batch * heads * queries * k_BHSD.shape[2] > limit
 
 
-def cannot_compute(kernel: str, scores: Scores) -> str | None:
+def cannot_compute(kernel: str, scores: ScoreTerms) -> str | None:
     """Why a kernel that is insisted on cannot compute these scores; None where it can."""
     if scores.needs_weights and kernel not in ("auto", "reference"):
         return f"kernel {kernel!r} does not return attention weights, which this encoding needs: use auto"
@@ -143,7 +143,7 @@ def cannot_compute(kernel: str, scores: Scores) -> str | None:
     return None
 
 
-def choose(kernel: str, q_BHTD: Tensor, scores: Scores) -> str:
+def choose(kernel: str, q_BHTD: Tensor, scores: ScoreTerms) -> str:
     """The kernel for these scores: `sdpa`, `flex` or `reference`."""
     fault = cannot_compute(kernel, scores)
     if fault:
@@ -153,7 +153,7 @@ def choose(kernel: str, q_BHTD: Tensor, scores: Scores) -> str:
     if kernel != "auto":
         return kernel
     if cpu_attention.applies(q_BHTD) and torch.compiler.is_compiling():
-        keys = scores.span.num_keys
+        keys = scores.context.num_keys
         short = keys <= COMPILED_LENGTH and q_BHTD.shape[:3].numel() * keys <= MOST_KEPT_ELEMENTS
         return "reference" if short else "sdpa"
     # On CUDA FlexAttention never writes the table. Learned biases stay with SDPA: the gradients of captured
@@ -163,10 +163,10 @@ def choose(kernel: str, q_BHTD: Tensor, scores: Scores) -> str:
     return "flex" if q_BHTD.is_cuda and possible else "sdpa"
 
 
-def _by_distance(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: Scores, scale: float) -> Tensor:
+def _by_distance(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTerms, scale: float) -> Tensor:
     """Bias and mask depend on the distance alone. Keys outside a window are left out."""
-    seen = scores.span.reach()
-    first = scores.span.first - seen.start if scores.span.causal else None
+    seen = scores.context.reach()
+    first = scores.context.query_offset - seen.start if scores.context.causal else None
     q_BHTD, k_BHSD, v_BHSV = scores.scaled_queries(q_BHTD), k_BHSD[:, :, seen], v_BHSV[:, :, seen]
     line_HN = scores.line(q_BHTD, seen)
     return cpu_attention.attend(q_BHTD, k_BHSD, v_BHSV, line_HN, scale, first, by_distance=True)
@@ -176,24 +176,26 @@ def _without_table(
     q_BHTD: Tensor,
     k_BHSD: Tensor,
     v_BHSV: Tensor,
-    scores: Scores,
+    scores: ScoreTerms,
     scale: float,
     bias_BH1S: Tensor | None,
 ) -> Tensor:
     """Of queries that see every key, or every one up to their own."""
-    q_BHTD, causal = scores.scaled_queries(q_BHTD), not scores.span.is_open()
+    q_BHTD, causal = scores.scaled_queries(q_BHTD), not scores.context.is_open()
     if cpu_attention.applies(q_BHTD):
         return cpu_attention.attend(q_BHTD, k_BHSD, v_BHSV, bias_BH1S, scale, first=0 if causal else None)
     return _fused(q_BHTD, k_BHSD, v_BHSV, is_causal=causal, scale=scale)
 
 
-def _sdpa(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: Scores, scale: float) -> Tensor:
+def _sdpa(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTerms, scale: float) -> Tensor:
     if cpu_attention.applies(q_BHTD):
         wide = torch.promote_types(q_BHTD.dtype, torch.float32)
         # In training the kernel hides later keys wherever the first query is.
-        alone = torch.is_grad_enabled() and scores.span.is_causal_alone()
-        bias = scores.additive_mask(q_BHTD, k_BHSD, wide, later_apart=alone or scores.span.is_plain_causal())
-        first = scores.span.first if scores.span.causal else None
+        alone = torch.is_grad_enabled() and scores.context.only_causal_mask()
+        bias = scores.additive_mask(
+            q_BHTD, k_BHSD, wide, causal_in_kernel=alone or scores.context.is_plain_causal()
+        )
+        first = scores.context.query_offset if scores.context.causal else None
         return cpu_attention.attend(scores.scaled_queries(q_BHTD), k_BHSD, v_BHSV, bias, scale, first)
     mask = scores.additive_mask(q_BHTD, k_BHSD, q_BHTD.dtype)
     # cuDNN, first choice on Hopper, has defects with a mask (pytorch#196678, #191612).
@@ -213,14 +215,14 @@ def _fused(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, **options: Any) -> Te
     return F.scaled_dot_product_attention(q_BHTD, k_BHSD, v_BHSV, **options)[..., :width]
 
 
-def _reference(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: Scores, scale: float) -> Tensor:
+def _reference(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTerms, scale: float) -> Tensor:
     weights_BHTS = attention_weights(q_BHTD, k_BHSD, scores, scale).to(v_BHSV.dtype)
     out_BHTV = weights_BHTS @ v_BHSV
     extra_BHTV = scores.value(weights_BHTS)
     return out_BHTV if extra_BHTV is None else out_BHTV + extra_BHTV
 
 
-def attention_weights(q_BHTD: Tensor, k_BHSD: Tensor, scores: Scores, scale: float) -> Tensor:
+def attention_weights(q_BHTD: Tensor, k_BHSD: Tensor, scores: ScoreTerms, scale: float) -> Tensor:
     """What every path multiplies the values by, as one table: [B,H,T,S], in float32 or wider.
 
     The row of a query sums to one; that of a query that may see no key is zero.
@@ -231,8 +233,8 @@ def attention_weights(q_BHTD: Tensor, k_BHSD: Tensor, scores: Scores, scale: flo
     if added is not None:
         logits_BHTS = logits_BHTS + added
     logits_BHTS = scores.logits(logits_BHTS, q_BHTD, k_BHSD)
-    if not scores.span.is_open():
-        logits_BHTS = hide(logits_BHTS, scores.span)
+    if not scores.context.is_open():
+        logits_BHTS = apply_mask(logits_BHTS, scores.context)
     # A row without any key would be NaN, and so would its gradient: fill it before and after the softmax. Two
     # passes over the table that a CPU saves where there is none; elsewhere to know it would be a wait.
     masked_BHT1 = logits_BHTS.detach().amax(-1, keepdim=True) == -torch.inf
@@ -242,13 +244,13 @@ def attention_weights(q_BHTD: Tensor, k_BHSD: Tensor, scores: Scores, scale: flo
     return logits_BHTS.masked_fill(masked_BHT1, 0.0).softmax(-1).masked_fill(masked_BHT1, 0.0)
 
 
-def _flex(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: Scores, scale: float) -> Tensor:
+def _flex(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTerms, scale: float) -> Tensor:
     score_mod, mask_mod = scores.pointwise()
     block_mask = None
     if mask_mod is not None:
-        memo, key = scores.span.memo, ("block mask", scores.span.window)
+        memo, key = scores.context.shared, ("block mask", scores.context.window)
         if key not in memo:
-            batch = None if scores.span.keep is None else q_BHTD.shape[0]
+            batch = None if scores.context.keep is None else q_BHTD.shape[0]
             lengths = q_BHTD.shape[2], k_BHSD.shape[2]
             memo[key] = create_block_mask(mask_mod, batch, None, *lengths, device=q_BHTD.device)
         block_mask = memo[key]

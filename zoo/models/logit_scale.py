@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoo.encodings.base import Span
+from zoo.encodings.base import AttentionContext
 
 
 class LogitScale(nn.Module):
@@ -43,32 +43,34 @@ class LogitScale(nn.Module):
         learned = kind == "scalable_softmax"
         self.s = nn.Parameter(torch.full((num_heads,), self.starts_from)) if learned else None
 
-    def forward(self, span: Span, dtype: torch.dtype) -> RowScale:
-        """The factor of every query of a span, in this precision."""
+    def forward(self, context: AttentionContext, dtype: torch.dtype) -> RowScale:
+        """The factor of every query of a context, in this precision."""
         # The same in all layers with the same window; the memo lasts one forward pass.
-        key = ("log n", span.window)
-        if key not in span.memo:
-            log_n = visible_keys(span).clamp(min=1).to(dtype).log()
-            span.memo[key] = log_n.view(-1, 1, span.num_queries, 1)
-        log_n_B1T1 = span.memo[key]
+        key = ("log n", context.window)
+        if key not in context.shared:
+            log_n = visible_keys(context).clamp(min=1).to(dtype).log()
+            context.shared[key] = log_n.view(-1, 1, context.num_queries, 1)
+        log_n_B1T1 = context.shared[key]
         if self.s is None:
             return RowScale(log_n_B1T1, shared=True)
         return RowScale(self.s.to(dtype)[:, None, None] * log_n_B1T1, shared=False)
 
 
-def visible_keys(span: Span) -> Tensor:
+def visible_keys(context: AttentionContext) -> Tensor:
     """How many keys each query may see: [T], or [B,T] where there is padding."""
-    row = torch.arange(span.first, span.first + span.num_queries, device=span.q_pos.device)
-    behind = torch.zeros_like(row) if span.window is None else (row - span.window + 1).clamp(min=0)
-    if span.causal:
+    row = torch.arange(
+        context.query_offset, context.query_offset + context.num_queries, device=context.q_pos.device
+    )
+    behind = torch.zeros_like(row) if context.window is None else (row - context.window + 1).clamp(min=0)
+    if context.causal:
         end = row + 1
-    elif span.window is None:
-        end = torch.full_like(row, span.num_keys)
+    elif context.window is None:
+        end = torch.full_like(row, context.num_keys)
     else:
-        end = (row + span.window).clamp(max=span.num_keys)
-    if span.keep is None:
+        end = (row + context.window).clamp(max=context.num_keys)
+    if context.keep is None:
         return end - behind
-    kept = F.pad(span.keep.cumsum(-1), (1, 0))
+    kept = F.pad(context.keep.cumsum(-1), (1, 0))
     return kept[:, end] - kept[:, behind]
 
 

@@ -18,14 +18,14 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import get_device_states, set_device_states
 
-from zoo.models.scores import Scores
+from zoo.models.scores import ScoreTerms
 
-Path = Callable[[Tensor, Tensor, Tensor, Scores, float], Tensor]
+Path = Callable[[Tensor, Tensor, Tensor, ScoreTerms, float], Tensor]
 
 
 @torch.compiler.disable
 def attend(
-    path: Path, q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: Scores, scale: float, rows: int
+    path: Path, q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTerms, scale: float, rows: int
 ) -> Tensor:
     """What `path` gives of all queries, [B,H,T,V], computed for so many of them at a time."""
     given = [q_BHTD, k_BHSD, v_BHSV, *scores.tensors()]
@@ -36,17 +36,17 @@ def attend(
 class _Work:
     """The blocks and what is computed of each."""
 
-    def __init__(self, path: Path, scores: Scores, scale: float, rows: int):
+    def __init__(self, path: Path, scores: ScoreTerms, scale: float, rows: int):
         self.path, self.scores, self.scale = path, scores, scale
         self.blocks = [
-            slice(start, min(start + rows, scores.span.num_queries))
-            for start in reversed(range(0, scores.span.num_queries, rows))
+            slice(start, min(start + rows, scores.context.num_queries))
+            for start in reversed(range(0, scores.context.num_queries, rows))
         ]
 
     def views(self, given: Sequence[Tensor], block: slice) -> list[Tensor]:
         """The part of each tensor that a block reads."""
         scores = self.scores.with_tensors(given[3:]).queries(block.start, block.stop)
-        seen = slice(0, scores.span.num_keys)
+        seen = slice(0, scores.context.num_keys)
         return [given[0][:, :, block], given[1][:, :, seen], given[2][:, :, seen], *scores.tensors()]
 
     def output(self, views: Sequence[Tensor], block: slice) -> Tensor:

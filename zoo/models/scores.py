@@ -11,44 +11,44 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from zoo.encodings.base import Span, sees
-from zoo.encodings.stack import View
+from zoo.encodings.base import AttentionContext, sees
+from zoo.encodings.stack import LayerEncodings
 from zoo.models.logit_scale import RowScale
 
 
-def hide(table: Tensor, span: Span) -> Tensor:
+def apply_mask(table: Tensor, context: AttentionContext) -> Tensor:
     """The table, broadcastable to [B,H,T,S], with -inf where a query may not see a key."""
-    shape = span.num_queries, span.num_keys
-    ends_with_own = span.first + span.num_queries == span.num_keys
-    if span.first and ends_with_own and span.is_causal_alone() and table.shape[-2:] == shape:
+    shape = context.num_queries, context.num_keys
+    ends_with_own = context.query_offset + context.num_queries == context.num_keys
+    if context.query_offset and ends_with_own and context.only_causal_mask() and table.shape[-2:] == shape:
         # Only among the queries' own tokens are keys later than a query: one pass over the table less.
-        before, own = table.tensor_split((span.first,), -1)
-        return torch.cat((before, own.masked_fill(~span.own_keys().allowed(), -torch.inf)), -1)
-    return table.masked_fill(~span.allowed(), -torch.inf)
+        before, own = table.tensor_split((context.query_offset,), -1)
+        return torch.cat((before, own.masked_fill(~context.own_keys().allowed(), -torch.inf)), -1)
+    return table.masked_fill(~context.allowed(), -torch.inf)
 
 
-class Scores:
+class ScoreTerms:
     """All that `attend` needs besides queries, keys and values."""
 
     def __init__(
         self,
-        view: View,
-        spans: Sequence[Span],
+        view: LayerEncodings,
+        contexts: Sequence[AttentionContext],
         content: tuple[Tensor, Tensor] | None = None,
         all_queries: bool = True,
         row_scale: RowScale | None = None,
     ):
         """Args:
-        spans: one for each encoding of the view, with its positions and what its `read` returned.
+        contexts: one for each encoding of the view, with its positions and what its `read` returned.
         content: queries [B,H,T,D] and keys [B,H,S,D] before any rotation, for terms that depend on them;
             by default those that are multiplied.
         all_queries: False for a block of the queries, whose masks are not kept for other layers.
         row_scale: the factor of each query's logits.
         """
         self.view = view
-        self.spans = list(spans)
-        # Rows, mask and memo are the same in all spans.
-        self.span = self.spans[0]
+        self.contexts = list(contexts)
+        # Rows, mask and `shared` are the same in all contexts.
+        self.context = self.contexts[0]
         self.content = content
         self.all_queries = all_queries
         self.row_scale = row_scale
@@ -82,31 +82,34 @@ class Scores:
         """Whether a hook needs the logits or the attention weights, which no fused kernel returns."""
         return bool(self.view.reshaped or self.view.valued)
 
-    def queries(self, start: int, stop: int) -> Scores:
+    def queries(self, start: int, stop: int) -> ScoreTerms:
         """The same for the queries in rows start..stop."""
-        spans = [span.queries(start, stop) for span in self.spans]
+        contexts = [context.queries(start, stop) for context in self.contexts]
         content = self.content
         if content is not None:
-            content = content[0][:, :, start:stop], content[1][:, :, : spans[0].num_keys]
+            content = content[0][:, :, start:stop], content[1][:, :, : contexts[0].num_keys]
         row_scale = None if self.row_scale is None else self.row_scale.queries(start, stop)
-        return Scores(self.view, spans, content, all_queries=False, row_scale=row_scale)
+        return ScoreTerms(self.view, contexts, content, all_queries=False, row_scale=row_scale)
 
     def tensors(self) -> list[Tensor]:
         """What differs from one forward pass to the next, beside positions and masks."""
-        read = [span.read for span in self.spans if span.read is not None]
+        read = [context.features for context in self.contexts if context.features is not None]
         return [
             *(self.content or ()),
             *read,
             *([] if self.row_scale is None else [self.row_scale.factor_BHT1]),
         ]
 
-    def with_tensors(self, tensors: Sequence[Tensor]) -> Scores:
+    def with_tensors(self, tensors: Sequence[Tensor]) -> ScoreTerms:
         """The same of others, in the order of `tensors`."""
         left = iter(tensors)
         content = None if self.content is None else (next(left), next(left))
-        spans = [span if span.read is None else replace(span, read=next(left)) for span in self.spans]
+        contexts = [
+            context if context.features is None else replace(context, features=next(left))
+            for context in self.contexts
+        ]
         row_scale = None if self.row_scale is None else replace(self.row_scale, factor_BHT1=next(left))
-        return Scores(self.view, spans, content, self.all_queries, row_scale)
+        return ScoreTerms(self.view, contexts, content, self.all_queries, row_scale)
 
     def parameters(self) -> list[nn.Parameter]:
         """Those of the encodings that do something here, each once."""
@@ -115,9 +118,11 @@ class Scores:
 
     def added(self, q_BHTD: Tensor, k_BHSD: Tensor) -> Tensor | None:
         """The sum of all biases and scores: broadcastable to [B,H,T,S], or None."""
-        terms = [self.view.encodings[i].bias_table(self.spans[i], q_BHTD.shape[1]) for i in self.view.biased]
+        terms = [
+            self.view.encodings[i].bias_table(self.contexts[i], q_BHTD.shape[1]) for i in self.view.biased
+        ]
         q_BHTD, k_BHSD = self.content or (q_BHTD, k_BHSD)
-        terms += [self.view.encodings[i].score(q_BHTD, k_BHSD, self.spans[i]) for i in self.view.scored]
+        terms += [self.view.encodings[i].score(q_BHTD, k_BHSD, self.contexts[i]) for i in self.view.scored]
         terms = [term for term in terms if term is not None]
         return sum(terms[1:], terms[0]) if terms else None
 
@@ -127,21 +132,21 @@ class Scores:
             return None
         terms, k_BHSD = [], k_BHSD if self.content is None else self.content[1]
         for i in {*self.view.biased, *self.view.scored}:
-            terms.append(self.view.encodings[i].key_score(k_BHSD, self.spans[i]))
+            terms.append(self.view.encodings[i].key_score(k_BHSD, self.contexts[i]))
             if terms[-1] is None:
                 return None
         return sum(terms[1:], terms[0]) if terms else None
 
     def additive_mask(
-        self, q_BHTD: Tensor, k_BHSD: Tensor, dtype: torch.dtype, later_apart: bool = False
+        self, q_BHTD: Tensor, k_BHSD: Tensor, dtype: torch.dtype, causal_in_kernel: bool = False
     ) -> Tensor | None:
         """Biases and scores, scaled, and the mask, in a precision; None if nothing is added or masked.
 
-        `later_apart`: the kernel hides the later keys itself, and the mask does no more than that.
+        `causal_in_kernel`: the kernel hides the later keys itself, and the mask does no more than that.
         """
 
         def masked(added: Tensor | None) -> Tensor | None:
-            return self._with_mask(added, dtype, later_apart)
+            return self._with_mask(added, dtype, causal_in_kernel)
 
         per_layer = any(self.view.encodings[i].per_layer for i in self.view.biased)
         if self.has_content or per_layer or not self.all_queries:
@@ -150,19 +155,19 @@ class Scores:
         shared = tuple(id(self.view.encodings[i]) for i in self.view.biased)
         if self.has_bias and self.row_scale is not None and not self.row_scale.shared:
             return masked(self._once(("bias", shared), lambda: self.added(q_BHTD, k_BHSD)))
-        return self._once(("mask", shared, self.span.window), lambda: masked(self.added(q_BHTD, k_BHSD)))
+        return self._once(("mask", shared, self.context.window), lambda: masked(self.added(q_BHTD, k_BHSD)))
 
     def is_by_distance(self) -> bool:
         """Whether bias and mask of a query and a key depend on how far apart their rows are and on nothing
         else."""
-        if self.has_content or self.span.keep is not None:
+        if self.has_content or self.context.keep is not None:
             return False
         if not self.has_bias:
             return True
         if self.row_scale is not None:
             return False
-        biased = ((self.view.encodings[i], self.spans[i]) for i in self.view.biased)
-        return all(encoding.distance_only and span.consecutive for encoding, span in biased)
+        biased = ((self.view.encodings[i], self.contexts[i]) for i in self.view.biased)
+        return all(encoding.distance_only and context.consecutive for encoding, context in biased)
 
     def line(self, q_BHTD: Tensor, seen: slice) -> Tensor:
         """Bias and mask by distance, in float32: [H,N], or [1,N] without a bias.
@@ -172,33 +177,33 @@ class Scores:
         """
         shared = tuple(id(self.view.encodings[i]) for i in self.view.biased)
         if self.all_queries and not any(self.view.encodings[i].per_layer for i in self.view.biased):
-            return self._once(("line", shared, self.span.window), lambda: self._line(q_BHTD, seen))
+            return self._once(("line", shared, self.context.window), lambda: self._line(q_BHTD, seen))
         return self._line(q_BHTD, seen)
 
     def _line(self, q_BHTD: Tensor, seen: slice) -> Tensor:
-        span = self.span
-        farthest = span.first + span.num_queries - 1 - seen.start
-        keys = torch.arange(span.num_queries + seen.stop - seen.start - 1, device=q_BHTD.device)
+        context = self.context
+        farthest = context.query_offset + context.num_queries - 1 - seen.start
+        keys = torch.arange(context.num_queries + seen.stop - seen.start - 1, device=q_BHTD.device)
         query = keys.new_tensor([farthest])
         # As one query sees them that has all the distances before it or, not causal, on both sides.
-        one = Span(query, keys, farthest, span.causal, span.window, consecutive=True)
+        one = AttentionContext(query, keys, farthest, context.causal, context.window, consecutive=True)
         tables = [self.view.encodings[i].bias_table(one, q_BHTD.shape[1]) for i in self.view.biased]
         line = sum(tables[1:], tables[0])[:, 0] if tables else torch.zeros(1, len(keys), device=keys.device)
         return line.masked_fill(~one.allowed(), -torch.inf)
 
     def _once(self, key: Hashable, make: Callable[[], Tensor | None]) -> Tensor | None:
-        if key not in self.span.memo:
-            self.span.memo[key] = make()
-        return self.span.memo[key]
+        if key not in self.context.shared:
+            self.context.shared[key] = make()
+        return self.context.shared[key]
 
-    def _with_mask(self, added: Tensor | None, dtype: torch.dtype, later_apart: bool) -> Tensor | None:
-        unmasked = later_apart or self.span.is_open()
+    def _with_mask(self, added: Tensor | None, dtype: torch.dtype, causal_in_kernel: bool) -> Tensor | None:
+        unmasked = causal_in_kernel or self.context.is_open()
         if added is None:
-            return None if unmasked else self.span.allowed()
+            return None if unmasked else self.context.allowed()
         if self.row_scale is not None:
             added = self.row_scale.of_table(added)
         if not unmasked:
-            added = hide(added, self.span)
+            added = apply_mask(added, self.context)
         # The fused CPU kernel takes masks of two or four dimensions, not three.
         return (added[None] if added.dim() == 3 else added).to(dtype)
 
@@ -206,7 +211,7 @@ class Scores:
         """The logits that go into the softmax, before the mask."""
         q_BHTD, k_BHSD = self.content or (q_BHTD, k_BHSD)
         for i in self.view.reshaped:
-            logits_BHTS = self.view.encodings[i].logits(logits_BHTS, q_BHTD, k_BHSD, self.spans[i])
+            logits_BHTS = self.view.encodings[i].logits(logits_BHTS, q_BHTD, k_BHSD, self.contexts[i])
         return logits_BHTS if self.row_scale is None else self.row_scale.of_table(logits_BHTS)
 
     def scaled_queries(self, q_BHTD: Tensor) -> Tensor:
@@ -215,7 +220,7 @@ class Scores:
 
     def value(self, weights_BHTS: Tensor) -> Tensor | None:
         """What the encodings add to the output [B,H,T,D]."""
-        terms = [self.view.encodings[i].value(weights_BHTS, self.spans[i]) for i in self.view.valued]
+        terms = [self.view.encodings[i].value(weights_BHTS, self.contexts[i]) for i in self.view.valued]
         terms = [term for term in terms if term is not None]
         return sum(terms[1:], terms[0]) if terms else None
 
@@ -224,8 +229,8 @@ class Scores:
 
         The scores that it modifies are products of `scaled_queries`.
         """
-        span, scale = self.span, self.row_scale
-        biased = [(self.view.encodings[i], self.spans[i]) for i in self.view.biased]
+        context, scale = self.context, self.row_scale
+        biased = [(self.view.encodings[i], self.contexts[i]) for i in self.view.biased]
 
         def position(pos: Tensor, b: Tensor, row: Tensor) -> Tensor:
             return pos[row] if pos.dim() == 1 else pos[b if pos.shape[0] > 1 else 0, row]
@@ -237,7 +242,7 @@ class Scores:
             return score
 
         def is_visible(b: Tensor, h: Tensor, row: Tensor, column: Tensor) -> Tensor:
-            allowed = sees(row + span.first, column, span.causal, span.window)
-            return allowed if span.keep is None else allowed & span.keep[b, column]
+            allowed = sees(row + context.query_offset, column, context.causal, context.window)
+            return allowed if context.keep is None else allowed & context.keep[b, column]
 
-        return (add_bias if biased else None), (None if span.is_open() else is_visible)
+        return (add_bias if biased else None), (None if context.is_open() else is_visible)

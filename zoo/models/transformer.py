@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoo.encodings.base import Encoding, Size, Span
-from zoo.encodings.stack import EncodingStack, View
+from zoo.encodings.base import AttentionContext, Encoding, Size
+from zoo.encodings.stack import EncodingStack, LayerEncodings
 from zoo.models.attention import Attention
 from zoo.models.cache import Cache, LayerCache
 from zoo.models.linear import Linear, linear
@@ -78,9 +78,13 @@ class Block(nn.Module):
         self.parallel = config.parallel_residual
 
     def forward(
-        self, x_BTE: Tensor, view: View, spans: Sequence[Span], cache: LayerCache | None = None
+        self,
+        x_BTE: Tensor,
+        view: LayerEncodings,
+        contexts: Sequence[AttentionContext],
+        cache: LayerCache | None = None,
     ) -> Tensor:
-        attended = self.dropout(self.attention(self.attention_norm(x_BTE), view, spans, cache))
+        attended = self.dropout(self.attention(self.attention_norm(x_BTE), view, contexts, cache))
         if self.parallel:
             return x_BTE + attended + self.dropout(self.feed_forward(self.feed_forward_norm(x_BTE)))
         x_BTE = x_BTE + attended
@@ -178,15 +182,15 @@ class Transformer(nn.Module):
             raise ValueError(f"tokens are [batch, length], one or more of each, not {list(tokens.shape)}")
         past = 0 if cache is None else cache.length
         self._check_length(past + tokens.shape[1], cached=cache is not None)
-        spans = self._spans(tokens, keep, cache, positions, past)
-        x_BTE = self.dropout(self.encoding.embed(self.embedding_norm(self.tokens(tokens)), spans))
+        contexts = self._contexts(tokens, keep, cache, positions, past)
+        x_BTE = self.dropout(self.encoding.embed(self.embedding_norm(self.tokens(tokens)), contexts))
         for index, block in enumerate(self.blocks):
-            view = self.encoding.view(index)
+            view = self.encoding.layer(index)
             past_layer = None if cache is None else cache.layers[index]
-            layer_spans, window = self.encoding.of_layer(spans, index), self.windows[index]
+            layer_contexts, window = self.encoding.of_layer(contexts, index), self.windows[index]
             if window is not None:
-                layer_spans = [replace(span, window=window) for span in layer_spans]
-            x_BTE = block(x_BTE, view, layer_spans, past_layer)
+                layer_contexts = [replace(context, window=window) for context in layer_contexts]
+            x_BTE = block(x_BTE, view, layer_contexts, past_layer)
         return self.final_norm(x_BTE)
 
     @torch.no_grad()
@@ -226,15 +230,15 @@ class Transformer(nn.Module):
                 f"this encoding depend on the full length: run it without a cache"
             )
 
-    def _spans(
+    def _contexts(
         self,
         tokens: Tensor,
         keep: Tensor | None,
         cache: Cache | None,
         positions: Tensor | None,
         past: int,
-    ) -> list[list[Span]]:
-        """The span of each instance of each encoding, without the window of its layer."""
+    ) -> list[list[AttentionContext]]:
+        """The context of each instance of each encoding, without the window of its layer."""
         batch, length = tokens.shape
         if keep is None and cache is not None and cache.keep is not None:
             keep = torch.ones_like(tokens, dtype=torch.bool)
@@ -248,10 +252,10 @@ class Transformer(nn.Module):
             ids_BT = (keep_BS.long().cumsum(1) - 1).clamp(min=0)[:, past:]
         if cache is not None:
             cache.length += length
-        plain = Span(
+        plain = AttentionContext(
             q_pos=ids_BT,
             k_pos=ids_BT if cache is None else cache.extend_positions(self.encoding, ids_BT),
-            first=past,
+            query_offset=past,
             causal=self.causal,
             keep=keep_BS,
             consecutive=keep_BS is None and positions is None and (cache is None or cache.consecutive),
@@ -259,14 +263,14 @@ class Transformer(nn.Module):
         if cache is not None:
             cache.consecutive = plain.consecutive
 
-        def span_of(encoding: Encoding) -> Span:
+        def context_of(encoding: Encoding) -> AttentionContext:
             if not encoding.uses("positions"):
                 return plain
             pos = encoding.positions(ids_BT, batch)
             k_pos = pos if cache is None else cache.extend_positions(encoding, pos)
             return replace(plain, q_pos=pos, k_pos=k_pos, consecutive=False)
 
-        return self.encoding.each(span_of)
+        return self.encoding.each(context_of)
 
 
 class Decoder(Transformer):

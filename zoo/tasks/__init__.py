@@ -79,9 +79,9 @@ def build_encoding(recipe: Recipe) -> BuiltRecipe:
         raise InputError(Problem(fault, key="data.sequence_length"))
     if model.kernel not in ("auto", "reference"):
         from zoo.models.kernels import cannot_compute
-        from zoo.models.scores import Scores
+        from zoo.models.scores import ScoreTerms
 
-        for view in map(stack.view, range(model.num_layers)):
-            if fault := cannot_compute(model.kernel, Scores(view, [None] * len(view.encodings))):
+        for view in map(stack.layer, range(model.num_layers)):
+            if fault := cannot_compute(model.kernel, ScoreTerms(view, [None] * len(view.encodings))):
                 raise InputError(Problem(fault, key="model.kernel"))
     return BuiltRecipe(recipe, stack)

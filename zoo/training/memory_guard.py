@@ -89,7 +89,7 @@ class MemoryGuard(Callback):
     def _layers_with_tables(self) -> int:
         """The layers whose kernel writes out a score of all pairs of positions."""
         layers = range(self.recipe.model.num_layers)
-        views = [self.task.model.encoding.view(layer) for layer in layers]
+        views = [self.task.model.encoding.layer(layer) for layer in layers]
         plain = self.recipe.model.kernel == "reference"
         return sum(bool(plain or view.reshaped or view.valued or view.scored) for view in views)
 

@@ -18,8 +18,8 @@ class AnglesInBF16(zoo.Encoding):
             "frequency", 10000 ** -torch.linspace(0, 1, size.head_dim // 2), persistent=False
         )
 
-    def rotate(self, q, k, span):
-        return self.turn(q, span.q_pos), self.turn(k, span.k_pos)
+    def rotate(self, q, k, context):
+        return self.turn(q, context.q_pos), self.turn(k, context.k_pos)
 
     def turn(self, x, pos):
         angle = pos.to(x.dtype)[..., None] * self.frequency.to(x.dtype)

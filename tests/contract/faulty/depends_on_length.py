@@ -10,7 +10,7 @@ class DependsOnLength(zoo.Encoding):
     family = "content"
     relative = True
 
-    def score(self, q, k, span):
-        distance = span.q_pos[..., :, None] - span.k_pos[..., None, :]
-        share = distance.abs().float() / (1 + span.k_pos.amax(-1)[..., None, None])
+    def score(self, q, k, context):
+        distance = context.q_pos[..., :, None] - context.k_pos[..., None, :]
+        share = distance.abs().float() / (1 + context.k_pos.amax(-1)[..., None, None])
         return -10 * (share if share.dim() == 2 else share[:, None])

@@ -10,7 +10,7 @@ class DistancesInBF16(zoo.Encoding):
     family = "content"
     relative = True
 
-    def score(self, q, k, span):
-        q_pos, k_pos = span.q_pos.to(q.dtype), span.k_pos.to(q.dtype)
+    def score(self, q, k, context):
+        q_pos, k_pos = context.q_pos.to(q.dtype), context.k_pos.to(q.dtype)
         distance = (q_pos[..., :, None] - k_pos[..., None, :]).abs()
         return -(distance if distance.dim() == 2 else distance[:, None])

@@ -17,8 +17,8 @@ class FullTableKept(zoo.Encoding):
     def bias(self, head, q, k):
         return -(q - k).abs() / (head + 1.0)
 
-    def bias_table(self, span, num_heads):
-        if "all pairs" not in span.memo:
-            head = torch.arange(num_heads, device=span.k_pos.device)[:, None, None]
-            span.memo["all pairs"] = self.bias(head, *per_query_and_key(span.k_pos, span.k_pos))
-        return super().bias_table(span, num_heads)
+    def bias_table(self, context, num_heads):
+        if "all pairs" not in context.shared:
+            head = torch.arange(num_heads, device=context.k_pos.device)[:, None, None]
+            context.shared["all pairs"] = self.bias(head, *per_query_and_key(context.k_pos, context.k_pos))
+        return super().bias_table(context, num_heads)

@@ -18,6 +18,6 @@ class HeadMissing(zoo.Encoding):
         super().__init__(size)
         self.slope = nn.Parameter(torch.ones(size.num_heads))
 
-    def bias_table(self, span, num_heads):
-        distance = (span.q_pos[..., :, None] - span.k_pos[..., None, :]).abs().float()
+    def bias_table(self, context, num_heads):
+        distance = (context.q_pos[..., :, None] - context.k_pos[..., None, :]).abs().float()
         return -self.slope[1:, None, None] * distance

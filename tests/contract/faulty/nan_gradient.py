@@ -21,9 +21,9 @@ class NanGradient(zoo.Encoding):
     def read(self, x):
         return self.gate(x).exp().float()
 
-    def score(self, q, k, span):
-        gates = span.read.transpose(1, 2)
-        if span.keep is not None:
-            gates = gates * span.keep[:, None]
+    def score(self, q, k, context):
+        gates = context.features.transpose(1, 2)
+        if context.keep is not None:
+            gates = gates * context.keep[:, None]
         share = gates / gates.cumsum(-1)
         return torch.where(share.isnan(), 0.0, share)[:, :, None, :]

@@ -16,8 +16,8 @@ class NoHeadAxis(zoo.Encoding):
         super().__init__(size)
         self.register_buffer("rates", 10000 ** -torch.linspace(0, 1, size.head_dim // 2), persistent=False)
 
-    def rotate(self, q, k, span):
-        return self._turn(q, span.q_pos), self._turn(k, span.k_pos)
+    def rotate(self, q, k, context):
+        return self._turn(q, context.q_pos), self._turn(k, context.k_pos)
 
     def _turn(self, x, pos):
         angle = pos.float()[..., None] * self.rates

@@ -12,7 +12,7 @@ class NotPointwise(zoo.Encoding):
     family = "bias"
     relative = True
 
-    def bias_table(self, span, num_heads):
-        pos = span.q_pos[..., :, None] - span.k_pos[..., None, :]
+    def bias_table(self, context, num_heads):
+        pos = context.q_pos[..., :, None] - context.k_pos[..., None, :]
         slope = torch.arange(1, num_heads + 1)[:, None, None]
         return -slope * pos.abs()[..., None, :, :].float()

@@ -12,8 +12,8 @@ class OffsetIgnored(zoo.Encoding):
     family = "content"
     relative = True
 
-    def score(self, q, k, span):
-        distance = torch.arange(span.num_queries, device=q.device)[:, None] - torch.arange(
-            span.num_keys, device=q.device
+    def score(self, q, k, context):
+        distance = torch.arange(context.num_queries, device=q.device)[:, None] - torch.arange(
+            context.num_keys, device=q.device
         )
         return -0.3 * distance.abs().float()

@@ -12,11 +12,11 @@ class PaddingForgottenInCache(zoo.Encoding):
     family = "content"
     relative = True
 
-    def score(self, q, k, span):
-        if span.keep is None or span.first == 0:
-            return -0.05 * self.distance(span.q_pos, span.k_pos)
-        row = torch.arange(span.first, span.first + span.num_queries, device=q.device)
-        return -0.05 * self.distance(row, span.k_pos)
+    def score(self, q, k, context):
+        if context.keep is None or context.query_offset == 0:
+            return -0.05 * self.distance(context.q_pos, context.k_pos)
+        row = torch.arange(context.query_offset, context.query_offset + context.num_queries, device=q.device)
+        return -0.05 * self.distance(row, context.k_pos)
 
     def distance(self, q_pos, k_pos):
         distance = (q_pos[..., :, None] - k_pos[..., None, :]).float().square()

@@ -12,7 +12,7 @@ class QueriesTakenForLastRows(zoo.Encoding):
     family = "content"
     relative = True
 
-    def score(self, q, k, span):
-        rows = torch.arange(span.num_keys, device=q.device)
-        distance = rows[span.num_keys - span.num_queries :, None] - rows
+    def score(self, q, k, context):
+        rows = torch.arange(context.num_keys, device=q.device)
+        distance = rows[context.num_keys - context.num_queries :, None] - rows
         return -0.3 * distance.abs().float()

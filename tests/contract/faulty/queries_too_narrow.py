@@ -10,5 +10,5 @@ class QueriesTooNarrow(zoo.Encoding):
     family = "rotary"
     relative = True
 
-    def rotate(self, q, k, span):
+    def rotate(self, q, k, context):
         return q[..., : q.shape[-1] // 2], k

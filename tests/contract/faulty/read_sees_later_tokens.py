@@ -19,5 +19,5 @@ class ReadSeesLaterTokens(zoo.Encoding):
     def read(self, x):
         return self.gate(x * x.mean(1, keepdim=True))
 
-    def score(self, q, k, span):
-        return span.read.transpose(1, 2)[:, :, None, :]
+    def score(self, q, k, context):
+        return context.features.transpose(1, 2)[:, :, None, :]

@@ -12,8 +12,8 @@ class RotateGivesFloat32(zoo.Encoding):
     family = "rotary"
     relative = True
 
-    def rotate(self, q, k, span):
-        return self.turn(q, span.q_pos), self.turn(k, span.k_pos)
+    def rotate(self, q, k, context):
+        return self.turn(q, context.q_pos), self.turn(k, context.k_pos)
 
     def turn(self, x, pos):
         angle = (pos if pos.dim() == 1 else pos[:, None]).float()[..., None]

@@ -10,5 +10,5 @@ class ScoreSeesLaterKeys(zoo.Encoding):
     family = "content"
     relative = True
 
-    def score(self, q, k, span):
+    def score(self, q, k, context):
         return q @ k.roll(-1, 2).transpose(-1, -2) * 0.1

@@ -13,5 +13,5 @@ class TableDiffers(zoo.Encoding):
     def bias(self, head, q, k):
         return -(q - k).abs().float() * (head + 1)
 
-    def bias_table(self, span, num_heads):
-        return 0.99 * super().bias_table(span, num_heads)
+    def bias_table(self, context, num_heads):
+        return 0.99 * super().bias_table(context, num_heads)

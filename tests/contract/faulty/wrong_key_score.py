@@ -10,10 +10,10 @@ class WrongKeyScore(zoo.Encoding):
     family = "content"
     relative = True
 
-    def score(self, q, k, span):
+    def score(self, q, k, context):
         return self._of_keys(k)
 
-    def key_score(self, k, span):
+    def key_score(self, k, context):
         return -self._of_keys(k)
 
     def _of_keys(self, k):

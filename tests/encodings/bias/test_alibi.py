@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from zoo.encodings.base import Span
+from zoo.encodings.base import AttentionContext
 from zoo.encodings.bias.alibi import ALiBi, geometric_slopes, official_slopes
 from zoo.errors import InputError
 
@@ -13,8 +13,8 @@ TWELVE = [2.0**-e for e in (1, 2, 3, 4, 5, 6, 7, 8, 0.5, 1.5, 2.5, 3.5)]
 
 def table_of(encoding, length, causal=True, first=0):
     pos = torch.arange(length)
-    span = Span(pos[first:], pos, first, causal, consecutive=True)
-    return encoding.bias_table(span, encoding.size.num_heads)
+    context = AttentionContext(pos[first:], pos, first, causal, consecutive=True)
+    return encoding.bias_table(context, encoding.size.num_heads)
 
 
 @pytest.mark.parametrize("learned", [False, True], ids=["fixed", "learned"])
@@ -71,7 +71,9 @@ def test_every_head_has_a_slope_of_its_own():
 def test_bias_is_slope_times_distance(causal, learned, size_of, agree):
     heads, length = 12, 9
     encoding = ALiBi(size_of(num_heads=heads, causal=causal), learned=learned)
-    bias = encoding.bias_table(Span(torch.arange(length), torch.arange(length), causal=causal), heads)
+    bias = encoding.bias_table(
+        AttentionContext(torch.arange(length), torch.arange(length), causal=causal), heads
+    )
     expected = torch.zeros(heads, length, length)
     for h in range(heads):
         for i in range(length):
@@ -109,7 +111,9 @@ def test_every_learned_slope_has_a_gradient_in_an_encoder_with_a_window(form, mo
 def test_one_sided_heads_of_an_encoder_look_one_way_each(size_of):
     heads, length = 12, 9
     encoding = ALiBi(size_of(num_heads=heads, causal=False), form="one_sided")
-    bias = encoding.bias_table(Span(torch.arange(length), torch.arange(length), causal=False), heads)
+    bias = encoding.bias_table(
+        AttentionContext(torch.arange(length), torch.arange(length), causal=False), heads
+    )
     back, forward = bias[:, 5, 2], bias[:, 2, 5]
     assert back.isfinite().sum() == forward.isfinite().sum() == heads // 2
     assert (back.isfinite() ^ forward.isfinite()).all()

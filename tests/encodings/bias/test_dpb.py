@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import Span
+from zoo.encodings.base import AttentionContext
 from zoo.encodings.bias.dpb import DynamicPositionBias
 
 HEADS, LENGTH = 6, 13
@@ -50,8 +50,8 @@ def test_the_bias_of_x_transformers(causal, options, size_of, agree):
         pos = torch.arange(LENGTH)
         expected = theirs(LENGTH - first, LENGTH) - offset
         for consecutive in (True, False):
-            span = Span(pos[first:], pos, first, causal, consecutive=consecutive)
-            actual = encoding.bias_table(span, HEADS)
+            context = AttentionContext(pos[first:], pos, first, causal, consecutive=consecutive)
+            actual = encoding.bias_table(context, HEADS)
             against = "x_transformers DynamicPositionBias"
             agree(actual, expected, encoding="dpb", against=against)
 
@@ -73,7 +73,7 @@ def test_a_loop_over_the_formula(size_of, agree):
             for h in range(HEADS):
                 expected[h, i, j] = sum(w3[h][n] * second[n] for n in range(3))
     pos = torch.arange(LENGTH)
-    actual = encoding.bias_table(Span(pos, pos, causal=False, consecutive=True), HEADS)
+    actual = encoding.bias_table(AttentionContext(pos, pos, causal=False, consecutive=True), HEADS)
     agree(actual, expected, encoding="dpb", against="loop over the formula")
 
 
@@ -89,7 +89,7 @@ PLACES = {
 def test_the_bias_depends_on_the_distance_at_any_positions(size_of):
     for pos in PLACES.values():
         encoding = DynamicPositionBias(size_of(causal=False))
-        table = encoding.bias_table(Span(pos[..., 4:], pos, 4, causal=False), HEADS)
+        table = encoding.bias_table(AttentionContext(pos[..., 4:], pos, 4, causal=False), HEADS)
         assert table.shape == (*pos.shape[:-1], HEADS, LENGTH - 4, LENGTH)
         distance = pos[..., 4:, None] - pos[..., None, :]
         expected = encoding.at(distance.float()).movedim(-1, -3)
@@ -104,10 +104,10 @@ def test_the_network_runs_once_for_each_distance(place, distances, size_of, monk
     at = encoding.at
     monkeypatch.setattr(encoding, "at", lambda distance: seen.append(distance.numel()) or at(distance))
     pos = PLACES[place]
-    encoding.bias_table(Span(pos, pos, causal=False), HEADS)
+    encoding.bias_table(AttentionContext(pos, pos, causal=False), HEADS)
     assert seen == [distances]
     if place == "moved":
-        encoding.bias_table(Span(pos, pos, causal=False, consecutive=True), HEADS)
+        encoding.bias_table(AttentionContext(pos, pos, causal=False, consecutive=True), HEADS)
         assert seen == [distances] * 2
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from zoo.encodings.base import Span, per_query_and_key
+from zoo.encodings.base import AttentionContext, per_query_and_key
 from zoo.encodings.bias import fire
 from zoo.encodings.bias.fire import FIRE
 from zoo.errors import InputError
@@ -35,9 +35,9 @@ def formula(encoding, q_pos, k_pos, slope=0.0):
     return bias
 
 
-def of_all_units(encoding, span):
+def of_all_units(encoding, context):
     """The bias as autograd has it from the network's layers, [H,T,S] or [B,H,T,S]."""
-    q, k = per_query_and_key(span.q_pos, span.k_pos)
+    q, k = per_query_and_key(context.q_pos, context.k_pos)
     weight, offset = encoding.hidden.weight[:, 0], encoding.hidden.bias
     units = encoding.share(q.float(), k.float())[..., None] * weight + offset
     bias = encoding.out(F.leaky_relu(units, encoding.slope)).movedim(-1, -3)
@@ -57,7 +57,7 @@ def test_the_formula_of_the_paper(threshold, learned, size_of, agree):
             encoding.multiple.fill_(1.6)
     pos = torch.arange(20)
     for first in (0, 13):
-        actual = encoding.bias_table(Span(pos[first:], pos, first), HEADS)
+        actual = encoding.bias_table(AttentionContext(pos[first:], pos, first), HEADS)
         expected = formula(encoding, pos[first:].tolist(), pos.tolist())
         past = pos[None] <= pos[first:, None]
         agree(actual * past, expected, encoding="fire", against="loop over the formula of the paper")
@@ -67,7 +67,7 @@ def test_leaky_relu_as_inside_dape(size_of, agree):
     encoding, pos = FIRE(size_of(), threshold=5.0, activation="leaky_relu"), torch.arange(20)
     with torch.no_grad():
         encoding.hidden.bias.normal_()
-    actual = encoding.bias_table(Span(pos, pos), HEADS).tril()
+    actual = encoding.bias_table(AttentionContext(pos, pos), HEADS).tril()
     expected = formula(encoding, pos.tolist(), pos.tolist(), slope=0.01)
     agree(actual, expected, encoding="fire", against="loop over the formula, LeakyReLU in it")
     assert (actual - formula(encoding, pos.tolist(), pos.tolist())).abs().max() > 1e-4
@@ -77,7 +77,7 @@ def test_each_sequence_of_a_batch_has_its_own_positions(size_of, agree):
     encoding = FIRE(size_of(), threshold=4.0)
     # Left padding of three tokens, and a sequence that begins far off.
     pos = torch.tensor([[0, 0, 0, 0, 1, 2, 3, 4], [90, 91, 92, 93, 94, 95, 96, 97]])
-    table = encoding.bias_table(Span(pos[:, 5:], pos, 5), HEADS)
+    table = encoding.bias_table(AttentionContext(pos[:, 5:], pos, 5), HEADS)
     for one, its in zip(table, pos.tolist(), strict=True):
         past = torch.tensor(its)[None] <= torch.tensor(its[5:])[:, None]
         expected = formula(encoding, its[5:], its)
@@ -106,7 +106,7 @@ def test_training_meets_both_sides_of_l_at_any_length(size_of):
 def test_up_to_l_it_knows_distance_alone_and_beyond_it_does_not(size_of):
     encoding = FIRE(size_of(), threshold=100.0)
     near, moved, beyond = (
-        encoding.bias_table(Span(pos, pos), HEADS).tril()
+        encoding.bias_table(AttentionContext(pos, pos), HEADS).tril()
         for pos in (torch.arange(20), torch.arange(20) + 80, torch.arange(20) + 500)
     )
     torch.testing.assert_close(moved, near, rtol=0, atol=1e-6)
@@ -121,7 +121,7 @@ def test_the_input_of_the_network_lies_between_0_and_1_at_any_length(size_of):
     assert (share >= 0).all() and (share <= 1).all()
     # The first token, seen from beyond L, is always as far as can be.
     torch.testing.assert_close(share[2:, 0], torch.ones(2), rtol=0, atol=1e-5)
-    table = encoding.bias_table(Span(q[:, 0], torch.arange(4.0)), HEADS)
+    table = encoding.bias_table(AttentionContext(q[:, 0], torch.arange(4.0)), HEADS)
     assert table.isfinite().all()
 
 
@@ -130,7 +130,7 @@ def test_a_learned_number_may_pass_through_zero(size_of):
         encoding, pos = FIRE(size_of()), torch.arange(12)
         with torch.no_grad():
             getattr(encoding, broken).zero_()
-        table = encoding.bias_table(Span(pos, pos), HEADS)
+        table = encoding.bias_table(AttentionContext(pos, pos), HEADS)
         table.square().sum().backward()
         assert table.isfinite().all()
         assert all(p.grad.isfinite().all() for p in encoding.parameters())
@@ -150,7 +150,7 @@ def test_a_gradient_to_every_number_in_a_window(model_of, tokens):
 def test_layers_share_it_with_the_option_shared(model_of):
     for shared, instances in ((False, 3), (True, 1)):
         stack = model_of({"name": "fire", "shared": shared}, num_layers=3).encoding
-        assert len({id(stack.view(layer).encodings[0]) for layer in range(3)}) == instances
+        assert len({id(stack.layer(layer).encodings[0]) for layer in range(3)}) == instances
         assert len(stack.slots[0]) == instances
 
 
@@ -158,9 +158,9 @@ def test_it_is_computed_in_float32(size_of):
     for learns in (False, True):
         encoding, pos = FIRE(size_of(), threshold=5.0), torch.arange(20)
         with torch.set_grad_enabled(learns):
-            expected = encoding.bias_table(Span(pos, pos), HEADS)
+            expected = encoding.bias_table(AttentionContext(pos, pos), HEADS)
             with torch.autocast("cpu", torch.bfloat16):
-                actual = encoding.bias_table(Span(pos, pos), HEADS)
+                actual = encoding.bias_table(AttentionContext(pos, pos), HEADS)
         assert torch.equal(actual, expected)
 
 
@@ -176,26 +176,26 @@ def test_blocks_of_queries_have_the_biases_and_gradients_of_the_whole(
     encoding, pos = FIRE(size_of(), threshold=5.0, activation=activation), torch.arange(50)
     torch.nn.init.normal_(encoding.hidden.bias)
     pos = torch.stack([pos, 2 * pos])
-    span = Span(pos[..., first:], pos, first)
-    cotangent = torch.randn(HEADS, 50 - first, 50) * span.allowed()
+    context = AttentionContext(pos[..., first:], pos, first)
+    cotangent = torch.randn(HEADS, 50 - first, 50) * context.allowed()
 
     def with_gradients(table):
-        seen = table * span.allowed()
+        seen = table * context.allowed()
         return seen, *torch.autograd.grad((seen * cotangent).sum(), list(encoding.parameters()))
 
-    expected = with_gradients(of_all_units(encoding, span))
+    expected = with_gradients(of_all_units(encoding, context))
     for rows in (1, 7, 64):
         monkeypatch.setattr(fire, "ROWS", rows)
-        actual = with_gradients(encoding.bias_table(span, HEADS))
+        actual = with_gradients(encoding.bias_table(context, HEADS))
         torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_positions_need_not_ascend(size_of):
     encoding, order = FIRE(size_of(), threshold=5.0), torch.randperm(50)
     torch.nn.init.normal_(encoding.hidden.bias)
-    span, past = Span(order, order, causal=False), order <= order[:, None]
+    context, past = AttentionContext(order, order, causal=False), order <= order[:, None]
     cotangent = torch.randn(HEADS, 50, 50) * past
-    tables = encoding.bias_table(span, HEADS) * past, of_all_units(encoding, span) * past
+    tables = encoding.bias_table(context, HEADS) * past, of_all_units(encoding, context) * past
     torch.testing.assert_close(*tables, rtol=1e-5, atol=1e-5)
     gradients = [torch.autograd.grad(table, [*encoding.parameters()], cotangent) for table in tables]
     torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-3)

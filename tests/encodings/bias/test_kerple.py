@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import Span
+from zoo.encodings.base import AttentionContext
 from zoo.encodings.bias.kerple import KERPLE
 
 KERNELS = pytest.mark.parametrize("kernel", ["log", "power"])
@@ -14,7 +14,7 @@ HEADS, LENGTH = 6, 40
 
 def table_of(encoding, length=LENGTH, causal=True, consecutive=True):
     pos = torch.arange(length)
-    return encoding.bias_table(Span(pos, pos, causal=causal, consecutive=consecutive), HEADS)
+    return encoding.bias_table(AttentionContext(pos, pos, causal=causal, consecutive=consecutive), HEADS)
 
 
 def drawn(kernel, size, r1=None, r2=None):

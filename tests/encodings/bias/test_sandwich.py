@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import Span
+from zoo.encodings.base import AttentionContext
 from zoo.encodings.bias.sandwich import Sandwich
 from zoo.errors import InputError
 
@@ -31,14 +31,16 @@ def test_the_formula_of_the_paper(causal, heads, dim, size_of, agree):
     # The same for all keys of a query: what a key at distance 0 would get.
     expected = (expected - expected[:, :1, :1]).float()
     for consecutive in (True, False):
-        actual = encoding.bias_table(Span(pos, pos, causal=causal, consecutive=consecutive), heads)
+        actual = encoding.bias_table(
+            AttentionContext(pos, pos, causal=causal, consecutive=consecutive), heads
+        )
         agree(actual, expected, encoding="sandwich", against="loop over the formula of the paper")
 
 
 def test_attention_is_that_of_the_published_formula(size_of, agree):
     pos = torch.arange(LENGTH)
     scores = torch.randn(8, LENGTH, LENGTH)
-    bias = Sandwich(size_of(num_heads=8)).bias_table(Span(pos, pos, consecutive=True), 8)
+    bias = Sandwich(size_of(num_heads=8)).bias_table(AttentionContext(pos, pos, consecutive=True), 8)
     expected = (scores.double() + published(8, LENGTH, 128)).softmax(-1).float()
     agree(
         (scores + bias).softmax(-1), expected, encoding="sandwich", against="attention weights of the paper"

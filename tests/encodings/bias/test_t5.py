@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from zoo.encodings.base import Span
+from zoo.encodings.base import AttentionContext
 from zoo.encodings.bias.t5 import T5Bias
 from zoo.errors import InputError
 
@@ -28,7 +28,7 @@ def test_bias_is_that_of_t5(causal, past, size_of, agree):
     with torch.no_grad():
         theirs.relative_attention_bias.weight.copy_(encoding.table)
     pos = torch.arange(200)
-    actual = encoding.bias_table(Span(pos[past:], pos, past, causal, consecutive=True), 6)
+    actual = encoding.bias_table(AttentionContext(pos[past:], pos, past, causal, consecutive=True), 6)
     expected = theirs.compute_bias(200 - past, 200, past_seen_tokens=past)[0]
     agree(actual, expected, encoding="t5", against="transformers T5Attention.compute_bias")
 
@@ -41,7 +41,7 @@ def test_bias_is_that_of_x_transformers(causal, size_of, agree):
     with torch.no_grad():
         theirs.relative_attention_bias.weight.copy_(encoding.table)
     pos = torch.arange(200)
-    actual = encoding.bias_table(Span(pos, pos, causal=causal, consecutive=True), 6)
+    actual = encoding.bias_table(AttentionContext(pos, pos, causal=causal, consecutive=True), 6)
     agree(actual, theirs(200, 200), encoding="t5", against="x_transformers RelativePositionBias")
 
 
@@ -60,7 +60,7 @@ def test_near_distances_have_their_own_buckets_and_far_ones_share_one(causal, si
 
 def test_bias_is_a_row_of_the_table(size_of):
     encoding = T5Bias(size_of(causal=False))
-    bias = encoding.bias_table(Span(torch.arange(20), torch.arange(20), causal=False), 6)
+    bias = encoding.bias_table(AttentionContext(torch.arange(20), torch.arange(20), causal=False), 6)
     for i, j in ((0, 0), (19, 0), (0, 19), (7, 3)):
         row = int(encoding.bucket(torch.tensor(i - j)))
         assert torch.equal(bias[:, i, j], encoding.table[row])

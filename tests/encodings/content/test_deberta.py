@@ -6,12 +6,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from zoo.encodings.base import Span
+from zoo.encodings.base import AttentionContext
 from zoo.encodings.content.deberta import DeBERTa, log_buckets
-from zoo.encodings.stack import View
+from zoo.encodings.stack import LayerEncodings
 from zoo.errors import InputError
 from zoo.models.kernels import attend
-from zoo.models.scores import Scores
+from zoo.models.scores import ScoreTerms
 
 B, H, T, D = 2, 6, 70, 8
 E = H * D
@@ -58,13 +58,13 @@ def test_attention_is_that_of_deberta(buckets, far, terms, causal, size_of, publ
     # Theirs has rows for both directions: those of a decoder are the last, for earlier keys.
     table = torch.cat((torch.randn(ours.one_way, E), ours.table)) if causal else ours.table
     x, pos = torch.randn(B, T, E), torch.arange(T)
-    span = Span(pos, pos, causal=causal)
+    context = AttentionContext(pos, pos, causal=causal)
     q, k, v = (
         projection(x).unflatten(-1, (H, D)).transpose(1, 2)
         for projection in (theirs.query_proj, theirs.key_proj, theirs.value_proj)
     )
-    turned = ours.rotate(q, k, span)
-    got = attend(*turned, v, Scores(View([ours]), [span], content=(q, k)), D**-0.5)
+    turned = ours.rotate(q, k, context)
+    got = attend(*turned, v, ScoreTerms(LayerEncodings([ours]), [context], content=(q, k)), D**-0.5)
     rows = F.layer_norm(table, (E,), eps=1e-7)
     distance, against = None, "transformers DebertaV2 DisentangledSelfAttention"
     if buckets is not None and far < T:
@@ -72,7 +72,9 @@ def test_attention_is_that_of_deberta(buckets, far, terms, causal, size_of, publ
         distance = (pos[:, None] - pos).clamp(1 - far, far - 1)
         distance = published.make_log_bucket_position(distance, buckets, far)[None]
         against += ", distances clamped as in Microsoft's"
-    expected = theirs(x, span.allowed().expand(B, 1, -1, -1), relative_pos=distance, rel_embeddings=rows)[0]
+    expected = theirs(x, context.allowed().expand(B, 1, -1, -1), relative_pos=distance, rel_embeddings=rows)[
+        0
+    ]
     agree(got.transpose(1, 2).flatten(2), expected, encoding="deberta", against=against)
 
 
@@ -115,7 +117,7 @@ def test_score_is_two_products_with_rows_of_the_table(causal, size_of, agree):
                 row = step if causal else 4 + (step if i >= j else -step)
                 key, query = encoding.keys[part] @ rows[row], encoding.queries[part] @ rows[row]
                 expected[:, h, i, j] = (q[:, h, i] @ key + k[:, h, j] @ query) / math.sqrt(3 * D)
-    got = encoding.score(q, k, Span(pos, pos, causal=causal))
+    got = encoding.score(q, k, AttentionContext(pos, pos, causal=causal))
     agree(got.tril() if causal else got, expected, encoding="deberta", against="formula: by a loop")
 
 
@@ -126,8 +128,8 @@ def test_every_row_that_is_read_is_trained_at_the_trained_length(causal, buckets
 
     def read(length):
         pos, (q, k) = torch.arange(length), torch.randn(2, 1, 1, length, 8)
-        span = Span(pos, pos, causal=causal)
-        seen = encoding.score(q, k, span).masked_fill(~span.allowed(), 0.0).square().sum()
+        context = AttentionContext(pos, pos, causal=causal)
+        seen = encoding.score(q, k, context).masked_fill(~context.allowed(), 0.0).square().sum()
         return torch.autograd.grad(seen, encoding.table)[0].any(-1)
 
     trained = read(512)
@@ -139,10 +141,10 @@ def test_every_row_that_is_read_is_trained_at_the_trained_length(causal, buckets
 def test_a_block_of_queries_has_the_rows_of_all(size_of):
     for causal in (True, False):
         encoding, pos = with_large_weights(DeBERTa(size_of(causal=causal))), torch.arange(20)
-        q, span = torch.randn(B, H, 20, D), Span(pos, pos, causal=causal)
-        part = span.queries(5, 9)
+        q, context = torch.randn(B, H, 20, D), AttentionContext(pos, pos, causal=causal)
+        part = context.queries(5, 9)
         rows = encoding.score(q[:, :, 5:9], q[:, :, : part.num_keys], part)
-        whole = encoding.score(q, q, span)[:, :, 5:9, : part.num_keys]
+        whole = encoding.score(q, q, context)[:, :, 5:9, : part.num_keys]
         torch.testing.assert_close(rows, whole, rtol=0, atol=1e-5)
 
 

@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import Span
+from zoo.encodings.base import AttentionContext
 from zoo.encodings.content.shaw import Shaw
-from zoo.encodings.stack import View
+from zoo.encodings.stack import LayerEncodings
 from zoo.models.kernels import attend
-from zoo.models.scores import Scores
+from zoo.models.scores import ScoreTerms
 
 B, H, T, D, FAR = 2, 3, 9, 8, 3
 
@@ -42,8 +42,8 @@ def test_the_equations_of_the_paper(causal, values, padded, size_of, agree):
     q, k, v = torch.randn(3, B, H, T, D)
     keep = torch.arange(T)[None] >= torch.tensor([[0], [padded]])
     pos = (keep.long().cumsum(1) - 1).clamp(min=0)
-    span = Span(pos, pos, causal=causal, keep=keep if padded else None)
-    got = attend(q, k, v, Scores(View([encoding]), [span]), D**-0.5)
+    context = AttentionContext(pos, pos, causal=causal, keep=keep if padded else None)
+    got = attend(q, k, v, ScoreTerms(LayerEncodings([encoding]), [context]), D**-0.5)
     expected = equations(q, k, v, encoding.keys, encoding.values, causal, keep)
     # The output of a padded query is undefined.
     real = keep[:, None, :, None]
@@ -65,7 +65,7 @@ def test_distances_beyond_the_last_share_a_vector(size_of):
     encoding = Shaw(size_of(causal=False), max_distance=2)
     pos = torch.arange(8)
     q = torch.randn(1, 6, 8, 8)
-    score = encoding.score(q, q, Span(pos, pos, causal=False))
+    score = encoding.score(q, q, AttentionContext(pos, pos, causal=False))
     assert torch.equal(score[..., 7, :6], score[..., 7, :1].expand(-1, -1, 6))
     assert torch.equal(score[..., 0, 2:], score[..., 0, 7:].expand(-1, -1, 6))
     assert (score[..., 4, 2:7].diff(dim=-1).abs().amax((0, 1)) > 0).all()

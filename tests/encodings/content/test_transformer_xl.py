@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import Span
+from zoo.encodings.base import AttentionContext
 from zoo.encodings.content.transformer_xl import TransformerXL
 from zoo.errors import InputError
 
@@ -48,11 +48,11 @@ def test_the_equation_of_the_paper(causal, clamp, first, made, agree):
     encoding = made(causal, clamp=clamp)
     q, k = torch.randn(B, H, T - first, D), torch.randn(B, H, T, D)
     pos = torch.arange(T)
-    span = Span(pos[first:], pos, first=first, causal=causal, consecutive=True)
-    got = encoding.score(q, k, span)
+    context = AttentionContext(pos[first:], pos, query_offset=first, causal=causal, consecutive=True)
+    got = encoding.score(q, k, context)
     expected = equation(encoding, q, k, pos[first:].expand(B, -1), pos.expand(B, -1))
     # Beyond the diagonal of a decoder is what the mask hides.
-    seen = span.allowed()
+    seen = context.allowed()
     agree(got * seen, expected * seen, encoding="transformer_xl", against="formula: section 3.3, by a loop")
 
 
@@ -61,7 +61,7 @@ def test_the_equation_at_any_positions(causal, clamp, made, agree):
     encoding = made(causal, clamp=clamp)
     q, k = torch.randn(B, H, T, D), torch.randn(B, H, T, D)
     pos = torch.stack((torch.arange(T) * 1.5 + 0.25, torch.rand(T) * 40))
-    got = encoding.score(q, k, Span(pos, pos, causal=causal))
+    got = encoding.score(q, k, AttentionContext(pos, pos, causal=causal))
     expected = equation(encoding, q, k, pos, pos)
     agree(got, expected, encoding="transformer_xl", against="formula at positions between whole numbers")
 
@@ -71,20 +71,20 @@ def test_both_paths_to_the_products_agree(causal, made):
     encoding = made(causal)
     q, k, pos = torch.randn(B, H, 200, D), torch.randn(B, H, 200, D), torch.arange(200)
     laid_out, computed = (
-        encoding.score(q, k, Span(at, at, causal=causal, consecutive=consecutive))
+        encoding.score(q, k, AttentionContext(at, at, causal=causal, consecutive=consecutive))
         for at, consecutive in ((pos, True), (pos.expand(B, -1) + 5000, False))
     )
-    seen = Span(pos, pos, causal=causal).allowed()
+    seen = AttentionContext(pos, pos, causal=causal).allowed()
     torch.testing.assert_close(laid_out * seen, computed * seen, rtol=0, atol=5e-4)
 
 
 def test_a_block_of_queries_has_the_rows_of_all(made):
     q, k, pos = torch.randn(B, H, T, D), torch.randn(B, H, T, D), torch.arange(T)
     for causal in (True, False):
-        encoding, span = made(causal), Span(pos, pos, causal=causal, consecutive=True)
-        part = span.queries(5, 9)
+        encoding, context = made(causal), AttentionContext(pos, pos, causal=causal, consecutive=True)
+        part = context.queries(5, 9)
         rows = encoding.score(q[:, :, 5:9], k[:, :, : part.num_keys], part)
-        whole = encoding.score(q, k, span)[:, :, 5:9, : part.num_keys]
+        whole = encoding.score(q, k, context)[:, :, 5:9, : part.num_keys]
         seen = part.allowed()
         torch.testing.assert_close(rows * seen, whole * seen, rtol=0, atol=1e-5)
 

@@ -5,13 +5,13 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import Span
+from zoo.encodings.base import AttentionContext
 from zoo.encodings.bias.alibi import ALiBi
 from zoo.encodings.contextual.cable import CABLE
-from zoo.encodings.stack import View
+from zoo.encodings.stack import LayerEncodings
 from zoo.errors import InputError
 from zoo.models.kernels import attend
-from zoo.models.scores import Scores
+from zoo.models.scores import ScoreTerms
 
 B, H, T, D = 2, 6, 13, 8
 E = H * D
@@ -25,11 +25,11 @@ def relu(value):
     return max(value, 0.0)
 
 
-def score_of(encoding, x, **span):
+def score_of(encoding, x, **context):
     pos = torch.arange(x.shape[1])
     q = torch.zeros(len(x), H, x.shape[1], D)
-    span = {"causal": encoding.size.causal, **span}
-    return encoding.score(q, q, Span(pos, pos, read=encoding.read(x), **span)).detach()
+    context = {"causal": encoding.size.causal, **context}
+    return encoding.score(q, q, AttentionContext(pos, pos, features=encoding.read(x), **context)).detach()
 
 
 def with_large_weights(encoding):
@@ -83,8 +83,13 @@ def test_the_divisor_of_the_products(scale, divisor, against, size_of, agree):
         CABLE(size_of(), **({} if scale is None else {"scale": scale}))
     ).requires_grad_(False)
     x, pos, (q, k, v) = torch.randn(B, T, E), torch.arange(T), torch.randn(3, B, H, T, D)
-    span = Span(pos, pos, read=cable.read(x))
-    got = attend(*cable.rotate(q, k, span), v, Scores(View([cable]), [span], content=(q, k)), D**-0.5)
+    context = AttentionContext(pos, pos, features=cable.read(x))
+    got = attend(
+        *cable.rotate(q, k, context),
+        v,
+        ScoreTerms(LayerEncodings([cable]), [context], content=(q, k)),
+        D**-0.5,
+    )
     expected = torch.zeros(B, H, T, D)
     for b in range(B):
         for h in range(H):
@@ -128,7 +133,7 @@ def test_constant_steps_are_alibi(causal, weighted, size_of, agree):
             cable.gates.weight.zero_()
             cable.gates.bias.fill_(math.log(math.e - 1))
     pos = torch.arange(T)
-    expected = alibi.bias_table(Span(pos, pos, causal=causal), H).expand(B, -1, -1, -1)
+    expected = alibi.bias_table(AttentionContext(pos, pos, causal=causal), H).expand(B, -1, -1, -1)
     got = score_of(cable, torch.randn(B, T, E))
     agree(got, expected, encoding="cable", against="identity: constant steps are alibi")
 
@@ -158,7 +163,7 @@ def test_steps_and_sums_stay_in_float32(size_of):
 def test_a_block_of_queries_has_the_rows_of_all(causal, size_of):
     cable = with_large_weights(CABLE(size_of(causal=causal)))
     x, pos = torch.randn(B, T, E), torch.arange(T)
-    span = Span(pos, pos, causal=causal, read=cable.read(x))
+    context = AttentionContext(pos, pos, causal=causal, features=cable.read(x))
     q = torch.zeros(B, H, T, D)
-    rows = cable.score(q[:, :, 5:9], q, span.queries(5, 9))
-    assert torch.equal(rows, cable.score(q, q, span)[:, :, 5:9, : 9 if causal else T])
+    rows = cable.score(q[:, :, 5:9], q, context.queries(5, 9))
+    assert torch.equal(rows, cable.score(q, q, context)[:, :, 5:9, : 9 if causal else T])

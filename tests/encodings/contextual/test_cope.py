@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import Span
+from zoo.encodings.base import AttentionContext
 from zoo.encodings.contextual.cope import CoPE
-from zoo.encodings.stack import View
+from zoo.encodings.stack import LayerEncodings
 from zoo.models.kernels import attend
-from zoo.models.scores import Scores
+from zoo.models.scores import ScoreTerms
 
 B, H, T, D, ROWS = 2, 6, 13, 8, 6
 POS = torch.arange(T)
@@ -53,9 +53,9 @@ def equations(q, k, v, table, keep, window):
 def test_the_equations_of_the_paper(window, padded, cope, agree):
     (q, k), v = heads(), torch.randn(B, H, T, D)
     keep = POS[None] >= torch.tensor([[0], [padded]])
-    span = Span(POS, POS, keep=keep if padded else None, window=window)
+    context = AttentionContext(POS, POS, keep=keep if padded else None, window=window)
     with torch.no_grad():
-        got = attend(q, k, v, Scores(View([cope]), [span]), D**-0.5)
+        got = attend(q, k, v, ScoreTerms(LayerEncodings([cope]), [context]), D**-0.5)
         expected = equations(q, k, v, cope.table, keep, window)
     real = keep[:, None, :, None]
     agree(got * real, expected * real, encoding="cope", against="formula: section 3, by a loop")
@@ -70,7 +70,7 @@ def test_the_cope_of_x_transformers(cope, agree):
     hidden = logits.masked_fill(POS[None] > POS[:, None], -torch.inf)
     with torch.no_grad():
         theirs.pos_emb.copy_(cope.table)
-        got = cope.logits(logits, q, k, Span(POS, POS)) - logits
+        got = cope.logits(logits, q, k, AttentionContext(POS, POS)) - logits
         expected = theirs(q, hidden) / math.sqrt(D)
     agree(got.tril(), expected.tril(), encoding="cope", against="x_transformers CoPE, over sqrt(D)")
 
@@ -79,7 +79,7 @@ def test_open_gates_are_a_table_over_distances(cope, agree):
     """g = 1 makes p_ij = i - j + 1. Logits of 100 open every gate, and are taken off again."""
     q, k = heads()
     with torch.no_grad():
-        got = cope.logits(torch.full((B, H, T, T), 100.0), q, k, Span(POS, POS)).double() - 100
+        got = cope.logits(torch.full((B, H, T, T), 100.0), q, k, AttentionContext(POS, POS)).double() - 100
         row = (POS[:, None] - POS[None] + 1).clamp(0, ROWS - 1)
         expected = torch.einsum("bhid,ijd->bhij", q, cope.table[row]).double() / math.sqrt(D)
     agree(got.tril(), expected.tril(), encoding="cope", against="identity: open gates are a table", atol=2e-5)
@@ -88,7 +88,7 @@ def test_open_gates_are_a_table_over_distances(cope, agree):
 def test_a_gradient_passes_through_the_gates(cope):
     q, k = heads()
     logits = (q @ k.transpose(-1, -2)).requires_grad_()
-    added = (cope.logits(logits, q, k, Span(POS, POS)) - logits)[0, 0, 3, 0]
+    added = (cope.logits(logits, q, k, AttentionContext(POS, POS)) - logits)[0, 0, 3, 0]
     # The score of key 0 for query 3 counts the gates 0 .. 3 of its row, and no other.
     moved = torch.autograd.grad(added, logits)[0] != 0
     assert moved[0, 0, 3, :4].all() and moved.sum() == 4
@@ -101,9 +101,9 @@ def test_counts_stay_in_float32(size_of):
     q = torch.zeros(1, H, 1, D)
     q[..., 0] = math.sqrt(D)
     logits = torch.full((1, H, 1, 700), 20.0)
-    span = Span(torch.tensor([699]), torch.arange(700), first=699)
+    context = AttentionContext(torch.tensor([699]), torch.arange(700), query_offset=699)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        counted = cope.logits(logits, q, q, span) - logits
+        counted = cope.logits(logits, q, q, context) - logits
     torch.testing.assert_close(counted[0, 0, 0], torch.arange(700.0, 0, -1), rtol=0, atol=1e-3)
 
 

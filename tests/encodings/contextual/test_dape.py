@@ -7,15 +7,15 @@ import torch
 import torch.nn.functional as F
 
 from zoo import registry
-from zoo.encodings.base import Encoding, Span
+from zoo.encodings.base import AttentionContext, Encoding
 from zoo.encodings.bias.alibi import geometric_slopes
 from zoo.encodings.contextual import dape as module
 from zoo.encodings.contextual.dape import REFUSED, SLOPE
-from zoo.encodings.stack import View, build_encoding
+from zoo.encodings.stack import LayerEncodings, build_encoding
 from zoo.errors import InputError
 from zoo.models.cache import Cache
 from zoo.models.kernels import attend
-from zoo.models.scores import Scores
+from zoo.models.scores import ScoreTerms
 
 B, H, T, D, HIDDEN = 2, 4, 9, 6, 5
 
@@ -112,9 +112,9 @@ def test_the_formula(of, bias_of, padded, against, size_of, agree):
     q, k, v = torch.randn(3, B, H, T, D)
     keep = torch.arange(T)[None] >= torch.tensor([[0], [padded]])
     pos = (keep.long().cumsum(1) - 1).clamp(min=0)
-    span = Span(pos, pos, keep=keep if padded else None)
+    context = AttentionContext(pos, pos, keep=keep if padded else None)
     with torch.no_grad():
-        got = attend(q, k, v, Scores(View([encoding]), [span]), D**-0.5)
+        got = attend(q, k, v, ScoreTerms(LayerEncodings([encoding]), [context]), D**-0.5)
         expected = by_the_formula(encoding, q, k, v, keep, bias_of)
     real = keep[:, None, :, None]
     agree(got * real, expected * real, encoding="dape", against=against)
@@ -128,7 +128,7 @@ def test_with_an_mlp_of_zeros_it_is_the_bias(model_of, tokens, agree):
         assert model.load_state_dict(outside, strict=False).unexpected_keys == []
         with torch.no_grad():
             for layer in range(model.num_layers):
-                for parameter in model.encoding.view(layer).encodings[0].outer.parameters():
+                for parameter in model.encoding.layer(layer).encodings[0].outer.parameters():
                     parameter.zero_()
         agree(model(row), plain(row), encoding="dape", against="the bias itself, MLP of zeros")
 
@@ -177,13 +177,13 @@ def test_scores_far_away_stay_in_float32(size_of):
     with torch.no_grad():
         for parameter in encoding.parameters():
             parameter.zero_()
-    span = Span(torch.tensor([4001]), torch.tensor([0, 1]), first=1)
+    context = AttentionContext(torch.tensor([4001]), torch.tensor([0, 1]), query_offset=1)
     scores, q = torch.zeros(1, 6, 1, 2), torch.zeros(1, 6, 1, 8)
     with torch.autocast("cpu", torch.bfloat16):
-        got = encoding.logits(scores, q, q, span)
+        got = encoding.logits(scores, q, q, context)
     assert got.dtype == torch.float32
     assert got.min() == -2000.5
-    assert torch.equal(got[0, :, 0], encoding.of.bias_table(span, 6)[:, 0])
+    assert torch.equal(got[0, :, 0], encoding.of.bias_table(context, 6)[:, 0])
 
 
 def test_an_encoding_that_does_more_than_add_a_bias_is_refused(model_of):

@@ -5,17 +5,17 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import Span
+from zoo.encodings.base import AttentionContext
 from zoo.encodings.bias.alibi import ALiBi
 from zoo.encodings.contextual.fox import FoX
 
 B, H, T, E = 2, 6, 13, 48
 
 
-def score_of(encoding, x, **span):
+def score_of(encoding, x, **context):
     pos = torch.arange(x.shape[1])
     q = torch.zeros(len(x), H, x.shape[1], E // H)
-    return encoding.score(q, q, Span(pos, pos, read=encoding.read(x), **span)).detach()
+    return encoding.score(q, q, AttentionContext(pos, pos, features=encoding.read(x), **context)).detach()
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_constant_gates_are_alibi(size_of, agree):
         fox.gate.weight.zero_()
         fox.gate.bias.copy_(torch.log(gate / (1 - gate)))
     pos = torch.arange(T)
-    expected = alibi.bias_table(Span(pos, pos), H).expand(B, -1, -1, -1)
+    expected = alibi.bias_table(AttentionContext(pos, pos), H).expand(B, -1, -1, -1)
     got = score_of(fox, torch.randn(B, T, E))
     agree(got.tril(), expected.tril(), encoding="fox", against="identity: constant gates are alibi")
 
@@ -81,7 +81,7 @@ def test_gates_and_sums_stay_in_float32(fox):
 
 def test_a_block_of_queries_has_the_rows_of_all(fox):
     x, pos = torch.randn(B, T, E), torch.arange(T)
-    span = Span(pos, pos, read=fox.read(x))
+    context = AttentionContext(pos, pos, features=fox.read(x))
     q = torch.zeros(B, H, T, E // H)
-    rows = fox.score(q[:, :, 5:9], q, span.queries(5, 9))
-    assert torch.equal(rows, fox.score(q, q, span)[:, :, 5:9, :9])
+    rows = fox.score(q[:, :, 5:9], q, context.queries(5, 9))
+    assert torch.equal(rows, fox.score(q, q, context)[:, :, 5:9, :9])

@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from zoo.encodings.base import Span
+from zoo.encodings.base import AttentionContext
 from zoo.encodings.contextual import path
 from zoo.encodings.contextual.fox import FoX
 from zoo.encodings.contextual.path import PaTH, turned_products
-from zoo.encodings.stack import View
+from zoo.encodings.stack import LayerEncodings
 from zoo.errors import InputError
 from zoo.models.cache import LayerCache
 from zoo.models.kernels import attend
-from zoo.models.scores import Scores
+from zoo.models.scores import ScoreTerms
 
 B, H, D = 2, 6, 8
 E = H * D
@@ -116,8 +116,8 @@ def test_the_layer_from_hidden_states_to_scores(options, padded, with_large_weig
     pos = torch.arange(length)
     keep = torch.ones(B, length, dtype=torch.bool)
     keep[1, list(padded)] = False
-    span = Span(pos, pos, keep=keep if padded else None, read=encoding.read(x))
-    got = encoding.score(q, k, span)
+    context = AttentionContext(pos, pos, keep=keep if padded else None, features=encoding.read(x))
+    got = encoding.score(q, k, context)
     expected = products(q, k, *reflections(encoding, x, keep)) * D**-0.5
     agree(got.tril(), expected.tril(), encoding="path", against="formula: layer and scores, by a loop")
 
@@ -136,9 +136,9 @@ def test_with_the_forget_gate(scaled, against, with_large_weights, size_of, agre
     encodings, pos = [with_large_weights(), fox], torch.arange(length)
     x, v = torch.randn(B, length, E), torch.randn(B, H, length, D)
     q, k, *_ = sizes(length)
-    spans = [Span(pos, pos, read=encoding.read(x)) for encoding in encodings]
-    scores = Scores(View(encodings), spans, content=(q, k))
-    got = attend(*View(encodings).rotate(q, k, spans), v, scores, D**-0.5)
+    contexts = [AttentionContext(pos, pos, features=encoding.read(x)) for encoding in encodings]
+    scores = ScoreTerms(LayerEncodings(encodings), contexts, content=(q, k))
+    got = attend(*LayerEncodings(encodings).rotate(q, k, contexts), v, scores, D**-0.5)
 
     w, beta = reflections(encodings[0], x, torch.ones(B, length, dtype=torch.bool))
     forget = torch.log(1 / (1 + torch.exp(-(x @ fox.gate.weight.T + fox.gate.bias))))
@@ -161,9 +161,11 @@ def test_padding_between_tokens_is_skipped(with_large_weights):
     keep[:, 4:9] = False
     q, k, *_ = sizes(20)
     pos = torch.arange(20)
-    got = encoding.score(q, k, Span(pos, pos, keep=keep, read=encoding.read(x)))[:, :, keep[0]][..., keep[0]]
+    got = encoding.score(q, k, AttentionContext(pos, pos, keep=keep, features=encoding.read(x)))[
+        :, :, keep[0]
+    ][..., keep[0]]
     q, k, x = q[:, :, keep[0]], k[:, :, keep[0]], x[:, keep[0]]
-    rest = encoding.score(q, k, Span(pos[:15], pos[:15], read=encoding.read(x)))
+    rest = encoding.score(q, k, AttentionContext(pos[:15], pos[:15], features=encoding.read(x)))
     torch.testing.assert_close(got.tril(), rest.tril(), rtol=0, atol=1e-5)
 
 
@@ -171,10 +173,10 @@ def test_a_block_of_queries_has_the_rows_of_all(with_large_weights):
     encoding, length = with_large_weights(), 150
     q, k, *_ = sizes(length)
     pos = torch.arange(length)
-    span = Span(pos, pos, read=encoding.read(torch.randn(B, length, E)))
-    whole = encoding.score(q, k, span)
+    context = AttentionContext(pos, pos, features=encoding.read(torch.randn(B, length, E)))
+    whole = encoding.score(q, k, context)
     for start, stop in ((0, 40), (40, 100), (100, 150), (149, 150)):
-        part = span.queries(start, stop)
+        part = context.queries(start, stop)
         rows = encoding.score(q[:, :, start:stop], k[:, :, :stop], part)
         seen = part.allowed()
         torch.testing.assert_close(rows * seen, whole[:, :, start:stop, :stop] * seen, rtol=0, atol=1e-5)
@@ -202,12 +204,12 @@ def test_keys_kept_from_step_to_step_give_the_products_of_all(steps, with_large_
     encoding, length = with_large_weights(), sum(steps)
     q, k, *_ = sizes(length)
     pos = torch.arange(length)
-    span = Span(pos, pos, read=encoding.read(torch.randn(B, length, E)))
-    whole, kept, start = encoding.score(q, k, span), LayerCache(), 0
+    context = AttentionContext(pos, pos, features=encoding.read(torch.randn(B, length, E)))
+    whole, kept, start = encoding.score(q, k, context), LayerCache(), 0
     monkeypatch.setattr(path, "products_with_earlier", None)
     for step in steps:
         stop = start + step
-        part = replace(span.queries(start, stop), kept=kept)
+        part = replace(context.queries(start, stop), layer_cache=kept)
         with torch.no_grad():
             rows = encoding.score(q[:, :, start:stop], k[:, :, :stop], part)
         seen = part.allowed()
@@ -219,9 +221,11 @@ def test_it_is_computed_in_float32(with_large_weights):
     encoding, pos = with_large_weights(), torch.arange(100)
     x = torch.randn(B, 100, E).bfloat16()
     q, k, *_ = (part.bfloat16() for part in sizes(100))
-    exact = encoding.score(q.float(), k.float(), Span(pos, pos, read=encoding.read(x.float())))
+    exact = encoding.score(
+        q.float(), k.float(), AttentionContext(pos, pos, features=encoding.read(x.float()))
+    )
     with torch.autocast("cpu", torch.bfloat16):
-        low = encoding.score(q, k, Span(pos, pos, read=encoding.read(x)))
+        low = encoding.score(q, k, AttentionContext(pos, pos, features=encoding.read(x)))
     assert low.dtype == torch.float32
     assert torch.equal(low, exact)
 

@@ -32,9 +32,9 @@ class Counted(zoo.Encoding):
         self.gates = gates
         self.table = nn.Parameter(0.1 * torch.randn(rows, size.head_dim))
 
-    def logits(self, logits: Tensor, q: Tensor, k: Tensor, span: zoo.Span) -> Tensor:
+    def logits(self, logits: Tensor, q: Tensor, k: Tensor, context: zoo.AttentionContext) -> Tensor:
         gate = logits.sigmoid() if self.gates == "sigmoid" else torch.ones_like(logits)
-        gate = gate.masked_fill(~span.allowed(), 0)
+        gate = gate.masked_fill(~context.allowed(), 0)
         last = len(self.table) - 1
         place = gate.flip(-1).cumsum(-1).flip(-1).clamp(max=last)
         low, share = place.floor().long(), place - place.floor()

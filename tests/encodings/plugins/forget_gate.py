@@ -31,7 +31,7 @@ class ForgetGate(zoo.Encoding):
     def read(self, x: Tensor) -> Tensor:
         return F.logsigmoid(self.gate(x)).float()
 
-    def score(self, q: Tensor, k: Tensor, span: zoo.Span) -> Tensor:
-        total = span.read.cumsum(1).transpose(1, 2)
-        now = total[:, :, span.first : span.first + span.num_queries]
+    def score(self, q: Tensor, k: Tensor, context: zoo.AttentionContext) -> Tensor:
+        total = context.features.cumsum(1).transpose(1, 2)
+        now = total[:, :, context.query_offset : context.query_offset + context.num_queries]
         return now[..., :, None] - total[..., None, :]

@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import Span
+from zoo.encodings.base import AttentionContext
 from zoo.encodings.rotary.pope import PoPE
-from zoo.encodings.stack import View
+from zoo.encodings.stack import LayerEncodings
 from zoo.models.kernels import attend
-from zoo.models.scores import Scores
+from zoo.models.scores import ScoreTerms
 
 B, D, H, T = 2, 10, 3, 11
 POS = torch.arange(T)
@@ -46,7 +46,7 @@ def test_x_transformers(base, pope, agree):
         x_transformers.apply_polar_pos_emb(q, frequencies),
         x_transformers.apply_polar_pos_emb(k, frequencies + bias),
     ]
-    for got, right in zip(encoding.rotate(q, k, Span(POS, POS)), expected, strict=True):
+    for got, right in zip(encoding.rotate(q, k, AttentionContext(POS, POS)), expected, strict=True):
         assert got.shape == (B, H, T, 2 * D)
         agree(got, right, encoding="pope", against="x_transformers PolarEmbedding")
 
@@ -68,17 +68,17 @@ def test_a_loop_over_the_formula(pope, agree):
                         logits[j] += length * math.cos(angle) / math.sqrt(D)
                 weights = logits.exp() / logits.exp().sum()
                 expected[b, h, i] = (weights[:, None] * v[b, h, : i + 1]).sum(0)
-    span = Span(POS, POS)
+    context = AttentionContext(POS, POS)
     with torch.no_grad():
-        q, k = encoding.rotate(q, k, span)
-        got = attend(q, k, v, Scores(View([encoding]), [span]), D**-0.5)
+        q, k = encoding.rotate(q, k, context)
+        got = attend(q, k, v, ScoreTerms(LayerEncodings([encoding]), [context]), D**-0.5)
     agree(got, expected.float(), encoding="pope", against="a loop over the formula")
 
 
 def test_content_does_not_change_the_angle(pope):
     """Whatever the content, the angle of every dimension is that of its place."""
     encoding = pope()
-    one, other = (encoding.rotate(*heads(), Span(POS, POS)) for _ in range(2))
+    one, other = (encoding.rotate(*heads(), AttentionContext(POS, POS)) for _ in range(2))
     for a, b in zip(one, other, strict=True):
         a, b = (torch.complex(*x.chunk(2, -1)) for x in (a, b))
         torch.testing.assert_close(a / a.abs(), b / b.abs(), rtol=0, atol=1e-5)
@@ -111,9 +111,9 @@ def test_lengths_and_angles_stay_exact_in_bf16(pope):
     encoding.delta.data = encoding.delta.data.bfloat16().float()
     q, k = heads(dtype=torch.bfloat16)
     with torch.no_grad():
-        exact = encoding.rotate(q.float(), k.float(), Span(pos, pos))
+        exact = encoding.rotate(q.float(), k.float(), AttentionContext(pos, pos))
         with torch.autocast("cpu", torch.bfloat16):
-            low = encoding.bfloat16().rotate(q, k, Span(pos, pos))
+            low = encoding.bfloat16().rotate(q, k, AttentionContext(pos, pos))
     for got, right in zip(low, exact, strict=True):
         assert got.dtype == torch.bfloat16
         assert ((got.float() - right).abs() <= 2**-8 * right.abs() + 1e-6).all()

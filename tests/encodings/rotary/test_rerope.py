@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import Span, per_query_and_key
+from zoo.encodings.base import AttentionContext, per_query_and_key
 from zoo.encodings.rotary.rerope import ReRoPE
 
 D, T, LENGTH = 8, 14, 6
@@ -40,10 +40,10 @@ def scores_by_pairs(q, k, q_pos, k_pos, distance_of, width=D, half=True, scale_o
     return scores.float()
 
 
-def scores_of(encoding, q, k, span):
+def scores_of(encoding, q, k, context):
     """The scores of a layer with the encoding, before the mask."""
-    turned_q, turned_k = encoding.rotate(q, k, span)
-    return encoding.logits(turned_q @ turned_k.transpose(-1, -2) * D**-0.5, q, k, span)
+    turned_q, turned_k = encoding.rotate(q, k, context)
+    return encoding.logits(turned_q @ turned_k.transpose(-1, -2) * D**-0.5, q, k, context)
 
 
 def clipped(window, leak):
@@ -54,9 +54,9 @@ def clipped(window, leak):
     return distance
 
 
-def compared(span, causal):
+def compared(context, causal):
     """The visible pairs; a decoder promises nothing of the others."""
-    i, j = per_query_and_key(span.q_pos, span.k_pos)
+    i, j = per_query_and_key(context.q_pos, context.k_pos)
     return (j <= i) if causal else torch.ones_like(i >= j)
 
 
@@ -71,14 +71,18 @@ def compared(span, causal):
     ids=["decoder", "encoder, scaled, far", "decoder, leaky, scaled, far", "encoder, leaky"],
 )
 def test_each_pair_is_turned_by_its_clipped_distance(window, leak, log_scale, pos, causal, rerope, agree):
-    q, k, span = torch.randn(2, 2, T, D), torch.randn(2, 2, T, D), Span(pos, pos, causal=causal)
+    q, k, context = (
+        torch.randn(2, 2, T, D),
+        torch.randn(2, 2, T, D),
+        AttentionContext(pos, pos, causal=causal),
+    )
     encoding = rerope(causal, window=window, leak=leak, log_scale=log_scale)
     expected = scores_by_pairs(
         q, k, pos, pos, clipped(window, leak),
         scale_of=lambda p: max(1.0, math.log(p + 1) / math.log(LENGTH)) if log_scale else 1.0,
     )  # fmt: skip
-    seen = compared(span, causal)
-    got = scores_of(encoding, q, k, span)
+    seen = compared(context, causal)
+    got = scores_of(encoding, q, k, context)
     zero = torch.zeros(())
     agree(
         torch.where(seen, got, zero), torch.where(seen, expected, zero),
@@ -89,7 +93,7 @@ def test_each_pair_is_turned_by_its_clipped_distance(window, leak, log_scale, po
 def test_layout_and_partial_are_those_of_rope(rerope, agree):
     q, k = torch.randn(1, 2, T, D), torch.randn(1, 2, T, D)
     encoding = rerope(window=3, log_scale=False, layout="interleaved", partial=0.5)
-    got = scores_of(encoding, q, k, Span(POS, POS)).tril()
+    got = scores_of(encoding, q, k, AttentionContext(POS, POS)).tril()
     expected = scores_by_pairs(q, k, POS, POS, clipped(3, 0.0), width=4, half=False).tril()
     agree(got, expected, encoding="rerope", against="a loop, half the width interleaved")
 
@@ -113,18 +117,21 @@ def test_a_shorter_window_changes_the_distances_beyond_it(model_of, tokens):
 def test_beyond_the_window_the_distance_is_constant(rerope):
     q, k = torch.randn(1, 2, 1, D), torch.randn(1, 2, 1, D)
     encoding = rerope(window=3, log_scale=False)
-    scores = [scores_of(encoding, q, k, Span(torch.tensor([p]), torch.tensor([0]))) for p in (2, 3, 4, 5000)]
+    scores = [
+        scores_of(encoding, q, k, AttentionContext(torch.tensor([p]), torch.tensor([0])))
+        for p in (2, 3, 4, 5000)
+    ]
     torch.testing.assert_close(scores[1], scores[2], rtol=0, atol=1e-6)
     torch.testing.assert_close(scores[1], scores[3], rtol=0, atol=1e-6)
     assert (scores[0] - scores[1]).abs().max() > 1e-2
 
 
 def test_a_bias_added_to_the_scores_is_kept(model_of, tokens, rerope):
-    q, k, span = torch.randn(1, 2, T, D), torch.randn(1, 2, T, D), Span(POS, POS)
+    q, k, context = torch.randn(1, 2, T, D), torch.randn(1, 2, T, D), AttentionContext(POS, POS)
     encoding, added = rerope(window=3), torch.randn(1, 2, T, T)
-    turned_q, turned_k = encoding.rotate(q, k, span)
+    turned_q, turned_k = encoding.rotate(q, k, context)
     scores = turned_q @ turned_k.transpose(-1, -2) * D**-0.5
-    got = encoding.logits(scores + added, q, k, span) - encoding.logits(scores, q, k, span)
+    got = encoding.logits(scores + added, q, k, context) - encoding.logits(scores, q, k, context)
     torch.testing.assert_close(got, added, rtol=0, atol=1e-5)
     # And so in a model.
     row, long = tokens(2, 32), {"name": "rerope", "window": 32, "log_scale": False}

@@ -6,7 +6,7 @@ import itertools
 import pytest
 import torch
 
-from zoo.encodings.base import Span
+from zoo.encodings.base import AttentionContext
 from zoo.encodings.rotary.rope import RoPE
 from zoo.errors import InputError
 
@@ -24,7 +24,7 @@ def heads(dtype=torch.float32):
 
 
 def turn(encoding, q, k, q_pos=POS, k_pos=POS):
-    return encoding.rotate(q, k, Span(q_pos, k_pos))
+    return encoding.rotate(q, k, AttentionContext(q_pos, k_pos))
 
 
 def test_half_is_the_rotation_of_llama(rope, agree):

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import Span
+from zoo.encodings.base import AttentionContext
 from zoo.encodings.rotary.rope import RoPE
 from zoo.encodings.rotary.rope_clipped import ClippedRoPE
 
@@ -19,7 +19,7 @@ def size(size_of):
 
 
 def turned(encoding, q, k):
-    return encoding.rotate(q, k, Span(POS, POS))
+    return encoding.rotate(q, k, AttentionContext(POS, POS))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import Span
+from zoo.encodings.base import AttentionContext
 from zoo.encodings.rotary.rope import RoPE
 from zoo.models.cache import Cache
 
@@ -79,7 +79,7 @@ def heads(length, batch=2):
 
 
 def turned(encoding, q, k, pos):
-    return encoding.rotate(q, k, Span(pos, pos))
+    return encoding.rotate(q, k, AttentionContext(pos, pos))
 
 
 def llama(name, given):

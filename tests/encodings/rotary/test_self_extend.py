@@ -6,7 +6,7 @@ import pytest
 import torch
 from test_rerope import FAR, POS, D, T, compared, scores_by_pairs, scores_of
 
-from zoo.encodings.base import Span
+from zoo.encodings.base import AttentionContext
 from zoo.encodings.rotary.self_extend import SelfExtend
 
 
@@ -34,10 +34,14 @@ def grouped(window, group):
     ids=["decoder", "encoder, far", "decoder, far", "encoder"],
 )
 def test_each_pair_is_turned_by_the_distance_of_its_groups(window, group, pos, causal, self_extend, agree):
-    q, k, span = torch.randn(2, 2, T, D), torch.randn(2, 2, T, D), Span(pos, pos, causal=causal)
+    q, k, context = (
+        torch.randn(2, 2, T, D),
+        torch.randn(2, 2, T, D),
+        AttentionContext(pos, pos, causal=causal),
+    )
     expected = scores_by_pairs(q, k, pos, pos, grouped(window, group))
-    got = scores_of(self_extend(causal, window=window, group=group), q, k, span)
-    seen, zero = compared(span, causal), torch.zeros(())
+    got = scores_of(self_extend(causal, window=window, group=group), q, k, context)
+    seen, zero = compared(context, causal), torch.zeros(())
     agree(
         torch.where(seen, got, zero), torch.where(seen, expected, zero),
         encoding="self_extend", against="a loop over the distances of groups",

@@ -5,13 +5,13 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import Span
+from zoo.encodings.base import AttentionContext
 from zoo.encodings.rotary.rope import RoPE
 from zoo.encodings.rotary.xpos import XPos
-from zoo.encodings.stack import View
+from zoo.encodings.stack import LayerEncodings
 from zoo.errors import InputError
 from zoo.models.kernels import attend
-from zoo.models.scores import Scores
+from zoo.models.scores import ScoreTerms
 
 D, H, T = 16, 4, 13
 
@@ -26,7 +26,7 @@ def heads(length=T, batch=2, dtype=torch.float32):
 
 
 def scores(encoding, q, k, pos):
-    q, k = encoding.rotate(q, k, Span(pos, pos))
+    q, k = encoding.rotate(q, k, AttentionContext(pos, pos))
     return q @ k.transpose(-1, -2)
 
 
@@ -49,7 +49,9 @@ def test_x_transformers(scale_base, length, size, agree):
     agree(scores(encoding, q, k, pos), right_q @ right_k.transpose(-1, -2), **proof)
     if length % 2:
         # Only then is their middle the middle, and the vectors are equal one by one.
-        for got, right in zip(encoding.rotate(q, k, Span(pos, pos)), (right_q, right_k), strict=True):
+        for got, right in zip(
+            encoding.rotate(q, k, AttentionContext(pos, pos)), (right_q, right_k), strict=True
+        ):
             agree(got, right, **proof)
 
 
@@ -91,8 +93,10 @@ def test_a_product_is_that_of_rope_times_the_decay_of_its_pair(layout, size, agr
 
 def test_a_very_large_scale_base_is_rope(size):
     pos, (q, k) = torch.arange(T), heads()
-    expected = RoPE(size, layout="interleaved").rotate(q, k, Span(pos, pos))
-    for got, right in zip(XPos(size, scale_base=1e9).rotate(q, k, Span(pos, pos)), expected, strict=True):
+    expected = RoPE(size, layout="interleaved").rotate(q, k, AttentionContext(pos, pos))
+    for got, right in zip(
+        XPos(size, scale_base=1e9).rotate(q, k, AttentionContext(pos, pos)), expected, strict=True
+    ):
         torch.testing.assert_close(got, right, rtol=0, atol=1e-6)
 
 
@@ -108,8 +112,8 @@ def test_scores_do_not_depend_on_where_a_sequence_begins_or_ends(size):
     farther = scores(encoding, q, k, pos + 100_000)
     assert farther.isfinite().all()
     torch.testing.assert_close(
-        encoding.rotate(q, k, Span(pos + 100_000, pos + 100_000))[0].norm(dim=-1),
-        encoding.rotate(q, k, Span(pos, pos))[0].norm(dim=-1),
+        encoding.rotate(q, k, AttentionContext(pos + 100_000, pos + 100_000))[0].norm(dim=-1),
+        encoding.rotate(q, k, AttentionContext(pos, pos))[0].norm(dim=-1),
     )
 
 
@@ -119,21 +123,23 @@ def test_the_longest_sequence_is_finite_and_a_longer_one_refused(dtype, size):
     longest = 26 if dtype == torch.float16 else 522
     q, k = heads(longest, batch=1, dtype=dtype)
     pos = torch.arange(longest)
-    turned = encoding.rotate(q, k, Span(pos, pos))
+    turned = encoding.rotate(q, k, AttentionContext(pos, pos))
     assert all(one.isfinite().all() for one in turned)
     assert (turned[0] @ turned[1].transpose(-1, -2)).isfinite().all()
     pos = torch.arange(longest + 1)
     with pytest.raises(ValueError, match=f"{longest + 1} tokens, but beyond {longest} .* {dtype}"):
-        encoding.rotate(*heads(longest + 1, batch=1, dtype=dtype), Span(pos, pos))
+        encoding.rotate(*heads(longest + 1, batch=1, dtype=dtype), AttentionContext(pos, pos))
 
 
 def test_the_gradients_of_the_longest_sequence_are_finite(size):
     encoding, longest = XPos(size, scale_base=8.0), 522
     pos = torch.arange(longest)
-    span = Span(pos, pos)
+    context = AttentionContext(pos, pos)
     q, k = (x.requires_grad_() for x in heads(longest, batch=1))
     v = torch.randn(1, H, longest, D)
-    out = attend(*encoding.rotate(q, k, span), v, Scores(View([encoding]), [span]), D**-0.5)
+    out = attend(
+        *encoding.rotate(q, k, context), v, ScoreTerms(LayerEncodings([encoding]), [context]), D**-0.5
+    )
     out.square().mean().backward()
     assert out.isfinite().all()
     assert q.grad.isfinite().all()
@@ -148,9 +154,9 @@ def test_positions_far_apart_stay_finite(size):
 def test_the_multipliers_stay_exact_in_bf16(size):
     pos = torch.arange(100_000, 100_000 + T)
     q, k = heads(dtype=torch.bfloat16)
-    exact = XPos(size, scale_base=16.0).rotate(q.float(), k.float(), Span(pos, pos))
+    exact = XPos(size, scale_base=16.0).rotate(q.float(), k.float(), AttentionContext(pos, pos))
     with torch.autocast("cpu", torch.bfloat16):
-        low = XPos(size, scale_base=16.0).bfloat16().rotate(q, k, Span(pos, pos))
+        low = XPos(size, scale_base=16.0).bfloat16().rotate(q, k, AttentionContext(pos, pos))
     for got, right in zip(low, exact, strict=True):
         assert ((got.float() - right).abs() <= 2**-8 * right.abs()).all()
 

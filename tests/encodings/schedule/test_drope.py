@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from zoo.encodings.base import Span
+from zoo.encodings.base import AttentionContext
 from zoo.encodings.schedule.drope import DroPE
 from zoo.models.cache import Cache
 
@@ -29,7 +29,7 @@ def sharpened(q, count, scale, factor):
 def test_queries_are_multiplied_by_beta(drope, agree):
     for options in ({}, {"scale": 0.103}, {"factor": 4.0}, {"scale": 0.0}):
         q, k, pos = torch.randn(2, 6, 40, 8), torch.randn(2, 6, 45, 8), torch.arange(45)
-        got, untouched = drope(**options).rotate(q, k, Span(pos[5:], pos, first=5))
+        got, untouched = drope(**options).rotate(q, k, AttentionContext(pos[5:], pos, query_offset=5))
         wanted = sharpened(q, pos[5:] + 1, options.get("scale", 0.412), options.get("factor"))
         agree(got, wanted, encoding="drope", against="1 + c ln s, query by query")
         assert untouched is k
@@ -38,7 +38,7 @@ def test_queries_are_multiplied_by_beta(drope, agree):
 def test_beta_of_the_paper(drope):
     """c = 0.412 and s = 2: beta = 1.2856."""
     one = torch.ones(1, 6, 1, 8)
-    got, _ = drope(factor=2.0).rotate(one, one, Span(torch.zeros(1), torch.zeros(1)))
+    got, _ = drope(factor=2.0).rotate(one, one, AttentionContext(torch.zeros(1), torch.zeros(1)))
     assert got[0, 0, 0, 0].item() == pytest.approx(1.2856, abs=1e-4)
 
 
@@ -46,7 +46,7 @@ def test_every_sequence_counts_its_own_tokens(drope):
     """Padding does not count, and the positions do not either."""
     q, pos = torch.randn(2, 6, 64, 8), torch.arange(64)
     keep = pos >= torch.tensor([[50], [0]])
-    got, _ = drope().rotate(q, q, Span(pos + 1000, pos + 1000, keep=keep))
+    got, _ = drope().rotate(q, q, AttentionContext(pos + 1000, pos + 1000, keep=keep))
     assert torch.equal(got[0, :, 50:], q[0, :, 50:])
     torch.testing.assert_close(got[1:], sharpened(q[1:], pos + 1, 0.412, None))
 

@@ -40,8 +40,8 @@ def test_layer_l_has_the_encoding_l_of_the_pattern(kind, model_of, tokens, agree
         same = model_of(PATTERN[layer % 3], kind, num_layers=5)
         borrow(same, model)
         # One layer of the model that has this encoding everywhere, on the output of the layer before.
-        spans = same._spans(row, None, None, None, 0)
-        x = same.blocks[layer](x, same.encoding.view(layer), same.encoding.of_layer(spans, layer), None)
+        contexts = same._contexts(row, None, None, None, 0)
+        x = same.blocks[layer](x, same.encoding.layer(layer), same.encoding.of_layer(contexts, layer), None)
         agree(got[layer], x, encoding="interleave", against="a model of one encoding, layer by layer")
 
 
@@ -123,7 +123,7 @@ def test_layers_of_one_entry_share_a_draw_and_those_of_others_have_their_own(mod
 
 def test_nested_patterns(model_of):
     stack = model_of(interleave("rope", interleave("alibi", "none")), num_layers=4).encoding
-    names = [stack.view(layer).encodings[0].of for layer in range(4)]
+    names = [stack.layer(layer).encodings[0].of for layer in range(4)]
     assert [one.name for one in names] == ["rope", "interleave", "rope", "interleave"]
 
 

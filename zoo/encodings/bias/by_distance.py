@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from zoo.encodings.base import Encoding, Span, per_query_and_key
+from zoo.encodings.base import AttentionContext, Encoding, per_query_and_key
 
 
 class ByDistance(Encoding):
@@ -30,16 +30,16 @@ class ByDistance(Encoding):
         index = head.expand(shape)[..., None]
         return heads.expand(*shape, heads.shape[-1]).gather(-1, index)[..., 0]
 
-    def bias_table(self, span: Span, num_heads: int) -> Tensor:
-        q, k = per_query_and_key(span.q_pos, span.k_pos)
+    def bias_table(self, context: AttentionContext, num_heads: int) -> Tensor:
+        q, k = per_query_and_key(context.q_pos, context.k_pos)
         # The number of distances must be known in Python, which would break a compiled graph.
-        looked_up = not (q.is_floating_point() or span.consecutive or torch.compiler.is_compiling())
+        looked_up = not (q.is_floating_point() or context.consecutive or torch.compiler.is_compiling())
         if looked_up:
             distance = q - k
             nearest, farthest = (int(end) for end in distance.aminmax())
             looked_up = farthest - nearest < distance.numel()
         if not looked_up:
-            return super().bias_table(span, num_heads)
+            return super().bias_table(context, num_heads)
         line = torch.arange(nearest, farthest + 1, device=q.device)
         head = torch.arange(num_heads, device=q.device)
         table = self.bias(head[:, None], line, torch.zeros_like(line))[:, distance - nearest]

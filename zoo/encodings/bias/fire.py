@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from zoo.encodings.base import Encoding, Size, Span, per_query_and_key
+from zoo.encodings.base import AttentionContext, Encoding, Size, per_query_and_key
 from zoo.field_types import AboveZero, Positive
 from zoo.registry import register
 
@@ -76,17 +76,17 @@ class FIRE(Encoding):
         self.hidden = nn.Linear(1, width)
         self.out = nn.Linear(width, size.num_heads, bias=False)
 
-    def bias_table(self, span: Span, num_heads: int) -> Tensor:
-        compiling, count, keys = torch.compiler.is_compiling(), span.num_queries, span.k_pos.shape[-1]
+    def bias_table(self, context: AttentionContext, num_heads: int) -> Tensor:
+        compiling, count, keys = torch.compiler.is_compiling(), context.num_queries, context.k_pos.shape[-1]
         # A compiler decides itself which parts are computed again; a GPU takes larger blocks.
-        rows = count if compiling else ROWS if span.q_pos.is_cpu else 16 * ROWS
+        rows = count if compiling else ROWS if context.q_pos.is_cpu else 16 * ROWS
         parts = []
-        with torch.autocast(span.q_pos.device.type, enabled=False):
+        with torch.autocast(context.q_pos.device.type, enabled=False):
             for start in range(0, count, rows):
-                q = span.q_pos[..., start : start + rows]
+                q = context.q_pos[..., start : start + rows]
                 # Keys later than the last query of the block are masked.
-                seen = min(keys, span.first + start + q.shape[-1]) if span.causal else keys
-                k, options = span.k_pos[..., :seen], {"use_reentrant": False, "preserve_rng_state": False}
+                seen = min(keys, context.query_offset + start + q.shape[-1]) if context.causal else keys
+                k, options = context.k_pos[..., :seen], {"use_reentrant": False, "preserve_rng_state": False}
                 part = self._table(q, k) if compiling else checkpoint(self._table, q, k, **options)
                 parts.append(F.pad(part, (0, keys - seen)))
         return torch.cat(parts, -2)

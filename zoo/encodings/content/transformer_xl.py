@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoo.encodings.base import Encoding, Size, Span, per_query_and_key
+from zoo.encodings.base import AttentionContext, Encoding, Size, per_query_and_key
 from zoo.encodings.distance_products import distance_products
 from zoo.field_types import Positive
 from zoo.registry import register
@@ -51,23 +51,23 @@ class TransformerXL(Encoding):
         frequency = 10000.0 ** -(torch.arange(0, size.d_model, 2) / size.d_model)
         self.register_buffer("frequency", frequency, persistent=False)
 
-    def score(self, q: Tensor, k: Tensor, span: Span) -> Tensor:
+    def score(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         q, k = q * self.size.head_dim**-0.5, k * self.size.head_dim**-0.5
         content_BH1S = self.content_bias.to(k.dtype)[:, None] @ k.transpose(-1, -2)
         q_BHTD = q + (self.position_bias * self.size.head_dim**-0.5).to(q.dtype)[:, None]
-        if span.consecutive:
-            distance = span.distances()
+        if context.consecutive:
+            distance = context.distances()
             return distance_products(
-                q_BHTD, k, self._vectors(distance, q.dtype), None, content_BH1S, span.causal
+                q_BHTD, k, self._vectors(distance, q.dtype), None, content_BH1S, context.causal
             )
-        return content_BH1S + self._by_positions(q_BHTD, span)
+        return content_BH1S + self._by_positions(q_BHTD, context)
 
-    def _by_positions(self, q: Tensor, span: Span) -> Tensor:
+    def _by_positions(self, q: Tensor, context: AttentionContext) -> Tensor:
         """The same for any positions, by sin(a - b) and cos(a - b): no [T,S,E] tensor, no rounding."""
         # Counted from the first key, since far from 0 a float32 angle is less exact.
-        start = span.k_pos[..., :1]
-        sin_q, cos_q = self._waves(span.q_pos - start).chunk(2, -1)
-        sin_k, cos_k = self._waves(span.k_pos - start).chunk(2, -1)
+        start = context.k_pos[..., :1]
+        sin_q, cos_q = self._waves(context.q_pos - start).chunk(2, -1)
+        sin_k, cos_k = self._waves(context.k_pos - start).chunk(2, -1)
         # W for each head, [H,D,E].
         weights_HDE = self.project.to(q.dtype).unflatten(0, (self.size.num_heads, self.size.head_dim))
         by_sin, by_cos = (q @ weights_HDE).chunk(2, -1)
@@ -75,7 +75,7 @@ class TransformerXL(Encoding):
         score_BHTS = query_BHTE.to(q.dtype) @ torch.cat((sin_k, cos_k), -1).to(q.dtype).transpose(-1, -2)
         if self.clamp is None:
             return score_BHTS
-        q_pos, k_pos = per_query_and_key(span.q_pos, span.k_pos)
+        q_pos, k_pos = per_query_and_key(context.q_pos, context.k_pos)
         distance = q_pos - k_pos
         ends = torch.tensor([self.clamp, -self.clamp], device=q.device)
         back, ahead = (q @ self._vectors(ends, q.dtype).mT).split(1, -1)

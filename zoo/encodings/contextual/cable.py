@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoo.encodings.base import Encoding, Size, Span
+from zoo.encodings.base import AttentionContext, Encoding, Size
 from zoo.registry import register
 
 
@@ -82,25 +82,25 @@ class CABLE(Encoding):
             gates = F.softplus(F.linear(x, self.gates.weight.float(), self.gates.bias.float()))
             return torch.cat((steps, gates), -1)
 
-    def rotate(self, q: Tensor, k: Tensor, span: Span) -> tuple[Tensor, Tensor]:
+    def rotate(self, q: Tensor, k: Tensor, context: AttentionContext) -> tuple[Tensor, Tensor]:
         """Scales q, so that the product has the divisor of option `scale`."""
         return q * self.factor, k
 
-    def score(self, q: Tensor, k: Tensor, span: Span) -> Tensor:
-        position_BHS = self._positions(span)
-        rows = slice(span.first, span.first + span.num_queries)
+    def score(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
+        position_BHS = self._positions(context)
+        rows = slice(context.query_offset, context.query_offset + context.num_queries)
         distance_BHTS = (position_BHS[..., rows, None] - position_BHS[..., None, :]).abs()
         if self.gates is None:
             return -distance_BHTS
-        return -span.read[:, rows, self.size.num_heads :].transpose(1, 2)[..., None] * distance_BHTS
+        return -context.features[:, rows, self.size.num_heads :].transpose(1, 2)[..., None] * distance_BHTS
 
-    def key_score(self, k: Tensor, span: Span) -> Tensor | None:
+    def key_score(self, k: Tensor, context: AttentionContext) -> Tensor | None:
         # Steps are positive: of what a query sees no key is ahead.
-        return self._positions(span)[..., None, :] if span.causal and self.gates is None else None
+        return self._positions(context)[..., None, :] if context.causal and self.gates is None else None
 
-    def _positions(self, span: Span) -> Tensor:
+    def _positions(self, context: AttentionContext) -> Tensor:
         """The sum of the steps up to each key, [B,H,S]."""
-        steps_BSH = span.read[..., : self.size.num_heads]
-        if span.keep is not None:
-            steps_BSH = steps_BSH * span.keep[..., None]
+        steps_BSH = context.features[..., : self.size.num_heads]
+        if context.keep is not None:
+            steps_BSH = steps_BSH * context.keep[..., None]
         return steps_BSH.transpose(1, 2).cumsum(-1)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from zoo.encodings.base import Encoding, Size, Span
+from zoo.encodings.base import AttentionContext, Encoding, Size
 from zoo.field_types import Several
 from zoo.registry import register
 
@@ -48,11 +48,11 @@ class CoPE(Encoding):
         super().__init__(size)
         self.table = nn.Parameter(torch.zeros(max_positions, size.head_dim))
 
-    def logits(self, logits: Tensor, q: Tensor, k: Tensor, span: Span) -> Tensor:
+    def logits(self, logits: Tensor, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         # The logits come in float32, and the sums must stay there: a bf16 sum stops growing at 256.
         with torch.autocast(q.device.type, enabled=False):
             scores_BHTP = q.to(logits.dtype) @ self.table.to(logits.dtype).T * self.size.head_dim**-0.5
-            return logits + _Counted.apply(logits, scores_BHTP, span.allowed())
+            return logits + _Counted.apply(logits, scores_BHTP, context.allowed())
 
 
 class _Counted(torch.autograd.Function):

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoo.encodings.base import Encoding, Size, Span
+from zoo.encodings.base import AttentionContext, Encoding, Size
 from zoo.encodings.wrapper import Wrapper
 from zoo.field_types import Positive
 from zoo.registry import register
@@ -68,11 +68,11 @@ class DAPE(Wrapper):
     def uses(self, hook: str) -> bool:
         return hook == "logits" or (hook == "positions" and self.of.uses("positions"))
 
-    def logits(self, logits: Tensor, q: Tensor, k: Tensor, span: Span) -> Tensor:
+    def logits(self, logits: Tensor, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         heads, dtype = logits.shape[1], logits.dtype
         input_FBTS = logits.transpose(0, 1)
         if self.of.uses("bias"):
-            bias = self.of.bias_table(span, heads).to(dtype)
+            bias = self.of.bias_table(context, heads).to(dtype)
             input_FBTS = torch.cat((input_FBTS, bias.expand_as(logits).transpose(0, 1)))
             logits = logits + bias
         # A bias of -1000.4 is -1000 in bf16: the scores stay in float32 under autocast.

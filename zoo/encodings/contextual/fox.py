@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoo.encodings.base import Encoding, Size, Span
+from zoo.encodings.base import AttentionContext, Encoding, Size
 from zoo.registry import register
 
 
@@ -53,17 +53,17 @@ class FoX(Encoding):
         with torch.autocast(x.device.type, enabled=False):
             return F.logsigmoid(F.linear(x.float(), self.gate.weight.float(), self.gate.bias.float()))
 
-    def score(self, q: Tensor, k: Tensor, span: Span) -> Tensor:
-        total_BHS = self._total(span)
-        total_BHT = total_BHS[..., span.first : span.first + span.num_queries]
+    def score(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
+        total_BHS = self._total(context)
+        total_BHT = total_BHS[..., context.query_offset : context.query_offset + context.num_queries]
         return total_BHT[..., :, None] - total_BHS[..., None, :]
 
-    def key_score(self, k: Tensor, span: Span) -> Tensor:
-        return -self._total(span)[..., None, :]
+    def key_score(self, k: Tensor, context: AttentionContext) -> Tensor:
+        return -self._total(context)[..., None, :]
 
-    def _total(self, span: Span) -> Tensor:
+    def _total(self, context: AttentionContext) -> Tensor:
         """The sum of the log gates up to each key, [B,H,S]."""
-        log_gate_BSH = span.read
-        if span.keep is not None:
-            log_gate_BSH = log_gate_BSH * span.keep[..., None]
+        log_gate_BSH = context.features
+        if context.keep is not None:
+            log_gate_BSH = log_gate_BSH * context.keep[..., None]
         return self.scale * log_gate_BSH.cumsum(1).transpose(1, 2)

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoo.encodings.base import Encoding, Size, Span
+from zoo.encodings.base import AttentionContext, Encoding, Size
 from zoo.field_types import Positive
 from zoo.registry import register
 
@@ -79,43 +79,46 @@ class PaTH(Encoding):
             strength = F.linear(x, self.strength.weight.float(), self.strength.bias.float())
             return torch.cat((F.linear(x, self.down.float()), strength), -1)
 
-    def rotate(self, q: Tensor, k: Tensor, span: Span) -> tuple[Tensor, Tensor]:
+    def rotate(self, q: Tensor, k: Tensor, context: AttentionContext) -> tuple[Tensor, Tensor]:
         """Leaves nothing to multiply: `score` is the whole product."""
         return q[..., :0], k[..., :0]
 
-    def score(self, q: Tensor, k: Tensor, span: Span) -> Tensor:
+    def score(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         with torch.autocast(q.device.type, enabled=False):
-            stop = span.first + q.shape[2]
-            w_BHTD, beta_BHT = self._reflections(span, span.first, stop)
-            q, new = q.float() * self.size.head_dim**-0.5, k[:, :, span.first : stop].float()
+            stop = context.query_offset + q.shape[2]
+            w_BHTD, beta_BHT = self._reflections(context, context.query_offset, stop)
+            q, new = q.float() * self.size.head_dim**-0.5, k[:, :, context.query_offset : stop].float()
             # The keys go on from what the tokens before left; where that is not kept, the queries go back.
-            rows = span.rows("keys as the last token sees them")
-            goes_on = rows is not None and rows.count == span.first
+            rows = context.rows("keys as the last token sees them")
+            goes_on = rows is not None and rows.count == context.query_offset
             if goes_on and q.shape[2] == 1:
                 # In place: no copy of all keys.
-                if span.first:
+                if context.query_offset:
                     turn_(rows.writable(), w_BHTD, beta_BHT)
                 return q @ rows.append(new).mT
-            earlier = rows.all() if goes_on and span.first else new[:, :, :0]
+            earlier = rows.all() if goes_on and context.query_offset else new[:, :, :0]
             products_BHTS, keys = turned_products(q, new, w_BHTD, beta_BHT, earlier)
-            if span.first and not goes_on:
-                before = k[:, :, : span.first].float(), *self._reflections(span, 0, span.first)
+            if context.query_offset and not goes_on:
+                before = (
+                    k[:, :, : context.query_offset].float(),
+                    *self._reflections(context, 0, context.query_offset),
+                )
                 with_earlier = products_with_earlier(q, w_BHTD, beta_BHT, *before)
                 return torch.cat((with_earlier, products_BHTS), -1)
             if rows is not None:
                 rows.replace(keys)
             return products_BHTS
 
-    def _reflections(self, span: Span, start: int, stop: int) -> tuple[Tensor, Tensor]:
+    def _reflections(self, context: AttentionContext, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """w [B,H,T,D] and beta [B,H,T] of the tokens in rows start..stop; 0 at padding."""
         # The convolution sees a few tokens before.
         taps_KE = self.taps[:, 0].float().T
         seen = slice(max(0, start - len(taps_KE) + 1), stop)
         before = start - seen.start
-        low, strength = span.read[:, seen].split((self.rank, self.size.num_heads), -1)
+        low, strength = context.features[:, seen].split((self.rank, self.size.num_heads), -1)
         beta = 2 * strength[:, before:].sigmoid()
-        if span.keep is not None:
-            keep = span.keep[:, seen, None]
+        if context.keep is not None:
+            keep = context.keep[:, seen, None]
             low, beta = low * keep, beta * keep[:, before:]
         if before < len(taps_KE) - 1:
             low = F.pad(low, (0, 0, len(taps_KE) - 1 - before, 0))

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zoo.encodings.base import Encoding, Size, Span
+from zoo.encodings.base import AttentionContext, Encoding, Size
 from zoo.encodings.rotary.rotation import angles, frequencies
 from zoo.field_types import AboveOne
 from zoo.registry import register
@@ -37,7 +37,7 @@ class PoPE(Encoding):
     family = "rotary"
     relative = True
     extrapolates = "yes"
-    rotates_alone = True
+    rotation_is_final = True
     per_layer = True
     after_training = ("base",)
 
@@ -54,9 +54,9 @@ class PoPE(Encoding):
         # D frequencies, where a rotation of pairs has D/2.
         self.register_buffer("frequency", frequencies(2 * size.head_dim, base), persistent=False)
 
-    def rotate(self, q: Tensor, k: Tensor, span: Span) -> tuple[Tensor, Tensor]:
-        q_cos, q_sin = span.once(self, span.q_pos, self._cos_sin)
-        k_cos, k_sin = span.once(self, span.k_pos, self._cos_sin)
+    def rotate(self, q: Tensor, k: Tensor, context: AttentionContext) -> tuple[Tensor, Tensor]:
+        q_cos, q_sin = context.once(self, context.q_pos, self._cos_sin)
+        k_cos, k_sin = context.once(self, context.k_pos, self._cos_sin)
         # float32, whatever autocast makes of softplus.
         with torch.autocast(q.device.type, enabled=False):
             q_length, k_length = F.softplus(q.float()), F.softplus(k.float())

@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from zoo.encodings.base import Encoding, Size, Span
+from zoo.encodings.base import AttentionContext, Encoding, Size
 from zoo.encodings.rotary.rope_scaling import Scaling
 from zoo.encodings.rotary.rotation import angles, turn
 from zoo.field_types import AboveOne, AboveZero, Factor, Fraction
@@ -125,7 +125,7 @@ class RoPE(Encoding):
             short_factor=short_factor,
             long_factor=long_factor,
         )
-        self.rotates_alone = not self.scaling.depends_on_length
+        self.rotation_is_final = not self.scaling.depends_on_length
         self.register_buffer("frequency", self.scaling.frequency(), persistent=False)
         self.register_buffer("long_frequency", self.scaling.long_frequency(), persistent=False)
 
@@ -133,11 +133,11 @@ class RoPE(Encoding):
     def max_cached_length(self) -> int | None:
         return self.scaling.full_length if self.scaling.depends_on_length else None
 
-    def rotate(self, q: Tensor, k: Tensor, span: Span) -> tuple[Tensor, Tensor]:
+    def rotate(self, q: Tensor, k: Tensor, context: AttentionContext) -> tuple[Tensor, Tensor]:
         def at(pos: Tensor) -> tuple[Tensor, Tensor]:
-            return self.cos_sin(pos, span.k_pos, span.keep)
+            return self.cos_sin(pos, context.k_pos, context.keep)
 
-        q_turn, k_turn = span.once(self, span.q_pos, at), span.once(self, span.k_pos, at)
+        q_turn, k_turn = context.once(self, context.q_pos, at), context.once(self, context.k_pos, at)
         return turn(q, *q_turn, self.layout), turn(k, *k_turn, self.layout)
 
     def cos_sin(self, pos: Tensor, k_pos: Tensor, keep: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -166,8 +166,8 @@ def extent(pos: Tensor, keep: Tensor | None = None) -> Tensor:
     far = 2**40
     pos = pos.expand_as(keep)
     # A sequence that is nothing but padding spans one.
-    span = pos.masked_fill(~keep, -far).amax(-1) - pos.masked_fill(~keep, far).amin(-1)
-    return span.clamp(min=0) + 1
+    context = pos.masked_fill(~keep, -far).amax(-1) - pos.masked_fill(~keep, far).amin(-1)
+    return context.clamp(min=0) + 1
 
 
 def rotated_width(size: Size, partial: float) -> int:

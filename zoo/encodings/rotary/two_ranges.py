@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from zoo.encodings.base import Size, Span, per_query_and_key
+from zoo.encodings.base import AttentionContext, Size, per_query_and_key
 from zoo.encodings.rotary.rope import RoPE
 from zoo.encodings.rotary.rotation import turn
 
@@ -33,50 +33,50 @@ class TwoRanges(RoPE):
         """Queries [B,H,T,D] at their positions to those that are turned; may be wider in precision."""
         return q
 
-    def rotate(self, q: Tensor, k: Tensor, span: Span) -> tuple[Tensor, Tensor]:
+    def rotate(self, q: Tensor, k: Tensor, context: AttentionContext) -> tuple[Tensor, Tensor]:
         # Rounded once, at the end: in a narrow precision sharpened queries come in float32.
-        q, k = super().rotate(self.sharpen(q, span.q_pos), k, span)
+        q, k = super().rotate(self.sharpen(q, context.q_pos), k, context)
         return q.to(k.dtype), k
 
-    def logits(self, logits: Tensor, q: Tensor, k: Tensor, span: Span) -> Tensor:
-        if span.consecutive and span.num_keys <= self.window:
+    def logits(self, logits: Tensor, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
+        if context.consecutive and context.num_keys <= self.window:
             return logits
-        q, keys = self.sharpen(q, span.q_pos), self._far_and_near(k, span)
-        query, key = per_query_and_key(span.q_pos, span.k_pos)
+        q, keys = self.sharpen(q, context.q_pos), self._far_and_near(k, context)
+        query, key = per_query_and_key(context.q_pos, context.k_pos)
         distance = query - key
         # The difference is added, so that whatever else was added to the scores stays.
-        behind = self._difference(q, keys, span, self.gap).to(logits.dtype)
+        behind = self._difference(q, keys, context, self.gap).to(logits.dtype)
         # Of consecutive tokens, the keys before these are far from all queries.
-        later = slice(max(0, span.first - self.window + 1) if span.consecutive else 0, None)
+        later = slice(max(0, context.query_offset - self.window + 1) if context.consecutive else 0, None)
         behind[..., later].masked_fill_(distance[..., later] < self.window, 0.0)
         changed = behind.add_(logits)
-        if span.causal:
+        if context.causal:
             return changed
-        ahead = self._difference(q, keys, span, -self.gap).to(logits.dtype)
+        ahead = self._difference(q, keys, context, -self.gap).to(logits.dtype)
         return changed + ahead.masked_fill_(distance > -self.window, 0.0)
 
-    def _difference(self, q: Tensor, keys_BHSE: Tensor, span: Span, gap: float) -> Tensor:
+    def _difference(self, q: Tensor, keys_BHSE: Tensor, context: AttentionContext, gap: float) -> Tensor:
         """The scores of far pairs less those of near ones, [B,H,T,S], of `_far_and_near` keys."""
-        far = self._turned(q, self.shorten(span.q_pos) + gap, span)
-        near = self._turned(q, span.q_pos, span)
+        far = self._turned(q, self.shorten(context.q_pos) + gap, context)
+        near = self._turned(q, context.q_pos, context)
         q_BHTE = torch.cat((far, -near), -1) * self.size.head_dim**-0.5
         return q_BHTE.to(keys_BHSE.dtype) @ keys_BHSE.mT
 
-    def _far_and_near(self, k: Tensor, span: Span) -> Tensor:
+    def _far_and_near(self, k: Tensor, context: AttentionContext) -> Tensor:
         """Keys turned at their shortened positions and, beside it, at their own: [B,H,S,2D].
 
         Each is turned once for all blocks of queries and, while decoding, for all later tokens.
         """
-        rows = span.rows("far and near keys")
+        rows = context.rows("far and near keys")
         count = 0 if rows is None else rows.count
-        if rows is None or count < span.num_keys:
-            k, pos = k[:, :, count:], span.k_pos[..., count:]
-            new = (self._turned(k, at, span) for at in (self.shorten(pos), pos))
+        if rows is None or count < context.num_keys:
+            k, pos = k[:, :, count:], context.k_pos[..., count:]
+            new = (self._turned(k, at, context) for at in (self.shorten(pos), pos))
             both = torch.cat([one.to(k.dtype) for one in new], -1)
             if rows is None:
                 return both
             rows.append(both)
-        return rows.all()[:, :, : span.num_keys]
+        return rows.all()[:, :, : context.num_keys]
 
-    def _turned(self, x: Tensor, pos: Tensor, span: Span) -> Tensor:
-        return turn(x, *self.cos_sin(pos, span.k_pos, span.keep), self.layout)
+    def _turned(self, x: Tensor, pos: Tensor, context: AttentionContext) -> Tensor:
+        return turn(x, *self.cos_sin(pos, context.k_pos, context.keep), self.layout)

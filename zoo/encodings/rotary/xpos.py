@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from zoo.encodings.base import Encoding, Size, Span
+from zoo.encodings.base import AttentionContext, Encoding, Size
 from zoo.encodings.rotary.rotation import angles, frequencies, turn
 from zoo.field_types import AboveOne, AboveZero
 from zoo.registry import register
@@ -72,22 +72,22 @@ class XPos(Encoding):
     def max_length(self) -> int:
         return int(room(torch.float32) / self.fastest)
 
-    def rotate(self, q: Tensor, k: Tensor, span: Span) -> tuple[Tensor, Tensor]:
+    def rotate(self, q: Tensor, k: Tensor, context: AttentionContext) -> tuple[Tensor, Tensor]:
         # The multipliers themselves are float32, whatever queries and keys are.
         largest = room(q.dtype if q.dtype == torch.float16 else torch.float32)
         longest = int(largest / self.fastest)
-        if span.num_keys > longest:
+        if context.num_keys > longest:
             raise ValueError(
-                f"a sequence of {span.num_keys} tokens, but beyond {longest} the multipliers of xpos "
+                f"a sequence of {context.num_keys} tokens, but beyond {longest} the multipliers of xpos "
                 f"overflow {q.dtype}: a larger scale_base fades more slowly and reaches farther"
             )
 
         def at(pos: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             # A pair of the farthest tokens multiplies both.
-            return self._turns(pos, span.k_pos, largest / 2)
+            return self._turns(pos, context.k_pos, largest / 2)
 
-        q_cos, q_sin, q_scale = span.once(self, span.q_pos, at)
-        k_cos, k_sin, k_scale = span.once(self, span.k_pos, at)
+        q_cos, q_sin, q_scale = context.once(self, context.q_pos, at)
+        k_cos, k_sin, k_scale = context.once(self, context.k_pos, at)
         return (
             turn(q, q_cos * q_scale, q_sin * q_scale, self.layout),
             turn(k, k_cos / k_scale, k_sin / k_scale, self.layout),

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from zoo.encodings.base import Encoding, Size, Span
+from zoo.encodings.base import AttentionContext, Encoding, Size
 from zoo.field_types import Factor, NotNegative
 from zoo.registry import register
 
@@ -50,19 +50,19 @@ class DroPE(Encoding):
     def uses(self, hook: str) -> bool:
         return super().uses(hook) and (hook != "rotate" or self.scale != 0)
 
-    def rotate(self, q: Tensor, k: Tensor, span: Span) -> tuple[Tensor, Tensor]:
+    def rotate(self, q: Tensor, k: Tensor, context: AttentionContext) -> tuple[Tensor, Tensor]:
         if self.training or self.scale == 0:
             return q, k
         if self.factor is not None:
             return q * (1 + self.scale * math.log(self.factor)), k
-        return (q * span.once(self, span.q_pos, lambda _: self._sharpness(span))).to(q.dtype), k
+        return (q * context.once(self, context.q_pos, lambda _: self._sharpness(context))).to(q.dtype), k
 
-    def _sharpness(self, span: Span) -> Tensor:
+    def _sharpness(self, context: AttentionContext) -> Tensor:
         """beta of each query, [T,1] or [B,1,T,1]."""
-        rows = slice(span.first, span.first + span.num_queries)
-        if span.keep is None:
-            tokens = torch.arange(span.num_keys, device=span.q_pos.device)[rows] + 1
+        rows = slice(context.query_offset, context.query_offset + context.num_queries)
+        if context.keep is None:
+            tokens = torch.arange(context.num_keys, device=context.q_pos.device)[rows] + 1
         else:
-            tokens = span.keep.cumsum(-1)[:, None, rows]
+            tokens = context.keep.cumsum(-1)[:, None, rows]
         beyond = (tokens.to(torch.float32) / self.size.length).clamp(min=1)
         return (1 + self.scale * beyond.log())[..., None]
