@@ -72,7 +72,6 @@ def test_help_imports_nothing_heavy(tmp_path):
     commands = [
         *(([verb, "--help"], 0) for verb in VERBS),
         ([], 0),
-        (["list", "no_such_list", "x"], 2),
         (["evaluate", "no_such"], 2),
         (["completion", "bash"], 0),
     ]

@@ -53,9 +53,10 @@ def _matching(names: Iterable[str], pattern: str | None, what: str) -> list[str]
 
 
 def _described(kind: registry.Registry, pattern: str | None) -> list[Description]:
-    if pattern in kind.broken and pattern not in kind.names():
+    names = kind.names()
+    if pattern in kind.broken and pattern not in names:
         raise InputError(kind.unknown(pattern))
-    return [kind.describe(name) for name in _matching(kind.names(), pattern, kind.kind)]
+    return [kind.describe(name) for name in _matching(names, pattern, kind.kind)]
 
 
 def _encodings(pattern: str | None) -> str:

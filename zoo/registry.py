@@ -102,6 +102,18 @@ _packages: dict[str, str] = {}
 """Name and version of each package with entry points, by its top-level module."""
 
 
+class NameTaken(InputError):
+    """Two classes are registered under one name; `known` is the first."""
+
+    def __init__(self, known: Description, new: Description):
+        self.known = known
+        shown = [
+            f"{one.class_name} ({f'package {one.package}, ' if one.package else ''}{one.where})"
+            for one in (known, new)
+        ]
+        super().__init__(f"two {new.kind}s are called {new.name!r}: {' and '.join(shown)}; rename one")
+
+
 class Registry:
     """The classes of one kind, by name.
 
@@ -139,10 +151,7 @@ class Registry:
             known = self.entries.get(name)
             # The same class again (a plugin file run again, a notebook's cell) replaces itself.
             if known is not None and (known.file, known.class_name) != (new.file, new.class_name):
-                raise InputError(
-                    f"two {self.kind}s are called {name!r}: {known.class_name} ({known.where}) and "
-                    f"{new.class_name} ({new.where}); rename one"
-                )
+                raise NameTaken(known, new)
             cls.name = name
             self.entries[name] = new
             return cls
@@ -209,7 +218,11 @@ class Registry:
                         decorator = "register" if self.kind == "encoding" else f"register.{self.kind}"
                         raise InputError(f'{file}:1: no class is decorated with @zoo.{decorator}("NAME")')
             except (Exception, SystemExit) as error:
-                self.broken[point.name] = f"package {package}: {_cause(error)}"
+                self.broken[point.name] = f"package {package}: {_place(error)}{_cause(error)}"
+                if isinstance(error, NameTaken) and error.known.package:
+                    # Which of two packages comes first depends on their installation: neither is used.
+                    del self.entries[error.known.name]
+                    self.broken[error.known.name] = str(error)
 
 
 encodings = Registry("encoding", "zoo.encodings", "zoo.encodings.base:Encoding")
@@ -290,6 +303,15 @@ def _last_line(error: BaseException, file: Path) -> int:
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == file and frame.lineno]
     return lines[-1] if lines else 1
+
+
+def _place(error: BaseException) -> str:
+    """File and line of the last code outside the zoo that ran before an error, or of a syntax error."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno}: "
+    own = ("<frozen", importlib.__file__, str(Path(__file__).resolve().parent))
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if not one.filename.startswith(own)]
+    return f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
 
 
 def _cause(error: BaseException) -> str:

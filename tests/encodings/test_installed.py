@@ -186,11 +186,11 @@ def test_check_accepts_an_installed_encoding(their_package, zoo_with):
 BROKEN = {
     "raises": (
         "raise RuntimeError('no licence')\n" + THEIRS.replace('"theirs"', '"in_raises"'),
-        "theirs.py:1: the plugin cannot be imported: Run",
+        "theirs.py:1: RuntimeError: no licence",
     ),
     "no-python": ("class Theirs(\n" + THEIRS, "theirs.py:1: not Python: '(' was never closed"),
-    "no-module": (None, "no module 'no_module.theirs'"),
-    "no-class": ("import zoo\n", "no class in no_class.theirs is decorated with @zoo.register"),
+    "no-module": (None, "No module named 'no_module.theirs'"),
+    "no-class": ("import zoo\n", "no class is decorated with @zoo.register"),
 }
 
 
@@ -226,7 +226,7 @@ def test_two_packages_with_one_name_are_both_reported_and_neither_is_taken(other
     ]
     for asked in zoo_with(sites, LIST_THEIRS, fit("theirs")):
         assert asked.code == 2
-        for part in ("package one 1.0", "package other 2.0", "'theirs' is claimed by", "uninstall all but"):
+        for part in ("package one 1.0", "package other 2.0", "two encodings are called 'theirs'"):
             assert part in asked.err
     assert zoo_with(sites[:1], LIST_THEIRS)[0].code == 0
 
