@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from zoo import registry
-from zoo.field_types import Decay, NotNegative
+from zoo.fields import Decay, NotNegative
 from zoo.recipe.sections import OptimizerConfig, construct
 from zoo.registry import register
 

@@ -276,9 +276,6 @@ def load_plugin(path: str | Path) -> list[Description]:
     return found
 
 
-read_plugin = load_plugin
-
-
 def _registered_in(file: Path) -> list[Description]:
     return [one for kind in KINDS.values() for one in kind.entries.values() if one.file == file]
 

@@ -30,7 +30,7 @@ from peers.libraries import BUILDERS
 from zoo.data import Dataset
 from zoo.data.blocks import Batched
 from zoo.data.source import DataSource
-from zoo.field_types import Positive
+from zoo.fields import Positive
 from zoo.memory import freed_memory_kept, peak_memory_mb, restart_peak_memory
 from zoo.recipe import Recipe, resolve
 from zoo.registry import register

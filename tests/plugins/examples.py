@@ -2,7 +2,7 @@
 
 DATASET = """
 import zoo
-from zoo.field_types import Several
+from zoo.fields import Several
 
 
 @zoo.register.dataset("modular_sum")
@@ -106,7 +106,7 @@ import numpy as np
 
 import zoo
 from zoo.evaluation.protocols.text import WholeText, Windows
-from zoo.field_types import Positive
+from zoo.fields import Positive
 
 
 @zoo.register.protocol("window_ends")
