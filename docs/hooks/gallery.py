@@ -76,7 +76,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Fill in the tables, and point links to stored results at their copies in the site."""
     markdown = re.sub(r"<!-- table: ([\w-]+) -->", lambda found: TABLES[found[1]](), markdown)
-    return markdown.replace("../scripts/results/", "results/")
+    return re.sub(
+        r"\.\./(\.\./)?scripts/results/",
+        "" if page.file.src_uri.startswith("results/") else "results/",
+        markdown,
+    )
 
 
 def tour() -> str:

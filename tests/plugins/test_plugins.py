@@ -147,3 +147,9 @@ def test_a_plugin_cannot_take_a_name_of_the_zoo(kind, here, forgetful_registry):
     (here / "mine.py").write_text(source.replace(f'("{own}")', f'("{taken}")'))
     with pytest.raises(InputError, match=f"two {kind}s are called {taken!r}"):
         registry.load_plugin(here / "mine.py")
+
+
+def test_the_docs_show_these_plugins():
+    page = (ROOT / "docs" / "add-your-own.md").read_text(encoding="utf-8")
+    for source, _, _ in KINDS.values():
+        assert source.replace("'''", '"""').strip() in page
