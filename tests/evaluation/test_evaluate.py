@@ -144,7 +144,7 @@ def test_running_out_of_memory_at_one_length_spares_the_others(run, spoilt):
     spoilt("sliding", greedy)
     rows = evaluate([folder], lengths=[16, 32, 64], protocols=["sliding"])
     assert "loss_nats" in rows[0]
-    assert all("needs more memory than the" in row["note"] and row["length"] in (32, 64) for row in rows[1:])
+    assert all("out of memory" in row["note"] and row["length"] in (32, 64) for row in rows[1:])
 
 
 def test_where_the_longest_window_is_too_much_the_next_is_read(run, spoilt):
@@ -214,7 +214,7 @@ def test_results_are_stored_as_they_come(run, spoilt, monkeypatch):
     assert seen == [[], [16], [16, 32]]
 
 
-def test_one_bar_shows_the_work_of_all_protocols_and_lengths(run, spoilt, monkeypatch):
+def test_one_bar_shows_the_work_of_all_protocols_and_lengths(run, monkeypatch):
     bars = []
 
     class Bar:
@@ -240,12 +240,6 @@ def test_one_bar_shows_the_work_of_all_protocols_and_lengths(run, spoilt, monkey
     evaluate([folder], lengths=[8, 16, 32], protocols=everything)
     ((bar, before),) = bars
     assert bar.done == bar.total == before > 0
-    # Without what a length that does not fit would still have read.
-    folder = run(name="other")
-    for protocol in ("nonoverlapping", "per_position"):
-        spoilt(protocol, greedy)
-    evaluate([folder], lengths=[16, 32, 64], protocols=everything)
-    assert bars[-1][0].done == bars[-1][0].total != bars[-1][1]
 
 
 def test_what_is_not_finite_is_null_in_the_file(run, spoilt):

@@ -1,4 +1,4 @@
-"""One model, measured by its protocols at all lengths: rows as they come, within memory and time."""
+"""Measure one model by its protocols at all lengths."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import math
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -26,20 +25,14 @@ from zoo.evaluation.protocols.protocol import (
     build_protocol,
 )
 from zoo.launch.team import Team, alone, device_for
-from zoo.memory import (
-    allocations_bounded,
-    freed_memory_kept,
-    is_out_of_memory,
-    peak_memory_mb,
-    restart_peak_memory,
-    shortage,
-)
-from zoo.recipe import Recipe
+from zoo.memory import freed_memory_kept, is_out_of_memory, peak_memory_mb, restart_peak_memory
 from zoo.recipe.encoding import changed_label
 from zoo.tasks.task import Task
 
 SECONDS_AT_RISK = 30.0
-"""Results are saved as they come, but no oftener: the plots are drawn anew every time."""
+"""The least time between two saves of intermediate results, each of which draws the plots again."""
+OUT_OF_MEMORY = "out of memory"
+SMALLER_BATCHES = f"{OUT_OF_MEMORY}; a smaller evaluate.batch_tokens may help"
 
 
 def measure(
@@ -54,30 +47,28 @@ def measure(
 ) -> list[Measurement]:
     """Measure one model; every process of the team gets all measurements.
 
-    A length that cannot be measured has a row with a `note` that says why.
+    A length that cannot be measured has a row with a `note` that gives the reason.
 
     Args:
-        folder: what the measurements name `checkpoint` relative to.
+        folder: measurements store the path of `checkpoint` relative to it.
         lengths, protocols: by default those of the recipe.
-        save: called with all that was measured: at the end, whatever ends it, and in between, so that no more
-            than `SECONDS_AT_RISK` of work are lost to a process that is killed.
+        save: called with all measurements at the end, also after an error, and every `SECONDS_AT_RISK`.
     """
     recipe = task.recipe
     lengths = sorted(set(lengths or recipe.evaluate.lengths))
     team = team or alone(device_for(recipe.trainer.accelerator))
     task.to(team.device).eval()
     chosen = [build_protocol(name, recipe.evaluate) for name in protocols or recipe.evaluate.protocols]
-    planned = {one.name: (one, one.plan(task, source, lengths)) for one in chosen}
+    planned = [(protocol, protocol.plan(task, source, lengths)) for protocol in chosen]
     bar = progress_bar(
-        sum(plan.tokens for protocol, plans in planned.values() for plan in _likely(protocol, plans)),
+        sum(_expected_tokens(protocol, plans) for protocol, plans in planned),
         f"evaluating {recipe.name}", "token", unit_scale=True, leave=False, disable=team.rank > 0,
     )  # fmt: skip
-    work = _Work(recipe, team, bar)
     measured: dict[str, Measurement] = {}
     saved_at = time.monotonic()
     with bar:
         try:
-            for protocol, plan, rows in _measured(planned.values(), work):
+            for protocol, plan, rows in _rows(planned, task, team, bar):
                 one = _measurement(task, protocol, plan, os.path.relpath(checkpoint, folder), rows)
                 before = measured.get(one.identity)
                 measured[one.identity] = before.updated(one) if before else one
@@ -93,30 +84,66 @@ def measure(
 Planned = tuple[Protocol, list[MeasurementPlan]]
 
 
-def _measured(
-    planned: Iterable[Planned], work: _Work
+def _expected_tokens(protocol: Protocol, plans: list[MeasurementPlan]) -> int:
+    tokens = [plan.tokens for plan in plans if plan.tokens]
+    return sum(tokens[:1] if protocol.first_plan_only else tokens)
+
+
+def _rows(
+    planned: list[Planned], task: Task, team: Team, bar: tqdm
 ) -> Iterator[tuple[Protocol, MeasurementPlan, list[Row]]]:
-    """The rows of each length as they come."""
+    """The rows of each length, one length after the other."""
     for protocol, plans in planned:
-        likely = _likely(protocol, plans)
         for plan in plans:
-            if plan not in likely:
-                # The plan that was expected could not be measured.
-                work.bar.total += plan.tokens
             complete = False
             for length in plan.lengths:
-                rows = work.rows(length)
+                rows = _score(length, task, team, bar)
                 complete |= any(row.note is None for row in rows)
                 yield protocol, plan, rows
             if complete and protocol.first_plan_only:
                 break
 
 
-def _likely(protocol: Protocol, plans: list[MeasurementPlan]) -> list[MeasurementPlan]:
-    """Those that will be measured, if memory and time suffice."""
-    if not protocol.first_plan_only:
-        return plans
-    return [plan for plan in plans if any(length.note is None for length in plan.lengths)][:1]
+def _score(plan: LengthPlan, task: Task, team: Team, bar: tqdm) -> list[Row]:
+    """The rows of one length, or one row with a note where memory or time do not suffice."""
+    if plan.note is not None or plan.score is None:
+        return [Row(length=plan.length, note=plan.note)]
+    config, limit, note = task.recipe.evaluate, task.recipe.evaluate.max_seconds, None
+    bar.set_description(f"evaluating {task.recipe.name}, length {plan.length:,}", refresh=False)
+    restart_peak_memory(team.device)
+    team.barrier()
+    began = time.perf_counter()
+
+    def has_time() -> bool:
+        return limit is None or time.perf_counter() - began < limit
+
+    try:
+        with torch.inference_mode(), freed_memory_kept():
+            scored = plan.score(Execution(team, bar.update, has_time))
+    except OutOfTime:
+        note = f"stopped after evaluate.max_seconds={limit:g}"
+    except (RuntimeError, MemoryError) as error:
+        # A RunError may quote another process's lack of memory.
+        if isinstance(error, RunError) or not is_out_of_memory(error):
+            raise
+        note = SMALLER_BATCHES if config.batch_tokens >= 2 * plan.length else OUT_OF_MEMORY
+    seconds = time.perf_counter() - began
+    notes, peaks = zip(*team.gather((note, peak_memory_mb(team.device))), strict=True)
+    if any(notes):
+        return [Row(length=plan.length, note=next(filter(None, notes)))]
+    cost = {
+        "length": plan.length,
+        "tokens_per_second": plan.tokens / max(seconds, 1e-9),
+        "peak_memory_mb": max(peaks),
+    }
+    return [
+        Row(**{key: _finite(value) for key, value in (cost | numbers).items()})
+        for numbers in (scored if isinstance(scored, list) else [scored])
+    ]
+
+
+def _finite(value: object) -> object:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _measurement(
@@ -141,87 +168,22 @@ def _measurement(
     )
 
 
-@dataclass(frozen=True)
-class _Work:
-    """What the lengths of one model share: the processes that measure them, and the bar."""
-
-    recipe: Recipe
-    team: Team
-    bar: tqdm
-
-    def rows(self, plan: LengthPlan) -> list[Row]:
-        """The rows of one length; one with a note where it cannot be measured, for want of memory or time
-        among others."""
-        found = plan.note or self._scored(plan)
-        return [Row(length=plan.length, note=found)] if isinstance(found, str) else found
-
-    def _scored(self, plan: LengthPlan) -> list[Row] | str:
-        team, bar, config = self.team, self.bar, self.recipe.evaluate
-        length, tokens, limit = plan.length, plan.tokens, config.max_seconds
-        bar.set_description(f"evaluating {self.recipe.name}, length {length:,}", refresh=False)
-        began, read = time.perf_counter(), 0
-
-        def advance(count: int) -> None:
-            nonlocal read
-            read += count
-            bar.update(count)
-
-        def has_time() -> bool:
-            return limit is None or not read or time.perf_counter() - began < limit
-
-        restart_peak_memory(team.device)
-        scored, late = None, False
-        try:
-            with torch.inference_mode(), freed_memory_kept(), allocations_bounded(team.local_size):
-                # Every process waits until none works on the length before.
-                team.barrier()
-                began = time.perf_counter()
-                scored = plan.score(Execution(team, advance, has_time))
-        except OutOfTime:
-            late = True
-        except (RuntimeError, MemoryError) as error:
-            # The error of another process may quote a lack of memory of its own.
-            if isinstance(error, RunError) or not is_out_of_memory(error):
-                raise
-        seconds = time.perf_counter() - began
-        own = scored is None, peak_memory_mb(team.device), seconds / max(read, 1)
-        failed, peaks, costs = zip(*team.gather(own), strict=True)
-        if any(failed):
-            # The bar ends without the tokens that were not read.
-            bar.total -= tokens - read
-        if any(failed) and not late:
-            smaller = config.batch_tokens >= 2 * length
-            advice = "; a smaller evaluate.batch_tokens may help" if smaller else ""
-            return shortage(team.device, team.local_size) + advice
-        if late:
-            needed = tokens * max(costs)
-            return f"stopped after evaluate.max_seconds={limit:g} (about {needed:,.0f} s needed)"
-        cost = {"length": length, "tokens_per_second": read / seconds, "peak_memory_mb": max(peaks)}
-        return [
-            Row(**{key: _finite(value) for key, value in (cost | numbers).items()})
-            for numbers in (scored if isinstance(scored, list) else [scored])
-        ]
-
-
-def _finite(value: object) -> object:
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def unmeasurable_lengths(task: Task, source: DataSource) -> list[str]:
-    """A line for each reason why lengths of the recipe cannot be measured, known before the model is trained:
-    beyond the encoding's end, or more than the data has. The evaluation will note the same of them."""
+    """A line for each reason why lengths of the recipe cannot be measured, known before training: the end of
+    the encoding, or of the data."""
     training, config = task.training, task.recipe.evaluate
-    task.eval()  # the end of some encodings is another while they are trained
+    task.eval()  # some encodings have another end while they are trained
+    reasons: dict[str, set[int]] = defaultdict(set)
     try:
-        reasons: dict[str, set[int]] = defaultdict(set)
         for name in config.protocols:
             protocol = build_protocol(name, config)
             plans = protocol.plan(task, source, sorted(set(config.lengths)))
             lengths = [length for plan in plans for length in plan.lengths]
-            if not protocol.first_plan_only or all(length.note is not None for length in lengths):
-                for length in lengths:
-                    if length.note is not None:
-                        reasons[length.note].add(length.length)
+            if protocol.first_plan_only and any(length.note is None for length in lengths):
+                continue
+            for length in lengths:
+                if length.note is not None:
+                    reasons[length.note].add(length.length)
     finally:
         task.train(training)
     return [
@@ -231,8 +193,7 @@ def unmeasurable_lengths(task: Task, source: DataSource) -> list[str]:
 
 
 def validation_seen_in_training(task: Task, source: DataSource) -> list[str]:
-    """A line if validation scores what training may have seen, because there is too little to hold any out.
-    The rows of an evaluation say it of themselves."""
+    """A line if training may have seen validation examples, because there are too few to hold any out."""
     recipe = task.recipe
     if source.kind == "text" or recipe.trainer.limit_val_batches == 0:
         return []

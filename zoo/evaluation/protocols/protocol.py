@@ -1,4 +1,4 @@
-"""Base of the protocols: from a model, data and lengths to a plan of the scoring at each length."""
+"""Base class of protocols: it makes a plan of the scoring from a model, data and lengths."""
 
 from __future__ import annotations
 
@@ -27,13 +27,18 @@ Result = TypeVar("Result")
 
 
 class OutOfTime(Exception):
-    """A measurement was stopped, in every process, since one of them has used up its time."""
+    """Raised in every process when one of them has used up `evaluate.max_seconds`."""
 
 
 @dataclass(frozen=True)
 class Execution:
-    """By whom a length is scored: the processes that share the work, who counts the tokens that were read,
-    and who is asked before each batch whether there is time left."""
+    """How a length is scored.
+
+    Attributes:
+        team: the processes that share the work.
+        advance: called with the number of tokens read after each batch.
+        has_time: called before each batch; False stops the measurement.
+    """
 
     team: Team
     advance: Callable[[int], Any]
@@ -50,10 +55,9 @@ class LengthPlan:
 
     Attributes:
         length: in tokens.
-        tokens: how many the model will read.
-        score: does it. Gives numbers of one row, or of several where one pass answers for several lengths;
-            each of those has its own `length`.
-        note: why the length cannot be measured; then there is no `score`.
+        tokens: the number that the model will read.
+        score: returns the numbers of one row, or of several rows with a `length` each.
+        note: the reason why the length cannot be measured; then there is no `score`.
     """
 
     length: int
@@ -64,7 +68,7 @@ class LengthPlan:
 
 @dataclass(frozen=True)
 class MeasurementPlan:
-    """A measurement before it is made: parameters and targets are the same at every length."""
+    """A planned measurement: parameters and targets are the same at every length."""
 
     parameters: dict[str, Any]
     targets: Targets
@@ -76,26 +80,23 @@ class MeasurementPlan:
 
 
 class Protocol(ABC):
-    """A way to score a model at a length. Its attributes describe it to other modules.
-
-    The typed keywords of the constructor are keys of `evaluate`.
-    """
+    """A way to score a model at a length. The typed keywords of the constructor are keys of `evaluate`."""
 
     name: ClassVar[str]
 
     axis: ClassVar[str] = "length"
-    """What `Row.length` is, in tokens: the `length` of a sequence, or the `context` before a target."""
+    """Meaning of `Row.length`, in tokens: `length` of a sequence, or `context` before a target."""
     unit: ClassVar[str] = "documents"
-    """What intervals are over."""
+    """The units of intervals."""
     higher_is_better: ClassVar[bool] = False
     needs: ClassVar[str] = "text"
-    """text or examples: the tasks that a protocol from outside the zoo goes with."""
+    """`text` or `examples`: the tasks that a plugin's protocol can score."""
     split: ClassVar[str] = "valid"
-    """The split that is scored where `evaluate.split` names none."""
+    """The default of `evaluate.split`."""
     first_plan_only: ClassVar[bool] = False
-    """Whether of several plans only the first that can be measured is."""
+    """Whether only the first plan that can be measured is measured."""
     explanation: ClassVar[str] = ""
-    """A sentence for the reader of a plot."""
+    """One sentence below a plot."""
 
     def validate(self, config: EvaluateConfig, lengths: Sequence[int]) -> None:  # noqa: B027
         """Raises InputError for options that do not go with these lengths, before any data is opened."""
@@ -107,14 +108,13 @@ class Protocol(ABC):
 
     @abstractmethod
     def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:
-        """The measurements at these lengths (tokens, ascending), not made yet. Their targets do not depend on
-        the lengths asked for."""
+        """The measurements at these lengths (tokens, ascending). Targets do not depend on the lengths."""
 
 
 def make_targets(
     named: tuple[Any, ...], count: int, start_token: str | None = None, pairs: bytes = b"", **more: str
 ) -> Targets:
-    """Targets with the digest of `named`, which is all that decides them, and of the start token."""
+    """Targets with the digest of `named`, which determines them, and of the start token."""
     more |= {} if start_token is None else {"start_token": start_token}
     named += () if start_token is None else (start_token,)
     digest = hashlib.sha256(repr(named).encode() + pairs).hexdigest()[:12]
@@ -122,12 +122,12 @@ def make_targets(
 
 
 def build_protocol(name: str, config: EvaluateConfig) -> Protocol:
-    """A protocol with its options under `evaluate`. Raises InputError where its code cannot be used."""
+    """A protocol with its options under `evaluate`. Raises InputError if its code cannot be imported."""
     return construct(registry.protocols, name, config)
 
 
 def end_of_encoding(task: Task, length: int) -> str | None:
-    """Why a length is too long for the encoding of a model; None where it is not."""
+    """A note if a length is too long for the encoding of a model, else None."""
     limit = task.model.encoding.max_length
     return f"the encoding ends at {limit} tokens" if limit is not None and length > limit else None
 
@@ -138,39 +138,34 @@ def split_among(
     tokens: Callable[[Piece], int],
     run: Callable[[Piece], Result],
 ) -> list[Result]:
-    """What `run(piece)` gives for every piece, in their order, in every process of the team.
+    """The results of `run(piece)` for every piece, in their order, in every process of the team.
 
-    The pieces go to the processes in turn. What `run` gives must be plain data or arrays on the CPU.
+    The processes take pieces in turn. Results must be plain data or arrays on the CPU.
 
     Args:
-        tokens: how many the model reads for a piece.
+        tokens: the number of tokens that the model reads for a piece.
 
     Raises:
-        torch.OutOfMemoryError: in every process if the memory of one does not suffice. Any other error ends
-            the process, and by it the team.
-        OutOfTime: in every process if the time of one of them is used up.
+        torch.OutOfMemoryError: in every process if one runs out of memory.
+        OutOfTime: in every process if one has no time left.
     """
-    team, own, shortage, stopped = execution.team, [], None, False
+    team, own, ended = execution.team, [], None
     try:
         for number, piece in enumerate(pieces):
             if number % team.size == team.rank:
                 if not execution.has_time():
-                    # The others learn of it where they wait anyway; by then their own time is over as well.
-                    stopped = True
+                    ended = OutOfTime()
                     break
                 own.append(run(piece))
             execution.advance(tokens(piece))
     except (RuntimeError, MemoryError) as error:
-        if team.size == 1 or not is_out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
-        # Raised at once it would leave the others waiting for this one's share.
-        shortage = f"process {team.rank}: {error}"
-    gathered = team.gather((own, shortage, stopped))
-    for _, shortage, _ in gathered:
-        if shortage:
-            raise torch.OutOfMemoryError(shortage)
-    if any(stopped for _, _, stopped in gathered):
-        raise OutOfTime
-    shares = [iter(results) for results, _, _ in gathered]
-    count = sum(len(results) for results, _, _ in gathered)
-    return [next(shares[number % team.size]) for number in range(count)]
+        # The others wait for this process's results: all raise together.
+        ended = torch.OutOfMemoryError(f"process {team.rank}: {error}")
+    gathered = team.gather((own, ended))
+    for _, error in gathered:
+        if error is not None:
+            raise error
+    shares = [iter(results) for results, _ in gathered]
+    return [next(shares[number % team.size]) for number in range(sum(len(share) for share, _ in gathered))]
