@@ -234,8 +234,8 @@ def test_one_bar_shows_the_work_of_all_protocols_and_lengths(run, monkeypatch):
         def set_description(self, text, refresh):
             pass
 
-    monkeypatch.setattr(measure, "progress_bar", Bar)
     folder = run("model.encoding=learned")
+    monkeypatch.setattr(measure, "progress_bar", Bar)
     everything = ["nonoverlapping", "sliding", "fixed_targets", "per_position"]
     evaluate([folder], lengths=[8, 16, 32], protocols=everything)
     ((bar, before),) = bars
