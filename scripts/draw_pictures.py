@@ -15,7 +15,8 @@ from typing import Any
 
 from PIL import Image
 
-from zoo.figures.encoding import draw_encodings
+from zoo.figures.encoding import figure
+from zoo.figures.grid import content
 from zoo.files import atomic_write
 
 ROOT = Path(__file__).parent.parent
@@ -44,22 +45,22 @@ def main() -> None:
     if unknown:
         parser.error(f"no picture is called {', '.join(unknown)}; there are: {', '.join(PICTURES)}")
     for name in names or PICTURES:
-        content = small(draw_encodings(PICTURES[name]).render(".png"))
-        atomic_write(OUT / f"{name}.png", content)
-        print(f"{OUT / name}.png: {len(content) / 1000:.0f} kB")
+        png = small(content(figure(tuple(PICTURES[name])), ".png"))
+        atomic_write(OUT / f"{name}.png", png)
+        print(f"{OUT / name}.png: {len(png) / 1000:.0f} kB")
 
 
 def small(png: bytes) -> bytes:
     """The picture in as many colours as fit."""
     picture = Image.open(io.BytesIO(png)).convert("RGB")
     for colours in (256, 128, 64, 32):
-        content = io.BytesIO()
+        file = io.BytesIO()
         # Of the methods the one that keeps rare colours: a thin line is its hue.
         few = picture.quantize(colours, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
-        few.save(content, "PNG", optimize=True)
-        if content.tell() <= LARGEST:
-            return content.getvalue()
-    raise ValueError(f"{content.tell()} bytes in {colours} colours: draw fewer encodings")
+        few.save(file, "PNG", optimize=True)
+        if file.tell() <= LARGEST:
+            return file.getvalue()
+    raise ValueError(f"{file.tell()} bytes in {colours} colours: draw fewer encodings")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
-"""`zoo draw`: from names and files to a picture."""
+"""`zoo draw`: from names and files to a figure."""
 
 import textwrap
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from zoo.cli import main
+from zoo.figures.grid import Panel, grid, interactive
 
 SMALL = ["--trained", "8", "--length", "16", "--heads", "2", "--d-model", "16"]
 PLUGIN = """
@@ -47,10 +49,10 @@ def test_names_are_drawn_into_the_working_folder(tmp_path, monkeypatch, capsys):
 
 
 def test_the_encodings_of_a_file_are_drawn_by_their_hooks(plugin, capsys):
-    assert main(["draw", "mine.py", "--out", "mine.html", *SMALL]) == 0
-    page = (plugin.parent / "mine.html").read_text(encoding="utf-8")
-    assert "figures_saw" in page and "figures_shift" in page
-    assert "Bias of each head by distance" in page and "Vectors added to the tokens" in page
+    assert main(["draw", "mine.py", "--out", "mine.svg", *SMALL]) == 0
+    text = (plugin.parent / "mine.svg").read_text(encoding="utf-8")
+    assert "figures_saw" in text and "figures_shift" in text
+    assert "Bias of each head by distance" in text and "Vectors added to the tokens" in text
     assert main(["draw", "mine.py:figures_saw", "--out", "saw.svg", *SMALL]) == 0
     assert "figures_shift" not in (plugin.parent / "saw.svg").read_text(encoding="utf-8")
     capsys.readouterr()
@@ -59,13 +61,15 @@ def test_the_encodings_of_a_file_are_drawn_by_their_hooks(plugin, capsys):
 
 
 WRONG = (
-    (["ropee", "--out", "x.jpg", "--trained", "99", "--length", "9"],
-     ["--out x.jpg: a picture ends in .png, .svg, .gif or .html", "--trained: 99 is beyond --length 9",
+    (["ropee", "--out", "x.gif", "--trained", "99", "--length", "9"],
+     ["--out x.gif: the name must end in .png or .svg or .html", "--trained: 99 is beyond --length 9",
       "no encoding 'ropee'; did you mean 'rope'?"]),
     (["rope", "--heads", "3"], ["--d-model: 128"]),
     (["rope", "--length", "100000"], ["--length: 100000 tokens"]),
     (["none"] * 9, ["9 encodings"]),
     (["no/such.py"], ["no/such.py"]),
+    (["rope", "--tokens", "a b", "--out", "x.png"], ["must end in .html"]),
+    (["rope", "--tokens", "one"], ["2 to 24 words"]),
 )  # fmt: skip
 
 
@@ -79,9 +83,42 @@ def test_wrong_input_is_one_message_and_nothing_is_written(tmp_path, monkeypatch
     assert not [*tmp_path.iterdir()]
 
 
-def test_a_drawn_page_opens_in_a_browser(tmp_path, monkeypatch, open_page):
+def test_drawn_pages_open_in_a_browser(tmp_path, monkeypatch, open_page):
     monkeypatch.chdir(tmp_path)
     assert main(["draw", "alibi", "rope", "--out", "two.html", *SMALL]) == 0
-    page = open_page("two.html")
-    pictures = page.locator("svg[role=img]")
-    assert pictures.count() >= 1 and pictures.first.bounding_box()["height"] > 100
+    plots = open_page("two.html").locator(".js-plotly-plot .main-svg")
+    assert plots.count() >= 5 and plots.first.bounding_box()["height"] > 100
+    assert main(["draw", "rope", "alibi", "--tokens", "the cat sat on the mat", "--out", "cloud.html"]) == 0
+    assert open_page("cloud.html").locator(".js-plotly-plot").count() == 2
+
+
+def curve(key, values):
+    def draw(axes, data):
+        axes.plot(data["y"], label="line")
+
+    return Panel(key, f"Title of {key}", "What to see.", {"y": np.asarray(values, dtype=float)}, draw)
+
+
+def image(key, values):
+    def draw(axes, data):
+        axes.imshow(data["z"])
+
+    return Panel(key, key, "Seen.", {"z": np.asarray(values, dtype=float)}, draw)
+
+
+def test_panels_of_one_key_stand_in_a_row_and_share_their_scales():
+    columns = {
+        "left": [curve("a", [0, 1, 2, 3]), image("m", [[0, 1]])],
+        "right": [curve("a", [5, 9, 9, 9]), curve("b", [1, 1]), image("m", [[4, np.nan]])],
+    }
+    (a, other, b, m, same) = grid(columns, "Two").axes
+    assert a.get_ylim() == other.get_ylim() and b.get_ylim() != a.get_ylim()
+    assert a.get_position().y0 == other.get_position().y0 > b.get_position().y0
+    assert m.images[0].get_clim() == same.images[0].get_clim() == (0, 4)
+
+
+def test_an_interactive_panel_has_the_drawn_numbers():
+    (line,) = interactive(curve("a", [3, 1, 2])).data
+    assert list(line.y) == [3, 1, 2] and line.name == "line"
+    (map_,) = interactive(image("m", [[1, 2], [3, 4]])).data
+    assert np.array_equal(map_.z, [[1, 2], [3, 4]])

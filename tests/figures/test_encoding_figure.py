@@ -5,16 +5,14 @@ import pytest
 import torch
 
 from zoo import registry
-from zoo.encodings.rotary.rope import RoPE
 from zoo.errors import InputError
-from zoo.figures.encoding import build, draw_encodings, panels_of
-from zoo.figures.specs import labels_of, read_specs, resolved
+from zoo.figures.encoding import build, columns, figure, labels_of, panels_of, resolved
+from zoo.figures.grid import content
+from zoo.reports.draw import read_specs
 
 SMALL = {"trained": 8, "heads": 2, "d_model": 16}
 LENGTH = 24
-GENERAL = {"attention"}
-"""Panels of every encoding."""
-MASKED = ("bias_matrix", "score_matrix")
+MASKED = ("bias_matrix",)
 FEW = [
     "alibi", "rope", "sinusoidal", "learned", "shaw", "fox", "none", ["rope", "fox"],
     {"name": "randomized", "of": "alibi"}, {"name": "interleave", "pattern": ["rope", "alibi", "none"]},
@@ -28,7 +26,6 @@ def drawn(spec, length=LENGTH):
 
 def check_panels(spec):
     stack, panels = drawn(spec)
-    assert set(panels) - GENERAL, "nothing beyond what all have"
     defined = min(LENGTH, stack.max_length or LENGTH)
     for panel in panels.values():
         assert panel.title and panel.caption.endswith(".") and panel.data
@@ -52,8 +49,6 @@ def check_panels(spec):
         pos = first.positions(ids, 1) if first.uses("positions") else ids
         vectors = first.embed(torch.zeros(1, defined, SMALL["d_model"]), pos)[0].detach().numpy()
         np.testing.assert_array_equal(panels["embed_map"].data["vectors"], vectors)
-        waves = panels["embed_waves"].data
-        np.testing.assert_array_equal(waves["waves"], vectors[:, waves["dimensions"]])
 
 
 def test_panels_hold_the_output_of_the_hooks():
@@ -67,11 +62,11 @@ def test_every_registered_encoding_has_its_panels(spec_of):
 
 
 @pytest.mark.slow
-def test_every_kind_of_panel_is_painted():
-    specs = ["alibi", "cable", "learned", "none", "pope", "shaw", *FEW[-2:]]
-    figure = draw_encodings(specs, length=LENGTH, **SMALL)
-    assert 5_000 < len(figure.render(".png")) < 2_000_000
-    assert 10_000 < len(figure.svg()) < 10_000_000
+def test_every_kind_of_panel_is_drawn():
+    specs = ("alibi", "cable", "learned", "none", "pope", "shaw", *FEW[-2:])
+    made = figure(specs, length=LENGTH, **SMALL)
+    assert 5_000 < len(content(made, ".png")) < 2_000_000
+    assert 10_000 < len(content(made, ".svg")) < 10_000_000
 
 
 @pytest.mark.parametrize("layout, partial", [("half", 0.5), ("interleaved", 1.0)])
@@ -100,32 +95,24 @@ def test_attention_follows_the_scores_and_is_uniform_without_any():
     assert steep[0] > 2 * steep[-1]  # near keys before far ones
     assert abs(flat.mean() - 1) < 0.1
     _, panels = drawn("none")
-    assert "No distance is told apart" in panels["attention"].caption
+    assert "All distances are alike" in panels["attention"].caption
 
 
 def test_learned_values_that_start_at_zero_are_drawn_at_random_with_a_note():
     _, learned = build(resolved("cope"), **SMALL)
     assert learned
-    figure = draw_encodings(["cope"], length=LENGTH, **SMALL)
-    assert all("drawn at random here" in panel.caption for panel in figure.panels)
-    figure = draw_encodings(["alibi"], length=LENGTH, **SMALL)
-    assert not any("drawn at random here" in panel.caption for panel in figure.panels)
+    (panels,) = columns("cope", length=LENGTH, **SMALL).values()
+    assert all("drawn at random here" in panel.caption for panel in panels)
+    (panels,) = columns("alibi", length=LENGTH, **SMALL).values()
+    assert not any("drawn at random here" in panel.caption for panel in panels)
 
 
-def test_one_encoding_alone_has_the_panels_of_a_model_of_it():
-    stack, panels = drawn("rope")
-    alone = panels_of(RoPE(stack.size).eval(), length=LENGTH, trained=SMALL["trained"], color="#000000")
-    assert [panel.key for panel in alone] == list(panels)
-    named = panels_of({"name": "rope"}, length=LENGTH, trained=SMALL["trained"])
-    assert [panel.key for panel in named] == list(panels)
-
-
-def test_beside_each_other_they_share_rows_and_are_told_apart():
-    specs = ["rope", {"name": "rope", "scaling": "linear", "factor": 4.0}]
-    figure = draw_encodings(specs, length=LENGTH, **SMALL)
-    assert [column.label for column in figure.columns] == ["rope", "rope scaling=linear factor=4"]
-    assert len({column.color for column in figure.columns}) == 2
-    assert all(None not in row for _, row in figure.rows)
+def test_the_same_encoding_with_other_options_has_its_own_label():
+    specs = ("rope", {"name": "rope", "scaling": "linear", "factor": 4.0})
+    found = columns(specs, length=LENGTH, **SMALL)
+    assert list(found) == ["rope", "rope scaling=linear factor=4"]
+    one, other = ([panel.key for panel in panels] for panels in found.values())
+    assert one == other
 
 
 def test_names_of_one_encoding_given_twice_differ():

@@ -10,11 +10,9 @@ from zoo import cli
 from zoo.encodings.stack import EncodingStack
 from zoo.errors import InputError
 from zoo.evaluation.activations import middles, observe
-from zoo.figures.attention_maps import spread
-from zoo.figures.learned_panels import learned_panels
-from zoo.figures.length_panels import late
-from zoo.figures.run import draw_run
-from zoo.figures.run_panels import mean_over_sequences
+from zoo.figures.grid import interactive
+from zoo.figures.model import columns, late, learned, mean_over_sequences
+from zoo.figures.plots import spread
 from zoo.figures.samples import open_samples
 from zoo.models.transformer import size_of
 from zoo.pretrained.import_model import import_model
@@ -33,8 +31,8 @@ SAMPLE = {
     "name": "sample", "sequence_length": 16, "batch_size": 4, "vocab_size": 300, "documents": 12, "words": 60,
 }  # fmt: skip
 MAX_INDEX = {"name": "max_index", "sequence_length": 8, "batch_size": 4}
-BY_POSITION = ["attention_by_distance", "entropy", "entropy_share", "first_token", "norm"]
-PANELS = 2 + 6 + 1 + 5  # maps, by position, by length, and of the table that t5 learns
+BY_POSITION = ["attention_by_distance", "entropy", "first_token", "norm"]
+PANELS = 2 + 5 + 1 + 5 + 4  # maps, by position, by length, learned, and from the folder of the run
 TEXT = "the cat sat on the mat"
 
 
@@ -71,12 +69,12 @@ def imported_run(home):
     return import_model(read_published(str(home / "published"), []), "llama", [], home / "llama")
 
 
-def panels_of(figure, column=0):
-    return {panel.key: panel for panel in figure.columns[column].panels}
+def panels_of(found, column=0):
+    return {panel.key: panel for panel in [*found.values()][column]}
 
 
 def test_by_length_is_the_mean_over_late_queries(text_run):
-    panel = panels_of(zoo.open(text_run).draw())["attention_by_length"]
+    panel = panels_of(columns(text_run))["attention_by_length"]
     task, samples = open_samples(text_run)
     assert panel.data["length"].tolist() == [16, 32, 64]
     for index, (length, batch) in enumerate(sorted(samples.batches.items())):
@@ -90,7 +88,7 @@ def test_by_length_is_the_mean_over_late_queries(text_run):
 
 
 def test_the_panels_hold_the_values_of_the_model(text_run):
-    panels = panels_of(zoo.open(text_run).draw())
+    panels = panels_of(columns(text_run))
     task, samples = open_samples(text_run)
     assert sorted(samples.batches) == [16, 32, 64] and len(samples.names) == len(samples.excerpt) == 12
     weights = task.model.attention(samples.excerpt[None])[:, 0].numpy()
@@ -114,29 +112,28 @@ def test_the_panels_hold_the_values_of_the_model(text_run):
     assert panels["loss"].data["length_16"] == pytest.approx([nats.mean().item()], rel=1e-4)
 
 
-def test_every_kind_of_run_has_its_panels(text_run, ended_run, encoder_run, imported_run, tmp_path):
+def test_every_kind_of_run_has_its_panels(text_run, ended_run, encoder_run, imported_run):
     said = []
-    figure = draw_run(text_run, ended_run, encoder_run, say=said.append)
+    figure = columns(text_run, ended_run, encoder_run, log=said.append)
     for number, layers in enumerate((2, 1, 1)):
         own = list(panels_of(figure, number))
-        assert own[: layers + 5] == [f"attention_map_{layer}" for layer in range(layers)] + BY_POSITION
+        assert own[: layers + 4] == [f"attention_map_{layer}" for layer in range(layers)] + BY_POSITION
         assert "loss" in own
-        assert all(panel.title and panel.caption for panel in figure.columns[number].panels)
+        assert all(panel.title and panel.caption for panel in panels_of(figure, number).values())
     assert [note for note in said if str(ended_run) in note] == [
         f"{ended_run}: the encoding ends at 16 tokens: not drawn is length 32, 64"
     ]
-    figure = draw_run(imported_run, text=TEXT * 20, lengths=[8, 40])
+    figure = columns(imported_run, text=TEXT * 20, lengths=[8, 40])
     panels = panels_of(figure)
     assert np.isfinite(panels["loss"].data["length_40"]).all()
     names = panels["attention_map_0"].data["names"]
     assert "".join(names).startswith("thecatsat") and len(names) == 12
-    figure.save(tmp_path / "imported.html")
-    assert "Attention over distance" in (tmp_path / "imported.html").read_text()
+    assert all(interactive(panel).data for panel in panels.values())
 
 
 def test_a_short_text_is_the_excerpt_and_the_rest_is_of_the_validation_data(text_run, imported_run):
     said = []
-    panels = panels_of(draw_run(text_run, text="the old man", say=said.append))
+    panels = panels_of(columns(text_run, text="the old man", log=said.append))
     assert "the old man".startswith("".join(panels["attention_map_0"].data["names"])[:3])
     assert "loss" in panels and len(said) == 1
     # There is no WikiText-2 here: what can be drawn is.
@@ -144,7 +141,7 @@ def test_a_short_text_is_the_excerpt_and_the_rest_is_of_the_validation_data(text
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_HUB_OFFLINE", "1")
         patch.setattr("zoo.figures.samples.load_runs", lambda *_, **__: unreadable())
-        panels = panels_of(draw_run(imported_run, text="the cat", say=said.append))
+        panels = panels_of(columns(imported_run, text="the cat", log=said.append))
     assert list(panels) == [f"attention_map_{layer}" for layer in range(3)]
     assert "no such text: nothing is drawn by length" in said[0]
 
@@ -155,14 +152,14 @@ def unreadable():
 
 def test_wrong_input_is_one_message(text_run, encoder_run, here):
     with pytest.raises(InputError) as error:
-        draw_run("nowhere", "else")
+        columns("nowhere", "else")
     assert len(error.value.problems) == 2
     with pytest.raises(InputError, match="reads no text; leave out --text"):
-        draw_run(encoder_run, text="a b c")
-    with pytest.raises(InputError, match="give one of two or more"):
-        draw_run(text_run, text="")
+        columns(encoder_run, text="a b c")
+    with pytest.raises(InputError, match="it must have two or more"):
+        columns(text_run, text="")
     with pytest.raises(InputError, match="device 'nonsense'"):
-        draw_run(text_run, device="nonsense")
+        columns(text_run, device="nonsense")
 
 
 def test_means_skip_missing_values():
@@ -193,7 +190,7 @@ def test_the_command_draws_runs_and_says_where(text_run, ended_run, home, monkey
     for wrong, message in (
         (["draw", relative, "rope"], "is a run and rope an encoding"),
         (["draw", relative, "--heads", "2", "--tokens", "a b"], "--heads is for encodings"),
-        (["draw", relative, "--out", "x.pdf"], "a picture ends in"),
+        (["draw", relative, "--out", "x.pdf"], "must end in"),
         (["draw", "runs/nowhere"], "runs/nowhere: no such run or checkpoint"),
         (["draw", "rope", "--lengths", "8"], "--lengths is for runs"),
     ):
@@ -203,7 +200,7 @@ def test_the_command_draws_runs_and_says_where(text_run, ended_run, home, monkey
 
 def test_learned_values_are_drawn_next_to_their_initial_values(text_run, imported_run):
     task = load_task(text_run)
-    panels = {panel.key: panel for panel in learned_panels(task, 32, "#2222af")}
+    panels = {panel.key: panel for panel in learned(task, 32, "#2222af")}
     now = task.model.encoding
     for stack, name in ((now, "learned"), (initial_of(task), "initial")):
         # From the last query backwards, by distance.
@@ -215,7 +212,7 @@ def test_learned_values_are_drawn_next_to_their_initial_values(text_run, importe
     assert sorted(values["trained"].ravel()) == pytest.approx(sorted(parameter.detach().numpy().ravel()))
     assert not np.array_equal(values["trained"], values["before"])
     # There are none for an encoding without parameters, nor for an imported model: its start is unknown.
-    assert learned_panels(load_task(imported_run), 32, "#2222af") == []
+    assert learned(load_task(imported_run), 32, "#2222af") == []
 
 
 def initial_of(task):

@@ -3,13 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from zoo.encodings.base import AttentionContext, Size
 from zoo.encodings.stack import EncodingStack
 from zoo.errors import InputError
-from zoo.figures.token_cloud import HEADS, WIDTH, clouds, comparable, hooked, vectors_of
-from zoo.figures.tokens import draw_tokens
+from zoo.figures.tokens import HEADS, WIDTH, clouds, comparable, figure, hooked, vectors_of
 
 TEXT = "the cat sat on the mat"
 SPECS = [{"name": name} for name in ("sinusoidal", "rope", "pope", "alibi", "none")]
@@ -60,19 +58,16 @@ def test_a_bias_moves_nothing_and_gives_the_weights_of_the_last_token():
     assert "moves no vector" in alibi.caption and "causal mask alone" in none.caption
 
 
-def test_a_cloud_is_written_as_gif_and_as_page(tmp_path, open_page):
-    figure = draw_tokens(SPECS[1:2], text=TEXT)
-    figure.save(tmp_path / "x.gif", frames=3)
-    with Image.open(tmp_path / "x.gif") as image:
-        assert image.n_frames == 3 and image.info["loop"] == 0
-    figure.save(tmp_path / "x.html")
-    page = open_page(tmp_path / "x.html")
-    assert page.locator(".cloud").count() == 1 and page.locator(".cloud circle").count() == len(TEXT.split())
-    with pytest.raises(InputError, match=r"ends in \.gif or \.html"):
-        figure.save(tmp_path / "x.png")
+def test_the_frames_move_from_without_position_to_with_it():
+    (cloud,), _, words = clouds(SPECS[1:2], TEXT)
+    made = figure(cloud, words)
+    ends = [np.stack([one.data[0].x, one.data[0].y, one.data[0].z], -1) for one in made.frames]
+    np.testing.assert_allclose(ends[0], cloud.without)
+    np.testing.assert_allclose(ends[-1], cloud.placed)
+    assert list(made.data[0].text) == ["the 0", "cat", "sat", "on", "the 4", "mat"]
 
 
 def test_texts_of_no_or_of_many_words_are_rejected():
     for text in ("", "one", "a " * 25):
         with pytest.raises(InputError, match="2 to 24 words"):
-            draw_tokens(SPECS[:1], text=text)
+            clouds(SPECS[:1], text)

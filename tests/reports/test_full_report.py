@@ -9,7 +9,7 @@ import pytest
 from published import publish
 
 from zoo import cli
-from zoo.figures.training import POINTS, thinned, training_figure
+from zoo.figures.training import POINTS, thinned, training_panels
 from zoo.pretrained.import_model import import_model
 from zoo.pretrained.published import read_published
 from zoo.reports import full_report
@@ -76,8 +76,7 @@ def test_the_training_curves_are_the_logged_values(run):
     ((_, pictures),) = details.training
     assert [one.alternative for one in pictures] == ["Training loss", "Validation loss"]
     assert base64.b64decode(pictures[0].address.partition(",")[2]).startswith(b"<?xml")
-    figure = training_figure({"runs/a": ("rope", logged), "runs/b": ("alibi", logged)})
-    for panel in figure.panels:
+    for panel in training_panels({"runs/a": ("rope", logged), "runs/b": ("alibi", logged)}):
         steps, values = logged[panel.key]
         for name in ("runs/a", "runs/b"):
             assert panel.data[f"{name}: step"].tolist() == steps.tolist()

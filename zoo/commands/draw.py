@@ -7,7 +7,10 @@ from pathlib import Path
 
 from zoo.commands.argument_types import count, lengths
 from zoo.commands.shared import add_set
+from zoo.console import waiting
 from zoo.errors import InputError, Problem
+from zoo.figures.style import DRAWING
+from zoo.launch.signals import raise_on_signals
 
 SUMMARY = "Draw what an encoding does, or what a trained model does, inside and beyond the trained length."
 EXAMPLES = """
@@ -15,7 +18,7 @@ zoo draw rope
 zoo draw alibi rope t5 sinusoidal --out encodings.svg
 zoo draw rope '{name: rope, scaling: yarn, factor: 4}' '[rope, fox]' --trained 32 --length 512
 zoo draw runs/rope_wikitext2 runs/alibi_wikitext2 --lengths 256,1024 --out attention.html
-zoo draw sinusoidal rope alibi --tokens "the cat sat on the mat" --out tokens.gif
+zoo draw sinusoidal rope alibi --tokens "the cat sat on the mat" --out cloud.html
 """
 
 
@@ -34,23 +37,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--heads", type=count, metavar="N", help="attention heads (default: 4)")
     parser.add_argument("--d-model", type=count, metavar="N", help="width of the model (default: 128)")
     parser.add_argument(
-        "--tokens", metavar="TEXT", help="draw the words of a text as a cloud that turns (.gif or .html)"
+        "--tokens",
+        metavar="TEXT",
+        help="draw the words of a text as points in space (.html)",
     )
     parser.add_argument(
-        "--text", metavar="TEXT|FILE", help="of runs: what they read (default: their own validation data)"
+        "--text", metavar="TEXT|FILE", help="of runs: the input (default: their own validation data)"
     )
     parser.add_argument(
         "--lengths", type=lengths, metavar="N,N", help="of runs: in tokens (default: the trained one, x2, x4)"
     )
     parser.add_argument("--device", metavar="NAME", help="of runs: where to compute (default: cpu)")
     add_set(parser, "of runs: change a key of the recipe that may change after training")
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE", help="a .png, .svg, .gif or .html (default: NAME.png)"
-    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="a .png, .svg or .html (default: NAME.png)")
 
 
 def run(options: argparse.Namespace) -> None:
-    from zoo.figures.commands import draw, draw_clouds, draw_runs, is_run
+    with waiting("loading torch"):
+        from zoo.reports.draw import draw_encodings, draw_runs, draw_tokens, is_run
+
+        raise_on_signals(*DRAWING)
 
     runs = [text for text in options.what if is_run(text)]
     if runs:
@@ -72,9 +78,9 @@ def run(options: argparse.Namespace) -> None:
         sizes = {"--length": options.length, "--trained": options.trained, "--heads": options.heads,
                  "--d-model": options.d_model}  # fmt: skip
         _refuse(sizes, "not for --tokens")
-        draw_clouds(options.what, options.out, options.tokens)
+        draw_tokens(options.what, options.out, options.tokens)
         return
-    draw(
+    draw_encodings(
         options.what, options.out, length=options.length or 256, trained=options.trained,
         heads=options.heads or 4, d_model=options.d_model or 128,
     )  # fmt: skip

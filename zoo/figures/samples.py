@@ -81,12 +81,12 @@ def open_samples(
     tokenizer = _own_tokenizer(path)
     ids = tokenizer.encode(text)
     if len(ids) < 2:
-        raise InputError(f"a text of {len(ids)} tokens: give one of two or more")
+        raise InputError(f"a text of {len(ids)} tokens: it must have two or more")
     wanted = _lengths(task, lengths, notes)
     short = [length for length in wanted if length >= len(ids)]
     batches, about = _of_text(task, ids, [length for length in wanted if length not in short]), "the text"
     if not batches:
-        notes.append(f"the text has {len(ids)} tokens: what goes by position is of the validation data")
+        notes.append(f"the text has {len(ids)} tokens: panels by position show the validation data")
         try:
             (loaded,) = load_runs([path], sets=sets)
             batches = _of_data(task, loaded.source, wanted, notes)

@@ -1,260 +1,243 @@
-"""`zoo draw NAME --tokens TEXT`: a cloud of tokens that turns, first without position and then with it."""
+"""The words of a text as points in space: their vectors without position and with it, under each encoding.
+
+Tensors have their shape in their name: T tokens, H heads, E width.
+"""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import io
-import json
-import math
-import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from zoo.console import progress_bar
+from zoo.encodings.base import AttentionContext, Size
+from zoo.encodings.stack import EncodingStack, LayerEncodings
 from zoo.errors import InputError
-from zoo.figures.style import CAPTION, DARK, FAINT, INK, LIGHT, RC, styles
-from zoo.figures.token_cloud import Cloud, Projection, clouds
-from zoo.files import atomic_write
+from zoo.recipe.encoding import encoding_label
+from zoo.seeds import seed_of
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    from plotly.graph_objects import Figure
 
-FRAMES, STILL, MOVING = 48, 12, 10
-"""Of the moving picture: in all, before positions come, and while they do."""
-MILLISECONDS = 110
-"""Of a frame."""
-TILT = math.radians(18)
-"""How far one looks down on the clouds."""
-LARGEST = 2_000_000
-"""Bytes of a moving picture."""
-DOTS = (110, 85, 65, 50)
-"""Per inch, tried in this order until the picture is small enough."""
-COLORS = 128
-SAME = 0.12
-"""The same words closer than this have one label together."""
+FRAMES = 12
+"""Of the movement from the vectors without position to those with it."""
+WIDTH, HEADS = 64, 4
+"""Of the vectors, which are those of a head too, and how many heads there are; drawn is the first."""
+FEWEST, MOST = 2, 24
+"""Words of a text."""
 
 
 @dataclass(frozen=True)
-class TokenFigure:
-    """Clouds of the same words, one for each encoding, by the same projection.
+class Cloud:
+    """One encoding's points.
 
     Attributes:
-        words: the T tokens, in order.
+        label: the encoding, in a word.
+        without, placed: [T,3] float64, the points without position and with it, by the same projection.
+        weights: [T], the attention that the last token would pay to each if its scores were the bias of the
+            first head alone; None where there is no such bias.
+        caption: what to see.
     """
 
-    clouds: Sequence[Cloud]
-    projection: Projection
-    words: Sequence[str]
+    label: str
+    without: np.ndarray
+    placed: np.ndarray
+    weights: np.ndarray | None
+    caption: str
 
     @property
-    def title(self) -> str:
-        return "Tokens without position and with it"
-
-    @property
-    def explanation(self) -> str:
-        """What all clouds have in common."""
-        return (
-            "Each dot is a token; the darker, the earlier. Vectors are random and fixed by their word. All "
-            "clouds are projected by the same three directions, in which all vectors together differ most "
-            f"({self.projection.kept:.0%} of their variance)."
-        )
-
-    def frame(self, cloud: Cloud, number: int, frames: int = FRAMES) -> np.ndarray:
-        """The points of a cloud in a frame, [T,3]: right, up, and towards the reader."""
-        share = min(1.0, max(0.0, (number * FRAMES / frames - STILL) / MOVING))
-        share = share * share * (3 - 2 * share)
-        points = (1 - share) * cloud.without + share * cloud.placed
-        return turned(points, 2 * math.pi * number / frames)
-
-    def save(self, path: str | Path, frames: int = FRAMES) -> None:
-        """Write a moving picture (.gif) or a page to turn by hand (.html).
-
-        Raises:
-            InputError: another ending.
-            OSError: it cannot be written.
-        """
-        path = Path(path)
-        if path.suffix == ".gif":
-            atomic_write(path, self._gif(frames))
-        elif path.suffix == ".html":
-            atomic_write(path, self.page())
-        else:
-            raise InputError(
-                f"{path}: a cloud of tokens moves: --out takes a name that ends in .gif or .html"
-            )
-
-    def page(self) -> str:
-        """The page: it loads nothing and works from a disk; without a script its tables have all points."""
-        looks, count = styles([cloud.label for cloud in self.clouds]), len(self.words)
-        light, dark = (
-            " ".join(f".hue-{n} {{ --hue: {hues[look.hue]}; }}" for n, look in enumerate(looks.values()))
-            for hues in (LIGHT, DARK)
-        )
-        style = f"{_asset('tokens.css')}{light} @media screen and (prefers-color-scheme: dark) {{ {dark} }}"
-        data = {
-            "clouds": [
-                {
-                    "without": cloud.without.round(4).tolist(),
-                    "placed": cloud.placed.round(4).tolist(),
-                    "weights": None if cloud.weights is None else cloud.weights.round(4).tolist(),
-                }
-                for cloud in self.clouds
-            ],
-            "words": list(self.words),
-            "colors": [_color(index, count) for index in range(count)],
-            "tilt": TILT,
-        }
-        return render(
-            _asset("tokens.html"),
-            figure=self,
-            title=f"{self.title}: {', '.join(looks)}",
-            style=style,
-            script=_asset("tokens.js"),
-            # Within the element of a script nothing else could end it.
-            data=json.dumps(data).replace("<", "\\u003c"),
-        )
-
-    def _gif(self, frames: int) -> bytes:
-        for dots in DOTS:
-            content = self._drawn(frames, dots)
-            if len(content) <= LARGEST:
-                break
-        return content
-
-    def _drawn(self, frames: int, dots: int) -> bytes:
-        import matplotlib
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-        from PIL import Image
-
-        looks = styles([cloud.label for cloud in self.clouds])
-        columns = min(3, len(self.clouds))
-        rows = math.ceil(len(self.clouds) / columns)
-        images = []
-        with matplotlib.rc_context(RC), progress_bar(frames, "drawing", "frame", leave=False) as bar:
-            figure = Figure(figsize=(3.4 * columns, 3.6 * rows + 0.4), dpi=dots)
-            canvas = FigureCanvasAgg(figure)
-            grid = figure.subplots(rows, columns, squeeze=False).ravel()
-            figure.subplots_adjust(left=0.01, right=0.99, top=1 - 0.3 / figure.get_figheight(), bottom=0.09)
-            said = textwrap.fill(self.explanation, 62 * columns)
-            figure.text(0.5, 0.012, said, ha="center", fontsize=6.5, color=CAPTION)
-            for number in range(frames):
-                for axes in grid:
-                    axes.clear()
-                    axes.set_axis_off()
-                for axes, cloud in zip(grid, self.clouds, strict=False):
-                    self._paint(axes, cloud, number, frames, looks[cloud.label].color)
-                canvas.draw()
-                image = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
-                images.append(image.quantize(COLORS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE))
-                bar.update()
-        content = io.BytesIO()
-        images[0].save(
-            content, "GIF", save_all=True, append_images=images[1:], duration=MILLISECONDS, loop=0,
-            optimize=True,
-        )  # fmt: skip
-        return content.getvalue()
-
-    def _paint(self, axes: Axes, cloud: Cloud, number: int, frames: int, hue: str) -> None:
-        points = self.frame(cloud, number, frames)
-        placed = number * FRAMES / frames >= STILL
-        axes.set_xlim(-1.25, 1.25)
-        axes.set_ylim(-1.3, 1.2)
-        axes.set_aspect("equal")
-        for axis in turned(np.eye(3), 2 * math.pi * number / frames):
-            axes.plot([0, axis[0]], [0, axis[1]], color="#d8d8d8", linewidth=0.8, zorder=0)
-        axes.plot(points[:, 0], points[:, 1], color=FAINT, linewidth=0.5, alpha=0.6, zorder=1)
-        sizes = np.full(len(points), 26.0)
-        if cloud.weights is not None and placed:
-            sizes = 8 + 180 * cloud.weights
-        colors = [_color(index, len(points)) for index in range(len(points))]
-        axes.scatter(
-            points[:, 0], points[:, 1], s=sizes * (1 + 0.25 * points[:, 2]), c=colors, linewidths=0.4,
-            edgecolors="white", zorder=2,
-        )  # fmt: skip
-        for at, label in labels(points, self.words):
-            axes.annotate(
-                label, at, xytext=(3, 3), textcoords="offset points", fontsize=6.5, color=INK, zorder=3
-            )
-        state = "with position" if placed else "without position"
-        axes.set_title(cloud.label, fontsize=9.5, color=hue, pad=4)
-        axes.text(0, -1.08, state, ha="center", fontsize=8, color=INK)
-        caption = textwrap.fill(cloud.caption, 62)
-        axes.text(0, -1.14, caption, ha="center", va="top", fontsize=5.8, color=CAPTION)
+    def moves(self) -> bool:
+        """Whether positions change any vector."""
+        return not np.allclose(self.without, self.placed, atol=1e-6)
 
 
-def draw_tokens(specs: Sequence[Any], *, text: str, seed: int = 0) -> TokenFigure:
-    """The tokens of a text under some encodings, as a picture that moves.
+@dataclass(frozen=True)
+class Projection:
+    """From vectors to points: vectors @ axes / scale, for all encodings of a picture the same.
+
+    Attributes:
+        axes: [E,3], orthonormal: the three directions in which all vectors together differ most.
+        scale: a number, so that no point is farther than 1 from the middle.
+        kept: the share of their squared length that these directions hold.
+    """
+
+    axes: np.ndarray
+    scale: float
+    kept: float
+
+    def __call__(self, vectors_TE: np.ndarray) -> np.ndarray:
+        return widened(vectors_TE, len(self.axes)) @ self.axes / self.scale
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text, which are its tokens here. Raises InputError for too few or too many of them."""
+    words = text.split()
+    if not FEWEST <= len(words) <= MOST:
+        raise InputError(f"--tokens takes a text of {FEWEST} to {MOST} words; this one has {len(words)}")
+    return words
+
+
+def vectors_of(words: Sequence[str], seed: int = 0) -> Tensor:
+    """A vector for each word, [T,E], from (seed, word): the same word has the same one.
+
+    N(0, 1/E), as Vaswani et al. 2017 (arXiv:1706.03762, 3.4) have them beside their sinusoids.
+    """
+
+    def draw(word: str) -> Tensor:
+        generator = torch.Generator().manual_seed(seed_of(seed, "word", word))
+        return torch.randn(WIDTH, generator=generator) / WIDTH**0.5
+
+    return torch.stack([draw(word) for word in words])
+
+
+@torch.no_grad()
+def hooked(stack: EncodingStack, vectors_TE: Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """What an encoding makes of token vectors [T,E]: without position, and with it, [T,E'] each.
+
+    As in a model whose projections change nothing: first `embed`, then `rotate` of the first head's queries.
+    Without position all tokens are at position 0.
+    """
+    ids = torch.arange(len(vectors_TE))
+    view = stack.layer(0)
+
+    def queries(placed: bool) -> np.ndarray:
+        contexts = []
+        for encoding in view.encodings:
+            pos = encoding.positions(ids, 1) if encoding.uses("positions") else ids
+            if not placed and encoding.reads_positions:
+                pos = torch.zeros_like(pos)
+            contexts.append(AttentionContext(pos, pos, causal=stack.size.causal, consecutive=pos is ids))
+        x_BTE = stack.embed(vectors_TE[None], [[context] for context in contexts])
+        return _rotated(view, x_BTE, x_BTE[0].expand(1, HEADS, -1, -1), contexts)[0, 0].double().numpy()
+
+    return queries(placed=False), queries(placed=True)
+
+
+def _rotated(
+    view: LayerEncodings, x_BTE: Tensor, q_BHTD: Tensor, contexts: Sequence[AttentionContext]
+) -> Tensor:
+    contexts = [
+        replace(context, features=one) for context, one in zip(contexts, view.read(x_BTE), strict=True)
+    ]
+    rotated_BHTD = view.rotate(q_BHTD, q_BHTD, contexts)[0]
+    # One that makes the whole score itself leaves nothing to be multiplied.
+    return rotated_BHTD if rotated_BHTD.shape[-1] else q_BHTD
+
+
+def clouds(specs: Sequence[Any], text: str, seed: int = 0) -> tuple[list[Cloud], Projection, list[str]]:
+    """The points of all encodings, what projects them, and the words.
 
     Args:
         specs: encodings as a resolved recipe has them.
-        text: of which each word is a token.
-        seed: of the words' vectors.
 
     Raises:
-        InputError: encodings that cannot be built so, or a text of too few or too many words.
+        InputError: an encoding that takes no such model, or a text of too few or too many words.
     """
-    return TokenFigure(*clouds(specs, text, seed))
+    words = words_of(text)
+    vectors_TE, found = vectors_of(words, seed), []
+    for spec in specs:
+        label = encoding_label(spec)
+        stack = _stack(spec, len(words), seed)
+        if stack.max_length is not None and len(words) > stack.max_length:
+            raise InputError(f"encoding {label!r} ends at {stack.max_length} tokens")
+        found.append((label, stack, *comparable(*hooked(stack, vectors_TE))))
+    projection = fit([vectors for _, _, *both in found for vectors in both])
+    made = []
+    for label, stack, without, placed in found:
+        caption = _caption(stack, moves=not np.allclose(without, placed, atol=1e-6))
+        weights = _weights(stack, len(words))
+        made.append(Cloud(label, projection(without), projection(placed), weights, caption))
+    return made, projection, words
 
 
-def render(template: str, style: str, script: str, **values: Any) -> str:
-    """A page of a template, that may run this script, apply this style, and fetch nothing."""
-    from jinja2 import Environment
-
-    def digest(text: str) -> str:
-        return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-    policy = (
-        f"default-src 'none'; script-src {digest(script)}; style-src {digest(style)}; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
-    )
-    environment = Environment(autoescape=True, trim_blocks=True)
-    environment.filters["point"] = lambda point: ", ".join(f"{value:.2f}" for value in point)
-    return environment.from_string(template).render(style=style, script=script, policy=policy, **values)
+def _stack(spec: Any, length: int, seed: int) -> EncodingStack:
+    size = Size(WIDTH, HEADS, 1, max(64, length), causal=True, width_of_head=WIDTH)
+    try:
+        return EncodingStack(spec, size, seed).eval()
+    except InputError:  # some are for encoders alone
+        return EncodingStack(spec, replace(size, causal=False), seed).eval()
 
 
-def turned(points: np.ndarray, angle: float) -> np.ndarray:
-    """Points [T,3] as one sees them from a side: turned by an angle around the upright axis, and tilted."""
-    x, y, z = points.T
-    x, z = x * math.cos(angle) + z * math.sin(angle), z * math.cos(angle) - x * math.sin(angle)
-    y, z = y * math.cos(TILT) - z * math.sin(TILT), z * math.cos(TILT) + y * math.sin(TILT)
-    return np.stack([x, y, z], axis=1)
+def comparable(without_TE: np.ndarray, placed_TE: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both moved and scaled alike, so that without position the middle is 0 and the mean length 1: some
+    encodings multiply all vectors, or add the same to each."""
+    middle = without_TE.mean(0)
+    length = float(np.linalg.norm(without_TE - middle, axis=1).mean()) or 1.0
+    return (without_TE - middle) / length, (placed_TE - middle) / length
 
 
-def labels(points: np.ndarray, words: Sequence[str]) -> list[tuple[tuple[float, float], str]]:
-    """Where labels stand, and what they say: a word, of repeated ones with their positions from 0."""
-    repeated = {word for word in words if list(words).count(word) > 1}
-    groups: list[tuple[np.ndarray, list[int]]] = []
-    for index, point in enumerate(points):
-        for at, members in groups:
-            if words[members[0]] == words[index] and math.dist(at[:2], point[:2]) < SAME:
-                members.append(index)
-                break
-        else:
-            groups.append((point, [index]))
-    return [
-        (
-            (float(at[0]), float(at[1])),
-            f"{words[own[0]]} {', '.join(map(str, own))}" if words[own[0]] in repeated else words[own[0]],
+def widened(vectors_TE: np.ndarray, width: int) -> np.ndarray:
+    """With zeros behind: some encodings make queries wider."""
+    return np.pad(vectors_TE, ((0, 0), (0, width - vectors_TE.shape[1])))
+
+
+def fit(sets: Sequence[np.ndarray]) -> Projection:
+    """The principal axes of all vectors together. The same vectors give the same axes: of each, the largest
+    component is positive."""
+    width = max(one.shape[1] for one in sets)
+    together = np.concatenate([widened(one, width) for one in sets])
+    _, sizes, rows = np.linalg.svd(together, full_matrices=False)
+    axes = np.zeros((width, 3))
+    count = min(3, len(rows))
+    axes[:, :count] = rows[:count].T
+    largest = axes[np.abs(axes).argmax(0), range(3)]
+    axes *= np.where(largest < 0, -1.0, 1.0)
+    total = float((sizes**2).sum())
+    kept = float((sizes[:3] ** 2).sum() / total) if total else 1.0
+    return Projection(axes, float(np.linalg.norm(together @ axes, axis=1).max()) or 1.0, kept)
+
+
+def _weights(stack: EncodingStack, length: int) -> np.ndarray | None:
+    if not stack.layer(0).biased:
+        return None
+    return stack.bias_table(1, length)[0, 0].double().softmax(-1).numpy()
+
+
+def _caption(stack: EncodingStack, moves: bool) -> str:
+    view = stack.layer(0)
+    parts = []
+    if moves and any(encoding.uses("embed") for encoding in view.encodings):
+        parts.append("A vector of its position is added to each token: repeated words separate.")
+    if moves and view.rotating:
+        parts.append("Each query is rotated by its position, in a plane for each pair of dimensions.")
+    if view.biased:
+        parts.append(
+            "The bias moves no vector. The size of a dot is the attention of the last token to it by the "
+            "bias of the first head alone."
         )
-        for at, own in groups
+    if view.scored or view.reshaped or view.valued:
+        parts.append("The position enters scores or output together with the content.")
+    return " ".join(parts) or "No vector moves: the order is known from the causal mask alone."
+
+
+def figure(cloud: Cloud, words: Sequence[str]) -> Figure:
+    """A cloud as a scatter plot of plotly in space, with frames that move it to its positions."""
+    from plotly import graph_objects as go
+
+    names = [f"{word} {index}" if list(words).count(word) > 1 else word for index, word in enumerate(words)]
+    sizes = 6 + 30 * cloud.weights if cloud.weights is not None else np.full(len(words), 7)
+
+    def points(share: float) -> Any:
+        x, y, z = ((1 - share) * cloud.without + share * cloud.placed).T
+        marker = {"size": sizes, "color": np.arange(len(words)), "colorscale": "Viridis"}
+        return go.Scatter3d(
+            x=x, y=y, z=z, mode="markers+text+lines", text=names, marker=marker, line={"width": 1}
+        )
+
+    shares = [index / FRAMES for index in range(FRAMES + 1)]
+    made = go.Figure(points(1.0), frames=[go.Frame(data=[points(one)], name=str(one)) for one in shares])
+    play = {"frame": {"duration": 80}, "transition": {"duration": 0}}
+    buttons = [
+        {"label": label, "method": "animate", "args": [[str(one) for one in order], play]}
+        for label, order in (("add positions", shares), ("remove positions", shares[::-1]))
     ]
-
-
-@cache
-def _asset(name: str) -> str:
-    return files("zoo.figures").joinpath(name).read_text(encoding="utf-8")
-
-
-def _color(index: int, count: int) -> str:
-    from matplotlib import colormaps
-    from matplotlib.colors import to_hex
-
-    return to_hex(colormaps["viridis"](0.92 * index / max(1, count - 1)))
+    box = {"range": [-1.1, 1.1], "showticklabels": False, "title": ""}
+    made.update_layout(
+        scene={"xaxis": box, "yaxis": box, "zaxis": box, "aspectmode": "cube"}, height=480,
+        margin={"l": 0, "r": 0, "t": 40, "b": 0}, showlegend=False,
+        updatemenus=[{"type": "buttons", "direction": "left", "x": 0, "y": 1.05, "buttons": buttons}],
+    )  # fmt: skip
+    return made

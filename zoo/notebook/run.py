@@ -19,8 +19,8 @@ from zoo.runs.metrics_csv import read_metrics
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
 
-    from zoo.figures.figure import Figure
     from zoo.models.transformer import Transformer
 
 
@@ -103,19 +103,21 @@ class Run:
         return one.text
 
     def draw(self, text: str | None = None, lengths: Sequence[int] | None = None) -> Figure:
-        """What the model does: its attention on an excerpt, and by distance and by position what goes on
-        inside it. A notebook shows it; `.save("x.png")` writes it.
+        """The figure of `zoo draw`: attention on an excerpt, and by distance and position.
+
+        A notebook shows it; `.savefig("x.png")` writes it.
 
         Args:
-            text: what it reads; by default its own validation data.
+            text: the input; by default the validation data of the run.
             lengths: in tokens; by default the trained one, twice and four times that.
 
         Raises:
             InputError: no data to read, or lengths that the encoding does not take.
         """
-        from zoo.figures.run import draw_run
+        from zoo.figures import model
+        from zoo.figures.grid import grid
 
-        return draw_run(self.path, text=text, lengths=lengths)
+        return grid(model.columns(self.path, text=text, lengths=lengths), model.TITLE)
 
     def __fspath__(self) -> str:
         return os.fspath(self.path)

@@ -12,15 +12,14 @@ import numpy as np
 
 from zoo.console import progress_bar
 from zoo.errors import InputError
-from zoo.figures.figure import Figure
-from zoo.figures.training import KINDS, Logged, training_figure
+from zoo.figures.grid import Columns, content, single
+from zoo.figures.training import Logged, read_logged, training_panels
 from zoo.files import read_text
 from zoo.recipe.diff import ENCODING, flatten, is_among
 from zoo.recipe.yaml_file import MAX_BYTES
 from zoo.reports.comparable import differing, value_as_text
 from zoo.reports.compared_run import Run
 from zoo.runs.folder import METRICS, RECIPE, stored_recipe
-from zoo.runs.metrics_csv import read_metrics
 
 CARD = {
     "encoding": "encoding", "task": "task", "data": "data", "train_length": "trained length (tokens)",
@@ -53,7 +52,7 @@ class Picture:
 class Drawn:
     """A figure; or none, and why."""
 
-    figure: Figure | None = None
+    figure: Columns | None = None
     why_not: tuple[str, ...] = ()
 
 
@@ -116,15 +115,15 @@ def details_of(
     Raises:
         InputError: a folder that cannot be read.
     """
-    logged = {run.path: (run.label, _logged(Path(run.path))) for run in runs}
-    training = training_figure(logged)
+    logged = {run.path: (run.label, read_logged(Path(run.path))) for run in runs}
+    training = training_panels(logged)
     samples, why_no_samples = _samples(runs, prompt, sample_tokens, seed)
     silent = tuple(f"{path}: nothing was logged to {METRICS}" for path, (_, own) in logged.items() if not own)
     return Details(
         recipes=tuple((run.path, read_text(Path(run.path) / RECIPE, MAX_BYTES)) for run in runs),
         differing=_differing_keys(runs),
         cards=_cards(runs),
-        training=_pictures(training) if training.panels else (),
+        training=_pictures({"": training}) if training else (),
         last_logged=_last_logged(logged),
         encodings=_pictures(encodings.figure) if encodings.figure else (),
         inside=_pictures(inside.figure) if inside.figure else (),
@@ -138,14 +137,15 @@ def details_of(
     )
 
 
-def _pictures(figure: Figure) -> Pictures:
+def _pictures(columns: Columns) -> Pictures:
     """The panels of each column beside each other, under its name where there are several."""
-    several = len(figure.columns) > 1
-    rows: dict[str, list[Picture]] = {}
-    for title, parts in figure.parts():
-        for label, panel, svg in parts:
-            rows.setdefault(label if several else "", []).append(Picture(svg, title, panel.caption))
-    return tuple((label, tuple(made)) for label, made in rows.items())
+    return tuple(
+        (
+            label if len(columns) > 1 else "",
+            tuple(Picture(content(single(one), ".svg"), one.title, one.caption) for one in panels),
+        )
+        for label, panels in columns.items()
+    )
 
 
 def _differing_keys(runs: Sequence[Run]) -> Rows:
@@ -186,26 +186,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     return value_as_text(value)
-
-
-def _logged(folder: Path) -> Logged:
-    """The finite numbers of the columns that are drawn."""
-    found = {}
-    _, rows = read_metrics(folder / METRICS)
-    for column in KINDS:
-        pairs = [(int(row["step"]), _number(row.get(column, ""))) for row in rows]
-        kept = [(step, value) for step, value in pairs if np.isfinite(value)]
-        if kept:
-            steps, values = zip(*kept, strict=True)
-            found[column] = np.array(steps), np.array(values)
-    return found
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return float("nan")
 
 
 def _last_logged(logged: dict[str, tuple[str, Logged]]) -> Rows:

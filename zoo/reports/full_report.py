@@ -81,12 +81,12 @@ def _results(runs: Sequence[Run], force: bool) -> Report:
 
 def _encodings(runs: Sequence[Run]) -> Drawn:
     """Pictures of the encodings of runs, each once."""
-    from zoo.figures.encoding import draw_encodings
+    from zoo.figures.encoding import columns
 
     specs = {run.label: run.recipe["model"]["encoding"] for run in runs}
     trained = min(LONGEST, max(run.recipe["data"]["sequence_length"] for run in runs))
     try:
-        return Drawn(draw_encodings([*specs.values()], trained=trained, length=4 * trained))
+        return Drawn(columns((*specs.values(),), trained=trained, length=4 * trained))
     except InputError as error:
         return Drawn(why_not=(f"no pictures: {error}",))
 
@@ -95,11 +95,11 @@ def _inside(runs: Sequence[Run], asked: bool) -> Drawn:
     """Pictures of what goes on in the models."""
     if not asked:
         return Drawn(why_not=("not drawn: --attention does, by running the models on their validation data",))
-    from zoo.figures.run import draw_run
+    from zoo.figures.model import columns
 
     notes: list[str] = []
     try:
-        return Drawn(draw_run(*(run.path for run in runs), say=notes.append), tuple(notes))
+        return Drawn(columns(*(run.path for run in runs), log=notes.append), tuple(notes))
     except InputError as error:
         return Drawn(why_not=(f"no pictures: {error}",))
 

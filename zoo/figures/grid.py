@@ -1,0 +1,254 @@
+"""Panels as one matplotlib figure, and each as an interactive plot of plotly."""
+
+from __future__ import annotations
+
+import io
+import re
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from zoo.figures.style import CAPTION, FAINT, METADATA, RC, styles
+from zoo.files import atomic_write
+
+ACROSS = 3
+"""Panels beside each other where all are of one encoding or run."""
+WIDTH, HEIGHT, HEAD = 3.9, 3.2, 0.3
+"""Of a panel with title and caption, and of a line of the figure's title, in inches."""
+LEFT, RIGHT, BOTTOM, TOP = 0.7, 0.5, 0.52, 0.86
+"""Around the axes of a panel, in inches: all axes of a figure are of one size."""
+CHARACTERS, LINE, INDENT = 66, 8.1, -42
+"""Of a line of a caption; its height and where it begins left of the axes, in points."""
+DPI = 110
+Data = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A plot: `draw` draws `data`, which holds exactly the numbers that are shown.
+
+    Panels with the same key stand in one row of a figure and share their scales.
+    """
+
+    key: str
+    title: str
+    caption: str
+    data: Data
+    draw: Callable[[Axes, Data], None]
+
+
+Columns = Mapping[str, Sequence[Panel]]
+"""The panels of each encoding or run, by its label."""
+
+
+class PanelFigure(Figure):
+    """A matplotlib figure that a notebook shows as a PNG."""
+
+    def _repr_png_(self) -> bytes:
+        return content(self, ".png")
+
+
+def grid(columns: Columns, title: str = "") -> PanelFigure:
+    """All panels in one figure: a column for each label, or three columns where there is one label alone."""
+    (label, *others) = columns
+    rows: list[list[Panel | None]]
+    if others:
+        rows = _rows(columns)
+    else:
+        panels = list(columns[label])
+        rows = [panels[start : start + ACROSS] for start in range(0, len(panels), ACROSS)]
+    across, head = max(map(len, rows), default=1), HEAD * (2 if others else 1)
+    with matplotlib.rc_context(RC):
+        figure = _sheet(across, max(1, len(rows)), head)
+        wide, high = figure.get_size_inches()
+        text = {"fontweight": "bold", "va": "center"}
+        heading = " · ".join(filter(None, (*columns, title)))
+        figure.text(0.1 / wide, 1 - HEAD / 2 / high, heading, fontsize=10.5, **text)
+        for index, (one, look) in enumerate(styles(columns).items() if others else ()):
+            place = (index * WIDTH + 0.1) / wide, 1 - HEAD * 1.5 / high
+            figure.text(*place, one, fontsize=11, color=look.color, **text)
+        drawn: dict[str, list[Axes]] = {}
+        for row, cells in zip(rows, figure.subplots(len(rows), across, squeeze=False), strict=True):
+            for axes, panel in zip(cells, [*row, *[None] * across][:across], strict=True):
+                if panel is None:
+                    axes.remove()
+                    continue
+                panel.draw(axes, panel.data)
+                _describe(axes, panel)
+                drawn.setdefault(panel.key, []).append(axes)
+        for same in drawn.values():
+            _share_scales(same)
+    return figure
+
+
+def single(panel: Panel) -> PanelFigure:
+    """One panel without title and caption, which stand beside it on a page."""
+    with matplotlib.rc_context(RC):
+        figure = _sheet(1, 1, 0.15 - TOP)
+        panel.draw(figure.subplots(), panel.data)
+    return figure
+
+
+def save(columns: Columns, title: str, path: Path) -> None:
+    """Write the figure of some panels, by the suffix of the file: .png or .svg."""
+    atomic_write(path, content(grid(columns, title), path.suffix.lower()))
+
+
+DASHES = {"-": "solid", "--": "dash", ":": "dot", "-.": "dashdot"}
+
+
+def interactive(panel: Panel) -> Any:
+    """A panel as a figure of plotly, made from what matplotlib draws: lines, bands, images and marks."""
+    from plotly import graph_objects as go
+
+    (axes,) = single(panel).axes[:1]
+    figure = go.Figure()
+    for band in axes.collections:
+        if isinstance(band, PolyCollection):
+            x, y = band.get_paths()[0].vertices.T
+            figure.add_scatter(
+                x=x, y=y, fill="toself", fillcolor=_rgba(band.get_facecolor()[0]), mode="none",
+                hoverinfo="skip", showlegend=False,
+            )  # fmt: skip
+    for line in axes.get_lines():
+        x, y = np.asarray(line.get_xdata(), dtype=float), np.asarray(line.get_ydata(), dtype=float)
+        look = {"color": to_hex(line.get_color()), "dash": DASHES.get(line.get_linestyle(), "solid")}
+        if line.get_transform() != axes.transData:  # an axvline or axhline
+            one = {"line": {**look, "width": 1}}
+            (figure.add_vline(x[0], **one) if x[0] == x[1] else figure.add_hline(y[0], **one))
+            continue
+        marked, named = line.get_marker() != "None", not line.get_label().startswith("_")
+        mode = "+".join(["lines"] * (line.get_linestyle() != "None") + ["markers"] * marked)
+        dots = {"size": 5, "symbol": "circle-open" if line.get_markerfacecolor() == "none" else "circle"}
+        figure.add_scatter(
+            x=x, y=y, mode=mode, line=look, marker=dots, name=line.get_label() if named else "",
+            showlegend=named,
+        )  # fmt: skip
+    for image in axes.get_images():
+        left, right, bottom, top = image.get_extent()
+        values = np.ma.filled(np.ma.asarray(image.get_array(), dtype=np.float32), np.nan)
+        low, high = image.get_clim()
+        figure.add_heatmap(
+            z=values, x0=left + 0.5, dx=(right - left) / values.shape[1], y0=min(bottom, top) + 0.5,
+            dy=abs(bottom - top) / values.shape[0], zmin=low, zmax=high,
+            colorscale="Viridis" if image.get_cmap().name == "viridis" else "RdBu_r",
+        )  # fmt: skip
+    for patch in axes.patches:
+        if isinstance(patch, Rectangle):
+            figure.add_vrect(
+                patch.get_x(), patch.get_x() + patch.get_width(), fillcolor=FAINT, opacity=0.12, line_width=0
+            )
+    figure.update_layout(
+        xaxis=_axis(axes.xaxis, axes.get_xlim()), yaxis=_axis(axes.yaxis, axes.get_ylim()), height=340,
+        margin={"l": 60, "r": 10, "t": 30, "b": 50}, legend={"orientation": "h", "y": -0.25},
+        template="simple_white",
+    )  # fmt: skip
+    return figure
+
+
+def _axis(axis: Any, ends: tuple[float, float]) -> dict[str, Any]:
+    made = {
+        "title": axis.get_label_text(),
+        "range": ends,
+        "zeroline": False,
+        "gridcolor": "rgba(128,128,128,.2)",
+    }
+    if axis.get_scale() == "log":
+        return {**made, "type": "log", "range": np.log10(ends)}
+    names = [text.get_text() for text in axis.get_ticklabels()]
+    if any(name and not _is_number(name) for name in names):  # names, not numbers: tokens, or "trained"
+        made |= {"tickvals": axis.get_ticklocs(), "ticktext": [name.replace("\n", " ") for name in names]}
+    return made
+
+
+def _is_number(text: str) -> bool:
+    return bool(re.fullmatch(r"[−-]?[\d.]+(e.*)?", text))
+
+
+def _rgba(color: Sequence[float]) -> str:
+    red, green, blue = (round(255 * part) for part in color[:3])
+    return f"rgba({red},{green},{blue},{color[3]:.2f})"
+
+
+def by_key(columns: Columns) -> dict[str, dict[str, Panel]]:
+    """For each key the panels by label, in the order in which the columns have their keys."""
+    keys: list[str] = []
+    for panels in columns.values():
+        at = 0
+        for panel in panels:
+            if panel.key not in keys:
+                keys.insert(at, panel.key)
+            at = keys.index(panel.key) + 1
+    found: dict[str, dict[str, Panel]] = {key: {} for key in keys}
+    for label, panels in columns.items():
+        for panel in panels:
+            found[panel.key][label] = panel
+    return found
+
+
+def _rows(columns: Columns) -> list[list[Panel | None]]:
+    """Rows of cells: each key has one row, which keys of other columns may share, so that few are empty."""
+    labels, rows = list(columns), []
+    ends = dict.fromkeys(labels, 0)
+    for there in by_key(columns).values():
+        at = max(ends[label] for label in there)
+        while len(rows) <= at:
+            rows.append([None] * len(labels))
+        for label, panel in there.items():
+            rows[at][labels.index(label)], ends[label] = panel, at + 1
+    return rows
+
+
+def _sheet(across: int, rows: int, head: float) -> PanelFigure:
+    """An empty figure whose subplots have the same margins in inches everywhere."""
+    wide, high = across * WIDTH, rows * HEIGHT + head
+    figure = PanelFigure(figsize=(wide, high))
+    FigureCanvasAgg(figure)
+    inner_width, inner_height = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+    figure.subplots_adjust(
+        left=LEFT / wide, right=1 - RIGHT / wide, bottom=BOTTOM / high, top=1 - (head + TOP) / high,
+        wspace=(LEFT + RIGHT) / inner_width, hspace=(TOP + BOTTOM) / inner_height,
+    )  # fmt: skip
+    return figure
+
+
+def _describe(axes: Axes, panel: Panel) -> None:
+    """Title and caption above the axes."""
+    lines = textwrap.wrap(panel.caption, CHARACTERS)
+    place = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "left", "va": "bottom"}
+    axes.annotate("\n".join(lines), (0, 1), xytext=(INDENT, 6), fontsize=6.5, color=CAPTION, **place)
+    above = 9 + LINE * len(lines)
+    axes.annotate(panel.title, (0, 1), xytext=(INDENT, above), fontsize=8.5, fontweight="bold", **place)
+
+
+def _share_scales(drawn: Sequence[Axes]) -> None:
+    """Give all axes of a row the range of all of them, and their images one scale of colours."""
+    images = [image for axes in drawn for image in axes.get_images()]
+    for image in images:
+        image.set_clim(min(one.get_clim()[0] for one in images), max(one.get_clim()[1] for one in images))
+    ends = [axes.get_ylim() for axes in drawn]
+    if (
+        not images
+        and len({(axes.get_yscale(), low < high) for axes, (low, high) in zip(drawn, ends, strict=True)}) == 1
+    ):
+        for axes in drawn:
+            axes.set_ylim(min(low for low, _ in ends), max(high for _, high in ends))
+
+
+def content(figure: Figure, suffix: str) -> bytes:
+    """A figure as a file: `.png` or `.svg`."""
+    file = io.BytesIO()
+    with matplotlib.rc_context(RC):
+        figure.savefig(file, format=suffix[1:], dpi=DPI, metadata=METADATA[suffix])
+    return file.getvalue()

@@ -1,0 +1,188 @@
+"""Arrays from the hooks of an encoding: vectors, angles, biases, and the scores of a random content.
+
+The hooks are called as the transformer calls them, in evaluation mode and without gradients. Letters of
+shapes are those of `zoo.encodings.base`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zoo.encodings.base import AttentionContext, Encoding, Size
+from zoo.encodings.stack import EncodingStack, LayerEncodings
+
+CONTENTS, COPIES = 32, 64
+"""Random contents that a mean is over, and random tokens whose copies are scored."""
+NEAR_ZERO = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """The encodings of one layer at positions 0 .. `length` - 1."""
+
+    encodings: Sequence[Encoding]
+    size: Size
+    length: int
+
+    @cached_property
+    def view(self) -> LayerEncodings:
+        return LayerEncodings(self.encodings)
+
+    @cached_property
+    def contexts(self) -> list[AttentionContext]:
+        """Of each encoding, at its own positions in evaluation."""
+        ids = torch.arange(self.length)
+        places = [one.positions(ids, 1) if one.uses("positions") else ids for one in self.encodings]
+        return [AttentionContext(pos, pos, causal=self.size.causal, consecutive=pos is ids) for pos in places]
+
+    def uses(self, *hooks: str) -> bool:
+        return any(encoding.uses(hook) for encoding in self.encodings for hook in hooks)
+
+    def vectors(self) -> np.ndarray:
+        """The vectors that `embed` adds to the tokens, [T,E]."""
+        return array(self.embedded(torch.zeros(1, self.length, self.size.d_model))[0])
+
+    def biases(self) -> np.ndarray:
+        """The bias of every head, query and key, [H,T,S], without a mask."""
+        total = torch.zeros(self.size.num_heads, self.length, self.length)
+        for index in self.view.biased:
+            total = total + self.encodings[index].bias_table(self.contexts[index], self.size.num_heads)
+        return array(total.reshape(-1, *total.shape[-2:]))
+
+    def drawn_positions(self, draws: int = 4) -> np.ndarray:
+        """The positions of the tokens in several steps of training, [N,T]."""
+        (encoding, *_) = [one for one in self.encodings if one.uses("positions")]
+        ids = torch.arange(self.length)
+        encoding.train()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            made = [encoding.positions(ids, 1).reshape(-1, self.length)[0] for _ in range(draws)]
+        encoding.eval()
+        return array(torch.stack(made))
+
+    @cached_property
+    def content(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Random vectors x [B,T,E], queries and keys [B,H,T,D]: N(0,1) in each dimension.
+
+        Queries and keys have contents of their own; the vectors that are added for a position enter both.
+        """
+        generator = torch.Generator().manual_seed(0)
+        shape = CONTENTS, self.length, self.size.d_model
+        x, y = (torch.randn(shape, generator=generator) for _ in range(2))
+        # Some encodings multiply the token vectors: the scaled ones have unit variance.
+        scale = (self.embedded(x[:1]) - self.embedded(torch.zeros_like(x[:1]))).std() / x[:1].std()
+        x, y = self.embedded(x / scale), self.embedded(y / scale)
+        return x, self._heads(x, generator), self._heads(y, generator)
+
+    def scores(self, x: Tensor, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """The scaled scores of all pairs before any mask, [B,H,T,S], and the part of content hooks."""
+        read = self.view.read(x)
+        contexts = [
+            replace(context, features=one, shared={})
+            for context, one in zip(self.contexts, read, strict=True)
+        ]
+        turned_q, turned_k = self.view.rotate(q, k, contexts)
+        plain = turned_q @ turned_k.transpose(-1, -2) * self.size.head_dim**-0.5
+        for i in self.view.biased:
+            plain = plain + self.encodings[i].bias_table(contexts[i], self.size.num_heads)
+        logits = plain
+        for i in self.view.scored:
+            term = self.encodings[i].score(q, k, contexts[i])
+            logits = logits if term is None else logits + term
+        for i in self.view.reshaped:
+            logits = self.encodings[i].logits(logits, q, k, contexts[i])
+        return logits, logits - plain
+
+    @cached_property
+    def of_content(self) -> tuple[np.ndarray, np.ndarray]:
+        """Attention [B,H,T,S] of the random contents, and the scores that content-dependent hooks add."""
+        logits, added = self.scores(*self.content)
+        allowed = self.contexts[0].allowed()
+        weights = logits.masked_fill(~allowed, -torch.inf).softmax(-1)
+        return array(weights), array(added.expand_as(logits).masked_fill(~allowed, torch.nan))
+
+    def copies(self) -> np.ndarray:
+        """The score of the last token with its own copy k tokens before, as a share of k = 0: [N,T]."""
+        shape = COPIES, self.size.num_heads, 1, self.size.head_dim
+        generator = torch.Generator().manual_seed(1)
+        token = torch.randn(shape, generator=generator).expand(-1, -1, self.length, -1)
+        x = torch.randn(COPIES, self.length, self.size.d_model, generator=generator)
+        last = self.scores(x, token, token)[0][:, :, -1].flip(-1).flatten(0, 1)
+        return array(last / last[:, :1])
+
+    def angles(self) -> np.ndarray | None:
+        """The angle of each rotated pair of dimensions at each position, [T,P] in radians, fastest first.
+
+        None where `rotate` turns no pairs. Each dimension is rotated alone; the output shows its partner.
+        """
+        width, ids = self.size.head_dim, torch.arange(self.length)
+        read = self.view.read(torch.zeros(width, self.length, self.size.d_model))
+        contexts = [
+            replace(context, q_pos=ids, k_pos=ids, consecutive=True, features=one, shared={})
+            for context, one in zip(self.contexts, read, strict=True)
+        ]
+        alone = torch.eye(width)[:, None, None].expand(-1, self.size.num_heads, self.length, -1)
+        out = self.view.rotate(alone, alone, contexts)[0][:, 0].double()  # [D,T,W]
+        if out.shape[-1] == 2 * width:  # each dimension has become a complex number, its parts in two halves
+            turns = torch.stack([torch.complex(out[i, :, i], out[i, :, i + width]) for i in range(width)], -1)
+        elif out.shape[-1] == width:
+            across = (out - out.permute(2, 1, 0)).abs().sum(1)
+            partner = across.argmax(-1)
+            first = [i for i in range(width) if across[i, partner[i]] > 1e-6 and i < partner[i]]
+            if not first:
+                return None
+            turns = torch.stack([torch.complex(out[i, :, i], out[i, :, partner[i]]) for i in first], -1)
+            if ((out[first].norm(dim=-1).T - turns.abs()).abs() > 1e-3 * turns.abs().max()).any():
+                return None
+        else:
+            return None
+        found = np.unwrap(np.angle((turns / turns[:1]).numpy()), axis=0)
+        return found[:, np.argsort(-np.abs(found[-1]), kind="stable")]
+
+    def values(self) -> np.ndarray:
+        """The length of the vector that `value` adds for one key at each distance, [H,T]."""
+        weights = torch.eye(self.length).flip(0)[:, None, None].expand(-1, self.size.num_heads, 1, -1)
+        total = torch.zeros(self.length, self.size.num_heads, 1, self.size.head_dim)
+        for i in self.view.valued:
+            term = self.encodings[i].value(weights, self.contexts[i].queries(self.length - 1, self.length))
+            total = total if term is None else total + term
+        return array(total[:, :, 0].norm(dim=-1).T)
+
+    def embedded(self, x: Tensor) -> Tensor:
+        for encoding, context in zip(self.encodings, self.contexts, strict=True):
+            x = encoding.embed(x, context.q_pos)
+        return x
+
+    def _heads(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """[B,T,E] as [B,H,T,D]: the vectors split among the heads."""
+        wide = self.size.num_heads * self.size.head_dim
+        if x.shape[-1] != wide:
+            x = torch.randn(*x.shape[:2], wide, generator=generator)
+        return x.unflatten(-1, (self.size.num_heads, -1)).transpose(1, 2)
+
+
+def draw_small_weights(stack: EncodingStack) -> bool:
+    """Draw the weights that start near zero at random, from a fixed seed; returns whether there are any.
+
+    Before training such weights do nearly nothing, and the figure would show nothing.
+    """
+    generator, drawn = torch.Generator().manual_seed(0), False
+    embedding = any(slot[0].uses("embed") for slot in stack.slots)
+    with torch.no_grad():
+        for parameter in stack.parameters():
+            if parameter.dim() > 1 and float(parameter.std()) < NEAR_ZERO:
+                noise = torch.randn(parameter.shape, generator=generator)
+                # A vector that is added to the tokens is as large as they are.
+                parameter.copy_(noise if embedding else noise / parameter.shape[-1] ** 0.5)
+                drawn = True
+    return drawn
+
+
+def array(x: Tensor) -> np.ndarray:
+    return x.detach().float().numpy()

@@ -1,0 +1,172 @@
+"""`zoo draw`: figures of encodings, of trained models and of words, as files."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from zoo import registry
+from zoo.console import waiting
+from zoo.errors import InputError, Problem, collect, nearest
+from zoo.figures import encoding, grid, model, tokens
+from zoo.figures.grid import Columns
+from zoo.files import atomic_write, read_text
+from zoo.recipe.yaml_file import read_value
+from zoo.reports.page import Section, page
+
+SUFFIXES = (".png", ".svg", ".html")
+MOST = 8
+"""Encodings beside each other."""
+MAX_BYTES, LONGEST_NAME = 1 << 24, 200
+"""Of a file of text, and characters of its name."""
+
+
+def draw_encodings(
+    what: Sequence[str], out: Path | None, *, length: int, trained: int | None, heads: int, d_model: int
+) -> None:
+    """Draw encodings beside each other into a file.
+
+    Args:
+        what: see `read_specs`.
+        out: a .png, .svg or .html; by default a PNG with the names in the working folder.
+    """
+    trained = min(encoding.TRAINED, length) if trained is None else trained
+    problems: list[Problem] = []
+    specs: tuple[Any, ...] = ()
+    with collect(problems):
+        check_suffix(out)
+    with collect(problems):
+        encoding.check_sizes(length, trained, heads, d_model)
+    with collect(problems):
+        specs = read_specs(what)
+    if problems:
+        raise InputError(problems)
+    found = encoding.columns(specs, length=length, trained=trained, heads=heads, d_model=d_model)
+    _write(found, encoding.title(trained, length), out)
+
+
+def draw_runs(
+    paths: Sequence[Path],
+    out: Path | None,
+    *,
+    text: str | None,
+    lengths: Sequence[int] | None,
+    sets: Sequence[str],
+    device: str,
+) -> None:
+    """Draw trained models beside each other into a file.
+
+    Args:
+        text: the input, or a file that holds it.
+        out, lengths, sets, device: as of `draw_encodings` and `zoo.figures.model.columns`.
+    """
+    check_suffix(out)
+    if text is not None and "\n" not in text and len(text) < LONGEST_NAME and Path(text).is_file():
+        text = read_text(Path(text), MAX_BYTES)
+    found = model.columns(
+        *paths, text=text, lengths=lengths, sets=sets, device=device,
+        log=lambda note: print(note, file=sys.stderr),
+    )  # fmt: skip
+    _write(found, model.TITLE, out, [one.absolute().name for one in paths])
+
+
+def draw_tokens(what: Sequence[str], out: Path | None, text: str) -> None:
+    """Draw the words of a text under each encoding as a page (.html) of point clouds."""
+    problems: list[Problem] = []
+    with collect(problems):
+        check_suffix(out, (".html",))
+    with collect(problems):
+        specs = read_specs(what)
+    if problems:
+        raise InputError(problems)
+    clouds, projection, words = tokens.clouds(specs, text)
+    about = (
+        "Each dot is a word; the darker, the earlier. The vectors are random and fixed by the word. All "
+        f"clouds have the same projection, which keeps {projection.kept:.0%} of the variance."
+    )
+    sections = [Section(one.label, [tokens.figure(one, words), one.caption]) for one in clouds]
+    path = out or Path(f"{_file_name([one.label for one in clouds])}.html")
+    atomic_write(path, page("Words without position and with it", [Section("", [about]), *sections]))
+    print(f"{len(words)} words of {', '.join(one.label for one in clouds)}: {path}")
+
+
+def is_run(text: str) -> bool:
+    """Whether an argument is the path of a run: not a plugin's file, and not the name of an encoding."""
+    if text.startswith(("{", "[")) or text.endswith(".py") or ".py:" in text:
+        return False
+    return os.sep in text or (Path(text).exists() and text not in registry.encodings.names())
+
+
+def read_specs(texts: Sequence[str]) -> tuple[Any, ...]:
+    """The encodings that the texts name, resolved.
+
+    Each text is a name, `{name: rope, base: 500000}` or a list as in a recipe, a plugin's file (all of its
+    encodings), or one of them, `FILE.py:NAME`.
+
+    Raises:
+        InputError: everything that is wrong with any of them.
+    """
+    found: list[Any] = []
+    problems: list[Problem] = []
+    for text in texts:
+        with collect(problems):
+            found += [encoding.resolved(one) for one in _named(text.strip())]
+    if len(found) > MOST:
+        problems.append(Problem(f"{len(found)} encodings do not fit beside each other; the most is {MOST}"))
+    if problems:
+        raise InputError(problems)
+    return tuple(found)
+
+
+def _named(text: str) -> list[Any]:
+    if text.startswith(("{", "[")):
+        return [read_value(text, text)]
+    file, _, name = text.rpartition(":") if ".py:" in text else (text, "", "")
+    if not file.endswith(".py"):
+        registry.encodings.describe(text)  # an unknown name is an error with its nearest
+        return [text]
+    names = [one.name for one in registry.load_plugin(file) if one.kind == "encoding"]
+    if not names:
+        raise InputError(f"{file} registers no encoding")
+    if name and name not in names:
+        near = nearest(name, names)
+        hint = f"did you mean {near!r}?" if near else f"it has: {', '.join(names)}"
+        raise InputError(f"{file} registers no encoding {name!r}; {hint}")
+    return [name] if name else names
+
+
+def check_suffix(out: Path | None, suffixes: Sequence[str] = SUFFIXES) -> None:
+    """Raise InputError for a file in a format that is not written."""
+    if out is not None and out.suffix.lower() not in suffixes:
+        raise InputError(f"--out {out}: the name must end in {' or '.join(suffixes)}")
+
+
+def _write(found: Columns, title: str, out: Path | None, names: Iterable[str] | None = None) -> None:
+    path = out or Path(f"{_file_name(names or found)}.png")
+    with waiting("drawing"):
+        if path.suffix.lower() == ".html":
+            atomic_write(path, figure_page(found, title))
+        else:
+            grid.save(found, title, path)
+    print(f"{sum(map(len, found.values()))} panels of {', '.join(found)}: {path}")
+
+
+def figure_page(columns: Columns, title: str) -> str:
+    """A page with each panel as an interactive plot over its caption."""
+    sections = []
+    for row in grid.by_key(columns).values():
+        parts: list[Any] = []
+        for label, panel in row.items():
+            plot = grid.interactive(panel)
+            parts += [plot.update_layout(title=label) if len(columns) > 1 else plot, panel.caption]
+        sections.append(Section(next(iter(row.values())).title, parts))
+    return page(f"{', '.join(columns)}: {title}", sections)
+
+
+def _file_name(labels: Iterable[str]) -> str:
+    """A file name of labels, without its suffix: `alibi_rope`."""
+    return "_".join(re.sub(r"[^A-Za-z0-9.=-]+", "-", label).strip("-") for label in labels)[:120]
