@@ -151,7 +151,7 @@ def test_impossible_options_are_refused(source_of):
     for data, message in (
         ({"name": "needle", "needles": 10_000}, "data.needles: there are 768 names"),
         ({"name": "variable_tracking", "hops": 400, "chains": 2}, "data.hops: 802 variables"),
-        ({"name": "common_words", "others": 5}, "data.others: words that stand 5 times are no rarer"),
+        ({"name": "common_words", "others": 5}, "data.others: 5 occurrences of other words are not fewer"),
         ({"name": "common_words", "common": 101}, "data.common: at most 100"),
         ({"name": "needle", "kind": "multikey"}, "data.kind"),
     ):

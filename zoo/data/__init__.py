@@ -1,4 +1,4 @@
-"""Corpora, tokens and batches: what a model is trained and judged on."""
+"""Corpora, tokens and batches."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Dataset:
 
     name: ClassVar[str]
     gives: ClassVar[str] = ""
-    """What examples are, as tasks take them: text (without end), answers (a prompt and its answer), pointer
-    (tokens of which one is to be pointed at), or a word of your own."""
+    """Kind of the examples, as in `Task.takes`: text (a stream), answers (a prompt and its answer), pointer
+    (tokens, and the index of one of them), or a word of your own."""
     source: ClassVar[str] = "generated"
-    """Where it comes from, as `zoo list datasets` shows it."""
+    """Origin of the data, for `zoo list datasets`."""
     text_options: ClassVar[tuple[str, ...]] = ()
-    """Of questions that can be asked in any text: which options are those of the text. Protocol `prompts`
-    asks them in the text and the tokens of the model that it scores."""
+    """For questions that can be asked in any text: the options that belong to the text. Protocol `prompts`
+    asks these questions in the text and the tokens of the model that it scores."""
 
     @property
     def vocab_size(self) -> int:
@@ -43,10 +43,10 @@ class Dataset:
         """The data itself.
 
         Args:
-            write_cache: False where only a checkpoint names `data.cache`: nothing is then written there.
+            write_cache: False where only a checkpoint names `data.cache`: then nothing is written there.
 
         Raises:
-            InputError: it cannot be had.
+            InputError: the data is missing or cannot be read.
         """
         raise NotImplementedError
 
@@ -60,8 +60,8 @@ def build_dataset(data: DataConfig) -> Dataset:
 
 
 def open_data(recipe: Recipe, write_cache: bool = True) -> DataSource:
-    """Open the data that `recipe.data` names; tokenise it first if that was not done before.
+    """Open the data that `recipe.data` names, and tokenize it first where that was not done before.
 
-    Raises InputError for data that cannot be had or read. See `Dataset.open`.
+    See `Dataset.open`.
     """
     return build_dataset(recipe.data).open(recipe, write_cache)

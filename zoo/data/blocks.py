@@ -13,7 +13,7 @@ from zoo.data.text.tokenizer import SPECIAL, TextTokenizer
 from zoo.data.text.tokens import TokenStream
 
 NOT_SCORED = -100
-WORDS_PER_TOKEN = 4  # one Philox counter a token: is it chosen, what becomes of it, which random token
+WORDS_PER_TOKEN = 4  # one Philox counter a token: whether it is chosen, its fate, the random token
 
 
 class Batched(Dataset):
@@ -33,7 +33,7 @@ class Batched(Dataset):
 
 
 class Blocks(Batched):
-    """Windows of `length` tokens side by side; the targets are the same window one token on.
+    """Adjacent windows of `length` tokens; the targets are the same window shifted by one token.
 
     `blocks[i]` is {"tokens": int64 [length], "targets": int64 [length]}; `batch(indices)` the same with a
     first axis. Documents run on within a window, an end token between them. The stream's last tokens that
@@ -62,15 +62,15 @@ def _windows(stream: TokenStream, indices: Sequence[int], stride: int, length: i
 
 
 class MaskedBlocks(Batched):
-    """Windows of `length` tokens side by side, in which some are to be guessed.
+    """Adjacent windows of `length` tokens, some of which are hidden and predicted.
 
     Each token but the end token is chosen with probability `mask_fraction`; of the chosen 80 % become the
     mask token, 10 % a random token, 10 % stay. `blocks[i]` is {"tokens": int64 [length], "targets": int64
     [length]}, targets -100 where not chosen. Source: Devlin et al. 2019 (arXiv:1810.04805), section 3.1.
 
-    What is chosen depends on (seed, epoch) and the token's position in the stream alone: not on ranks or
-    workers, nor on `length`, so that the same targets are scored at every evaluation length. `set_epoch`
-    draws anew; epoch None, for validation, is a draw of its own that never changes.
+    The choice depends on (seed, epoch) and the token's position in the stream, and not on ranks, workers or
+    `length`: the same targets are scored at every evaluation length. `set_epoch` draws again; epoch None, for
+    validation, is a draw of its own that never changes.
     """
 
     def __init__(

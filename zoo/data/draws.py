@@ -1,14 +1,13 @@
-"""Random numbers that depend on what they are for, and on nothing else.
+"""Random numbers that depend on their purpose alone.
 
-Every draw is named by a key (seed, purpose, ...) and a row, and comes from numpy's Philox counter
-generator. Only its raw 64-bit words are used: numpy promises that those never change, which it does not
-promise of `Generator.permutation` and the like. So a draw is the same on every machine, rank, worker and
-numpy.
+Every draw is named by a key (seed, purpose, ...) and a row, and comes from numpy's Philox counter generator.
+Only its raw 64-bit words are used: numpy promises that those never change, which it does not promise of
+`Generator.permutation` and the like. So a draw is the same on every machine, rank, worker and numpy.
 
-What is drawn is not stored, so a fixed hash of a prompt decides whether it is held out, for evaluation and
-validation: training redraws until a prompt is on its side, they until it is on theirs. The side depends on
-nothing else, so that runs of any seed, length or number of steps are judged on prompts that none of them was
-trained on.
+Drawn examples are not stored, so a fixed hash of a prompt decides whether it is held out for evaluation and
+validation. Training draws again until a prompt is on its side, evaluation until it is on the other. The side
+depends on nothing else: runs of any seed, length or number of steps are judged on prompts that none of them
+was trained on.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ import numpy as np
 UNIT = 2.0**-53
 
 ONE_IN = 4
-"""One prompt in so many is held out. Fewer would repeat themselves in the evaluation of short prompts; more
-would be lost to training."""
+"""One prompt in four is held out. Fewer would repeat in the evaluation of short prompts; more would be lost
+to training."""
 
 
 class Draws:
@@ -61,8 +60,7 @@ class Chance:
     Args:
         draws: the table.
         row: which row.
-        ahead: words drawn at a time for choices that are made one by one, a multiple of 4. It says which
-            words they get, and so what is chosen.
+        ahead: words drawn at a time for single choices, a multiple of 4. Another number gives other choices.
     """
 
     def __init__(self, draws: Draws, row: int, ahead: int = 1024):
@@ -105,7 +103,7 @@ class Chance:
 
 def is_held_out(prompt: Sequence[int] | np.ndarray) -> bool:
     """Whether a prompt, given by its tokens, is for evaluation and validation and not for training."""
-    # A cryptographic hash: checksums such as CRC are linear over GF(2), so that they would tell the two sides
-    # apart by the parity of bits of the prompt, which is what some tasks ask for.
+    # A cryptographic hash: a checksum such as CRC is linear over GF(2), so the side would depend on the
+    # parity of bits of the prompt, which is the answer of some tasks.
     tokens = np.asarray(prompt, dtype="<i8").tobytes()
     return hashlib.blake2b(tokens, digest_size=1).digest()[0] < 256 // ONE_IN

@@ -17,8 +17,8 @@ from zoo.launch.ranks import watch_parent
 class EpochSampler:
     """The micro-batches of one rank.
 
-    Optimizer step i of an epoch takes `permutation[i * batch_size : (i + 1) * batch_size]`, whatever the
-    number of ranks. Micro-batch m of rank r is the share (m * world_size + r) of it. The last, incomplete
+    Optimizer step i of an epoch takes `permutation[i * batch_size : (i + 1) * batch_size]` with any number of
+    ranks. Micro-batch m of rank r is the share (m * world_size + r) of it. The last, incomplete
     batch is dropped. Raises InputError if ranks and accumulation do not divide the batch, or if there is
     less than one.
     """
@@ -82,8 +82,8 @@ class _ByBatch(Dataset):
 
 
 def _end_with_parent(_worker: int) -> None:
-    """Torch's workers compare their parent with the one they had when they were ready: if it was killed
-    before that, they wait for ever. These know it from the process that started them."""
+    """Torch's workers compare their parent with the one at the end of their start: if it was killed before,
+    they wait for ever. Here a worker knows its parent from the process that started it."""
     watch_parent(multiprocessing.parent_process().pid)
 
 
@@ -117,10 +117,10 @@ class ResumableLoader:
     """A stream of batches, epoch after epoch, that can be resumed.
 
     Iterating gives the rest of the current epoch. `state_dict()` counts the micro-batches that were handed
-    out, not those that workers prepared ahead; it is the same on every rank. Loaded into another loader of
-    the same data, the next batch there is the one that would have come here. After the last batch of an
-    epoch the state is the beginning of the next one, which is a new permutation. `len` is the micro-batches
-    of an epoch.
+    out, without the ones that workers prepared ahead; it is the same on every rank. Another loader of the
+    same data that loads it continues with the batch that comes next here. After the last batch of an epoch
+    the state is the beginning of the next one, which is a new permutation. `len` is the micro-batches of an
+    epoch.
     """
 
     def __init__(self, dataset: Dataset, sampler: EpochSampler, workers: int = 0):
@@ -137,7 +137,7 @@ class ResumableLoader:
             self.dataset.set_epoch(self._epoch)
         batches = self._sampler.batches(self._epoch, self._handed_out)
         for batch in _read(self.dataset, batches, self._workers):
-            # Counted before it is handed out: whoever asks for the state then has the batch in hand.
+            # Counted before it is handed out: a caller that asks for the state then has the batch.
             self._handed_out += 1
             if self._handed_out == len(self):
                 self._epoch, self._handed_out = self._epoch + 1, 0

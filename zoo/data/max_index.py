@@ -16,11 +16,8 @@ from zoo.field_types import Positive
 from zoo.recipe import Recipe
 from zoo.registry import register
 
-BEGINNING = 16
-"""Numbers at the beginning of a sequence that say whether it is held out."""
-
-FEWEST = 1200
-"""Beginnings that there must be to hold some out."""
+BEGINNING, FEWEST = 16, 1200
+"""A sequence is held out by its first 16 numbers, where there are at least 1200 such beginnings."""
 
 
 @register.dataset("max_index")
@@ -56,8 +53,8 @@ class MaxIndex(Batched):
     Sequence i depends on (seed, split, num_values, i), and at a greater length than 16 it begins with the
     shorter one. Token 0 is never used: the vocabulary has `num_values + 1`.
 
-    Sequences of "valid" and "test" are held out: training draws none of them, whatever its seed
-    (`zoo.data.draws`), unless they are so short that there are too few.
+    Sequences of "valid" and "test" are held out: training with any seed draws none of them
+    (`zoo.data.draws`), unless they are so short that too few exist.
     """
 
     def __init__(self, length: int, num_values: int, seed: int, split: str, size: int):
@@ -77,8 +74,8 @@ class MaxIndex(Batched):
         return {"tokens": torch.from_numpy(tokens), "answer": torch.from_numpy(tokens.argmax(axis=1))}
 
     def seen_in_training(self, length: int) -> float:
-        """The share of these sequences, from 0 to 1, that training at a length may have drawn too: all of
-        them where there are too few to hold any out."""
+        """The share of these sequences, from 0 to 1, that training at a length may have drawn too: 1 where
+        too few exist to hold any out."""
         return float(self._held_out is None and self.length == length)
 
     def _row(self, row: int) -> int:

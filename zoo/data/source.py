@@ -18,11 +18,11 @@ GENERATED_SIZE = {"train": 1 << 20, "valid": 1024, "test": 4096}
 class DataSource:
     """The data of a run.
 
-    A subclass gives `dataset` and `fingerprint`, by which the data and the tokenizer are recognised. For text
-    it also gives `tokenizer` and `units`; they are None otherwise.
+    A subclass gives `dataset` and `fingerprint`, which identifies the data and the tokenizer. For text it
+    also gives `tokenizer` and `units`; they are None otherwise.
 
     Args:
-        kind: what its examples are, as `Dataset.gives` says it.
+        kind: kind of its examples, see `Dataset.gives`.
         vocab_size: number of token ids, for the model's embedding.
     """
 
@@ -41,7 +41,7 @@ class DataSource:
         raise NotImplementedError
 
     def seed(self, split: str) -> int:
-        """The seed of what is drawn for a split: runs that differ in theirs alone are judged on the same."""
+        """The seed of a split's draws: runs that differ in the seed alone are judged on the same examples."""
         return self.recipe.seed if split == "train" else 0
 
     def train_loader(self, rank: int = 0, world_size: int = 1) -> ResumableLoader:
@@ -83,11 +83,11 @@ class DataSource:
 
 
 class GeneratedSource(DataSource):
-    """Examples that are drawn as they are asked for.
+    """Examples that are drawn on demand.
 
     Args:
-        corpus: what is drawn, in words that change whenever the examples do.
-        draw: gives a dataset, by keyword: its split, length, size, seed, and `sizes` as of `examples`.
+        corpus: identifies the examples: another text wherever these differ.
+        draw: returns a dataset; keywords are split, length, size, seed, and `sizes` as of `examples`.
     """
 
     def __init__(self, recipe: Recipe, kind: str, vocab_size: int, corpus: str, draw: Callable[..., Any]):

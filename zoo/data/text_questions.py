@@ -1,4 +1,4 @@
-"""Questions that are asked in the words of a text: what they share, and the datasets that ask them."""
+"""Questions that are asked within a text: how they are drawn, and the datasets that ask them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 from pydantic import Field
 
 from zoo import registry
-from zoo.data.algorithmic.answers import Answers
-from zoo.data.algorithmic.questions import AHEAD, Questions
+from zoo.data.answers import Answers
 from zoo.data.draws import Chance, Draws
+from zoo.data.questions import AHEAD, Questions
 from zoo.data.source import GENERATED_SIZE, DataSource
 from zoo.data.text import Corpus
 from zoo.data.text.cache import TokenCache
@@ -24,22 +24,26 @@ from zoo.field_types import Positive, Seed
 from zoo.recipe import Recipe
 
 TRIED = 64
-"""Examples that are drawn to see how many tokens the shortest need."""
+"""Examples that are drawn to find how many tokens the shortest need."""
 
 
 class TextQuestions(Questions):
-    """A question at the end of a text, and its answer, as a tokenizer that is anybody's writes them.
+    """A question at the end of a text, and its answer, in the tokens of any tokenizer.
 
     The size is all input tokens of an example: two models with one tokenizer read as many. A subclass gives
-    `draw_text` and, where it is not a window of the corpus, `fill`.
+    `draw_text` and, where the text is not a window of the corpus, `fill`. Its class name is a key of its
+    draws: another name gives other examples.
 
     Args:
+        options: the dataset, which has the options of the questions.
         stream: the text that windows are taken from.
-        tokenizer: what its tokens stand for.
+        tokenizer: the tokenizer of the stream.
     """
 
-    def __init__(self, stream: TokenStream, tokenizer: TextTokenizer):
-        self.stream, self.tokenizer = stream, tokenizer
+    def __init__(self, options: Any, stream: TokenStream, tokenizer: TextTokenizer):
+        self.options, self.stream, self.tokenizer = options, stream, tokenizer
+        # A document's end has no bytes; words part there too.
+        self._opens = np.array([not raw or raw[0] in WHITESPACE for raw in tokenizer.token_bytes()])
 
     def draw_text(self, chance: Chance) -> tuple[list[str], str, str]:
         """The lines that are hidden in the text in this order, the question, and its answer."""
@@ -54,7 +58,7 @@ class TextQuestions(Questions):
 
     def obstacle(self, size: int, split: str) -> str | None:
         """Why there are no examples of a size; None where there are."""
-        return text_too_short(self.stream, size, split)
+        return f"the {split} text has only {len(self.stream)} tokens" if size > len(self.stream) else None
 
     @cached_property
     def smallest(self) -> int:
@@ -64,35 +68,39 @@ class TextQuestions(Questions):
 
     @property
     def held_out_from(self) -> int:
-        # With that many names and numbers hardly two prompts are the same.
+        # There are so many names and numbers that hardly two prompts are the same.
         return self.smallest
 
     def example(self, size: int, chance: Chance) -> tuple[list[int], list[int]]:
         while True:
             lines, question, answer = self._draw(chance)
             room = size - self._needed(lines, question, answer)
-            # One of the few that need more than `smallest` is drawn anew.
+            # One of the few examples that need more than `smallest` is drawn again.
             if room >= 0:
                 return [*self.fill(room, lines, chance), *question], answer
 
     def fill(self, room: int, lines: list[list[int]], chance: Chance) -> list[int]:
-        """The lines within `room` tokens of text: a window begun anywhere, cut between words."""
+        """The lines within `room` tokens of text: a window from a random place, cut between words."""
         start = chance.below(len(self.stream) - room + 1)
         text = self.stream[start : start + room].tolist()
         places = sorted(chance.below(room + 1) for _ in lines)
-        borders = word_borders(text, self._opens)
         filled, done = [], 0
         for place, line in zip(places, lines, strict=True):
-            border = int(borders[np.abs(borders - place).argmin()])
+            border = self.nearest_border(text, place)
             filled += [*text[done:border], *line]
             done = border
         return filled + text[done:]
+
+    def nearest_border(self, text: list[int], place: int) -> int:
+        """The place between two words of a text, its beginning or its end that is nearest to a place."""
+        borders = np.concatenate([[0], 1 + np.flatnonzero(self._opens[text[1:]]), [len(text)]])
+        return int(borders[np.abs(borders - place).argmin()])
 
     def _draw(self, chance: Chance) -> tuple[list[list[int]], list[int], list[int]]:
         """`draw_text` in tokens."""
         lines, question, answer = self.draw_text(chance)
         *encoded, asked, both = map(self.tokenizer.encode_short, [*lines, question, question + answer])
-        # Question and answer are written as one text, as a model that was trained on text has seen such: the
+        # Question and answer are tokenized as one text, as in the text that a model was trained on: the
         # answer begins with the first token that its own text changes.
         common = next((i for i, pair in enumerate(zip(asked, both, strict=False)) if len({*pair}) > 1), None)
         common = min(len(asked), len(both) - 1) if common is None else common
@@ -102,32 +110,14 @@ class TextQuestions(Questions):
     def _needed(lines: list[list[int]], question: list[int], answer: list[int]) -> int:
         return sum(map(len, lines)) + len(question) + len(answer) - 1
 
-    @cached_property
-    def _opens(self) -> np.ndarray:
-        return tokens_that_open(self.tokenizer)
-
-
-def tokens_that_open(tokenizer: TextTokenizer) -> np.ndarray:
-    """Whether a token begins a word, bool [V]. A document's end has no bytes; words part there too."""
-    return np.array([not raw or raw[0] in WHITESPACE for raw in tokenizer.token_bytes()])
-
-
-def word_borders(text: list[int], opens: np.ndarray) -> np.ndarray:
-    """The places between two words of a text, its beginning and its end, int64."""
-    return np.concatenate([[0], 1 + np.flatnonzero(opens[text[1:]]), [len(text)]])
-
-
-def text_too_short(stream: TokenStream, size: int, split: str) -> str | None:
-    return f"the {split} text has only {len(stream)} tokens" if size > len(stream) else None
-
 
 NAMES = [one + two for one in SYLLABLES[0] for two in SYLLABLES[1]]
 LONG_NAMES = [name + three for name in NAMES for three in SYLLABLES[2]]
-"""Invented ones of two and of three syllables: no text tells anything of them."""
+"""Invented names of two and of three syllables, which occur in no text."""
 
 
 def few_of(names: list[str], count: int, chance: Chance) -> list[str]:
-    """So many different names."""
+    """`count` different names."""
     found: dict[str, None] = {}
     while len(found) < count:
         found |= dict.fromkeys(names[number] for number in chance.numbers(count - len(found), len(names)))
@@ -135,14 +125,14 @@ def few_of(names: list[str], count: int, chance: Chance) -> list[str]:
 
 
 def number_of(digits: int, chance: Chance) -> str:
-    """A number of so many digits, as it is written."""
+    """A number of so many digits, as text."""
     return "".join(map(str, [1 + chance.below(9), *chance.numbers(digits - 1, 10)]))
 
 
 class TextQuestionsDataset(TextDataset):
     """Questions that are asked in the text of a corpus; those of a split in the text of that split.
 
-    A subclass gives `questions`; its own options, beside these, are those of the questions.
+    A subclass names its `questions`; its constructor's own options are the options of the questions.
 
     Args:
         corpus: the corpus whose text surrounds the question.
@@ -153,9 +143,10 @@ class TextQuestionsDataset(TextDataset):
 
     gives, source = "answers", "generated, from data.corpus"
     text_options = ("corpus", "root", "cache", "vocab_size", "tokenizer", "documents", "words", "corpus_seed")
+    questions: ClassVar[type[TextQuestions]]
     drawn_as: ClassVar[type[Answers]] = Answers
     format: ClassVar[int] = 1
-    """Counted up whenever the same draws come to give another example."""
+    """Counted up whenever the same draws give another example."""
 
     def __init__(
         self,
@@ -170,12 +161,8 @@ class TextQuestionsDataset(TextDataset):
         self._corpus = corpus
         self._options = {"documents": documents, "words": words, "corpus_seed": corpus_seed}
 
-    def questions(self, stream: TokenStream, tokenizer: TextTokenizer) -> Questions:
-        """What is asked in a text. Raises InputError for a tokenizer that cannot write it."""
-        raise NotImplementedError
-
     def own_options(self) -> dict[str, object]:
-        """The options of the questions, those of the text apart."""
+        """The options of the questions, without those of the text."""
         options = registry.datasets.describe(self.name).options
         return {one.name: getattr(self, one.name) for one in options if one.name not in self.text_options}
 
@@ -188,14 +175,13 @@ class TextQuestionsDataset(TextDataset):
         return TextQuestionsSource(recipe, self, self.tokens(write_cache))
 
     def examples(
-        self, stream: TokenStream, tokenizer: TextTokenizer, split: str, length: int, size: int, **how
+        self, stream: TokenStream, tokenizer: TextTokenizer, split: str, length: int, size: int, **options
     ) -> Answers:
         """`size` examples in the text of a split; see `Answers`. Raises InputError where none fits."""
-        questions = self.questions(stream, tokenizer)
-        why = questions.obstacle(questions.largest(length), split)
-        if why:
+        questions = self.questions(self, stream, tokenizer)
+        if why := questions.obstacle(questions.largest(length), split):
             raise InputError(Problem(why))
-        return self.drawn_as(questions, self.name, length, size, split=split, **how)
+        return self.drawn_as(questions, self.name, length, size, split=split, **options)
 
 
 class TextQuestionsSource(TextSource):
@@ -205,8 +191,8 @@ class TextQuestionsSource(TextSource):
         super().__init__(recipe, dataset.gives, tokens)
         self._dataset = dataset
         options = [f"{name} {value}" for name, value in dataset.own_options().items()]
-        said = ", ".join([dataset.name, *options, f"format {dataset.format}"])
-        self.fingerprint["corpus"] = f"{said}, in {self.fingerprint['corpus']}"
+        questions = ", ".join([dataset.name, *options, f"format {dataset.format}"])
+        self.fingerprint["corpus"] = f"{questions}, in {self.fingerprint['corpus']}"
 
     def examples(self, split: str, length: int, size: int, sizes: str = "largest") -> Answers:
         """As of `GeneratedSource`. Raises InputError also for a length beyond that of the text."""
@@ -217,6 +203,5 @@ class TextQuestionsSource(TextSource):
         try:
             return self.examples(split, self.recipe.data.sequence_length, GENERATED_SIZE[split], "all")
         except InputError as error:
-            # Known only here: how many tokens the question has is the tokenizer's affair.
-            message = error.problems[0].message
-            raise InputError(Problem(message, key="data.sequence_length")) from error
+            # Known only with the tokenizer: the tokens of the question.
+            raise InputError(Problem(error.problems[0].message, key="data.sequence_length")) from error

@@ -12,9 +12,7 @@ from zoo.recipe.sections import usual_task
 from zoo.tasks import build
 
 TASKS = [
-    name
-    for name, about in registry.datasets.all().items()
-    if about.cls.__module__.startswith("zoo.data.algorithmic.")
+    name for name, about in registry.datasets.all().items() if about.cls.__module__ == "zoo.data.algorithmic"
 ]
 
 

@@ -1,4 +1,4 @@
-"""Prompts with answers, as batches, drawn as they are asked for."""
+"""Prompts with answers, as batches, drawn on demand."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from zoo.data.algorithmic.questions import AHEAD, PADDING, Questions
 from zoo.data.blocks import NOT_SCORED, Batched
 from zoo.data.draws import Chance, Draws, is_held_out
+from zoo.data.questions import AHEAD, PADDING, Questions
 from zoo.errors import InputError, Problem
 
 
 class Answers(Batched):
-    """`size` examples of a task, drawn as they are asked for, in rows of `length` tokens.
+    """`size` examples of a task, drawn on demand, in rows of `length` tokens.
 
     `answers[i]` is {"tokens": int64 [length], "targets": int64 [length]}: tokens are prompt and answer
-    without its last, padded on the right; targets are -100 but where a token of the answer is predicted,
-    which is one token before it. Example i depends on (task, options, seed, split, i), and with `sizes` "all"
-    on the length too.
+    without its last, padded on the right; targets are -100 except where a token of the answer is predicted,
+    one position before it. Example i depends on (task, options, seed, split, i), and with `sizes` "all" on
+    the length too.
 
-    The prompts of "valid" and "test" are held out: training draws none of them, whatever its seed
-    (`zoo.data.draws`). Sizes of which there are too few prompts for that, as of a few bits, are trained on
-    in full; "valid" leaves them out where larger ones fit, and `seen_in_training` is their share.
+    The prompts of "valid" and "test" are held out: training with any seed draws none of them
+    (`zoo.data.draws`). Sizes with too few prompts are trained on in full; "valid" leaves them out where
+    larger ones fit, and `seen_in_training` is their share.
 
     Args:
-        questions: what to draw.
-        name: what its draws are known by.
+        questions: the task.
+        name: key of its draws.
         length: tokens of a row.
         size: number of examples.
         seed: seed of the draws.
-        split: train, valid or test; no draw of one is drawn for another.
-        sizes: "all" draws the size of each example uniformly from the smallest to the largest that fits, or
-            where prompts are held out from the smallest of which they are; "largest" takes the largest that
-            fits for all, so that they are about that length and no other.
+        split: train, valid or test; each has draws of its own.
+        sizes: "all" draws the size of each example uniformly from the smallest (where prompts are held out,
+            the smallest held-out one) to the largest that fits; "largest" always takes the largest, so that
+            all examples are about the same length.
 
     Raises:
         InputError: not even the smallest size fits.
@@ -51,9 +51,7 @@ class Answers(Batched):
         split: str,
         sizes: str = "largest",
     ):
-        self.questions = questions
-        self.length = length
-        self.size = size
+        self.questions, self.length, self.size = questions, length, size
         self.largest = questions.largest(length)
         if not self.largest:
             least = questions.tokens(questions.smallest)
@@ -71,22 +69,20 @@ class Answers(Batched):
     def example(self, index: int) -> tuple[list[int], list[int]]:
         """Prompt and answer of an example, in tokens."""
         chance = Chance(self._draws, int(index), AHEAD)
-        # The size is drawn even where there is no choice: what follows is then the same.
+        # The size is drawn even where there is one choice, so that the following draws are the same.
         size = self.largest - chance.below(self.choices)
         while True:
             prompt, answer = self.questions.example(size, chance)
-            # It ends: of so many prompts some are on either side.
+            # The loop ends: among this many prompts some are on either side.
             if size < self.questions.held_out_from or is_held_out(prompt) == self.held_out:
                 return prompt, answer
 
     def seen_in_training(self, length: int) -> float:
         """The share of these examples, from 0 to 1, that training at a length may have drawn too: those of
-        sizes that it draws and of which there are too few prompts to hold any out."""
+        sizes that training draws and that have too few prompts to hold any out."""
         sizes = range(self.largest - self.choices + 1, self.largest + 1)
-        seen = range(
-            sizes.start, min(sizes.stop, self.questions.held_out_from, self.questions.largest(length) + 1)
-        )
-        return len(seen) / len(sizes)
+        stop = min(sizes.stop, self.questions.held_out_from, self.questions.largest(length) + 1)
+        return len(range(sizes.start, stop)) / len(sizes)
 
     def batch(self, indices: Sequence[int]) -> dict[str, torch.Tensor]:
         tokens = np.full((len(indices), self.length), PADDING, dtype=np.int64)

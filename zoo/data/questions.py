@@ -1,4 +1,4 @@
-"""Questions of any size with an answer: their tokens, and of which sizes some are held out."""
+"""Questions of any size with an answer: their tokens, and the sizes from which prompts are held out."""
 
 from __future__ import annotations
 
@@ -10,42 +10,38 @@ from typing import ClassVar
 from zoo.data.draws import Chance, Draws
 
 PADDING, BEGIN, ASK = range(3)
-"""Tokens that every task has: what fills up a row, what begins a prompt, and what asks for the answer."""
+"""Tokens of every task: the end of a row, the beginning of a prompt, the mark that asks for the answer."""
 
 FIRST = 3
 """The token of a task's symbol 0; symbol s is token FIRST + s."""
 
 SMALL = 1024
-"""A task whose prompts of this size are too few to hold any out has too few at every size."""
+"""A task that has too few prompts of this size to hold any out has too few at every size."""
 
 AHEAD = 64
 """Random words drawn at a time: an example needs few of them."""
 
-SAMPLED = 256
-"""Prompts that are drawn to see whether there are enough of them to hold some out."""
-
-DIFFERENT = 230
-"""How many of those must differ: nine in ten, which about 1200 equally likely prompts give. With fewer
-prompts than that training needs them all, and evaluation would ask the same few over and over."""
+SAMPLED, DIFFERENT = 256, 230
+"""Prompts of a size are held out if this many of a sample differ. About 1200 equally likely prompts give
+that. With fewer, training needs them all and evaluation would repeat itself."""
 
 
 class Questions:
     """A task whose examples are a prompt and its answer, of any size.
 
     A subclass gives `symbols`, `lengths` and `draw`; its options are the arguments of its constructor. The
-    tokens depend on the options alone and not on the size, so that a longer example asks for no output that
-    was never trained.
+    tokens depend on the options and not on the size, so a longer example needs no untrained output.
 
-    An example is `BEGIN question ASK answer`. The first mark is what lets a decoder without positions count
-    (Kazemnejad et al. 2023, arXiv:2305.19466, section 5). No mark ends the answer: how long it is, is given.
-    To predict an end makes models follow positions of the training lengths, which is another matter than the
-    task (Newman et al. 2020, arXiv:2010.07174).
+    An example is `BEGIN question ASK answer`. The first mark lets a decoder without positions count
+    (Kazemnejad et al. 2023, arXiv:2305.19466, section 5). The length of an answer is given: no mark ends it,
+    because a predicted end makes models follow positions of the training lengths (Newman et al. 2020,
+    arXiv:2010.07174).
 
     Attributes:
-        symbols: how many symbols question and answer are made of.
+        symbols: number of symbols of which question and answer are made.
         smallest: the smallest size.
-        asked: which tokens of an answer are to be predicted; the others are given, as a further question.
-        format: counted up whenever the same draws come to give another example.
+        asked: which tokens of an answer are predicted; the others are given, as a further question.
+        format: counted up whenever the same draws give another example.
     """
 
     symbols: int
@@ -67,21 +63,21 @@ class Questions:
         return FIRST + self.symbols
 
     def tokens(self, size: int) -> int:
-        """The most input tokens that an example of a size needs. The last of the answer is no input."""
+        """The most input tokens that an example of a size needs; the answer's last token is not an input."""
         return sum(self.lengths(size)) + 1
 
     def largest(self, length: int) -> int:
         """The largest size of which every example fits into `length` input tokens; 0 if none fits."""
-        # No size has fewer tokens than its number, so that none above the length needs to be tried.
+        # An example has at least as many tokens as its size says.
         sizes = range(self.smallest, max(self.smallest, length) + 1)
         fitting = bisect_right(sizes, length, key=self.tokens)
         return sizes[fitting - 1] if fitting else 0
 
     @cached_property
     def held_out_from(self) -> int:
-        """The smallest size whose prompts are enough to hold some out; `sys.maxsize` if there is none.
+        """The smallest size with enough prompts to hold some out; `sys.maxsize` if there is none.
 
-        It depends on the options alone and not on the length of any run: all runs agree on it.
+        It depends on the options and not on the length of a run, so that all runs agree on it.
         """
 
         def enough(size: int) -> bool:
