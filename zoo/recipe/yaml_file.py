@@ -87,13 +87,15 @@ class _Reader:
     def read(self, text: str) -> Located:
         try:
             node = yaml.compose(text, _Loader)
+            tree = Located(None, self.location(1)) if node is None else self.build(node, ())
+        except RecursionError as error:  # an alias that holds itself
+            raise InputError(Problem("nested too deeply", where=self.location(1))) from error
         except yaml.YAMLError as error:
             mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
             line = mark.line if mark else text[: getattr(error, "position", 0)].count("\n")
             reason = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
             where = self.location(line + 1)
             raise InputError(Problem(f"not YAML: {shorten(reason, 200)}", where=where)) from error
-        tree = Located(None, self.location(1)) if node is None else self.build(node, ())
         if self.problems:
             raise InputError(self.problems)
         return tree
