@@ -24,8 +24,8 @@ Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Flag = Annotated[bool, Field(strict=True)]
 Text = Annotated[str, Field(strict=True, min_length=1)]
 Positive = Annotated[int, Field(strict=True, gt=0, le=LARGEST), BeforeValidator(float_to_int)]
-Several = Annotated[Positive, Field(ge=2)]
-"""Number of choices; one choice is not a question."""
+AtLeastTwo = Annotated[Positive, Field(ge=2)]
+"""Number of choices."""
 Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST), BeforeValidator(float_to_int)]
 # Byte-level BPE has at least the 256 bytes, the end of a document and the mask.
 Vocabulary = Annotated[int, Field(strict=True, ge=258, le=LARGEST), BeforeValidator(float_to_int)]

@@ -2,7 +2,7 @@
 
 DATASET = """
 import zoo
-from zoo.fields import Several
+from zoo.fields import AtLeastTwo
 
 
 @zoo.register.dataset("modular_sum")
@@ -13,7 +13,7 @@ class ModularSum(zoo.Algorithmic):
         modulus: range of the numbers.
     '''
 
-    def __init__(self, *, modulus: Several = 7):
+    def __init__(self, *, modulus: AtLeastTwo = 7):
         self.symbols = modulus
 
     def lengths(self, size):

@@ -9,7 +9,7 @@ from zoo.data import Dataset
 from zoo.data.draws import Chance, unit
 from zoo.data.questions import Questions
 from zoo.errors import InputError, Problem
-from zoo.field_types import Fraction, Positive, Several
+from zoo.fields import AtLeastTwo, Fraction, Positive
 from zoo.registry import datasets, register
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Strings(Algorithmic):
         num_symbols: number of different symbols.
     """
 
-    def __init__(self, *, num_symbols: Several = 10):
+    def __init__(self, *, num_symbols: AtLeastTwo = 10):
         self.symbols = num_symbols
 
     def lengths(self, size: int) -> tuple[int, int]:
@@ -221,7 +221,7 @@ class FlipFlop(Algorithmic):
 
     smallest = 2
 
-    def __init__(self, *, ignore_probability: Fraction = 0.8, num_symbols: Several = 2):
+    def __init__(self, *, ignore_probability: Fraction = 0.8, num_symbols: AtLeastTwo = 2):
         self.ignore = ignore_probability
         self.values = num_symbols
         self.symbols = FIRST_VALUE + num_symbols
@@ -265,7 +265,7 @@ class SelectiveCopy(Algorithmic):
         num_symbols: number of different symbols, without the noise.
     """
 
-    def __init__(self, *, num_data: Positive = 16, num_symbols: Several = 15):
+    def __init__(self, *, num_data: Positive = 16, num_symbols: AtLeastTwo = 15):
         self.smallest = self.num_data = num_data
         self.values = num_symbols
         self.symbols = 1 + num_symbols
@@ -307,7 +307,7 @@ class AssociativeRecall(Algorithmic):
 
     asked = slice(1, None, 2)
 
-    def __init__(self, *, num_pairs: Positive = 8, num_keys: Several = 32, num_values: Several = 32):
+    def __init__(self, *, num_pairs: Positive = 8, num_keys: AtLeastTwo = 32, num_values: AtLeastTwo = 32):
         if num_keys < num_pairs:
             message = f"{num_keys} keys are too few for {num_pairs} pairs with different keys"
             raise InputError(Problem(message, key="data.num_keys"))

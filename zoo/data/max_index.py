@@ -12,7 +12,7 @@ from zoo.data import Dataset
 from zoo.data.blocks import Batched
 from zoo.data.draws import Draws, below, is_held_out
 from zoo.data.source import DataSource, GeneratedSource
-from zoo.field_types import Positive
+from zoo.fields import Positive
 from zoo.recipe import Recipe
 from zoo.registry import register
 

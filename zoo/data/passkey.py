@@ -15,7 +15,7 @@ from zoo.data.text.tokenizer import TextTokenizer
 from zoo.data.text.tokens import TokenStream
 from zoo.data.text_questions import TextQuestions, TextQuestionsDataset
 from zoo.errors import InputError, Problem
-from zoo.field_types import Positive
+from zoo.fields import Positive
 from zoo.registry import register
 
 SENTENCE = "\nThe pass key is ", ". Remember it.\n"

@@ -19,7 +19,7 @@ from zoo.data.text_questions import (
     number_of,
 )
 from zoo.errors import InputError, Problem
-from zoo.field_types import Positive, Several
+from zoo.fields import AtLeastTwo, Positive
 from zoo.registry import register
 
 
@@ -73,7 +73,7 @@ class NeedleDataset(TextQuestionsDataset):
         self,
         *,
         kind: Literal["single", "multi_key", "multi_value", "multi_query"] = "single",
-        needles: Several = 4,
+        needles: AtLeastTwo = 4,
         digits: Positive = 5,
         **text: Any,
     ):

@@ -20,7 +20,7 @@ from zoo.data.text.sample_words import SYLLABLES
 from zoo.data.text.tokenizer import WHITESPACE, TextTokenizer
 from zoo.data.text.tokens import TokenStream
 from zoo.errors import InputError, Problem
-from zoo.field_types import Positive, Seed
+from zoo.fields import Positive, Seed
 from zoo.recipe import Recipe
 
 TRIED = 64

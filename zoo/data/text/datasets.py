@@ -22,7 +22,7 @@ from zoo.data.text.tokenizer import MASK, open_tokenizer
 from zoo.data.text.tokens import TokenStream
 from zoo.data.text.wikitext import open_wikitext
 from zoo.errors import InputError, Problem
-from zoo.field_types import AboveZero, Folder, Positive, Seed, Text, Vocabulary
+from zoo.fields import AboveZero, Folder, Positive, Seed, Text, Vocabulary
 from zoo.recipe import Recipe
 from zoo.recipe.questions import corpus_section
 from zoo.registry import register, tasks

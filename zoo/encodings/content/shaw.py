@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from zoo.encodings.base import AttentionContext, Encoding, Size, per_query_and_key
-from zoo.field_types import Positive
+from zoo.fields import Positive
 from zoo.registry import register
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from zoo.encodings.base import AttentionContext, Encoding, Size, per_query_and_key
 from zoo.encodings.distance_products import distance_products
-from zoo.field_types import Positive
+from zoo.fields import Positive
 from zoo.registry import register
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from zoo.encodings.base import AttentionContext, Encoding, Size
-from zoo.field_types import Several
+from zoo.fields import AtLeastTwo
 from zoo.registry import register
 
 
@@ -44,7 +44,7 @@ class CoPE(Encoding):
     per_layer = True
     reads_positions = False
 
-    def __init__(self, size: Size, *, max_positions: Several = 64):
+    def __init__(self, size: Size, *, max_positions: AtLeastTwo = 64):
         super().__init__(size)
         self.table = nn.Parameter(torch.zeros(max_positions, size.head_dim))
 

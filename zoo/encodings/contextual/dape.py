@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from zoo.encodings.base import AttentionContext, Encoding, Size
 from zoo.encodings.wrapper import Wrapper
-from zoo.field_types import Positive
+from zoo.fields import Positive
 from zoo.registry import register
 
 SLOPE = 0.01

@@ -9,7 +9,7 @@ from torch import Tensor
 from zoo.encodings.base import AttentionContext, Encoding, Size
 from zoo.encodings.rotary.rope_scaling import Scaling
 from zoo.encodings.rotary.rotation import angles, turn
-from zoo.field_types import AboveOne, AboveZero, Factor, Fraction
+from zoo.fields import AboveOne, AboveZero, Factor, Fraction
 from zoo.registry import register
 
 

@@ -1,3 +1,0 @@
-"""The former name of `zoo.fields`."""
-
-from zoo.fields import *  # noqa: F403
