@@ -153,16 +153,6 @@ def _data_size() -> int:
     return int(re.search(r"^VmData:\s+(\d+) kB$", status, re.MULTILINE)[1]) * 1024
 
 
-def shortage(device: torch.device, processes: int = 1) -> str:
-    """An out-of-memory message. Call it once the failed allocations are freed."""
-    free = free_memory(device)
-    if free is None:
-        return "needs more memory than there is here"
-    if device.type == "cuda":
-        return f"needs more memory than the {free / 2**30:.1f} GiB free on this GPU"
-    return f"needs more memory than the {free / processes / 2**30:.1f} GiB available here"
-
-
 @contextmanager
 def freed_memory_kept() -> Iterator[None]:
     """Has glibc keep large freed blocks for the next step or block, and give them back at the end.

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
@@ -29,6 +29,7 @@ from zoo import registry
 from zoo.cli import main
 from zoo.encodings.base import Encoding, Size
 from zoo.encodings.parameters import HEADS, LAYERS, LENGTH, WIDTH, representative
+from zoo.registry import Description
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "scripts" / "results"
@@ -142,7 +143,7 @@ def encoding_page(name: str) -> str:
         table(("", ""), facts(cls, name)),
         "\n\n".join(escaped(paragraph) for paragraph in rest.split("\n\n")),
         f"![The terms of {name}, and the attention that they give](../encodings/{name}.svg)",
-        f"## Options\n\n{options(cls) or 'None.'}",
+        f"## Options\n\n{options(registry.encodings.describe(name)) or 'None.'}",
         f"## Use\n\n```sh\n{train}\nzoo check {name}\nzoo draw '{spec}' --length 1024\n```",
         results(name),
         costs(name),
@@ -220,18 +221,13 @@ def has(label: str, name: str) -> bool:
     return any(re.split(r"[ (]", part)[0] == name for part in label.split("+"))
 
 
-def options(cls: type) -> str:
+def options(one: Description) -> str:
     """Options of a class with type, default and meaning."""
-    hints = typing.get_type_hints(cls.__init__)
-    section = OPTIONS.search(inspect.getdoc(cls) or "")
-    text = re.split(r"^ {4}(\w+): ", section[1] if section else "", flags=re.MULTILINE)
-    meaning = dict(zip(text[1::2], text[2::2], strict=True))
     rows = []
-    for option in inspect.signature(cls.__init__).parameters.values():
-        if option.kind is option.KEYWORD_ONLY:
-            default = "required" if option.default is option.empty else code(flow(option.default))
-            kind = type_text(hints[option.name])
-            rows.append((code(option.name), code(kind), default, escaped(meaning.get(option.name, ""))))
+    for option in one.options:
+        default = "required" if option.default is registry.REQUIRED else code(flow(option.default))
+        kind, meaning = type_text(option.annotation), one.help.get(option.name, "")
+        rows.append((code(option.name), code(kind), default, escaped(meaning)))
     return table(("option", "type", "default", "meaning"), rows) if rows else ""
 
 
@@ -241,6 +237,8 @@ def type_text(hint: Any) -> str:
     origin = typing.get_origin(hint)
     if hint in plain:
         return plain[hint]
+    if origin is Annotated:
+        return type_text(arguments[0])
     if origin is Literal:
         return ", ".join(map(str, arguments))
     if origin in (typing.Union, UnionType):
@@ -254,7 +252,10 @@ def encodings_table() -> str:
     """Encodings by family."""
     parts = []
     for family, names in by_family().items():
-        rows = [(f"[{code(name)}](encodings/{name}.md)", escaped(first_line(cls_of(name)))) for name in names]
+        rows = [
+            (f"[{code(name)}](encodings/{name}.md)", escaped(registry.encodings.describe(name).summary))
+            for name in names
+        ]
         parts.append(f"## {family.capitalize()}\n\n{FAMILIES.get(family, '')}\n\n{table(('', ''), rows)}")
     return "\n".join(parts)
 
@@ -263,8 +264,8 @@ def kind_table(kind: registry.Registry) -> str:
     """The classes of a kind with their options."""
     parts = []
     for name in kind.names():
-        cls = kind.load(name)
-        parts.append(f"### {code(name)}\n\n{escaped(first_line(cls))}\n\n{options(cls)}")
+        one = kind.describe(name)
+        parts.append(f"### {code(name)}\n\n{escaped(one.summary)}\n\n{options(one)}")
     return "\n\n".join(parts)
 
 
@@ -300,10 +301,6 @@ def api_table() -> str:
     return "\n\n".join(
         f"## zoo.{name}\n\n::: {one.__module__}.{one.__qualname__}" for name, one in found.items()
     )
-
-
-def first_line(cls: type) -> str:
-    return (inspect.getdoc(cls) or "").partition("\n\n")[0]
 
 
 def formula(latex: str) -> str:

@@ -141,7 +141,7 @@ def test_no_expensive_law_is_tried_on_a_plugin_that_cannot_run(name, faulty):
 def here(tmp_path, monkeypatch, forgetful_registry):
     """A working directory with the plugins of the README and of the guide."""
     monkeypatch.chdir(tmp_path)
-    pages = [ROOT / "README.md", ROOT / "docs" / "add-your-own.md"]
+    pages = [ROOT / "docs" / "add-your-own.md", ROOT / "README.md"]
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
     for plugin, name in re.findall(r"```python\n(# (my_\w+\.py)\n.*?)```", text, re.DOTALL):
         (tmp_path / name).write_text(plugin, encoding="utf-8")
