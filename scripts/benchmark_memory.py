@@ -33,7 +33,6 @@ from zoo.encodings.base import Size
 from zoo.encodings.parameters import representative
 from zoo.files import atomic_write
 from zoo.memory import (
-    allocations_bounded,
     freed_memory_kept,
     is_out_of_memory,
     peak_memory_mb,
@@ -63,8 +62,7 @@ def forward(name: str, length: int, options: argparse.Namespace) -> Row:
     restart_peak_memory(device)
     before = peak_memory_mb(device)
     try:
-        with allocations_bounded():
-            seconds = _run(spec, kind, length, options)
+        seconds = _run(spec, kind, length, options)
     except (RuntimeError, MemoryError) as error:
         if is_out_of_memory(error):
             return row | {"note": "out of memory"}

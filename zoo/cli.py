@@ -19,6 +19,10 @@ from zoo.launch.ranks import is_first_process, report_once
 from zoo.launch.signals import INTERRUPTED, may_set_handlers
 
 DONE, FAILED, WRONG_INPUT = 0, 1, 2
+OUT_OF_MEMORY = (
+    "raise trainer.accumulate_grad_batches (the result stays the same), train with "
+    "trainer.precision=bf16-mixed, or lower data.batch_size, data.sequence_length or model.d_model"
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,6 +64,13 @@ def _run(options: argparse.Namespace) -> int:
         if not is_disk_full(error):
             raise
         return _ended(f"{full_disk_message(error)}; make room and try again", FAILED)
+    except (RuntimeError, MemoryError) as error:
+        from zoo.memory import is_out_of_memory
+
+        if not is_out_of_memory(error):
+            raise
+        notes = "".join(f" {note}" for note in getattr(error, "__notes__", ()))
+        return _ended(f"out of memory: {OUT_OF_MEMORY}.{notes}", FAILED)
     return DONE
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +13,6 @@ from torch import Tensor
 
 from zoo.errors import InputError, Problem
 from zoo.launch.ranks import is_first_process
-from zoo.memory import allocations_bounded, is_out_of_memory
 from zoo.recipe import Recipe, resolve
 from zoo.recipe.diff import ENCODING, affects, diff, is_among, may_change_after_training
 from zoo.recipe.encoding import encoding_changes, may_change
@@ -32,8 +30,6 @@ from zoo.tasks.task import Task
 
 MANY_RUNS, MANY_WEIGHTS = 12, 6
 """No more than these are named in a message."""
-ROOM = 1 << 30
-"""Bytes that a model may take beside eight times its weights: tables and masks that are not stored."""
 
 
 def find_checkpoint(path: Path) -> Path:
@@ -165,20 +161,9 @@ def validate_weights(weights: Mapping[str, Tensor], task: Task, where: Path | No
 def _build_for_weights(weights: Mapping[str, Tensor], recipe: Recipe, vocab_size: int) -> Task:
     """The task of a recipe, at its initial weights, once `weights` are known to fit it.
 
-    Raises:
-        InputError: they do not, or the recipe asks for a model far larger than they are.
+    Raises InputError where they do not.
     """
-    size = sum(math.prod(value.shape) * value.element_size() for value in weights.values())
-    try:
-        # Of a recipe that was tampered with Linux would give out all memory that there is.
-        with allocations_bounded(most=8 * size + ROOM):
-            task = build_task(recipe, vocab_size)
-    except (RuntimeError, MemoryError, OverflowError) as error:
-        if isinstance(error, RuntimeError) and not is_out_of_memory(error) and "overflow" not in str(error):
-            raise
-        raise InputError(
-            f"its recipe asks for a model far larger than its weights, which are {size / 2**20:.1f} MiB"
-        ) from error
+    task = build_task(recipe, vocab_size)
     validate_weights(weights, task)
     return task
 

@@ -62,14 +62,12 @@ def build_encoding(recipe: Recipe) -> BuiltRecipe:
             not fit into memory, a trained length beyond its end, a kernel that cannot compute it.
     """
     from zoo.encodings.stack import EncodingStack
-    from zoo.memory import allocations_bounded
     from zoo.models.transformer import size_of
 
     model, length = recipe.model, recipe.data.sequence_length
     size = size_of(model, length)
     try:
-        with allocations_bounded():
-            stack = EncodingStack(recipe.as_dict()["model"]["encoding"], size, recipe.seed)
+        stack = EncodingStack(recipe.as_dict()["model"]["encoding"], size, recipe.seed)
     except InputError as error:
         raise InputError(
             [Problem(p.message, p.key or "model.encoding", p.where) for p in error.problems]

@@ -18,12 +18,10 @@ from zoo.errors import InputError, RunError
 from zoo.files import full_disk_message, is_disk_full
 from zoo.launch.children import Children, Supervisor
 from zoo.launch.ranks import find_launcher, quiet_exit
-from zoo.memory import is_out_of_memory
 from zoo.runs.folder import RECIPE, Claim, give_up
 from zoo.runs.lock import RunLock
 from zoo.training.checkpoints import LastCheckpoint
 from zoo.training.interruption import REQUEUE, Interruption, Stopped, requeue
-from zoo.training.memory_guard import MemoryGuard
 from zoo.training.resume import how_to_continue, resume_command
 
 PATIENCE = 5.0
@@ -40,7 +38,7 @@ class RunStatus(Callback):
     Attributes:
         claim: that of a new run's folder.
         lock: of the folder, in the process that writes.
-        last, memory: callbacks of the trainer; None until it starts.
+        last: a callback of the trainer; None until it starts.
     """
 
     def __init__(self, children: Children | None = None) -> None:
@@ -50,7 +48,6 @@ class RunStatus(Callback):
         self.lock: RunLock | None = None
         self.trainer: pl.Trainer | None = None
         self.last: LastCheckpoint | None = None
-        self.memory: MemoryGuard | None = None
         self.supervisor: Supervisor | None = None
 
     def start_processes(self, trainer: pl.Trainer, last: LastCheckpoint) -> None:
@@ -155,10 +152,6 @@ class RunStatus(Callback):
         return 0 if self.trainer is None else self.trainer.global_step
 
     def _cause(self, error: Exception) -> str | None:
-        if is_out_of_memory(error):
-            more = self.memory.accumulate if self.last.saved_at else None
-            with_it = f" --set trainer.accumulate_grad_batches={more}" if more else ""
-            return f"{self.memory.describe(self._when())}. {self._saved()}{with_it}"
         if isinstance(error, RuntimeError) and str(error).startswith("DataLoader worker"):
             return (
                 f"a data worker has died {self._when()} ({str(error).rstrip(' .')}), probably for lack of "

@@ -21,7 +21,6 @@ from zoo.tasks.task import Task
 from zoo.training.callbacks import SeededSteps, StepBar, StepLog, StepTimer
 from zoo.training.checkpoints import AtomicCheckpointIO, BestCheckpoint, LastCheckpoint
 from zoo.training.loggers import make_loggers
-from zoo.training.memory_guard import MemoryGuard
 from zoo.training.nan_guard import NanGuard
 from zoo.training.resume import validate_same_data
 from zoo.training.run_status import RunStatus
@@ -94,10 +93,8 @@ def make_trainer(
     card = make_card(recipe, task.model, source.fingerprint, origin)
     last = LastCheckpoint(folder, every, card, tokens_per_step, lambda: status.interruption.due)
     last.saved_at = done
-    status.memory = MemoryGuard(recipe)
     callbacks: list[Callback] = [
         status,
-        status.memory,
         status.interruption,
         SeededSteps(),
         StepLog(tokens_per_step),
