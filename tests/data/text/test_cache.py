@@ -14,7 +14,7 @@ import pytest
 
 import zoo
 from zoo import registry
-from zoo.data.text import SPLITS, Corpus, records, tokens
+from zoo.data.text import SPLITS, Corpus, files, tokens
 from zoo.data.text import cache as token_cache
 from zoo.data.text.cache import open_cache, remembered
 from zoo.data.text.tokens import TokenStream
@@ -345,7 +345,7 @@ def test_a_file_with_another_text_of_an_old_time_is_noticed(tmp_path):
 def test_a_file_that_disappears_or_changes_while_it_is_read_is_reported(tmp_path, monkeypatch, seen, change):
     root = documents_in(tmp_path / "texts")
     data = SimpleNamespace(name="text", root=str(root))
-    real, count = records._plain, iter(range(10**6))
+    real, count = files._plain_documents, iter(range(10**6))
 
     def documents(path):
         # All documents are read once to part them, then for each split to survey, to learn and to tokenise.
@@ -353,7 +353,7 @@ def test_a_file_that_disappears_or_changes_while_it_is_read_is_reported(tmp_path
             (root / "5.txt").unlink() if change == "goes" else (root / "5.txt").write_text("Another")
         return real(path)
 
-    monkeypatch.setattr(records, "_plain", documents)
+    monkeypatch.setattr(files, "_plain_documents", documents)
     first = open_corpus(data)
     if seen <= 5 and change == "changes":
         # The change comes before the first read of this file.

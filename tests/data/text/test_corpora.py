@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from zoo import registry
-from zoo.data.text import SPLITS, survey, wikitext
-from zoo.data.text.records import format_of
+from zoo.data.text import SPLITS, hub, survey, wikitext
+from zoo.data.text.files import format_of
 from zoo.data.text.wikitext import HUB_SPLITS, articles
 from zoo.errors import InputError
 
@@ -111,7 +111,7 @@ def stand_in(monkeypatch, tmp_path, unfetched):
             readme += [f"  - split: {HUB_SPLITS[split]}", f"    path: {file}"]
     (folder / "README.md").write_text("\n".join([*readme, "---", ""]))
     monkeypatch.setattr(wikitext, "REPOSITORY", str(folder))
-    monkeypatch.setattr(wikitext, "why_unreachable", lambda: None)
+    monkeypatch.setattr(wikitext, "why_unreachable", lambda name: None)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
 
 
@@ -155,10 +155,10 @@ class TestWikiText:
     def test_a_host_that_never_answers_delays_little(self, monkeypatch, unfetched):
         import huggingface_hub
 
-        monkeypatch.setattr(wikitext, "PATIENCE", 0.2)
+        monkeypatch.setattr(hub, "PATIENCE", 0.2)
         monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", lambda *a, **k: time.sleep(600))
         start = time.perf_counter()
-        assert "did not answer" in wikitext.why_unreachable()
+        assert "did not answer" in hub.why_unreachable("x/y")
         assert time.perf_counter() - start < 60
 
     def test_a_host_that_refuses_is_asked_once(self, refusing_host, monkeypatch, capsys):
@@ -175,7 +175,7 @@ class TestWikiText:
     def test_a_failed_download_is_reported_in_a_line(self, stand_in, monkeypatch, tmp_path):
         import datasets
 
-        def fail(*arguments):
+        def fail(*arguments, **options):
             raise OSError("no space left on device\nand a long story")
 
         monkeypatch.setattr(datasets, "load_dataset", fail)
@@ -184,7 +184,7 @@ class TestWikiText:
         assert "long story" not in str(caught.value)
 
     def test_one_wikitext_is_not_read_as_the_other(self, wiki, no_network):
-        with pytest.raises(InputError, match="wikitext-103 cannot be had"):
+        with pytest.raises(InputError, match="wikitext-103 is not available"):
             survey(open_corpus(data("wikitext-103", wiki / "wikitext-2")))
 
     def test_a_missing_file_of_three_is_an_error(self, wiki):
@@ -265,7 +265,7 @@ class TestPlainText:
             open_corpus(data("text", tmp_path / name))
         (problem,) = caught.value.problems
         assert problem.key == "data.root" and problem.where == str(tmp_path / name)
-        assert f"{format_of(Path(name))} is not read" in problem.message
+        assert f"{format_of(Path(name))} is not supported" in problem.message
         assert ".txt" in problem.message and "<|endoftext|>" in problem.message
 
     @pytest.mark.parametrize(

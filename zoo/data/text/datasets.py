@@ -14,9 +14,9 @@ from zoo.data.blocks import Blocks, MaskedBlocks
 from zoo.data.source import DataSource
 from zoo.data.text import Corpus
 from zoo.data.text.cache import TokenCache, open_cache
+from zoo.data.text.files import open_text
 from zoo.data.text.hub import open_hub
 from zoo.data.text.mix import mix
-from zoo.data.text.plain_text import open_text
 from zoo.data.text.sample import open_sample
 from zoo.data.text.tokenizer import MASK, open_tokenizer
 from zoo.data.text.tokens import TokenStream
@@ -139,8 +139,8 @@ class PlainText(TextDataset):
     """Anybody's text, in splits by name or by document.
 
     Args:
-        root: a file, a folder of files (.txt, .md, .jsonl, .json, .csv, .parquet; also .gz and .zst), or a
-            folder that `datasets` has saved.
+        root: a file, a folder of files (.txt, .md, .jsonl, .json, .csv, .parquet; also .gz, .bz2, .xz,
+            and .zst with `zstandard`), or a folder that `datasets` has saved.
         column: where records have their text.
     """
 

@@ -1,6 +1,6 @@
-"""Any dataset of the Hugging Face hub, or a folder of files that `datasets` opens the same way.
+"""Any dataset of the Hugging Face hub, or a folder of files that `datasets` opens in the same way.
 
-What is larger than asked for is streamed: its beginning is kept below the cache, and read from there.
+A dataset larger than asked for is streamed: its beginning is kept below the cache and read from there.
 """
 
 from __future__ import annotations
@@ -8,37 +8,38 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-import shutil
-import uuid
+import logging
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from zoo.console import progress_bar
 from zoo.data.text import Corpus, stamp
-from zoo.data.text.plain_text import HELD_OUT, SPLIT_NAMES, from_tables, text_of_rows
-from zoo.data.text.wikitext import brief, quiet, why_unreachable
+from zoo.data.text.splits import HELD_OUT, SPLIT_NAMES, from_tables, text_of_rows
 from zoo.errors import InputError, Problem
-from zoo.files import fsync_tree
-from zoo.launch.signals import signals_deferred
+from zoo.files import made_complete
+
+PATIENCE = 5.0  # seconds for the hub's first answer
 
 
 def open_hub(
     name: str, config: str | None, revision: str | None, column: str, max_bytes: int, kept: Path
 ) -> Corpus:
-    """The text of a dataset, in its splits by name; a single one is dealt to all.
+    """The text of a dataset, in its splits by name; a single one is divided among all.
 
     Args:
         name: of the dataset, as `datasets.load_dataset` takes it.
-        config: which of its configurations.
-        revision: branch, tag or commit; the newest when it is first read if None.
-        column: which holds the text.
-        max_bytes: of files; a larger dataset is streamed, and so much text taken from the beginning of its
-            training split, and a twentieth of it from each other one.
-        kept: folder for what is streamed.
+        config: its configuration.
+        revision: branch, tag or commit; if None, the newest when it is first read.
+        column: the column with the text.
+        max_bytes: a larger dataset is streamed: this much text from the beginning of its training split, and
+            a twentieth of it from each other one.
+        kept: folder for streamed text.
 
     Raises:
-        InputError: when documents are asked for and it does not come, or has no such column.
+        InputError: when documents are read and the dataset is not available or has no such column.
     """
     folder = Path(name)
     files = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
@@ -46,8 +47,8 @@ def open_hub(
 
     @functools.cache
     def corpus() -> Corpus:
-        with signals_deferred():
-            import datasets
+        import datasets
+
         unreachable = None if folder.is_dir() else why_unreachable(name)
         given = {"path": name, "name": config, "revision": revision}
         try:
@@ -62,14 +63,12 @@ def open_hub(
                     tables = _stream(given, column, max_bytes, kept / key)
         except InputError:
             raise
-        except Exception as error:  # of the twenty kinds that are raised, all mean: it did not come
-            reason = (
-                f"{unreachable}; it is not kept of an earlier time either" if unreachable else brief(error)
-            )
+        except Exception as error:  # of twenty kinds, all for one fact: the dataset is not available
+            reason = f"{unreachable}, and no copy is kept" if unreachable else first_line(error)
             message = (
-                f"the dataset {name} cannot be had: {reason}\n"
+                f"the dataset {name} is not available: {reason}\n"
                 "  1. where there is a network, run the same command again: it is fetched and kept;\n"
-                "  2. or save it there with `datasets` (`load_dataset(...).save_to_disk(FOLDER)`), and say "
+                "  2. or save it there with `datasets` (`load_dataset(...).save_to_disk(FOLDER)`), and use "
                 "--set data.name=text --set data.root=FOLDER here."
             )
             raise InputError(Problem(message, key="data.id")) from None
@@ -79,37 +78,28 @@ def open_hub(
 
 
 def _stream(given: dict[str, Any], column: str, max_bytes: int, folder: Path) -> Any:
-    """The beginning of every split that is ours, as tables in `folder`, which is complete or not there."""
+    """The beginnings of the splits as tables, which `folder` keeps."""
     import datasets
 
-    features = datasets.Features({column: datasets.Value("string")})
     if not folder.exists():
         streams = datasets.load_dataset(**given, streaming=True)
-        part = folder.with_name(f"{folder.name}.part-{uuid.uuid4().hex[:8]}")
-        only = len(streams) == 1
-        try:
+        with made_complete(folder) as made:
             for split, rows in streams.items():
-                ours = SPLIT_NAMES.get(split.lower())
-                if not (ours or only):
-                    continue
-                limit = max_bytes if only or ours == "train" else int(max_bytes * HELD_OUT)
-                part.mkdir(parents=True, exist_ok=True)
-                with (part / f"{split}.jsonl").open("w", encoding="utf-8") as file:
-                    for text in _beginning(rows, column, given["path"], limit):
-                        file.write(json.dumps({column: text}) + "\n")
-            fsync_tree(part)
-            part.rename(folder)
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
+                ours = "train" if len(streams) == 1 else SPLIT_NAMES.get(split.lower())
+                if ours:
+                    limit = max_bytes if ours == "train" else int(max_bytes * HELD_OUT)
+                    with (made / f"{split}.jsonl").open("w", encoding="utf-8") as file:
+                        for text in _beginning(rows, column, given["path"], limit):
+                            file.write(json.dumps({column: text}) + "\n")
     names = {file.stem: str(file) for file in sorted(folder.glob("*.jsonl"))}
+    features = datasets.Features({column: datasets.Value("string")})
     return datasets.load_dataset("json", data_files=names, features=features)
 
 
 def _beginning(rows: Any, column: str, where: str, limit: int) -> Iterator[str]:
     taken = 0
-    with progress_bar(
-        limit, f"streaming {where}", "B", unit_scale=True, unit_divisor=1024, leave=False
-    ) as bar:
+    options = {"unit_scale": True, "unit_divisor": 1024, "leave": False}
+    with progress_bar(limit, f"streaming {where}", "B", **options) as bar:
         for text in text_of_rows(rows, column, where):
             yield text
             size = len(text.encode())
@@ -117,3 +107,54 @@ def _beginning(rows: Any, column: str, where: str, limit: int) -> Iterator[str]:
             taken += size
             if taken >= limit:
                 return
+
+
+def why_unreachable(repository: str) -> str | None:
+    """None if the hub answers that it has a dataset; else why not.
+
+    Asked in a thread, because a look-up of a host name has no time limit: `datasets` by itself would try for
+    24 s to minutes and report every attempt, also where a proxy answers each one with an error of its own.
+    """
+    from huggingface_hub import HfApi, constants
+
+    if constants.HF_HUB_OFFLINE:
+        return "HF_HUB_OFFLINE is set"
+    answer: list[str | None] = []
+
+    def ask() -> None:
+        try:
+            HfApi().dataset_info(repository, timeout=PATIENCE)
+            answer.append(None)
+        except Exception as error:  # no network, or an answer that is not the hub's
+            answer.append(f"{constants.ENDPOINT} cannot be reached ({first_line(error)})")
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    return answer[0] if answer else f"{constants.ENDPOINT} did not answer within {PATIENCE:.0f} s"
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+
+
+@contextmanager
+def quiet(offline: bool = False) -> Iterator[None]:
+    """Without progress bars, retries and notices of `datasets`; if `offline`, it reads local copies only."""
+    import datasets
+    from huggingface_hub import constants
+
+    datasets.disable_progress_bars()
+    # Both read their flag at each call, but the environment variable only at import.
+    modules = [constants, datasets.config]
+    before = [module.HF_HUB_OFFLINE for module in modules]
+    logging.disable()
+    try:
+        for module in modules:
+            module.HF_HUB_OFFLINE = offline or module.HF_HUB_OFFLINE
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+        for module, value in zip(modules, before, strict=True):
+            module.HF_HUB_OFFLINE = value

@@ -1,0 +1,153 @@
+"""Splits of a corpus, by their names or by a hash of each document.
+
+Without names the documents with the smallest hashes are for validation and test, so that names and order have
+no influence and equal documents are in one split. A single document is cut by position.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from zoo.data.text import SPLITS, Corpus, TextChanged
+from zoo.errors import InputError, Problem, nearest
+
+HELD_OUT = 0.05  # of the documents, for validation and again for test
+BY_POSITION = "by position: the first 90 % of the one document train, the next 5 % valid, the last 5 % test"
+NAMED = "by the names of files or folders"
+SPLIT_NAMES = {
+    "train": "train", "training": "train",
+    "valid": "valid", "validation": "valid", "val": "valid", "dev": "valid", "test": "test",
+}  # fmt: skip
+SEARCHED = 1 << 16  # characters that are searched for a place to cut
+
+Read = Callable[[], Iterator[str]]
+
+
+def check_column(names: list[str] | None, column: str, where: Path | str) -> None:
+    """Raise InputError where a table has no such column."""
+    if column not in (names or ()):
+        near = nearest(column, names or ())
+        hint = f"did you mean {near!r}?" if near else f"there are {', '.join((names or ())[:20]) or 'none'}"
+        raise InputError(Problem(f"no column {column!r}; {hint}", key="data.column", where=str(where)))
+
+
+def text_of_rows(table: Any, column: str, where: Path | str) -> Iterator[str]:
+    """The texts of a table of `datasets`, mapped or streamed, without blank ones."""
+    for batch in table.select_columns([column]).iter(64):
+        for value in batch[column]:
+            if value is not None and not isinstance(value, str):
+                message = f"column {column!r} has {type(value).__name__} and not text"
+                raise InputError(Problem(message, "data.column", str(where)))
+            if value and value.strip():
+                yield value
+
+
+def from_tables(name: str, identity: list, tables: dict, column: str, where: Path | str) -> Corpus:
+    """A corpus of `datasets`' tables by the names of their splits; a single one is divided among all splits.
+
+    Raises:
+        InputError: a split has no such column, or no split is named train.
+    """
+    for table in tables.values():
+        check_column(table.column_names, column, where)
+
+    def read(one: str) -> Iterator[str]:
+        return text_of_rows(tables[one], column, where) if one in tables else iter(())
+
+    ours = {SPLIT_NAMES[key.lower()]: key for key in tables if key.lower() in SPLIT_NAMES}
+    if {"train", "valid"} <= set(ours):
+        return Corpus(name, identity, lambda split: read(ours.get(split, "")), split=lambda: NAMED)
+    if len(tables) == 1:
+        return split_by_hash(name, identity, lambda: read(next(iter(tables))), where)
+    if "train" in ours:  # validation is taken out of train, and test stays test
+        divided = split_by_hash(name, identity, lambda: read(ours["train"]), where, test=False)
+
+        def documents(split: str) -> Iterator[str]:
+            return read(ours["test"]) if split == "test" and "test" in ours else divided.documents(split)
+
+        return replace(divided, documents=documents)
+    message = f"has the splits {', '.join(tables)}; it needs train, or one split alone"
+    raise InputError(Problem(message, key="data.root", where=str(where)))
+
+
+def split_by_hash(name: str, identity: list, read: Read, where: Path | str, test: bool = True) -> Corpus:
+    """A corpus whose documents are divided among the splits by their hash; a single one is cut by position.
+
+    Args:
+        read: gives all documents, in the same order at every call.
+        where: the origin, for messages.
+        test: whether there is a test split.
+    """
+
+    @functools.cache
+    def assignment() -> tuple[array, np.ndarray | None]:
+        # Nine bytes a document: a corpus may have many millions.
+        fingerprints = array("Q", map(_fingerprint, read()))
+        return fingerprints, assign(np.asarray(fingerprints), where, test)
+
+    def documents(split: str) -> Iterator[str]:
+        fingerprints, codes = assignment()
+        if codes is None:
+            yield cut_by_position(next(read()), where)[split]
+            return
+        for number, document in enumerate(read()):
+            if number == len(fingerprints) or fingerprints[number] != _fingerprint(document):
+                raise TextChanged(Problem("the text changed while it was read; run again", where=str(where)))
+            if codes[number] == SPLITS.index(split):
+                yield document
+
+    return Corpus(name, identity, documents, split=lambda: BY_POSITION if assignment()[1] is None else None)
+
+
+def _fingerprint(document: str) -> int:
+    return int.from_bytes(hashlib.sha256(document.encode()).digest()[:8], "big")
+
+
+def assign(fingerprints: np.ndarray, where: Path | str, test: bool = True) -> np.ndarray | None:
+    """The number of its split for each document, uint8; None where all documents are equal. Raises InputError
+    if there is none."""
+    order = np.unique(fingerprints)
+    if not len(order):
+        raise InputError(Problem("holds no text", key="data.root", where=str(where)))
+    if len(order) == 1:
+        return None
+    # The documents with the smallest hashes are held out.
+    held_out = max(1, round(len(order) * HELD_OUT))
+    codes = np.zeros(len(fingerprints), np.uint8)
+    if test and len(order) >= 3:
+        codes[fingerprints <= order[2 * held_out - 1]] = SPLITS.index("test")
+    codes[fingerprints <= order[held_out - 1]] = SPLITS.index("valid")
+    return codes
+
+
+def cut_by_position(document: str, where: Path | str) -> dict[str, str]:
+    """The splits of a single document: 90, 5 and 5 % of its characters, cut at the next end of a line, or of
+    a word where there is none near.
+
+    Raises:
+        InputError: too short to be cut.
+    """
+    cuts = [0]
+    for share in (1 - 2 * HELD_OUT, 1 - HELD_OUT):
+        start = max(cuts[-1], round(len(document) * share))
+        ahead = document[start : start + SEARCHED]
+        border = re.search(r"\n", ahead) or re.search(r"\s", ahead)
+        cuts.append(start + (border.end() if border else len(ahead)))
+    cuts.append(len(document))
+    parts = {split: document[a:b] for split, a, b in zip(SPLITS, cuts, cuts[1:], strict=False)}
+    if not (parts["train"].strip() and parts["valid"].strip()):
+        message = (
+            "holds only one document, too short to be cut into splits; write more documents, one per .txt, "
+            "with lines <|endoftext|> between, or into a .jsonl"
+        )
+        raise InputError(Problem(message, key="data.root", where=str(where)))
+    return parts
