@@ -9,6 +9,7 @@ model = zoo.build("recipes/rope_wikitext2.yaml")   one at its initial weights
 run = zoo.fit("recipes/rope_maxindex.yaml")        train; `zoo.open("runs/x")` opens a run that is there
 run.recipe, run.card, run.curves, run.results, run.model()
 zoo.evaluate(run, lengths=[128, 256])
+zoo.results(["runs/a", "runs/b"])                  all measurements, a pandas DataFrame
 zoo.compare(["runs/a", "runs/b"])                  a picture and tables, in a notebook
 zoo.report(["runs/a", "runs/b"])                   everything that is known of them, on a page
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from zoo.notebook.commands import evaluate as evaluate
     from zoo.notebook.commands import fit as fit
     from zoo.notebook.commands import report as report
+    from zoo.notebook.commands import results as results
     from zoo.notebook.run import open_run as open  # noqa: F401
     from zoo.registry import register as register
     from zoo.runs.load import load as load
@@ -67,6 +69,7 @@ _WHERE = {
     "open": ("zoo.notebook.run", "open_run"),
     "load": ("zoo.runs.load", "load"),
     "report": ("zoo.notebook.commands", "report"),
+    "results": ("zoo.notebook.commands", "results"),
     "register": ("zoo.registry", "register"),
 }
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from panel_views import panels
 
 from zoo import registry
 from zoo.errors import InputError, RunError
@@ -17,9 +18,9 @@ from zoo.evaluation import store as storage
 from zoo.evaluation.store import read_measurements
 from zoo.recipe import resolve
 from zoo.reports import evaluate as command
-from zoo.reports import run_report
-from zoo.reports.compare import build
+from zoo.reports import run_folder
 from zoo.reports.evaluate import evaluate
+from zoo.reports.report import build
 from zoo.training import finish
 from zoo.training.fit import fit
 
@@ -70,7 +71,7 @@ def run(tmp_path, trained):
 @pytest.fixture(autouse=True)
 def _undrawn(request, monkeypatch):
     """Without the pictures, which take most of the time; `test_results_folder` has them."""
-    monkeypatch.setattr(run_report, "plot", lambda panels: {})
+    monkeypatch.setattr(run_folder, "pictures", lambda summary: {})
 
 
 def stored(folder):
@@ -372,7 +373,7 @@ def test_what_cannot_be_stored_is_reported_all_the_same(run, monkeypatch, capsys
     def full(*given):
         raise OSError(28, "No space left on device")
 
-    for module in (run_report, storage):
+    for module in (run_folder, storage):
         monkeypatch.setattr(module, "atomic_write", full)
     with pytest.raises(OSError, match="No space left"):
         evaluate([folder], lengths=[16])
@@ -511,8 +512,8 @@ def test_encodings_are_told_apart_over_the_blocks_of_one_text(run):
     folders = [run(name="alibi"), run("model.encoding=none", name="none")]
     assert all("blocks" in row.get("remark", "") for row in stored(folders[0]))
     report = build(folders)
-    (panel,) = report.panels
+    (panel,) = panels(report)
     assert panel.interval == "95 % interval over text blocks"
     pair = panel.between(64, "alibi", "none")
     assert pair.low < pair.value < pair.high and pair.why == ""
-    assert any("consecutive blocks of" in caveat.text for caveat in report.caveats)
+    assert any("consecutive blocks of" in caveat.line for caveat in report.caveats)

@@ -8,6 +8,8 @@ import torch
 from torch import nn
 
 from zoo import registry
+from zoo.comparison.commands import settings
+from zoo.comparison.formatting import protocol_text
 from zoo.data import open_data
 from zoo.errors import InputError
 from zoo.evaluation.protocols.prompts import _judge
@@ -15,8 +17,6 @@ from zoo.evaluation.protocols.protocol import build_protocol
 from zoo.models.decoding import decode
 from zoo.recipe import resolve
 from zoo.recipe.questions import questions_section
-from zoo.reports.commands import settings
-from zoo.reports.formatting import protocol_text
 from zoo.tasks import build_task
 
 SAMPLES = 20

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from zoo import cli
+from zoo.comparison.runs import read_runs
 from zoo.errors import InputError
-from zoo.reports.compared_run import read_runs
 
 MEASURED = "evaluation/measurements/accuracy.json"
 

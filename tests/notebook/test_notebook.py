@@ -12,9 +12,9 @@ import torch
 import yaml
 
 import zoo
+from zoo.comparison.caveats import Caveat
 from zoo.errors import InputError
 from zoo.notebook.comparison import Comparison
-from zoo.reports.report import Caveat
 
 RECIPE = {
     "name": "first",
@@ -118,7 +118,7 @@ def test_compare_has_a_table_a_picture_and_a_verdict(runs, tmp_path, monkeypatch
 def test_labels_are_escaped(runs):
     comparison = zoo.compare(runs)
     report = comparison.report
-    verdict, caveats = "<script>alert(1)</script>", (Caveat("<script>alert(2)</script>"),)
+    verdict, caveats = "<script>alert(1)</script>", (Caveat("x", "<script>alert(2)</script>"),)
     comparison = Comparison(replace(report, title='"><script>', verdict=verdict, caveats=caveats))
     assert "<script>" not in comparison._repr_html_()
 
@@ -134,7 +134,7 @@ def test_wrong_input_raises_an_input_error(runs, monkeypatch):
         (lambda: zoo.evaluate(runs, lengths=[0, 8, "16"]), "^lengths: 0, '16': lengths are whole"),
         (lambda: zoo.evaluate(runs, protocols="acuracy"), "did you mean 'accuracy'"),
         (lambda: zoo.evaluate([]), "^which runs"),
-        (lambda: zoo.compare(runs, models=True), "^nothing that these models were scored on"),
+        (lambda: zoo.compare(runs, models=True), "^these models have no scores in common"),
         (lambda: zoo.compare(runs, lengths=[99]), "evaluated at 99, only at 8, 16"),
         (lambda: zoo.fit({"model": {"encoding": "alibbi"}}), "did you mean 'alibi'"),
         (lambda: zoo.fit("x.yaml"), "^x.yaml:2: model.encoding: no encoding 'alibbi'"),

@@ -3,11 +3,12 @@
 import shutil
 
 import pytest
+from panel_views import panels
 
+from zoo.comparison.comparable import differences, groups_as_text
+from zoo.comparison.runs import read_runs
 from zoo.errors import InputError
-from zoo.reports.comparable import differences, groups_as_text
-from zoo.reports.compare import build
-from zoo.reports.compared_run import read_runs
+from zoo.reports.report import build
 
 
 def found(*runs):
@@ -159,7 +160,7 @@ def test_a_plugin_that_was_edited_between_two_runs_is_two_encodings(write_run):
         write_run("c", seed=2, card={"code_source": [source | {"sha256": "2" * 64}]}),
     ]
     report = build(runs)
-    assert {curve.label: curve.seeds for curve in report.panels[0].curves} == {
+    assert {curve.label: curve.seeds for curve in panels(report)[0].curves} == {
         "alibi code.mine=111111111111": 2,
         "alibi code.mine=222222222222": 1,
     }

@@ -9,17 +9,18 @@ from pathlib import Path
 
 import pytest
 import yaml
+from panel_views import panels
 
+from zoo.comparison.runs import read_runs
 from zoo.errors import InputError
-from zoo.reports.compare import build
-from zoo.reports.compared_run import read_runs
+from zoo.reports.report import build
 
 
 def test_a_run_is_read(write_run):
     (run,) = read_runs([write_run("a", "rope", seed=3, speeds=(5, 300, 100))])
     assert (run.path, run.seed, run.label, run.left_out) == ("runs/a", 3, "rope", ())
     assert run.speed == 100  # the median, which the slow start does not move
-    assert [row["length"] for row in run.rows] == [16, 32]
+    assert [row.length for row in run.measurements[0].rows] == [16, 32]
 
 
 @pytest.mark.launch
@@ -101,7 +102,7 @@ def test_only_the_state_that_the_run_ended_with_is_compared(write_run, row_of):
         return [row_of(recipe, 16, 9.0, checkpoint="checkpoints/best.ckpt")]
 
     (run,) = read_runs([write_run("a", rows=more)])
-    assert [row["bits_per_byte"] for row in run.rows] == [1.5, 1.6]
+    assert [row.bits_per_byte for one in run.measurements for row in one.rows] == [1.5, 1.6]
     assert run.left_out == ("measurements of checkpoints/best.ckpt are left out",)
 
 
@@ -181,9 +182,9 @@ def test_values_that_are_not_finite_are_read_as_missing(write_run):
     measured["rows"][0] |= dict(zip(names, values, strict=True))
     file.write_text(json.dumps(measured).replace("12345.5", "1e999"))
     (read,) = read_runs([run])
-    assert [read.rows[0][name] for name in names] == [None] * 4
-    curve = build([run]).panels[0].curves[0]
-    assert curve.mean == (None, 1.6) and curve.notes == {16: "not finite"} and curve.counts == (None, 7)
+    assert [getattr(read.measurements[0].rows[0], name) for name in names] == [None] * 4
+    curve = panels(build([run]))[0].curves[0]
+    assert curve.mean == (None, 1.6) and curve.notes == {16: "not finite"} and curve.count == (None, 7)
 
 
 def test_a_command_can_be_pasted_whatever_a_folder_is_called(write_run, edit_rows):

@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from known_units import HARD, TOKENS
+from measured import measurements_of
+from rows import text_row
 
 from zoo import cli
 from zoo.evaluation.interval import interval_of_ratio
-from zoo.reports.compare import build
 from zoo.reports.csv_export import as_csv, spreadsheet_safe
-from zoo.reports.plot_page.plot_data import details
-from zoo.reports.report import Curve, Panel
-from zoo.reports.tables import COLUMNS, values_table
+from zoo.reports.report import build, run_report
+from zoo.reports.tables import MOST, tables
 from zoo.reports.text import console, markdown
 
 
@@ -144,8 +144,8 @@ def test_a_table_too_wide_for_the_terminal_goes_without_the_spread(matrix):
     report = build(matrix[0])
     wide, narrow = console(report, width=200), console(report, width=40)
     assert re.search(r"\d–\d", wide) and "too narrow" not in wide and wide == console(report)
-    tables = narrow.split("\n\n")
-    shown = next(table for table in tables if table.startswith("nonoverlapping"))
+    blocks = narrow.split("\n\n")
+    shown = next(table for table in blocks if table.startswith("nonoverlapping"))
     assert not re.search(r"\d–\d+\.", shown) and "too narrow" in shown
     assert max(len(line) for line in shown.splitlines()[1:5]) <= 40
 
@@ -169,29 +169,18 @@ def test_csv_holds_every_curve_length_and_protocol(matrix):
         assert (row["measure"], row["train_length"], row["added_parameters"]) == ("bits_per_byte", "16", "0")
 
 
-def panel_of(lengths, train_length):
-    values = tuple(float(length) for length in lengths)
-    none = (None,) * len(lengths)
-    curve = Curve(
-        "x", ("x",), lengths, values, none, none, 1, (), {}, none, (1,) * len(lengths), none, none, none,
-        train_length,
-    )  # fmt: skip
-    return Panel(
-        ("per_position", "{}", ""), "per_position", {}, "loss_nats", True, lengths, (curve,), counted="tokens"
-    )
-
-
-def test_of_many_lengths_a_table_shows_some_the_longest_and_the_trained_among_them():
-    def shown(lengths, train_length):
-        header = values_table(panel_of(lengths, train_length)).header[1:]
+def test_of_many_lengths_a_table_shows_some_the_longest_and_the_trained_among_them(tmp_path):
+    def shown(lengths, trained):
+        rows = [text_row(length) | {"train_length": trained} for length in lengths]
+        header = tables(run_report(tmp_path, measurements_of(rows)))[0].header[1:]
         return tuple(int(name.removesuffix(" (trained)")) for name in header)
 
     bins = tuple(round(16 * 2 ** (i / 2)) for i in range(19))
     some = shown(bins, 256)
-    assert len(some) <= COLUMNS + 1 and some[-1] == bins[-1] and 256 in some
+    assert len(some) <= MOST + 1 and some[-1] == bins[-1] and 256 in some
     assert set(some) <= set(bins) and list(some) == sorted(some)
     assert 23 in shown(bins, 23)
-    assert shown(bins[:COLUMNS], 999) == bins[:COLUMNS]
+    assert shown(bins[:MOST], 999) == bins[:MOST]
 
 
 def test_a_label_with_a_bar_stays_in_its_cell(write_run):
@@ -203,8 +192,8 @@ def test_a_run_called_like_a_tag_is_text(write_run):
     run = write_run("a").rename("runs/<script>*x*")
     runs = [run, write_run("b", "rope", values={16: 1.0, 32: 1.0, 64: 1.0})]
     text = markdown(build(runs))
-    # In a command, which is code between fences, it is as it is.
-    assert "<script>" not in re.sub(r"```sh\n.*?```", "", text, flags=re.DOTALL)
+    # A command, which is indented code, is not escaped.
+    assert "<script>" not in re.sub(r"^ {6}.*", "", text, flags=re.MULTILINE)
     assert "runs/&lt;script&gt;\\*x\\*: not" in text and "evaluate 'runs/<script>*x*' --protocol" in text
 
 
@@ -222,9 +211,6 @@ def test_every_curve_is_reported_beside_its_own_trained_length(write_run):
     assert {row[0] for row in rows} == {"alibi, trained at 16", "rope, trained at 32"}
     lengths = {(row["encoding"], row["train_length"]) for row in csv.DictReader(io.StringIO(as_csv(report)))}
     assert lengths == {("alibi", "16"), ("rope", "32")}
-    (panel,) = report.panels
-    trained = {curve.label: dict(details(curve, panel, 1))["trained at"] for curve in panel.curves}
-    assert trained == {"alibi": "16", "rope": "32"}
 
 
 def test_seeds_do_not_add_documents(write_run):

@@ -10,7 +10,7 @@ import pytest
 from zoo.errors import InputError, RunError
 from zoo.files import DiskFull
 from zoo.reports import write
-from zoo.reports.compare import build
+from zoo.reports.report import build
 from zoo.reports.write import FILES, validate_out, write_report
 
 
@@ -60,7 +60,7 @@ def test_a_folder_with_other_files_is_refused_and_left_as_it_was(made, tmp_path)
 
 
 def test_a_run_folder_a_file_and_a_place_below_one_are_refused(made, write_run, tmp_path):
-    with pytest.raises(InputError, match="no comparison's"):
+    with pytest.raises(InputError, match="holds other files"):
         validate_out(write_run("x"))
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="is a file"):

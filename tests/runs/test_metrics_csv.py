@@ -2,8 +2,8 @@
 
 import pytest
 
+from zoo.comparison.runs import training_speed
 from zoo.errors import InputError
-from zoo.reports.compared_run import training_speed
 from zoo.runs.metrics_csv import read_metrics
 from zoo.training.loggers import CsvLog
 

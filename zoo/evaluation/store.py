@@ -2,7 +2,7 @@
 
 evaluation/
   measurements/PROTOCOL-DIGEST.json   what was measured, with what each document or example gave
-  lengths.json  .csv  .md  .png  .svg, index.html   made from all of them (zoo.reports.run_report)
+  lengths.json  .csv  .md  .png  .svg, index.html   made from all of them (zoo.reports.run_folder)
 """
 
 from __future__ import annotations

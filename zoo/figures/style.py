@@ -11,15 +11,8 @@ HUES = ("#698ffb", "#c90b00", "#0d715f", "#ef4db1", "#bb8c3d", "#912ad9")
 tests/figures/test_style.py."""
 DASHES: tuple[tuple[float, ...], ...] = ((), (6, 4), (2, 3), (9, 3, 2, 3))
 """Lengths of strokes and gaps, in pixels of a line of width 2."""
-MARKS = {
-    "o": "M4 0A4 4 0 1 1 -4 0A4 4 0 1 1 4 0Z",
-    "s": "M-3.6 -3.6H3.6V3.6H-3.6Z",
-    "^": "M0 -4.8L4.6 3.4H-4.6Z",
-    "D": "M0 -5.2L5.2 0L0 5.2L-5.2 0Z",
-    "v": "M0 4.8L4.6 -3.4H-4.6Z",
-    "P": "M-1.7 -5H1.7V-1.7H5V1.7H1.7V5H-1.7V1.7H-5V-1.7H-1.7Z",
-}
-"""Markers by their names in matplotlib, with their outlines as SVG paths around the middle, in pixels."""
+MARKERS = ("o", "s", "^", "D", "v", "P")
+"""As matplotlib names them."""
 FIRST = ("rope", "none", "alibi", "sinusoidal", "learned", "t5")
 """The encodings compared most often have the six hues in this order."""
 DRAWING = ("matplotlib.figure", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg")
@@ -50,7 +43,7 @@ METADATA = {".png": {"Software": None}, ".svg": {"Date": None, "Creator": None}}
 
 @dataclass(frozen=True)
 class Style:
-    """Indices into `HUES`, `DASHES` and `MARKS`."""
+    """Indices into `HUES`, `DASHES` and `MARKERS`."""
 
     hue: int
     dash: int
@@ -62,22 +55,17 @@ class Style:
 
     @property
     def marker(self) -> str:
-        return list(MARKS)[self.mark]
+        return MARKERS[self.mark]
 
     @property
     def linestyle(self) -> str | tuple[int, tuple[float, ...]]:
         """As matplotlib takes it, in points."""
         return (0, tuple(part / 2 for part in DASHES[self.dash])) if self.dash else "-"
 
-    @property
-    def classes(self) -> str:
-        """The classes of the style sheet of a page."""
-        return f"hue-{self.hue} dash-{self.dash}"
-
 
 # From one to the next hue and marker change; after the sixth the dash changes too.
 STYLES = tuple(
-    Style(n % len(HUES), n // len(HUES) % len(DASHES), (n + n // len(HUES)) % len(MARKS)) for n in range(72)
+    Style(n % len(HUES), n // len(HUES) % len(DASHES), (n + n // len(HUES)) % len(MARKERS)) for n in range(72)
 )
 
 
@@ -96,12 +84,3 @@ def styles(labels: Iterable[str]) -> dict[str, Style]:
         free = [style for style in order if style not in taken] or order
         given[label] = next((style for style in free if style.hue not in hues and not style.dash), free[0])
     return {label: given[label] for label in labels}
-
-
-def css() -> str:
-    """Hues and dashes for a page: `.hue-0 { --hue: #698ffb; }`."""
-    hues = "".join(f".hue-{n} {{ --hue: {hue}; }}\n" for n, hue in enumerate(HUES))
-    dashes = "".join(
-        f".dash-{n} {{ --dash: {' '.join(map(str, one))}; }}\n" for n, one in enumerate(DASHES) if one
-    )
-    return hues + dashes

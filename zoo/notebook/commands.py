@@ -9,15 +9,16 @@ from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from zoo.comparison.frame import load
 from zoo.errors import InputError, Problem
 from zoo.launch.devices import devices_taken
 from zoo.launch.ranks import is_distributed
 from zoo.notebook.comparison import Comparison
 from zoo.notebook.run import Run
 from zoo.recipe import Recipe, to_recipe, with_locations
-from zoo.reports import compare as comparing
 from zoo.reports import evaluate as evaluating
 from zoo.reports import full_report as reporting
+from zoo.reports.report import OUT, build
 from zoo.reports.write import validate_out
 from zoo.runs.folder import validate_present
 from zoo.training import fit as training
@@ -86,6 +87,23 @@ def evaluate(
     return pd.DataFrame(evaluating.evaluate(paths, _lengths(lengths), _names(protocols), sets))
 
 
+def results(
+    runs: Runs, protocols: str | Sequence[str] | None = None, lengths: Sequence[int] | None = None
+) -> pd.DataFrame:
+    """The measurements of runs as one tidy table: a row for each run, protocol, length and measure, with its
+    value and 95 % interval (`zoo.comparison.frame.Results`).
+
+    Args:
+        runs: run folders.
+        protocols: a name or several; by default all.
+        lengths: in tokens; by default all.
+
+    Raises:
+        InputError: runs that cannot be read, or that were not evaluated so.
+    """
+    return load(_paths(runs), _names(protocols), _lengths(lengths)).rows
+
+
 def compare(
     runs: Runs,
     protocols: str | Sequence[str] | None = None,
@@ -110,11 +128,11 @@ def compare(
         InputError: runs that cannot be read, were not evaluated or are not comparable, with all that is
             wrong; or a folder that holds anything else.
     """
-    folder = comparing.OUT if out is None else Path(out)
+    folder = OUT if out is None else Path(out)
     if out is not None:
         validate_out(folder)
     chosen = _paths(runs), _names(protocols), _lengths(lengths)
-    comparison = Comparison(comparing.build(*chosen, force, folder, reference, models))
+    comparison = Comparison(build(*chosen, force, folder, reference, models))
     if out is not None:
         comparison.save(folder)
     return comparison

@@ -1,16 +1,19 @@
-"""A report, and the rows of one run, as CSV: for whoever draws plots or computes of their own."""
+"""A comparison, and the rows of one run, as CSV."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import math
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
+from zoo.comparison.frame import MEASURES
 from zoo.errors import printable
-from zoo.reports.compared_run import Row
-from zoo.reports.panels import MEASURES
-from zoo.reports.report import Report
+
+if TYPE_CHECKING:
+    from zoo.reports.report import Report
 
 COLUMNS = (
     "encoding", "protocol", "parameters", "length", "train_length", "measure", "mean", "sd", "low", "high",
@@ -23,48 +26,29 @@ FACTS = (
     "train_length", "targets", "documents", "documents_left_out", "examples", "seen_in_training",
     "tokens",
 )  # fmt: skip
-
-
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes a text for a formula by."""
+"""How a text begins that a spreadsheet reads as a formula."""
 
 
 def as_csv(report: Report) -> str:
-    """A line for each curve, length and protocol, with what it cost there.
+    """A line for each curve, length and protocol, with its costs there.
 
-    `low` and `high` are the ends of the mean's interval, and `interval` says over what; `sd` is the standard
-    deviation over seeds. `difference` is the mean less that of `reference` at this length,
-    `difference_low` and `difference_high` are the ends of its paired interval; `rank` is 1 + the number of
-    encodings that are better beyond the interval of theirs. Texts are made inert for spreadsheets.
+    `low` and `high` are the ends of the mean's interval, and `interval` its kind; `sd` is the standard
+    deviation over seeds. `difference` is the mean less that of `reference` at this length, with the ends of
+    its paired interval; `rank` is 1 + the number of encodings that are better beyond their intervals.
     """
-    lines: list[list[object]] = []
-    costs = {cost.label: cost for cost in report.costs}
     comparable = f"no: {'; '.join(report.differences)}" if report.differences else "yes"
-    if report.panels[0].subject != "encoding":
-        comparable = f"as {report.panels[0].subject}s, in bits per byte of the same documents"
-    for panel in report.panels:
-        parameters = json.dumps(panel.parameters, sort_keys=True)
-        for curve in panel.curves:
-            cost = costs[curve.label]
-            for index, length in enumerate(panel.lengths):
-                one = panel.between(length, curve.label, panel.reference)
-                low = curve.low[index]
-                lines.append([
-                    curve.label, panel.protocol, parameters, length, curve.train_length, panel.measure,
-                    curve.mean[index], curve.sd[index], low, curve.high[index],
-                    panel.interval if low is not None else None, panel.rank(curve.label, length),
-                    panel.reference if panel.pairs else None,
-                    *((one.value, one.low, one.high) if one else (None, None, None)), curve.seeds,
-                    curve.measured[index], panel.counted, curve.counts[index], curve.notes.get(length),
-                    cost.added_parameters, cost.parameters, cost.training_tokens_per_second,
-                    curve.tokens_per_second[index], curve.peak_memory_mb[index], " ".join(curve.runs),
-                    comparable,
-                ])  # fmt: skip
-    return _csv(COLUMNS, lines)
+    if report.subject != "encoding":
+        comparable = f"as {report.subject}s, in bits per byte of the same documents"
+    table = report.summary.rename(columns={"tokens_per_second": "evaluation_tokens_per_second"})
+    own = report.costs.rename(columns={"parameters": "parameter_count"})
+    names = ["added_parameters", "parameter_count", "training_tokens_per_second"]
+    table = table.join(own[names], on="encoding").assign(comparable=comparable)
+    return _csv(COLUMNS, table[[*COLUMNS]].itertuples(index=False))
 
 
-def rows_as_csv(rows: Sequence[Row]) -> str:
-    """A line for each row; what is not a number or a text (`changed`, `parameters`) is JSON."""
+def rows_as_csv(rows: Sequence[dict[str, Any]]) -> str:
+    """A line for each row of `lengths.json`; mappings are JSON."""
     there = {column for row in rows for column in row}
     measures = [f"{measure}{end}" for measure in MEASURES for end in ("", "_low", "_high")]
     known = [*FACTS, *measures, "tokens_per_second", "peak_memory_mb"]
@@ -77,18 +61,25 @@ def _csv(columns: Sequence[str], lines: Iterable[Iterable[object]]) -> str:
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows(map(spreadsheet_safe, line) for line in lines)
+    for line in lines:
+        cells = zip(columns, line, strict=True)
+        writer.writerow(_whole(value) if name in WHOLE else spreadsheet_safe(value) for name, value in cells)
     return text.getvalue()
 
 
-def spreadsheet_safe(value: object) -> object:
-    """A value for a CSV file that no spreadsheet takes for a formula and no terminal acts upon.
+WHOLE = ("rank", "count")
+"""Columns of whole numbers that a DataFrame keeps as floats, for their gaps."""
 
-    Numbers are as they are. A text that begins as a formula does gets an apostrophe before it (OWASP, CSV
-    Injection), and control characters are escaped.
-    """
+
+def _whole(value: float) -> object:
+    return "" if value is None or math.isnan(value) else int(value)
+
+
+def spreadsheet_safe(value: object) -> object:
+    """A value of a CSV file: a text that begins like a formula gets an apostrophe before it (OWASP, CSV
+    Injection), control characters are escaped, and NaN is empty."""
     if isinstance(value, dict | list):
         value = json.dumps(value, sort_keys=True)
     if not isinstance(value, str):
-        return "" if value is None else value
+        return "" if value is None or (isinstance(value, float) and math.isnan(value)) else value
     return f"'{printable(value)}" if value.startswith(FORMULA) else printable(value)

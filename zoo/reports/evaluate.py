@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from zoo.comparison.commands import evaluate_command
 from zoo.errors import RunError, printable
 from zoo.evaluation.load import load_runs
 from zoo.evaluation.measure import measure
@@ -15,8 +16,8 @@ from zoo.evaluation.store import EVALUATION
 from zoo.launch.children import Children
 from zoo.launch.ranks import is_distributed
 from zoo.launch.team import join
-from zoo.reports.commands import evaluate_command
-from zoo.reports.run_report import run_report, store_results
+from zoo.reports.report import run_report
+from zoo.reports.run_folder import store_results
 from zoo.reports.text import console, terminal
 
 

@@ -1,27 +1,49 @@
-"""`zoo report`: all that is known of runs on one page."""
+"""`zoo report`: results, training, encodings, samples, cards and recipes of runs on one page."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from zoo.console import waiting
+import numpy as np
+
+from zoo.comparison.caveats import Caveat, of_runs
+from zoo.comparison.commands import command
+from zoo.comparison.comparable import differing, value_as_text
+from zoo.comparison.frame import Results
+from zoo.comparison.runs import RunInfo, read_runs
+from zoo.comparison.statistics import costs, summary
+from zoo.console import progress_bar, waiting
 from zoo.errors import InputError, RunError, printable
-from zoo.files import atomic_write, full_disk_message, is_disk_full
-from zoo.reports.caveats import caveats_of_runs
-from zoo.reports.commands import command
-from zoo.reports.compare import build
-from zoo.reports.compared_run import Run, about, read_runs
-from zoo.reports.details import Drawn, details_of
-from zoo.reports.plot_page import GENERATOR, page
-from zoo.reports.report import Caveat, Report
+from zoo.files import atomic_write, full_disk_message, is_disk_full, read_text
+from zoo.recipe.diff import ENCODING, flatten, is_among
+from zoo.reports.page import GENERATOR, Code, Folded, Part, Picture, Section, Table
+from zoo.reports.report import Report, about_runs, build
+from zoo.reports.sections import report_page
+from zoo.runs.folder import METRICS, RECIPE, stored_recipe
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 OUT = Path("report.html")
 LONGEST = 256
 """Tokens at which encodings of models that were trained on more are drawn as trained."""
 HEAD = 2000
-"""Characters at the beginning of a page in which it says that it is ours."""
+"""Characters in which a page of ours names its generator."""
+MAX_BYTES = 1 << 20
+CARD = {
+    "encoding": "encoding", "task": "task", "data": "data", "train_length": "trained length (tokens)",
+    "seed": "seed", "steps": "steps", "tokens_seen": "tokens seen", "finished": "finished",
+    "parameters.total": "parameters", "parameters.positional": "parameters of the encoding",
+    "precision": "precision", "compiled": "compiled", "device": "device", "init_from": "weights from",
+    "imported": "imported from", "fingerprint.corpus": "fingerprint of the corpus",
+    "fingerprint.tokenizer": "fingerprint of the tokenizer", "versions.torch": "torch",
+    "versions.lightning": "lightning", "git_commit": "git commit",
+}  # fmt: skip
+"""The keys of a card in its table, with their names."""
+UNKNOWN = "not known"
 
 
 def report(
@@ -32,27 +54,32 @@ def report(
     sample_tokens: int = 200,
     attention: bool = False,
 ) -> Report:
-    """Write one self-contained page on runs: results, trainings, encodings, samples, cards and recipes.
+    """Write one page on runs.
 
     Args:
         paths: run folders; those that were not evaluated yet are shown without results.
         out: the page; one that is there is replaced, if it is a page of this kind.
         force: report runs that are not comparable, and mark it.
         prompt, sample_tokens: of the samples; 0 tokens for none.
-        attention: draw what goes on inside the models, which runs them.
+        attention: draw attention and norms inside the models, which runs them.
 
     Raises:
-        InputError: runs that cannot be read or are not comparable, with all that is wrong; or a file that
-            is something else.
+        InputError: runs that cannot be read or are not comparable; or a file that is something else.
     """
     _validate_out(out)
     with waiting("reading the runs"):
         runs = read_runs(paths, evaluated=False)
         words = ["report", *map(str, paths), *(["--out", str(out)] if out != OUT else [])]
         made = replace(_results(runs, force), command=command(words + ["--force"] * force))
-    details = details_of(runs, _encodings(runs), _inside(runs, attention), prompt, sample_tokens)
+    sections = [
+        _training(runs),
+        Section("The encodings", _encodings(runs)),
+        Section("Inside the models", _inside(runs, attention)),
+        Section("Samples", [*_samples(runs, prompt, sample_tokens)]),
+        Section("The runs", [*_runs(runs)]),
+    ]
     try:
-        atomic_write(out, page(made, details))
+        atomic_write(out, report_page(made, sections))
     except OSError as error:
         if is_disk_full(error):
             raise RunError(f"{full_disk_message(error)}; make room and try again") from error
@@ -63,11 +90,11 @@ def report(
     return made
 
 
-def _results(runs: Sequence[Run], force: bool) -> Report:
-    """The comparison of those that were evaluated, and what is missing of the others."""
+def _results(runs: Sequence[RunInfo], force: bool) -> Report:
+    """The comparison of the evaluated runs; the others are caveats."""
     evaluated = [run for run in runs if run.measurements]
     missing = tuple(
-        Caveat(f"{run.path} was not evaluated", command(["evaluate", run.path]))
+        Caveat("not evaluated", "not evaluated", (run.path,), command=command(["evaluate", run.path]))
         for run in runs
         if run not in evaluated
     )
@@ -75,37 +102,129 @@ def _results(runs: Sequence[Run], force: bool) -> Report:
         made = build([Path(run.path) for run in evaluated], force=force)
         return replace(made, caveats=(*missing, *made.caveats))
     labels = ", ".join(dict.fromkeys(run.label for run in runs))
-    caveats = (*missing, *caveats_of_runs(runs))
-    return Report(f"{labels}: not evaluated yet", (), about=tuple(about(runs)), caveats=caveats)
+    empty = Results.of([])
+    table = summary(empty)
+    return Report(
+        f"{labels}: not evaluated yet", empty, table, costs(empty, table), about=tuple(about_runs(runs)),
+        caveats=(*missing, *of_runs(runs)),
+    )  # fmt: skip
 
 
-def _encodings(runs: Sequence[Run]) -> Drawn:
-    """Pictures of the encodings of runs, each once."""
-    from zoo.figures.encoding import columns
+def _training(runs: Sequence[RunInfo]) -> Section:
+    from zoo.figures.grid import interactive
+    from zoo.figures.training import read_logged, training_panels
+
+    logged = {run.path: (run.label, read_logged(Path(run.path))) for run in runs}
+    parts: list[Part] = []
+    for panel in training_panels(logged):
+        parts += [panel.title, interactive(panel)]
+    parts += [f"{path}: nothing was logged to {METRICS}" for path, (_, own) in logged.items() if not own]
+    rows = []
+    for path, (label, own) in logged.items():
+        steps, losses = own.get("train/loss", ((), ()))
+        valid_steps, valid = own.get("val/loss", ((), ()))
+        best = int(np.argmin(valid)) if len(valid) else None
+        rows.append((
+            path, label, f"{steps[-1]:,}" if len(steps) else UNKNOWN,
+            f"{losses[-1]:.3f}" if len(losses) else UNKNOWN, f"{valid[-1]:.3f}" if len(valid) else UNKNOWN,
+            UNKNOWN if best is None else f"{valid[best]:.3f} at step {valid_steps[best]:,}",
+        ))  # fmt: skip
+    header = ("run", "encoding", "last step", "training loss", "validation loss", "lowest validation loss")
+    return Section("Training", [*parts, Table(header, rows, "Last logged values; losses in nats")])
+
+
+def _encodings(runs: Sequence[RunInfo]) -> list[Part]:
+    from zoo.figures import encoding
 
     specs = {run.label: run.recipe["model"]["encoding"] for run in runs}
     trained = min(LONGEST, max(run.recipe["data"]["sequence_length"] for run in runs))
-    try:
-        return Drawn(columns((*specs.values(),), trained=trained, length=4 * trained))
-    except InputError as error:
-        return Drawn(why_not=(f"no pictures: {error}",))
+    about = "Vectors, queries, keys and scores before training, inside and beyond the trained length"
+    return _drawn(lambda: encoding.figure((*specs.values(),), trained=trained, length=4 * trained), about)
 
 
-def _inside(runs: Sequence[Run], asked: bool) -> Drawn:
-    """Pictures of what goes on in the models."""
+def _inside(runs: Sequence[RunInfo], asked: bool) -> list[Part]:
     if not asked:
-        return Drawn(why_not=("not drawn: --attention does, by running the models on their validation data",))
-    from zoo.figures.model import columns
+        return ["not drawn: --attention does, by running the models on their validation data"]
+    from zoo.figures import grid, model
 
     notes: list[str] = []
+    about = "Attention, its entropy and the norms inside the models"
+    paths = [run.path for run in runs]
+    return [*_drawn(lambda: grid.grid(model.columns(*paths, log=notes.append), model.TITLE), about), *notes]
+
+
+def _drawn(draw: Callable[[], Figure], about: str) -> list[Part]:
+    """A figure as a picture; or why there is none."""
+    from zoo.figures.grid import content
+
     try:
-        return Drawn(columns(*(run.path for run in runs), log=notes.append), tuple(notes))
+        return [Picture(content(draw(), ".svg"), about, about)]
     except InputError as error:
-        return Drawn(why_not=(f"no pictures: {error}",))
+        return [f"no pictures: {error}"]
+
+
+def _samples(runs: Sequence[RunInfo], prompt: str, tokens: int) -> Iterator[Part]:
+    if not tokens:
+        yield "none was asked for (--sample-tokens 0)"
+        return
+    from zoo.generation.text import open_generator
+    from zoo.models.decoding import Sampling
+
+    yield "Temperature 0.8, nucleus 0.95, one prompt and seed; a bar marks the end of the trained length."
+    with progress_bar(len(runs), "samples", "run") as bar:
+        for run in runs:
+            try:
+                generator = open_generator(run.path)
+                parts, ended, count = ["", ""], False, 0
+                for piece in generator.stream(prompt, tokens, Sampling(0.8, top_p=0.95), 0):
+                    parts[piece.position >= generator.trained_length] += piece.text
+                    ended, count = piece.ended, count + 1
+                ending = "the model closed the document" if ended else f"{count:,} tokens"
+                yield f"{run.label} ({run.path}), {ending}:"
+                yield Code(prompt + " ┃ ".join(filter(None, parts)))
+            except InputError as error:
+                yield f"{run.path}: {str(error).removeprefix(f'{run.path}: ')}"
+            bar.update()
+
+
+def _runs(runs: Sequence[RunInfo]) -> Iterator[Part]:
+    """Tables of the cards and of the differing keys, and the recipes."""
+    cards, rows = [flatten(run.card) for run in runs], []
+    for key, name in CARD.items():
+        cells = []
+        for card in cards:
+            below = {k.removeprefix(f"{key}."): v for k, v in card.items() if k.startswith(f"{key}.")}
+            value = "; ".join(f"{k} {v}" for k, v in below.items()) if below else card.get(key)
+            cells.append(UNKNOWN if value is None else _shown(value))
+        if any(cell != UNKNOWN for cell in cells) or key == "tokens_seen":
+            rows.append((name, *cells))
+    paths = tuple(run.path for run in runs)
+    yield Table(("", *paths), rows, "Cards")
+    named, several = [], len({run.label for run in runs}) > 1
+    for run in runs:
+        values = flatten(stored_recipe(Path(run.path)))
+        if several:  # options of two different encodings are not differences
+            values = {key: value for key, value in values.items() if not is_among(key, (ENCODING,))}
+            values[ENCODING] = run.label
+        named.append((run.path, {("recipe", key): value for key, value in values.items()}))
+    found = []
+    for one in differing(named):
+        own = {path: value_as_text(value) for value, group in one.values for path in group}
+        found.append((one.key[1], *(own[path] for path in paths)))
+    if found:
+        yield Table(("key", *paths), found, "Keys of the recipes at which the runs differ")
+    for run in runs:
+        yield Folded(f"Recipe of {run.path}", [Code(read_text(Path(run.path) / RECIPE, MAX_BYTES))])
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else value_as_text(value)
 
 
 def _validate_out(out: Path) -> None:
-    """Raises InputError where the page would replace what is none of ours."""
+    """Raises InputError where the page would replace a file of another kind."""
     if out.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"--out {out}: the report is a page: its name ends in .html")
     if out.is_dir():
@@ -113,4 +232,4 @@ def _validate_out(out: Path) -> None:
     if out.exists():
         with out.open(encoding="utf-8", errors="replace") as file:
             if GENERATOR not in file.read(HEAD):
-                raise InputError(f"--out {out}: is there and no report of the zoo; choose another name")
+                raise InputError(f"--out {out}: is there and not a report of the zoo; choose another name")

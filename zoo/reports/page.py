@@ -113,7 +113,7 @@ class Section:
 
 def page(title: str, sections: Iterable[Section]) -> str:
     """The HTML document; titles and texts are escaped."""
-    body = "\n".join(map(_section, sections))
+    body = "\n".join(map(section_html, sections))
     script = ""
     if 'class="plot"' in body:
         from plotly.offline import get_plotlyjs
@@ -129,7 +129,7 @@ def page(title: str, sections: Iterable[Section]) -> str:
     )
 
 
-def _section(section: Section) -> str:
+def section_html(section: Section) -> str:
     heading = f"<h2>{_text(section.heading)}</h2>\n" if section.heading else ""
     return f"<section>\n{heading}{_parts(section.parts)}\n</section>"
 
@@ -149,7 +149,7 @@ def _part(part: Part) -> str:
             image = f'<img alt="{_text(alternative)}" src="data:image/svg+xml;base64,{source}">'
             return f"<figure>{image}<figcaption>{_text(caption)}</figcaption></figure>"
         case Code(text):
-            return f"<pre><code>{escape(text)}</code></pre>"
+            return f"<pre><code>{_text(text)}</code></pre>"
         case Folded(summary, parts):
             return f"<details><summary>{_text(summary)}</summary>\n{_parts(parts)}\n</details>"
         case Warned(text, reasons):

@@ -1,223 +1,211 @@
-"""A report on one run or on several, as plain data: tables, plots and page are made from it."""
+"""A report on one run or on several: results, summary, caveats and verdict. Every output is made from it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
 
-NOT_FINITE, NOT_EVALUATED = "not finite", "not evaluated"
+from zoo.comparison import caveats
+from zoo.comparison.caveats import Caveat
+from zoo.comparison.commands import command, options
+from zoo.comparison.comparable import KeyDifference, differences, on_common_targets
+from zoo.comparison.findings import verdict
+from zoo.comparison.frame import Results, chosen
+from zoo.comparison.labels import Series, series_of, unique
+from zoo.comparison.models import models_results
+from zoo.comparison.runs import RunInfo, read_runs, training_speed, validated_recipe
+from zoo.comparison.statistics import costs, only_rivals, summary
+from zoo.errors import InputError, Problem, printable
+from zoo.evaluation.measurement import Measurement
+from zoo.runs.card import read_card
+from zoo.runs.folder import METRICS
 
+if TYPE_CHECKING:
+    import pandas as pd
 
-@dataclass(frozen=True)
-class Point:
-    """What one seed of a curve gave at one length (tokens)."""
-
-    seed: int | None
-    length: int
-    value: float
-
-
-@dataclass(frozen=True)
-class Difference:
-    """One curve's value less another's, with its 95 % interval; or `why` there is none."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-    why: str = ""
-
-    @property
-    def sign(self) -> int | None:
-        """1 or -1 where the interval leaves out zero, 0 where it includes it, None where there is none."""
-        if self.low is None or self.high is None:
-            return None
-        return 1 if self.low > 0 else -1 if self.high < 0 else 0
-
-    def __neg__(self) -> Difference:
-        low, high = (None, None) if self.sign is None else (-self.high, -self.low)
-        return Difference(-self.value, low, high, self.why)
-
-
-@dataclass(frozen=True)
-class Caveat:
-    """What a reader should know, and the command, if any, after which it does not hold any more."""
-
-    text: str
-    command: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.text}: {self.command}" if self.command else self.text
-
-
-@dataclass(frozen=True)
-class Curve:
-    """One encoding over the lengths of its panel: the mean over its seeds and the spread around it.
-
-    Every tuple but `points` has a value for each of `lengths`. None stands where nothing was measured, or
-    where what was is not finite; `notes` says which, by length. `low` and `high` are the ends of the mean's
-    95 % interval (`Panel.interval` says over what), None where there is none. A note may also stand beside a
-    mean that not all seeds are in.
-    """
-
-    label: str
-    runs: tuple[str, ...]
-    lengths: tuple[int, ...]
-    mean: tuple[float | None, ...]
-    low: tuple[float | None, ...]
-    high: tuple[float | None, ...]
-    seeds: int
-    points: tuple[Point, ...]
-    notes: dict[int, str]
-    sd: tuple[float | None, ...]
-    """Standard deviation over the seeds; None where fewer than two were measured."""
-    measured: tuple[int, ...]
-    """Seeds that were measured at each length."""
-    counts: tuple[int | None, ...]
-    """What each seed's measure rests on (`Panel.counted`); the most of them where they differ. All seeds read
-    the same documents, so that their number does not grow with the seeds."""
-    tokens_per_second: tuple[float | None, ...]
-    """Of the evaluation at each length; the mean over the seeds."""
-    peak_memory_mb: tuple[float | None, ...]
-    """Of the evaluation at each length, in MiB; the mean over the seeds."""
-    train_length: int
-    """In tokens. Of one panel all curves have the same, but where runs were compared by force."""
-    others: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
-    """Other measures than the panel's, by name: the means over the seeds."""
-
-    def failed(self, index: int) -> bool:
-        """Whether a loss at one of the lengths is not finite, as one that diverged."""
-        return self.mean[index] is None and NOT_FINITE in self.notes.get(self.lengths[index], "")
-
-    def is_noted(self, index: int) -> bool:
-        """Whether something forbids one of the lengths, as the end of the encoding does."""
-        note = self.notes.get(self.lengths[index], "")
-        return self.mean[index] is None and not self.failed(index) and note not in ("", NOT_EVALUATED)
-
-
-@dataclass(frozen=True)
-class Panel:
-    """One protocol with its parameters on the same targets: what it measured, at which lengths (tokens), and
-    the curves."""
-
-    kind: tuple[str, str, str]
-    """Protocol, parameters as JSON, and digest of the targets: what the rows of all curves have in common."""
-    protocol: str
-    parameters: dict[str, Any]
-    measure: str
-    lower_is_better: bool
-    lengths: tuple[int, ...]
-    curves: tuple[Curve, ...]
-    axis: str = "length"
-    """What `lengths` are: `length` of a sequence, or `context` before a target."""
-    explanation: str = ""
-    """What the protocol measures, in a sentence."""
-    counted: str = ""
-    """What `Curve.counts` counts: documents, examples or tokens; empty where that is not known."""
-    interval: str = ""
-    """What the intervals of all curves and differences are: `95 % interval over documents`."""
-    averaged: bool = False
-    """Whether the seeds of some curves are averaged, since others have one, and no interval is over them."""
-    reference: str = ""
-    """The label of the curve that differences are shown to."""
-    pairs: Mapping[tuple[int, str, str], Difference] = field(default_factory=dict)
-    """By length and the labels of two curves in their order: the first one's value less the second one's."""
-    subject: str = "encoding"
-    """What a curve is of: an encoding, or of `zoo.reports.models` a model."""
-
-    @property
-    def decisive(self) -> int:
-        """The longest length at which more than half of the curves have a number, else as many as can be: an
-        encoding that ends at the trained length does not take the order back there."""
-
-        def known(length: int) -> int:
-            index = self.lengths.index(length)
-            return sum(curve.mean[index] is not None for curve in self.curves)
-
-        most = [length for length in self.lengths if 2 * known(length) > len(self.curves)]
-        return max(most) if most else max(self.lengths, key=lambda length: (known(length), length))
-
-    @property
-    def trained(self) -> int:
-        """The trained length, the shortest where there are several; where none was measured, `decisive`."""
-        return next((length for length in self.train_lengths if length in self.lengths), self.decisive)
-
-    def between(self, length: int, one: str, other: str) -> Difference | None:
-        """The first curve's value less the second one's; None where one of them has none."""
-        found = self.pairs.get((length, other, one))
-        return self.pairs.get((length, one, other)) if found is None else -found
-
-    def is_better(self, difference: Difference) -> bool:
-        """Whether a difference says that the first of its curves is the better one, beyond its interval."""
-        return difference.sign == (-1 if self.lower_is_better else 1)
-
-    def rank(self, label: str, length: int) -> int | None:
-        """One more than the number of curves that are better at a length, beyond the interval of the
-        difference; None where there is no such interval, or nothing to compare with."""
-        others = [curve.label for curve in self.curves if curve.label != label]
-        found = [self.between(length, other, label) for other in others]
-        known = [one for one in found if one is not None]
-        if not known or any(one.sign is None for one in known):
-            return None
-        return 1 + sum(map(self.is_better, known))
-
-    def winner(self, length: int) -> str | None:
-        """The curve that is better than all others that have a value, beyond their intervals, if one is."""
-        for curve in self.curves:
-            others = [one.label for one in self.curves if one is not curve]
-            found = [one for other in others if (one := self.between(length, curve.label, other)) is not None]
-            if found and all(map(self.is_better, found)):
-                return curve.label
-        return None
-
-    def why_unranked(self, length: int) -> str:
-        """Why some curves have no rank at a length; empty where all that have a value are ranked."""
-        found = (one for (at, _, _), one in self.pairs.items() if at == length)
-        return "; ".join(dict.fromkeys(one.why for one in found if one.sign is None))
-
-    @property
-    def train_lengths(self) -> tuple[int, ...]:
-        """Of the curves, each once, the shortest first."""
-        return tuple(sorted({curve.train_length for curve in self.curves}))
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What an encoding costs: the mean over its runs.
-
-    `added_parameters` are those of the encoding, `parameters` all of the model's. Tokens per second of the
-    evaluation and its peak memory (MiB) are those at `evaluation_length` tokens, the longest that every curve
-    could be read at, under the first panel's protocol.
-    """
-
-    label: str
-    added_parameters: int
-    parameters: int
-    training_tokens_per_second: float | None
-    evaluation_tokens_per_second: float | None
-    evaluation_length: int | None
-    peak_memory_mb: float | None
+OUT = Path("comparison")
+VARIES = "differs"
+TOKENIZER = ("card", "fingerprint.tokenizer")
 
 
 @dataclass(frozen=True)
 class Report:
-    """What one run or several come to.
+    """A report.
 
-    `differences` says why the runs are not comparable, and is empty where they are; `caveats` what a reader
-    should know and what is no reason to refuse them; `about` what all runs share, as names and values;
-    `command` is the one that makes the report again, and `verdict` what it comes to, in a sentence.
+    Attributes:
+        summary: `zoo.comparison.statistics.summary`; empty where nothing was measured.
+        costs: `zoo.comparison.statistics.costs`.
+        differences: why the runs are not comparable; empty if they are.
+        about: names and values that all runs share.
+        command: the command that makes the report again.
+        subject: encoding, or model.
     """
 
     title: str
-    panels: tuple[Panel, ...]
-    costs: tuple[Cost, ...] = ()
+    results: Results
+    summary: pd.DataFrame
+    costs: pd.DataFrame
     differences: tuple[str, ...] = ()
     about: tuple[tuple[str, str], ...] = ()
     command: str = ""
     caveats: tuple[Caveat, ...] = ()
     verdict: str = ""
+    subject: str = "encoding"
 
     @property
-    def labels(self) -> list[str]:
-        """Of all curves, each once, in their order."""
-        return list(dict.fromkeys(curve.label for panel in self.panels for curve in panel.curves))
+    def panels(self) -> list[pd.DataFrame]:
+        """The rows of each protocol with its parameters."""
+        return [panel for _, panel in self.summary.groupby("panel", sort=False)]
+
+
+def build(
+    paths: Sequence[Path],
+    protocols: Sequence[str] | None = None,
+    lengths: Sequence[int] | None = None,
+    force: bool = False,
+    out: Path = OUT,
+    reference: str | None = None,
+    models: bool = False,
+) -> Report:
+    """The report that compares runs.
+
+    Args:
+        paths: run folders.
+        protocols: names; by default all by which one of the runs was evaluated.
+        lengths: in tokens; by default all at which one was.
+        force: compare runs that are not comparable, and mark it on every output.
+        out: the folder in the report's command.
+        reference: the label of the curve for differences; by default the best at the trained length.
+        models: compare them as models, whatever they differ in (`zoo.comparison.models`).
+
+    Raises:
+        InputError: runs that cannot be read, were not evaluated or are not comparable.
+    """
+    wanted = options(protocols, lengths)
+    runs = chosen(read_runs(paths, wanted=wanted), protocols, lengths)
+    words = ["compare", *["--models"] * models, *map(str, paths), *wanted]
+    words += ["--reference", reference] if reference else []
+    words += ["--out", str(out)] * (out != OUT) + ["--force"] * force
+    if models:
+        measure = command(["evaluate", *(run.path for run in runs), *wanted])
+        results, notes, about = models_results(runs, measure)
+        table = summary(results, reference)
+        text = runs[0].recipe["data"]["name"]
+        return Report(
+            title=f"{table['encoding'].nunique()} models on {text}: bits per byte of the same documents",
+            results=results, summary=table, costs=costs(results, table), about=tuple(about),
+            command=command(words), caveats=caveats.shown(notes),
+            verdict=verdict(table, subject="model"), subject="model",
+        )  # fmt: skip
+    refused = differences(runs)
+    if refused and not force:
+        raise _refusal(refused)
+    results, alone = only_rivals(Results.of(series_of(on_common_targets(runs)[0])))
+    if results.rows["note"].notna().all():
+        rows = results.rows[["protocol", "length", "note"]].drop_duplicates().itertuples(index=False)
+        notes = "; ".join(f"{row.protocol} at {row.length}: {row.note}" for row in rows)
+        raise InputError(f"nothing was measured that could be compared: {notes}")
+    table = summary(results, reference)
+    found = [*caveats.of_runs(runs), *caveats.of_rows(results), *caveats.of_seeds(results)]
+    found += caveats.of_gaps(results, table, alone)
+    return Report(
+        title=_title(runs, table["encoding"].nunique()), results=results, summary=table,
+        costs=costs(results, table), differences=tuple(map(str, refused)), about=tuple(about_runs(runs)),
+        command=command(words), caveats=caveats.shown(found), verdict=verdict(table, refused=len(refused)),
+    )  # fmt: skip
+
+
+def _title(runs: Sequence[RunInfo], count: int) -> str:
+    data = common(run.recipe["data"]["name"] for run in runs)
+    length = common(run.recipe["data"]["sequence_length"] for run in runs)
+    return (
+        f"{count} encoding{'s' * (count > 1)}"
+        + (f" on {data}" if data != VARIES else "")
+        + (f", trained at {length} tokens" if length != VARIES else "")
+    )
+
+
+def _refusal(found: Sequence[KeyDifference | str]) -> InputError:
+    """Why runs are not compared, and the commands that go on from there."""
+    lines = ["not comparable:", *(f"  {one}" for one in found)]
+    keys = [one for one in found if isinstance(one, KeyDifference)]
+    if keys:
+        lines[0] += " they differ in more than the encoding and the seed"
+        pair = [runs[0] for _, runs in keys[0].values[:2]]
+        lines.append(f"see all differences between two of them: {command(['compare', '--diff', *pair])}")
+    if any(one.key == TOKENIZER for one in keys):
+        lines.append("compare them as models, in bits per byte of the same documents: --models")
+    lines.append("compare them nevertheless, marked on every output: --force")
+    return InputError(map(Problem, lines))
+
+
+def run_report(folder: Path, measurements: Iterable[Measurement], name: str | None = None) -> Report:
+    """The report of one run: a curve for each checkpoint, and for each change of the encoding.
+
+    Args:
+        name: of the run in the title; by default that in its recipe.
+    """
+    try:
+        recipe, card = validated_recipe(folder), read_card(folder)
+        speed = training_speed(folder / METRICS)
+    except InputError:  # a checkpoint without its run
+        recipe, card, speed = {}, {}, None
+    same: dict[tuple[str, str, int, str], list[Measurement]] = {}
+    for one in measurements:
+        changed = json.dumps(one.changed, sort_keys=True)
+        same.setdefault((one.encoding, one.checkpoint, one.seed, changed), []).append(one)
+    several = len({checkpoint for _, checkpoint, _, _ in same}) > 1
+    runs, series = [], []
+    for (encoding, checkpoint, seed, _), own in same.items():
+        label = f"{encoding} ({PurePosixPath(checkpoint).name})" if several else encoding
+        seeded, labelled = recipe | {"seed": seed}, card | {"encoding": encoding}
+        runs.append(RunInfo(str(folder), seeded, labelled, tuple(own), speed=speed))
+        series.append(Series(printable(label), (runs[-1],), own[0].changed))
+    results = Results.of(unique(series))
+    table = summary(results)
+    names = sorted({one.run for own in same.values() for one in own})
+    return Report(
+        title=f"{name or ', '.join(names)} by length", results=results, summary=table,
+        costs=costs(results, table) if card and len(table) else costs(results, table[:0]),
+        about=tuple(about_runs(runs)),
+        caveats=caveats.shown([*caveats.of_rows(results), *caveats.of_unmeasured(results, table)]),
+        verdict=verdict(table) if table["encoding"].nunique() > 1 else "",
+    )  # fmt: skip
+
+
+def about_runs(runs: Sequence[RunInfo]) -> Iterator[tuple[str, str]]:
+    """Names and values that runs share."""
+    for name, read in _ABOUT.items():
+        try:
+            value = common(read(run) for run in runs)
+        except (KeyError, TypeError):  # a checkpoint without its run
+            continue
+        if value is not None:
+            yield name, value if isinstance(value, str) else f"{value:,}"
+    yield "seeds", ", ".join(map(str, sorted({run.seed for run in runs})))
+    if len(paths := {run.path for run in runs}) > 1:
+        yield "runs", str(len(paths))
+
+
+_ABOUT = {
+    "task": lambda run: run.recipe["task"]["name"],
+    "data": lambda run: run.recipe["data"]["name"],
+    "vocabulary": lambda run: run.recipe["data"].get("vocab_size"),
+    "model": lambda run: "{kind}, {num_layers} layers of width {d_model}, {num_heads} heads".format(
+        **run.recipe["model"]
+    ),
+    "parameters without the encoding's": lambda run: run.card["parameters"]["other"],
+    "trained length (tokens)": lambda run: run.recipe["data"]["sequence_length"],
+    "sequences per step": lambda run: run.recipe["data"]["batch_size"],
+    "steps": lambda run: run.card["steps"],
+    "tokens seen": lambda run: run.card["tokens_seen"],
+}
+
+
+def common(values: Iterable[Any]) -> Any:
+    """The value that all have, or `VARIES`."""
+    values = list(values)
+    return values[0] if all(value == values[0] for value in values) else VARIES

@@ -1,15 +1,16 @@
-"""The tables of a report: what stands in a cell, who wins a column, and what is explained below.
-
-A table is plain data; text.py and page/ write it.
-"""
+"""The tables of a report, the same for console, Markdown, page and notebook."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from zoo.reports.formatting import (
+import pandas as pd
+
+from zoo.comparison.findings import lengths_of
+from zoo.comparison.formatting import (
     DASH,
     count_text,
     display_name,
@@ -18,240 +19,219 @@ from zoo.reports.formatting import (
     quoted,
     signed,
     superscript,
-)  # fmt: skip
-from zoo.reports.report import Curve, Difference, Panel, Report
+)
+from zoo.comparison.frame import MEASURES
+from zoo.reports.page import Table as PageTable
+from zoo.reports.report import Report
 
-SPEED = "tokens/s"
-COLUMNS = 10
+MOST = 10
 """Lengths in a table; of more, every second or third is shown, counted from the longest."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table.
-
-    `best` is better than all others of its column beyond the intervals. `spread`, the interval, may be left
-    out where it is too wide. `mark` is a word beside the value: tied. `note` is the number of a
-    footnote.
-    """
+    """A cell. `best` is better than all others of its column beyond the intervals; `spread`, its interval,
+    may be left out on a narrow terminal; `tail` follows: a mark, or the number of a footnote."""
 
     text: str
     best: bool = False
     spread: str = ""
-    mark: str = ""
-    note: int | None = None
+    tail: str = ""
 
-    @property
-    def tail(self) -> str:
-        """What stands behind the value and its interval."""
-        return f"{' ' if self.mark else ''}{self.mark}{superscript(self.note)}"
-
-
-@dataclass(frozen=True)
-class Line:
-    """A line of a table: the name of a curve, what stands beside it, and the cells."""
-
-    label: str
-    cells: tuple[Cell, ...]
-    beside: str = ""
+    def __str__(self) -> str:
+        return f"{self.text}{self.spread}{self.tail}"
 
 
 @dataclass(frozen=True)
 class Table:
-    """`about` is the sentence below the table, `notes` the footnotes, from 1 on."""
+    """A table. The first cell of a row is its name; `below` has its explanation and footnotes."""
 
     title: str
     header: tuple[str, ...]
-    lines: tuple[Line, ...]
-    about: str = ""
-    notes: tuple[str, ...] = ()
+    rows: tuple[tuple[Cell, ...], ...]
+    below: tuple[str, ...] = ()
 
-    @property
-    def below(self) -> list[str]:
-        notes = [f"{superscript(count)} {note}" for count, note in enumerate(self.notes, 1)]
-        return [one for one in (self.about, *notes) if one]
+    def for_page(self) -> PageTable:
+        bold = {(r, c) for r, row in enumerate(self.rows) for c, cell in enumerate(row[1:]) if cell.best}
+        rows = [tuple(map(str, row)) for row in self.rows]
+        return PageTable(self.header, rows, self.title, frozenset(bold), self.below)
 
 
 class _Footnotes(dict[str, int]):
-    """The number of each note, by its text."""
+    """The number of each note."""
 
-    def of(self, note: str | None) -> int | None:
-        return self.setdefault(note, len(self) + 1) if note else None
+    def mark(self, note: object) -> str:
+        if not isinstance(note, str) or not note:
+            return ""
+        return superscript(self.setdefault(note, len(self) + 1))
+
+    def lines(self, about: Sequence[str]) -> tuple[str, ...]:
+        notes = [f"{superscript(count)} {note}" for note, count in self.items()]
+        return ("; ".join(filter(None, about)), *notes)
 
 
-def tables(report: Report) -> list[Table]:
+def tables(report: Report, most: int = MOST) -> list[Table]:
     """For each panel a table of its values and one of differences and ranks, and one of the costs."""
-    made = [make(panel) for panel in report.panels for make in (values_table, differences_table)]
+    made = [make(panel, report.subject, most) for panel in report.panels for make in (_values, _differences)]
     return [one for one in (*made, costs_table(report)) if one is not None]
 
 
-def values_table(panel: Panel, most: int = COLUMNS) -> Table:
-    """Encodings by lengths. Of one curve alone its other measures and its costs are further lines."""
-    lengths, notes = _shown_lengths(panel, most), _Footnotes()
-    shown = [panel.lengths.index(length) for length in lengths]
-    lines = []
-    for curve in panel.curves:
-        cells = tuple(_value(panel, curve, index, notes) for index in shown)
-        lines.append(Line(curve.label, cells, _trained_text(panel, curve)))
-    counts = {count for curve in panel.curves for count in curve.counts if count is not None}
-    seeds = sorted({curve.seeds for curve in panel.curves})
+def _values(panel: pd.DataFrame, subject: str, most: int) -> Table:
+    """Encodings by lengths. A single curve has its other measures and costs in further rows."""
+    first, lengths, notes = panel.iloc[0], _shown(panel, most), _Footnotes()
+    rows = []
+    for _, curve in panel.groupby("encoding", sort=False):
+        at = curve.set_index("length")
+        cells = [
+            Cell(
+                number(_none(row["mean"])),
+                bool(row["best"]),
+                _ends(row["low"], row["high"]),
+                notes.mark(row["note"]),
+            )
+            for row in (at.loc[length] for length in lengths)
+        ]
+        rows.append((Cell(_name(curve, panel)), *cells))
+    if panel["encoding"].nunique() == 1:
+        at = panel.set_index("length")
+        columns = {name: (display_name(name), number) for name in MEASURES}
+        columns |= {
+            "tokens_per_second": ("tokens/s", count_text),
+            "peak_memory_mb": ("peak memory (MiB)", count_text),
+        }
+        for column, (name, text) in columns.items():
+            if at[column].notna().any():
+                rows.append((Cell(name), *(Cell(text(_none(at.loc[length, column]))) for length in lengths)))
+    counts = panel["count"].dropna()
     about = [
-        f"{display_name(panel.measure)}, {'lower' if panel.lower_is_better else 'higher'} is better",
+        f"{display_name(first['measure'])}, {'lower' if first['lower_is_better'] else 'higher'} is better",
         spread_text(panel),
-        f"{panel.counted}: {_from_to(counts)}" if counts else "",
-        f"seeds: {_from_to(seeds)}",
+        f"{first['counted']}: {_from_to(counts)}" if len(counts) else "",
+        f"seeds: {_from_to(panel['seeds'])}",
     ]
-    if len(panel.curves) == 1:
-        (curve,) = panel.curves
-        columns = {display_name(name): [*map(number, values)] for name, values in curve.others.items()}
-        columns |= {SPEED: [*map(count_text, curve.tokens_per_second)]}
-        columns |= {"peak memory (MiB)": [*map(count_text, curve.peak_memory_mb)]}
-        for name, texts in columns.items():
-            cells = [Cell(texts[index]) for index in shown]
-            if any(text != DASH for text in texts):
-                lines.append(Line(name, tuple(cells)))
-    if len(lengths) < len(panel.lengths):
-        about.append(f"{len(lengths)} of {len(panel.lengths)} lengths are shown; the CSV file has all")
-    title = f"{display_name(panel.measure)} by {panel.axis} in tokens"
-    return Table(
-        f"{protocol_text(panel.protocol, panel.parameters)}: {title}",
-        (panel.subject, *_heads(panel, lengths)), tuple(lines), "; ".join(filter(None, about)), tuple(notes),
-    )  # fmt: skip
+    if len(lengths) < panel["length"].nunique():
+        about.append(f"{len(lengths)} of {panel['length'].nunique()} lengths are shown; the CSV file has all")
+    title = f"{panel_title(panel)}: {display_name(first['measure'])} by {first['axis']} in tokens"
+    return Table(title, (subject, *_heads(panel, lengths)), tuple(rows), notes.lines(about))
 
 
-def _value(panel: Panel, curve: Curve, index: int, notes: _Footnotes) -> Cell:
-    length = panel.lengths[index]
-    note = notes.of(curve.notes.get(length))
-    if curve.mean[index] is None:
-        return Cell(DASH, note=note)
-    spread = interval_text(curve, index)
-    best = panel.winner(length) == curve.label
-    return Cell(number(curve.mean[index]), best, f" ({spread})" if spread else "", note=note)
-
-
-def differences_table(panel: Panel, most: int = COLUMNS) -> Table | None:
-    """Of each curve the difference to the reference at each length, and ranks; None of a single curve."""
-    if not panel.pairs:
+def _differences(panel: pd.DataFrame, subject: str, most: int) -> Table | None:
+    """Differences to the reference at each length, and ranks; None without a second curve."""
+    first, lengths, notes, rows = panel.iloc[0], _shown(panel, most), _Footnotes(), []
+    reference = first["reference"]
+    if not isinstance(reference, str):
         return None
-    lengths, ranked_at = _shown_lengths(panel, most), tuple(dict.fromkeys((panel.trained, panel.decisive)))
-    notes, lines = _Footnotes(), []
-    for curve in panel.curves:
-        cells = [_difference(panel, curve, length, notes) for length in lengths]
-        cells += [Cell(rank_text(panel, curve.label, length)) for length in ranked_at]
-        lines.append(Line(curve.label, tuple(cells), _trained_text(panel, curve)))
-    about = [f"{'below' if panel.lower_is_better else 'above'} zero is better than {quoted(panel.reference)}"]
-    if any(one.sign is not None for one in panel.pairs.values()):
-        about.append(
-            f"in brackets the {panel.interval} of the paired difference, tied where it includes zero"
-        )
-    about.append("rank: 1 + how many are better beyond the interval of their own difference, = where equal")
-    return Table(
-        f"{protocol_text(panel.protocol, panel.parameters)}: difference to {panel.reference}",
-        (panel.subject, *_heads(panel, lengths), *(f"rank at {length}" for length in ranked_at)),
-        tuple(lines), "; ".join(about), tuple(notes),
-    )  # fmt: skip
-
-
-def _difference(panel: Panel, curve: Curve, length: int, notes: _Footnotes) -> Cell:
-    if curve.label == panel.reference:
-        return Cell("reference")
-    one = panel.between(length, curve.label, panel.reference)
-    if one is None:
-        return Cell(DASH)
-    if one.sign is None:
-        return Cell(signed(one.value), note=notes.of(f"no interval: {one.why}"))
-    return Cell(signed(one.value), spread=_ends(one), mark="tied" if one.sign == 0 else "")
+    ranked = tuple(dict.fromkeys(lengths_of(panel)))
+    for label, curve in panel.groupby("encoding", sort=False):
+        at = curve.set_index("length")
+        cells = []
+        for row in (at.loc[length] for length in lengths):
+            if label == reference or math.isnan(row["difference"]):
+                cells.append(Cell("reference" if label == reference else DASH))
+                continue
+            low, high = row["difference_low"], row["difference_high"]
+            tied = low <= 0 <= high
+            spread = "" if math.isnan(low) else f" ({signed(low)} to {signed(high)})"
+            why = f"no interval: {row['no_interval']}" if math.isnan(low) else ""
+            cells.append(
+                Cell(signed(row["difference"]), False, spread, (" tied" if tied else "") + notes.mark(why))
+            )
+        cells += [Cell(rank_text(panel, label, length)) for length in ranked]
+        rows.append((Cell(_name(curve, panel)), *cells))
+    about = [f"{'below' if first['lower_is_better'] else 'above'} zero is better than {quoted(reference)}"]
+    if interval := next(iter(panel["interval"].dropna()), ""):
+        about.append(f"in brackets the {interval} of the paired difference, tied where it includes zero")
+    about.append("rank: 1 + the number of those that are better beyond the interval of the difference")
+    heads = (subject, *_heads(panel, lengths), *(f"rank at {length}" for length in ranked))
+    return Table(f"{panel_title(panel)}: difference to {reference}", heads, tuple(rows), notes.lines(about))
 
 
 def costs_table(report: Report) -> Table | None:
-    """What each encoding costs: means over its runs."""
-    if not report.costs:
+    """The costs of each encoding, means over its runs."""
+    if not len(report.costs):
         return None
-    length, panel = report.costs[0].evaluation_length, report.panels[0]
-    at = f" at {length}" if length is not None else ""
-    lines = []
-    for cost in report.costs:
-        counts = (
-            cost.added_parameters, cost.parameters, cost.training_tokens_per_second,
-            cost.evaluation_tokens_per_second, cost.peak_memory_mb,
-        )  # fmt: skip
-        lines.append(Line(cost.label, tuple(Cell(count_text(count)) for count in counts)))
-    protocol = protocol_text(panel.protocol, panel.parameters)
-    about = (
-        f"evaluation by {protocol}, at the longest length that every {panel.subject} can read" if at else ""
+    length = report.costs["evaluation_length"].iloc[0]
+    at = "" if length is None or pd.isna(length) else f" at {int(length)}"
+    columns = {
+        "added_parameters": "added parameters", "parameters": "parameters",
+        "training_tokens_per_second": "training tokens/s",
+        "evaluation_tokens_per_second": f"evaluation tokens/s{at}",
+        "peak_memory_mb": f"peak memory{at} (MiB)",
+    }  # fmt: skip
+    rows = [
+        (Cell(label), *(Cell(count_text(_none(own[column]))) for column in columns))
+        for label, own in report.costs.iterrows()
+    ]
+    longest = (
+        f"evaluation by {panel_title(report.panels[0])}, at the longest length that all have" if at else ""
     )
-    header = (
-        panel.subject, "added parameters", "parameters", "training tokens/s", f"evaluation tokens/s{at}",
-        f"peak memory{at} (MiB)",
-    )  # fmt: skip
-    return Table("Costs", header, tuple(lines), about)
+    return Table("Costs", (report.subject, *columns.values()), tuple(rows), (longest,) if longest else ())
 
 
 def order_text(report: Report) -> str:
-    """How the encodings are ordered, and which of them are tied; empty of one alone."""
-    if len(report.labels) < 2:
+    """How the encodings are ordered, and which are tied; empty for one."""
+    if report.summary["encoding"].nunique() < 2:
         return ""
     panel = report.panels[0]
-    length = panel.decisive
-    order = f"{panel.subject.capitalize()}s in the order of {display_name(panel.measure)} at {length} tokens"
-    if why := panel.why_unranked(length):
-        return f"{order}, which is no ranking: there is no interval ({why})."
-    first = [quoted(one.label) for one in panel.curves if panel.rank(one.label, length) == 1]
-    if len(first) < 2:
-        return f"{order}."
-    return f"{order}, where {', '.join(first)} are tied: which of them stands first means nothing."
+    length = lengths_of(panel)[1]
+    rows, measure = panel[panel["length"] == length], display_name(panel.iloc[0]["measure"])
+    order = f"{report.subject.capitalize()}s in the order of {measure} at {length} tokens"
+    if why := rows.iloc[0]["unranked"]:
+        return f"{order}, without a ranking: there is no interval ({why})."
+    first = [quoted(label) for label in rows.loc[rows["rank"] == 1, "encoding"]]
+    return f"{order}, where {', '.join(first)} are tied." if len(first) > 1 else f"{order}."
 
 
-def _shown_lengths(panel: Panel, most: int) -> tuple[int, ...]:
-    """The lengths that a table has room for: the longest, the trained one, and others evenly between."""
-    step = math.ceil(len(panel.lengths) / most)
-    kept = {*panel.lengths[::-1][::step], *panel.train_lengths}
-    return tuple(length for length in panel.lengths if length in kept)
+def panel_title(panel: pd.DataFrame) -> str:
+    return protocol_text(panel.iloc[0]["protocol"], json.loads(panel.iloc[0]["parameters"]))
 
 
-def _heads(panel: Panel, lengths: Sequence[int]) -> list[str]:
-    return [f"{one} (trained)" if panel.train_lengths == (one,) else str(one) for one in lengths]
-
-
-def _trained_text(panel: Panel, curve: Curve) -> str:
-    """What stands beside a curve's name where curves of other trained lengths are in its panel."""
-    return f", trained at {curve.train_length}" if len(panel.train_lengths) > 1 else ""
-
-
-def _from_to(counts: Sequence[int] | set[int]) -> str:
-    return "–".join(f"{count:,}" for count in dict.fromkeys((min(counts), max(counts))))
-
-
-def interval_text(curve: Curve, index: int) -> str:
-    """The interval of a mean: `1.552–1.750`; empty where there is none."""
-    low, high = curve.low[index], curve.high[index]
-    return f"{number(low)}–{number(high)}" if low is not None and high is not None else ""
-
-
-def difference_text(one: Difference) -> str:
-    """`+0.083 (+0.071 to +0.095)`; without an interval, the difference alone."""
-    return signed(one.value) + _ends(one)
-
-
-def _ends(one: Difference) -> str:
-    return "" if one.sign is None else f" ({signed(one.low)} to {signed(one.high)})"
-
-
-def rank_text(panel: Panel, label: str, length: int) -> str:
-    """The rank of a curve, as 1, or as 2= where others have it too; a dash where it has none."""
-    rank = panel.rank(label, length)
-    if rank is None:
+def rank_text(panel: pd.DataFrame, label: str, length: int) -> str:
+    """The rank of a curve: 1, or 2= where others have it too."""
+    ranks = panel[panel["length"] == length].set_index("encoding")["rank"]
+    if math.isnan(ranks[label]):
         return DASH
-    return f"{rank}{'=' * (sum(panel.rank(one.label, length) == rank for one in panel.curves) > 1)}"
+    return f"{int(ranks[label])}{'=' if (ranks == ranks[label]).sum() > 1 else ''}"
 
 
-def spread_text(panel: Panel) -> str:
-    """What the numbers beside the values are, the same for the whole panel, or why there are none."""
-    if any(low is not None for curve in panel.curves for low in curve.low):
-        few = ", ".join(quoted(curve.label) for curve in panel.curves if curve.seeds == 1)
-        averaged = (
-            f"; seeds are averaged and the interval is not over them, since {few or 'another curve'} has one"
-        )
-        return f"(low–high): {panel.interval}{averaged if panel.averaged else ''}"
-    reasons = "; ".join(dict.fromkeys(one.why for one in panel.pairs.values() if one.why))
+def spread_text(panel: pd.DataFrame) -> str:
+    """The kind of the intervals beside the values, or why there are none."""
+    if interval := next(iter(panel["interval"].dropna()), ""):
+        few = panel.loc[panel["seeds"] == 1, "encoding"].unique()
+        averaged = "seeds" not in interval and (panel["seeds"] > 1).any()
+        named = ", ".join(map(quoted, few)) or "another curve"
+        why = f"; not over seeds, since {named} has one" if averaged else ""
+        return f"(low–high): {interval}{why}"
+    reasons = "; ".join(dict.fromkeys(filter(None, panel["unranked"])))
     return f"no interval{f': {reasons}' if reasons else ''}"
+
+
+def _shown(panel: pd.DataFrame, most: int) -> list[int]:
+    """The lengths of a table: the longest, the trained ones, and others evenly between."""
+    lengths = sorted(panel["length"].unique().tolist())
+    kept = {*lengths[:: -math.ceil(len(lengths) / most)], *panel["train_length"]}
+    return [length for length in lengths if length in kept]
+
+
+def _heads(panel: pd.DataFrame, lengths: Sequence[int]) -> list[str]:
+    trained = set(panel["train_length"])
+    return [f"{one} (trained)" if trained == {one} else str(one) for one in lengths]
+
+
+def _name(curve: pd.DataFrame, panel: pd.DataFrame) -> str:
+    """The label, with the trained length where the panel has several."""
+    several = panel["train_length"].nunique() > 1
+    first = curve.iloc[0]
+    return f"{first['encoding']}{f', trained at {first.train_length}' if several else ''}"
+
+
+def _ends(low: float, high: float) -> str:
+    return "" if math.isnan(low) else f" ({number(low)}–{number(high)})"
+
+
+def _from_to(counts: pd.Series) -> str:
+    return "–".join(f"{int(count):,}" for count in dict.fromkeys((counts.min(), counts.max())))
+
+
+def _none(value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else value

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from zoo.errors import printable
-from zoo.reports.report import Caveat, Report
+from zoo.reports.report import Report
 from zoo.reports.tables import Cell, Table, order_text, tables
 
 NOT_COMPARABLE = "NOT COMPARABLE"
@@ -25,25 +25,23 @@ def terminal() -> tuple[int | None, bool]:
 
 
 def console(report: Report, width: int | None = None, bold: bool = False) -> str:
-    """The tables of a report and what is said around them, but for the verdict.
+    """The report without its verdict.
 
     Args:
-        width: of the terminal, in columns; a table too wide for it goes without the intervals, and says so.
-            None: as wide as need be.
-        bold: whether the terminal shows the best values in bold.
+        width: of the terminal; a wider table is printed without intervals, and says so.
+        bold: print the best values in bold.
     """
     parts = [printable(report.title)]
     if report.differences:
         lines = [f"{NOT_COMPARABLE}: compared nevertheless (--force), although", *report.differences]
         parts.append("\n  ".join(map(printable, lines)))
-    parts += [one for one in [order_text(report)] if one]
+    parts += filter(None, [order_text(report)])
     parts += [_table_text(table, width, bold) for table in tables(report)]
     if report.caveats:
         lines = ["Caveats:"]
         for one in report.caveats:
-            lines.append(f"- {printable(one.text)}{':' if one.command else ''}")
-            # On a line of its own, to be copied.
-            lines += [f"    {printable(one.command)}"] if one.command else []
+            lines.append(f"- {printable(one.line)}{':' * bool(one.command)}")
+            lines += [f"    {printable(one.command)}"] * bool(one.command)
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
 
@@ -59,14 +57,13 @@ def _table_text(table: Table, width: int | None, bold: bool) -> str:
 
 def _aligned(table: Table, spread: bool, bold: bool) -> str:
     """Names to the left, numbers to the right."""
-    rows = [[Cell(text) for text in table.header]]
-    rows += [[Cell(line.label + line.beside), *line.cells] for line in table.lines]
-    texts = [[printable(cell.text + cell.spread * spread + cell.tail) for cell in row] for row in rows]
+    rows = [tuple(map(Cell, table.header)), *table.rows]
+    texts = [[printable(f"{cell.text}{cell.spread * spread}{cell.tail}") for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     lines = []
     for row, own in zip(rows, texts, strict=True):
         cells = [own[0].ljust(widths[0]), *map(str.rjust, own[1:], widths[1:])]
-        if bold:  # its codes have no width
+        if bold:
             cells = [
                 f"{BOLD}{text}{PLAIN}" if cell.best else text for text, cell in zip(cells, row, strict=True)
             ]
@@ -84,16 +81,18 @@ def markdown(report: Report, pictures: Sequence[str] = ()) -> str:
         parts.append(_plain("; ".join(f"{name}: {value}" for name, value in report.about)) + ".")
     parts += [f"![{name}]({name})" for name in pictures]
     parts += [_plain(one) for one in [order_text(report)] if one]
-    explained = {panel.protocol: panel.explanation for panel in report.panels if panel.explanation}
-    parts += [f"- {_plain(protocol)}: {_plain(text)}" for protocol, text in explained.items()]
+    explained = report.summary.groupby("protocol", sort=False)["explanation"].first()
+    parts += [f"- {_plain(protocol)}: {_plain(text)}" for protocol, text in explained.items() if text]
     parts += map(_table_markdown, tables(report))
     if report.verdict:
         parts += ["## Verdict", _plain(report.verdict)]
     if report.caveats:
-        caveats = "\n".join(map(_caveat_markdown, report.caveats))
-        parts.append(
-            f"<details><summary>Caveats ({len(report.caveats)})</summary>\n\n{caveats}\n\n</details>"
-        )
+        lines = []
+        for one in report.caveats:
+            lines.append(f"- {_plain(one.line)}{':' * bool(one.command)}")
+            lines += [f"\n      {printable(one.command)}\n"] * bool(one.command)
+        listed = "\n".join(lines)
+        parts.append(f"<details><summary>Caveats ({len(report.caveats)})</summary>\n\n{listed}\n\n</details>")
     return "\n\n".join(parts) + "\n"
 
 
@@ -101,20 +100,10 @@ def _table_markdown(table: Table) -> str:
     lines = [
         _line(map(_plain, table.header)),
         _line(["---", *["---:"] * (len(table.header) - 1)]),
-        *(_line([_plain(one.label + one.beside), *map(_cell, one.cells)]) for one in table.lines),
+        *(_line(map(_cell, row)) for row in table.rows),
     ]
-    # Two blanks at its end break a line.
-    below = "\n".join(f"{_plain(line)}  " for line in table.below)
+    below = "\n".join(f"{_plain(line)}  " for line in table.below)  # two blanks break a line
     return "\n\n".join([f"## {_plain(table.title)}", "\n".join(lines), *[below] * bool(below)])
-
-
-def _caveat_markdown(caveat: Caveat) -> str:
-    """An item of a list, its command as code below it."""
-    if not caveat.command:
-        return f"- {_plain(caveat.text)}"
-    # A fence longer than any in the command; within, nothing is Markdown.
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`*", caveat.command))))
-    return f"- {_plain(caveat.text)}:\n\n  {fence}sh\n  {printable(caveat.command)}\n  {fence}\n"
 
 
 def _cell(cell: Cell) -> str:
@@ -123,10 +112,9 @@ def _cell(cell: Cell) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text on one line of which nothing is read as Markdown or HTML, whatever a run is called."""
+    """Text on one line without Markdown or HTML."""
     return re.sub(r"([\\`*\[\]])", r"\\\1", html.escape(printable(text), quote=False))
 
 
 def _line(cells: Iterable[str]) -> str:
-    """A line of a table; a bar in a cell would end it, and a line end the table."""
     return "| " + " | ".join(printable(cell).replace("|", "\\|") for cell in cells) + " |"

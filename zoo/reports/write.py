@@ -3,72 +3,71 @@
 from __future__ import annotations
 
 import os
-import re
 from contextlib import ExitStack
 from pathlib import Path
 
 from zoo.errors import InputError, RunError
 from zoo.files import atomic_file, full_disk_message, is_disk_full
 from zoo.reports.csv_export import COLUMNS, as_csv
-from zoo.reports.plot import plot
-from zoo.reports.plot_page import page
 from zoo.reports.report import Report
 from zoo.reports.text import NOT_COMPARABLE, markdown
 
 STEM = "compare"
 TABLE, DATA, PAGE = f"{STEM}.md", f"{STEM}.csv", "index.html"
+LEFTOVER = (f".{STEM}.", f".{PAGE}.")
+"""Temporary files of a killed process begin so; see `zoo.files.atomic_file`."""
 FILES = (TABLE, DATA, f"{STEM}.png", f"{STEM}.svg", PAGE)
-LEFTOVER = re.compile(rf"\.(?:{'|'.join(map(re.escape, FILES))})\.\d+")
-"""What a killed process has left of a file that it was writing; see `zoo.files.atomic_file`."""
 
 
 def validate_out(folder: Path) -> None:
-    """Raises InputError where a comparison cannot go, or would stand among others' files or replace them."""
+    """Raises InputError where a comparison cannot be written, or would stand among other files."""
     try:
         there = next(path for path in (folder, *folder.parents) if path.exists())
         if not there.is_dir():
             raise InputError(f"{folder}: a comparison cannot be written there: {there} is a file")
         if not os.access(there, os.W_OK | os.X_OK):
             raise InputError(f"{folder}: a comparison cannot be written there: {there} is read-only")
-        names = [path.name for path in folder.iterdir()] if there == folder else []
+        names = {path.name for path in folder.iterdir()} if there == folder else set()
+        names = sorted(name for name in names if not name.startswith(LEFTOVER))
+        foreign = [name for name in names if name not in FILES]
+        if names and not foreign and not _is_comparison(folder / DATA):
+            foreign = names
     except OSError as error:
         raise _unwritable(folder, error) from error
-    names = sorted(name for name in names if not LEFTOVER.fullmatch(name))
-    foreign = [name for name in names if name not in FILES]
-    if not foreign and not _is_ours(folder / DATA):
-        foreign = names
     if foreign:
         named = ", ".join([*foreign[:5], *["..."][: len(foreign) > 5]])
-        raise InputError(f"{folder} holds what is no comparison's ({named}); choose another with --out")
+        raise InputError(f"{folder} holds other files ({named}); choose another folder with --out")
 
 
-def _is_ours(file: Path) -> bool:
-    try:
-        with file.open(encoding="utf-8") as opened:
-            return opened.readline().startswith(",".join(COLUMNS[:2]))
-    except (OSError, ValueError):
+def _is_comparison(file: Path) -> bool:
+    if not file.is_file():
         return False
+    with file.open(encoding="utf-8", errors="replace") as opened:
+        return opened.readline().startswith(",".join(COLUMNS[:2]))
 
 
 def write_report(report: Report, folder: Path) -> list[Path]:
-    """Write all files of a comparison. None is replaced before all are written: whatever fails meanwhile
-    leaves the last comparison as it was. Of a comparison of nothing but infinities there is no picture.
+    """Write all files of a comparison. None is replaced before all are written. There is no picture where
+    nothing is finite.
 
     Raises:
         InputError: the folder holds something else, or cannot be written.
         RunError: the disk is full.
     """
+    from zoo.figures.curves import pictures
+    from zoo.reports.sections import report_page
+
     validate_out(folder)
     title = f"{NOT_COMPARABLE} (--force): {report.title}" if report.differences else report.title
-    files = {f"{STEM}{ending}": content for ending, content in plot(report.panels, title).items()}
+    files = {f"{STEM}{ending}": content for ending, content in pictures(report.summary, title).items()}
     files[TABLE] = markdown(report, [*files][:1]).encode()
-    files[PAGE] = page(report).encode()
-    # It is renamed first, as it was written last: by it the folder is known as a comparison's.
+    files[PAGE] = report_page(report).encode()
+    # It is written last and renamed first: it marks the folder as a comparison.
     files[DATA] = as_csv(report).encode()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path in folder.iterdir():
-            if LEFTOVER.fullmatch(path.name):
+            if path.name.startswith(LEFTOVER):
                 path.unlink(missing_ok=True)
         with ExitStack() as written:
             for name, content in files.items():

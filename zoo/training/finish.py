@@ -13,7 +13,8 @@ from zoo.files import full_disk_message, is_disk_full
 from zoo.recipe import Recipe
 from zoo.recipe.encoding import encoding_label
 from zoo.recipe.sections import MAX_TOKENS
-from zoo.reports.run_report import run_report, store_results
+from zoo.reports.report import run_report
+from zoo.reports.run_folder import store_results
 from zoo.reports.text import console, terminal
 from zoo.runs.folder import LAST, RECIPE, RUNS
 from zoo.runs.load import read_checkpoint

@@ -1,4 +1,4 @@
-"""Which runs make a curve together, and what each curve is called."""
+"""Which runs make a curve together, and the label of each curve."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from zoo.errors import printable
-from zoo.recipe.diff import ENCODING
-from zoo.reports.comparable import (
+from zoo.comparison.comparable import (
     Key,
     as_text,
     differing,
@@ -20,31 +18,25 @@ from zoo.reports.comparable import (
     is_of_the_encoding,
     value_as_text,
 )
-from zoo.reports.compared_run import Row, Run
+from zoo.comparison.runs import RunInfo
+from zoo.errors import printable
+from zoo.recipe.diff import ENCODING
 
 
 @dataclass(frozen=True)
 class Series:
-    """Runs that differ in nothing but the seed, each with its measurements of one way of reading it."""
+    """Runs that differ in the seed alone, with the measurements of one change of the encoding after training
+    (`changed`; empty as trained)."""
 
     label: str
-    runs: tuple[Run, ...]
+    runs: tuple[RunInfo, ...]
     changed: dict[str, Any]
-    """What was changed of the encoding after training; empty for the encodings as trained."""
-
-    def rows_of(self, kind: tuple[str, str, str]) -> list[Row]:
-        """The rows of one kind of measurement, of all runs."""
-        return [row for run in self.runs for row in run.of(kind)]
 
 
-def series_of(runs: Sequence[Run]) -> list[Series]:
-    """The curves of some runs, by label; no two have the same one.
-
-    Runs are of one curve when all that tells runs apart agrees but the seed. Where a seed is there twice,
-    each of its runs is a curve of its own.
-    """
+def series_of(runs: Sequence[RunInfo]) -> list[Series]:
+    """The curves of runs, each with a label of its own. Runs that repeat a seed are curves of their own."""
     twice = {run.path for group in duplicates(runs) for run in group}
-    same: dict[str, list[Run]] = defaultdict(list)
+    same: dict[str, list[RunInfo]] = defaultdict(list)
     known: dict[str, dict[Key, Any]] = {}
     for run in sorted(runs, key=lambda run: (run.seed, run.path)):
         own = facts(run) | ({("run", "run"): run.path} if run.path in twice else {})
@@ -60,7 +52,7 @@ def series_of(runs: Sequence[Run]) -> list[Series]:
     return unique(made)
 
 
-def _by_change(name: str, suffix: str, members: list[Run]) -> list[Series]:
+def _by_change(name: str, suffix: str, members: list[RunInfo]) -> list[Series]:
     """The curve of some runs, and one for each change of their encoding after training."""
     changes = {json.dumps(one.changed, sort_keys=True): one for run in members for one in run.measurements}
     made = []
@@ -74,14 +66,14 @@ def _by_change(name: str, suffix: str, members: list[Run]) -> list[Series]:
             )
             for run in members
         ]
-        runs = tuple(run for run in narrowed if run.measurements)
-        made.append(Series(printable(label), runs, example.changed))
+        made.append(
+            Series(printable(label), tuple(run for run in narrowed if run.measurements), example.changed)
+        )
     return made
 
 
 def unique(made: Sequence[Series]) -> list[Series]:
-    """Series with labels of which no two are the same."""
-    # As trained first, and what was changed least: it is the others that are told apart from it.
+    """Series with distinct labels; the encodings as trained come first and keep theirs."""
     ordered = sorted(made, key=lambda one: (len(one.changed), one.label, [run.path for run in one.runs]))
     taken: dict[str, Series] = {}
     for one in ordered:
@@ -101,12 +93,12 @@ def unique(made: Sequence[Series]) -> list[Series]:
 
 
 def _suffixes(known: list[dict[Key, Any]]) -> list[str]:
-    """What tells encodings of one name apart: all that differs of the encoding, else as little as will do."""
+    """Texts that tell encodings of one name apart: all that differs of the encoding, and of other keys as few
+    as suffice."""
     differ = sorted(one.key for one in differing([(str(index), one) for index, one in enumerate(known)]))
     keys = [key for key in differ if is_of_the_encoding(key)]
 
     def suffixes(keys: list[Key]) -> list[str]:
-        # In full: two values that differ in their last digit are two curves.
         return [
             " ".join(
                 f"{key[1].removeprefix(ENCODING + '.')}={value_as_text(one[key], limit=sys.maxsize)}"

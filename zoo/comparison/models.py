@@ -18,15 +18,15 @@ from typing import Any
 
 import numpy as np
 
+from zoo.comparison.caveats import Caveat
+from zoo.comparison.comparable import groups_as_text
+from zoo.comparison.formatting import protocol_text
+from zoo.comparison.frame import Results
+from zoo.comparison.labels import Series
+from zoo.comparison.runs import RunInfo
 from zoo.errors import InputError, Problem, printable
 from zoo.evaluation.interval import UNKNOWN, interval_of_ratio
 from zoo.evaluation.measurement import Measurement, Row, Targets, Units
-from zoo.reports.comparable import groups_as_text
-from zoo.reports.compared_run import Run
-from zoo.reports.formatting import protocol_text
-from zoo.reports.panels import costs, panels, ranked
-from zoo.reports.report import Caveat, Report
-from zoo.reports.series import Series
 
 UNKNOWN_VALUE = "not known"
 
@@ -36,19 +36,23 @@ class Reading:
     """A model with its measurements, as it was trained or with its encoding changed after training."""
 
     label: str
-    run: Run
+    run: RunInfo
     changed: dict[str, Any]
 
 
-def models_report(runs: Sequence[Run], remedy: str, reference: str | None = None) -> Report:
-    """The report that compares some models.
+def models_results(
+    runs: Sequence[RunInfo], remedy: str
+) -> tuple[Results, tuple[Caveat, ...], list[tuple[str, str]]]:
+    """The results of models on the documents that all of them scored in the same bytes; `encoding` is the
+    name of the model.
 
     Args:
         remedy: the command that measures all of them alike.
-        reference: as of `zoo.reports.panels.ranked`.
+
+    Returns: the results, the caveats, and the names and values of what the models have in common.
 
     Raises:
-        InputError: they were scored on different texts, or nothing that they were scored on is the same.
+        InputError: they were scored on different texts, or have no scores in common.
     """
     readings = list(_readings(runs))
     if len(readings) < 2:
@@ -63,34 +67,26 @@ def models_report(runs: Sequence[Run], remedy: str, reference: str | None = None
     ]
     if not series:
         why = "; ".join(one.text for one in left_out)
-        raise InputError(
-            f"nothing that these models were scored on is the same ({why}); do it with: {remedy}"
-        )
-    shown = tuple(replace(panel, subject="model") for panel in panels(series))
-    shown = ranked(shown, series, reference)
+        raise InputError(f"these models have no scores in common ({why}); do it with: {remedy}")
     known = {one.label: _facts(one) for one in readings}
     keys = list(dict.fromkeys(key for facts in known.values() for key in facts))
     values = {key: {label: facts.get(key, "none") for label, facts in known.items()} for key in keys}
     differ = [key for key in keys if len(set(values[key].values())) > 1]
-    text = str(readings[0].run.recipe["data"]["name"])
-    return Report(
-        title=f"{len(series)} models on {text}: bits per byte of the same documents",
-        panels=shown,
-        costs=costs(series, shown),
-        about=tuple((key, next(iter(values[key].values()))) for key in keys if key not in differ),
-        caveats=(
-            Caveat(
-                f"models are compared here, not encodings: they differ in {', '.join(differ) or 'nothing'}"
-            ),
-            *(Caveat(f"{key}: {_grouped(values[key])}") for key in differ),
-            *_unknown(known),
-            *_bytes_per_token(series),
-            *left_out,
+    blind = [label for label, facts in known.items() if facts["trained on"] == UNKNOWN_VALUE]
+    caveats = [
+        Caveat(
+            "models", f"models are compared, not encodings: they differ in {', '.join(differ) or 'nothing'}"
         ),
-    )
+        *(Caveat("differs", f"{key}: {_grouped(values[key])}") for key in differ),
+    ]
+    if blind:
+        caveats.append(Caveat("seen", f"{', '.join(blind)} may have been trained on this text"))
+    caveats += [_bytes_per_token(series), *left_out]
+    about = [(key, next(iter(values[key].values()))) for key in keys if key not in differ]
+    return Results.of(series), tuple(caveats), about
 
 
-def _readings(runs: Sequence[Run]) -> Iterator[Reading]:
+def _readings(runs: Sequence[RunInfo]) -> Iterator[Reading]:
     names = [Path(run.path).resolve().name for run in runs]
     for run, name in zip(runs, names, strict=True):
         own = name if names.count(name) == 1 else run.path
@@ -119,7 +115,7 @@ def _validate_text(readings: Sequence[Reading], remedy: str) -> None:
         raise InputError(problems)
 
 
-def _text_of(one: Measurement, run: Run) -> str:
+def _text_of(one: Measurement, run: RunInfo) -> str:
     """The digest of the text that was scored; empty where nobody knows."""
     # Before it was stored, a measurement was always of the text of the card.
     return one.targets.text or str((run.card.get("fingerprint") or {}).get("corpus") or "")[:12]
@@ -137,7 +133,9 @@ def _shared(readings: Sequence[Reading], left_out: list[Caveat]) -> dict[str, li
     for (protocol, _), own in found.items():
         named = protocol_text(protocol, next(iter(own.values())).parameters)
         if len(own) < 2:
-            left_out.append(Caveat(f"{named} was measured for {', '.join(own)} alone, and is left out"))
+            left_out.append(
+                Caveat("left out", f"{named} was measured for {', '.join(own)} alone, and is left out")
+            )
             continue
         sizes = [dict(zip(*_columns(one, "documents", "bytes"), strict=True)) for one in own.values()]
         first, *others = sizes
@@ -145,12 +143,12 @@ def _shared(readings: Sequence[Reading], left_out: list[Caveat]) -> dict[str, li
             doc for doc, size in first.items() if size and all(other.get(doc) == size for other in others)
         ]
         if not same:
-            left_out.append(Caveat(f"{named}: no document was scored by all in the same bytes"))
+            left_out.append(Caveat("left out", f"{named}: no document was scored by all in the same bytes"))
             continue
         most = max(map(len, sizes))
         if len(same) < most:
             said = f"{named}: {len(same)} documents count, of up to {most}: of the others not the same bytes"
-            left_out.append(Caveat(f"{said} were scored by all"))
+            left_out.append(Caveat("left out", f"{said} were scored by all"))
         digest = hashlib.sha256(repr([(doc, first[doc]) for doc in same]).encode()).hexdigest()[:12]
         for label, one in own.items():
             rows = [_narrowed(row, set(same)) for row in one.rows]
@@ -230,16 +228,11 @@ def _grouped(values: dict[str, str]) -> str:
     return groups_as_text([*labels.items()])
 
 
-def _unknown(known: dict[str, dict[str, str]]) -> Iterator[Caveat]:
-    blind = [label for label, facts in known.items() if facts["trained on"] == UNKNOWN_VALUE]
-    if blind:
-        yield Caveat(f"whether this text was among what {', '.join(blind)} was trained on cannot be told")
-
-
-def _bytes_per_token(series: Sequence[Series]) -> Iterator[Caveat]:
+def _bytes_per_token(series: Sequence[Series]) -> Caveat:
     """How much text a length is to each model."""
-    said = []
+    parts = []
     for one in series:
         tokens, sizes = _columns(one.runs[0].measurements[0], "tokens", "bytes")
-        said.append(f"{sum(sizes) / max(sum(tokens), 1):.2f} for {one.label}")
-    yield Caveat(f"a length is in each model's own tokens; bytes per token: {', '.join(said)}")
+        parts.append(f"{sum(sizes) / max(sum(tokens), 1):.2f} for {one.label}")
+    text = f"a length is in each model's own tokens; bytes per token: {', '.join(parts)}"
+    return Caveat("lengths", text)

@@ -1,4 +1,4 @@
-"""The commands that a report names: each can be pasted into a shell as it is."""
+"""Commands that an output names; each can be pasted into a shell."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from zoo.recipe.diff import ENCODING
 from zoo.recipe.sections import EvaluateConfig
 
 
+def command(words: Sequence[str]) -> str:
+    return shlex.join(["python", "-m", "zoo", *words])
+
+
 def options(protocols: Sequence[str] | None, lengths: Iterable[int] | None) -> list[str]:
-    """The words that choose protocols and lengths; none where nothing is chosen."""
+    """The words that choose protocols and lengths."""
     chosen = ["--protocol", ",".join(protocols)] if protocols else []
     return chosen + (["--lengths", ",".join(map(str, lengths))] if lengths else [])
 
@@ -24,22 +28,18 @@ def evaluate_command(
     sets: Iterable[str],
     more: Sequence[str] = (),
 ) -> str:
-    """The command that measures runs so; `more` are further words of it."""
+    """The command of an evaluation; `more` are further words."""
     words = ["evaluate", *runs, *options(protocols, lengths)]
     return command([*words, *(word for one in sets for word in ("--set", one)), *more])
 
 
-def command(words: Sequence[str]) -> str:
-    return shlex.join(["python", "-m", "zoo", *words])
-
-
 def lengths_to_ask(parameters: dict[str, Any], lengths: Iterable[int]) -> list[int]:
-    """The lengths to ask for: bins of one window come from asking for the window."""
+    """The lengths of the `evaluate` command; the bins of a window come from asking for the window."""
     return [parameters["window"]] if "window" in parameters else sorted(lengths)
 
 
 def settings(recipe: dict[str, Any], parameters: dict[str, Any]) -> tuple[str, ...]:
-    """What of a protocol's parameters a run's own recipe would choose otherwise."""
+    """The parameters of a protocol for which a run's own recipe has other values, as `key=value`."""
     return tuple(
         f"evaluate.{key}={_word(value)}"
         for key, value in parameters.items()
@@ -48,14 +48,13 @@ def settings(recipe: dict[str, Any], parameters: dict[str, Any]) -> tuple[str, .
 
 
 def setting(recipe: dict[str, Any], key: str) -> Any:
-    """What a run's own recipe chooses for its evaluation."""
+    """The value of `evaluate.KEY` in a run's recipe."""
     own, default = recipe.get("evaluate"), EvaluateConfig.model_fields[key].default
     return own.get(key, default) if isinstance(own, dict) else default
 
 
 def changes(changed: dict[str, Any]) -> tuple[str, ...]:
-    """What was changed of an encoding after training, to be changed again."""
-    # Other code than at the training has no key.
+    """The changes of an encoding after training, as `key=value`."""
     return tuple(f"{key}={_word(value)}" for key, value in changed.items() if key.startswith(ENCODING))
 
 

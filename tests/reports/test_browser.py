@@ -1,0 +1,25 @@
+"""The pages of compare and of a run in a real browser (`open_page` checks errors, requests and width)."""
+
+import pytest
+
+from zoo.evaluation.store import read_measurements
+from zoo.reports.report import build
+from zoo.reports.run_folder import store_results
+from zoo.reports.write import write_report
+
+
+@pytest.mark.slow
+def test_the_page_of_a_comparison_draws_its_curves(write_run, open_page):
+    runs = [write_run("a"), write_run("b", "rope", values={16: 1.2, 32: 1.9}), write_run("c", "rope", seed=1)]
+    write_report(build(runs), write_run("d").parent.parent / "comparison")
+    page = open_page("comparison/index.html")
+    assert page.locator(".scatterlayer .trace path.js-line").count() >= 3
+    page.locator(".legendtoggle").first.click()
+
+
+@pytest.mark.slow
+def test_the_page_of_a_run_draws_its_curve(write_run, open_page):
+    run = write_run("a")
+    store_results(run, read_measurements(run))
+    page = open_page(run / "evaluation" / "index.html")
+    assert page.locator(".scatterlayer .trace path.js-line").count() >= 1

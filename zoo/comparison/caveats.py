@@ -1,0 +1,189 @@
+"""Caveats: what a reader of a comparison should know, although the runs are comparable."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from zoo.comparison.commands import changes, evaluate_command, lengths_to_ask, settings
+from zoo.comparison.comparable import differing, on_common_targets, value_as_text
+from zoo.comparison.formatting import protocol_text
+from zoo.comparison.frame import Results
+from zoo.comparison.runs import SPEED, RunInfo
+from zoo.comparison.statistics import NOT_FINITE
+from zoo.evaluation.measurement import TOO_FEW
+from zoo.recipe.diff import changes_rounding, decides_speed, flatten, is_recorded_on_resume
+from zoo.recipe.rules import no_protocol
+from zoo.runs.folder import METRICS
+
+MOST = 8
+"""Caveats of one kind that are shown."""
+
+
+@dataclass(frozen=True)
+class Caveat:
+    """A caveat. `kind` groups alike ones; `runs` and `lengths` are those that it is about, all where it names
+    none; `command` removes it."""
+
+    kind: str
+    text: str
+    runs: tuple[str, ...] = ()
+    lengths: tuple[int, ...] = ()
+    command: str = ""
+
+    @property
+    def line(self) -> str:
+        """The caveat without its command."""
+        at = f" at {', '.join(map(str, self.lengths))}" if self.lengths else ""
+        return f"{', '.join(self.runs)}{': ' * bool(self.runs)}{self.text}{at}"
+
+    def __str__(self) -> str:
+        return f"{self.line}: {self.command}" if self.command else self.line
+
+
+def shown(caveats: Iterable[Caveat]) -> tuple[Caveat, ...]:
+    """At most `MOST` caveats of each kind, and the number of the others."""
+    kinds: dict[str, list[Caveat]] = defaultdict(list)
+    for one in caveats:
+        kinds[one.kind].append(one)
+    return tuple(
+        caveat
+        for kind, own in kinds.items()
+        for caveat in [*own[:MOST], *[Caveat(kind, f"and {len(own) - MOST} more")] * (len(own) > MOST)]
+    )
+
+
+def of_runs(runs: Sequence[RunInfo]) -> list[Caveat]:
+    """Caveats of the runs themselves."""
+    versions = []
+    for run in runs:
+        packages = flatten(run.card.get("versions") or {}).items()
+        own = {("version of", key): version for key, version in packages}
+        versions.append((run.path, own | {("git", "commit"): run.card.get("git_commit")}))
+    found = [Caveat("versions", str(one)) for one in differing(versions)]
+    if all(run.card.get("finished") is not True for run in runs):
+        found.append(Caveat("unfinished", "no run is finished"))
+    found += [one for run in runs for one in _resumed(run)]
+    computed = []
+    for run in runs:
+        keys = flatten(run.recipe).items()
+        computed.append((run.path, {("recipe", key): value for key, value in keys if decides_speed(key)}))
+    for one in differing(computed):
+        found.append(Caveat("speed", f"{one}: tokens per second do not compare"))
+    if unknown := tuple(run.path for run in runs if run.speed is None):
+        found.append(Caveat("speed", f"no {SPEED} in {METRICS}: the training speed is unknown", unknown))
+    found += [Caveat("left out", text, (run.path,)) for run in runs for text in run.left_out]
+    return [*found, *(Caveat("targets", text) for text in on_common_targets(runs)[2])]
+
+
+def _resumed(run: RunInfo) -> Iterable[Caveat]:
+    """Changes at a resume that changed the rounding or the code."""
+    noted = [one for one in run.card.get("changed_on_resume") or () if one["step"] < run.card["steps"]]
+    by_rounding = [one for one in noted if changes_rounding(one["key"]) or one["key"] == "device"]
+    by_code = [one for one in noted if one["key"] != "device" and not is_recorded_on_resume(one["key"])]
+    for group, effect in (
+        (by_rounding, "its weights equal those of an uninterrupted run up to rounding and random draws"),
+        (by_code, "it was trained by more than one version of the code"),
+    ):
+        parts = (
+            f"{one['key']} from {value_as_text(one['from'])} to {value_as_text(one['to'])} "
+            f"at step {one['step']}"
+            for one in group
+        )
+        if group:
+            yield Caveat("resumed", f"changed when it was resumed: {', '.join(parts)}: {effect}", (run.path,))
+
+
+def of_rows(results: Results) -> list[Caveat]:
+    """Caveats of measured rows: examples that training may have seen, and remarks."""
+    rows = results.rows
+    texts = rows["protocol"].map(lambda name: f"{name}: ") + rows["remark"].fillna("")
+    seen = rows["seen_in_training"].map("training may have seen {:.0%} of the scored examples".format)
+    found = []
+    for kind, column, kept in (
+        ("seen", f"{TOO_FEW}: " + seen, rows["seen_in_training"] > 0),
+        ("remark", texts, rows["remark"].notna()),
+    ):
+        lengths: dict[tuple[str, str], tuple[int, ...]] = {}
+        for key, own in rows[kept].groupby([column[kept], "run"]):
+            lengths[key] = tuple(sorted(set(own["length"])))
+        runs: dict[tuple[str, tuple[int, ...]], list[str]] = defaultdict(list)
+        for (text, run), at in lengths.items():
+            runs[text, at].append(run)
+        found += [Caveat(kind, text, tuple(paths), at) for (text, at), paths in runs.items()]
+    return found
+
+
+def of_seeds(results: Results) -> list[Caveat]:
+    """A caveat if the curves have other seeds."""
+    groups: dict[tuple[int, ...], list[str]] = defaultdict(list)
+    for label, own in results.rows.groupby("encoding", sort=False):
+        groups[tuple(sorted(set(own["seed"])))].append(label)
+    parts = [
+        f"{', '.join(map(str, seeds))} for {', '.join(labels)}" for seeds, labels in sorted(groups.items())
+    ]
+    return [Caveat("seeds", f"the seeds are not the same: {'; '.join(parts)}")] if len(parts) > 1 else []
+
+
+def of_gaps(results: Results, summary: pd.DataFrame, alone: Sequence[tuple[str, str, str]]) -> list[Caveat]:
+    """Protocols and lengths that some runs lack, those that could not be measured, and those left out.
+
+    Args:
+        alone: protocol, parameters and encoding of measurements without a rival.
+    """
+    texts = [f"{_kind_text(kind)} was measured for {label} alone, and is left out" for *kind, label in alone]
+    gaps = [*_missing(results, summary), *of_unmeasured(results, summary)]
+    return [*gaps, *(Caveat("alone", text) for text in texts)]
+
+
+def _missing(results: Results, summary: pd.DataFrame) -> list[Caveat]:
+    """Measurements that a command would add; those of one command are one caveat."""
+    keys = ["protocol", "parameters", "targets"]
+    lacking: dict[tuple, list[str]] = defaultdict(list)
+    curves = results.rows.groupby(["encoding", "run", "changed"], sort=False)
+    for kind, panel in summary.groupby(keys, sort=False):
+        parameters = json.loads(kind[1])
+        for (label, path, changed), rows in curves:
+            own = rows[(rows[keys] == list(kind)).all(axis=1)]
+            unread = "window" in parameters and len(own) and own["note"].notna().all()
+            lengths = set(panel["length"]) - set(own["length"])
+            run, change = results.runs[path], json.loads(changed)
+            # Runs that are compared by force may be of other tasks.
+            if lengths and not unread and not no_protocol(kind[0], run.recipe["task"]["name"]):
+                sets = (*settings(run.recipe, parameters), *changes(change))
+                ask = tuple(lengths_to_ask(parameters, map(int, lengths)))
+                lacking[kind, label if change else "", ask, sets].append(path)
+    commands: dict[tuple, list[tuple[str, str, str]]] = defaultdict(list)
+    for (kind, label, ask, sets), paths in lacking.items():
+        commands[tuple(sorted(paths)), label, ask, sets].append(kind)
+    return [
+        Caveat(
+            "not evaluated",
+            f"not evaluated{f' as {label}' if label else ''} by {', '.join(map(_kind_text, kinds))}",
+            paths, ask, evaluate_command(paths, [*dict.fromkeys(kind[0] for kind in kinds)], ask, sets),
+        )
+        for (paths, label, ask, sets), kinds in commands.items()
+    ]  # fmt: skip
+
+
+def of_unmeasured(results: Results, summary: pd.DataFrame) -> list[Caveat]:
+    """Protocols and lengths without a column in the tables, with the reason."""
+    columns = ["protocol", "parameters", "targets", "length"]
+    known = set(summary[columns].itertuples(index=False, name=None))
+    keys = results.rows[columns].itertuples(index=False, name=None)
+    rows = results.rows[[key not in known for key in keys]].fillna({"note": NOT_FINITE})
+    alike: dict[tuple[str, tuple[int, ...]], list[str]] = defaultdict(list)
+    for (protocol, parameters, note), own in rows.groupby(["protocol", "parameters", "note"], sort=False):
+        alike[note, tuple(sorted(set(own["length"])))].append(_kind_text((protocol, parameters)))
+    return [
+        Caveat("unmeasured", f"nothing could be measured by {', '.join(kinds)} ({note})", (), lengths)
+        for (note, lengths), kinds in alike.items()
+    ]
+
+
+def _kind_text(kind: Sequence[str]) -> str:
+    return protocol_text(kind[0], json.loads(kind[1]))

@@ -1,0 +1,155 @@
+"""Measurements of runs as one tidy table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zoo.comparison.commands import command, options
+from zoo.comparison.comparable import on_common_targets
+from zoo.comparison.labels import Series, series_of
+from zoo.comparison.runs import RunInfo, read_runs
+from zoo.errors import InputError, Problem
+from zoo.evaluation.measurement import Units
+from zoo.recipe.rules import no_protocol
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MEASURES = (
+    "accuracy", "token_accuracy", "value_accuracy", "accuracy_within", "accuracy_beyond",
+    "bits_per_byte", "loss_nats", "perplexity", "word_perplexity",
+)  # fmt: skip
+COUNTS = ("documents", "examples", "tokens")
+PER_LENGTH = ("tokens_per_second", "peak_memory_mb", "seen_in_training", *COUNTS, "documents_left_out")
+COLUMNS = (
+    "run", "encoding", "changed", "checkpoint", "step", "seed", "protocol", "parameters", "targets", "axis",
+    "higher_is_better", "explanation", "length", "train_length", "measure", "value", "low", "high", "note",
+    "remark", *PER_LENGTH,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Results:
+    """Measurements of runs.
+
+    Attributes:
+        rows: a row for each run, protocol, length and measure, with `COLUMNS`. `encoding` is the label of a
+            curve: runs with one label differ in the seed alone. `parameters` and `changed` are JSON,
+            `targets` a digest, lengths are in tokens. `value` is NaN where it is not finite, and where `note`
+            says why there is none. `low` and `high` end its 95 % interval.
+        units: for a row, by its index, the scores of each document, block or example.
+        runs: the runs by path.
+    """
+
+    rows: pd.DataFrame
+    units: Mapping[int, Units]
+    runs: Mapping[str, RunInfo]
+
+    @classmethod
+    def of(cls, series: Iterable[Series]) -> Results:
+        """The results of curves."""
+        import pandas as pd
+
+        rows: list[dict[str, object]] = []
+        units: dict[int, Units] = {}
+        runs: dict[str, RunInfo] = {}
+        for curve in series:
+            for run in curve.runs:
+                runs[run.path] = run
+                for one in run.measurements:
+                    about = {
+                        "run": run.path, "encoding": curve.label,
+                        "changed": json.dumps(one.changed, sort_keys=True),
+                        "checkpoint": one.checkpoint, "step": one.step, "seed": run.seed,
+                        "protocol": one.protocol, "parameters": one.kind[1], "targets": one.targets.digest,
+                        "axis": one.axis, "higher_is_better": one.higher_is_better,
+                        "explanation": one.explanation, "train_length": one.train_length,
+                    }  # fmt: skip
+                    for row in one.rows:
+                        numbers = row.model_dump(exclude_unset=True, exclude={"units", "blocks"})
+                        own = {name: numbers[name] for name in PER_LENGTH if name in numbers}
+                        about |= {"length": row.length, "note": row.note, "remark": row.remark}
+                        for measure in _measures(numbers) or [None]:
+                            if row.units or row.blocks:
+                                units[len(rows)] = row.blocks or row.units
+                            rows.append({
+                                **about, **own, "measure": measure, "value": numbers.get(measure),
+                                "low": numbers.get(f"{measure}_low"), "high": numbers.get(f"{measure}_high"),
+                            })  # fmt: skip
+        frame = pd.DataFrame(rows, columns=COLUMNS)
+        numbers = ["value", "low", "high", *PER_LENGTH]
+        frame[numbers] = frame[numbers].astype(float)
+        return cls(frame, units, runs)
+
+
+def _measures(numbers: Mapping[str, object]) -> list[str]:
+    """The measures of a row: the known ones, and those of a plugin, which have an interval."""
+    named = [name.removesuffix("_low") for name in numbers if name.endswith("_low")]
+    return [name for name in dict.fromkeys((*MEASURES, *named)) if name in numbers]
+
+
+def load(
+    paths: Sequence[Path], protocols: Sequence[str] | None = None, lengths: Sequence[int] | None = None
+) -> Results:
+    """Read the measurements of the last checkpoints of runs.
+
+    Args:
+        paths: run folders.
+        protocols, lengths: by default all that were measured.
+
+    Raises:
+        InputError: runs that cannot be read, or that were not evaluated so.
+    """
+    runs = chosen(read_runs(paths, wanted=options(protocols, lengths)), protocols, lengths)
+    return Results.of(series_of(on_common_targets(runs)[0]))
+
+
+def chosen(
+    runs: Sequence[RunInfo], protocols: Sequence[str] | None, lengths: Sequence[int] | None
+) -> list[RunInfo]:
+    """The runs with only the measurements of these protocols, at these lengths.
+
+    Raises:
+        InputError: a protocol or a length that no run has, or a run that has none of them.
+    """
+    problems, kept_runs = [], []
+    able = [run.path for run in runs if not _faults(run, protocols)]
+    remedy = command(["evaluate", *able, *options(protocols, lengths)])
+    measured = [one for run in runs for one in run.measurements]
+    by_name, by_length = (
+        {one.protocol for one in measured},
+        {row.length for one in measured for row in one.rows},
+    )
+    for word, asked, there in (("by", protocols, by_name), ("at", lengths, by_length)):
+        absent = [one for one in asked or () if one not in there]
+        if absent and able:
+            listed = (", ".join(map(str, group)) for group in (absent, sorted(there)))
+            said = f"{word} {next(listed)}, only {word} {next(listed)}"
+            problems.append(Problem(f"no run was evaluated {said}; do it with: {remedy}"))
+        elif absent:
+            problems += map(Problem, _faults(runs[0], protocols))
+    for run in runs if not problems else ():
+        kept = []
+        for one in run.measurements:
+            rows = [row for row in one.rows if not lengths or row.length in lengths]
+            if rows and (not protocols or one.protocol in protocols):
+                kept.append(one.model_copy(update={"rows": rows}))
+        if not kept:
+            remedy = command(["evaluate", run.path, *options(protocols, lengths)])
+            faults = "; ".join(_faults(run, protocols))
+            why = faults or f"was not evaluated so; do it with: {remedy}"
+            problems.append(Problem(why, where=run.path))
+        kept_runs.append(replace(run, measurements=tuple(kept)))
+    if problems:
+        raise InputError(dict.fromkeys(problems))
+    return kept_runs
+
+
+def _faults(run: RunInfo, protocols: Sequence[str] | None) -> list[str]:
+    """Why a run's task does not have these protocols."""
+    task = run.recipe["task"]["name"]
+    return [fault for name in protocols or () if (fault := no_protocol(name, task))]

@@ -1,0 +1,168 @@
+"""A run on disk as a comparison reads it: recipe, card, measurements and training speed."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from zoo.comparison.commands import command
+from zoo.errors import InputError, Problem, collect, shorten
+from zoo.evaluation.measurement import Measurement
+from zoo.evaluation.store import read_measurements
+from zoo.recipe import resolve
+from zoo.recipe.encoding import check_encoding
+from zoo.recipe.schema import section_class
+from zoo.recipe.sections import DataConfig
+from zoo.runs.card import read_card
+from zoo.runs.folder import CARD, LAST, METRICS, RECIPE, nearest_run_hint, stored_recipe
+from zoo.runs.metrics_csv import read_metrics
+
+SPEED = "train/tokens_per_second"
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """A run.
+
+    Attributes:
+        path: the folder as the user gave it.
+        recipe: resolved; keys that are newer than the run have their defaults.
+        measurements: of its last checkpoint.
+        left_out: the other measurements, as text.
+        speed: median of the logged training tokens per second; None where none were logged.
+    """
+
+    path: str
+    recipe: dict[str, Any]
+    card: dict[str, Any]
+    measurements: tuple[Measurement, ...] = ()
+    left_out: tuple[str, ...] = ()
+    speed: float | None = None
+
+    @property
+    def seed(self) -> int:
+        return self.recipe["seed"]
+
+    @property
+    def label(self) -> str:
+        """Its encoding as text."""
+        return str(self.card.get("encoding") or self.recipe["model"]["encoding"])
+
+
+def read_runs(paths: Sequence[Path], evaluated: bool = True, wanted: Sequence[str] = ()) -> list[RunInfo]:
+    """Read runs; a folder given twice is read once.
+
+    Args:
+        evaluated: whether a run without measurements is a problem.
+        wanted: words of the `evaluate` command in that message.
+
+    Raises:
+        InputError: every run that cannot be read.
+    """
+    runs: dict[Path, RunInfo] = {}
+    problems: list[Problem] = []
+    for path in paths:
+        with collect(problems):
+            try:
+                if (resolved := path.resolve()) not in runs:
+                    runs[resolved] = _read(path, evaluated, wanted)
+            except (OSError, RuntimeError) as error:  # links in a circle
+                where = str(getattr(error, "filename", None) or path)
+                raise InputError(Problem(f"cannot be read ({error})", where=where)) from error
+    if problems:
+        raise InputError(problems)
+    return [*runs.values()]
+
+
+def _read(path: Path, evaluated: bool, wanted: Sequence[str]) -> RunInfo:
+    if not path.is_dir():
+        if path.exists():
+            raise InputError(Problem("a file; compare takes run folders", where=str(path)))
+        raise InputError(Problem(f"no such run folder{nearest_run_hint(path)}", where=str(path)))
+    if not (path / RECIPE).exists() and not (path / CARD).exists():
+        runs = sorted(str(file.parent) for file in path.glob(f"*/{CARD}"))
+        inside = f"; the runs in it: {shorten(', '.join(runs), 1000)}" if runs else ""
+        raise InputError(Problem(f"not a run: neither {RECIPE} nor {CARD} is in it{inside}", where=str(path)))
+    problems: list[Problem] = []
+    with collect(problems):
+        recipe = validated_recipe(path)
+    with collect(problems):
+        card = read_card(path)
+    with collect(problems):
+        speed = training_speed(path / METRICS)
+    with collect(problems):
+        measurements = read_measurements(path)
+    if problems:
+        raise InputError(problems)
+    last = [one for one in measurements if one.checkpoint == str(LAST)]
+    kept = tuple(one for one in last if one.step == card.get("steps"))
+    left_out = _left_out(measurements, card)
+    if not kept and evaluated:
+        after = f" ({'; '.join(left_out)})" if left_out else ""
+        remedy = command(["evaluate", str(path), *wanted])
+        raise InputError(Problem(f"was not evaluated{after}; do it with: {remedy}", where=str(path)))
+    return RunInfo(str(path), recipe, card, kept, left_out, speed)
+
+
+def _left_out(measurements: Sequence[Measurement], card: dict[str, Any]) -> tuple[str, ...]:
+    """The measurements of other checkpoints, and of an earlier step of the last one."""
+    others = sorted({one.checkpoint for one in measurements if one.checkpoint != str(LAST)})
+    earlier = {one.step for one in measurements if one.checkpoint == str(LAST)} - {card.get("steps")}
+    steps = ", ".join(map(str, sorted(earlier)))
+    left_out = [f"measurements of {', '.join(others)} are left out"] if others else []
+    if steps:
+        now = f"it is at step {card.get('steps')} now"
+        left_out.append(f"measurements of step {steps} are left out: {now}")
+    return tuple(left_out)
+
+
+def validated_recipe(folder: Path) -> dict[str, Any]:
+    """The resolved recipe of a run; sections of a plugin stay as they were stored, since none is imported.
+
+    Raises:
+        InputError: it cannot be read, or is not a recipe.
+    """
+    stored = stored_recipe(folder)
+    model = stored.get("model")
+    if not isinstance(model, dict) or "encoding" not in model:
+        raise InputError(Problem("not the recipe of a run: no model.encoding", where=str(folder / RECIPE)))
+    plain = {key: value for key, value in stored.items() if key not in ("plugins", "evaluate")}
+    known = _known_sections(stored)
+    try:
+        resolved = resolve({**plain, **known, "model": {**model, "encoding": "none"}}).as_dict()
+    except InputError as error:
+        where = str(folder / RECIPE)
+        raise InputError([Problem(p.message, key=p.key, where=where) for p in error.problems]) from error
+    encoding, faults = check_encoding(model["encoding"], ("model", "encoding"))
+    resolved["model"]["encoding"] = model["encoding"] if faults else encoding
+    return resolved | {key: stored[key] for key in ("plugins", "evaluate", *known) if key in stored}
+
+
+def _known_sections(stored: dict[str, Any]) -> dict[str, Any]:
+    """Known sections in place of those that name a plugin's dataset, task, optimizer or schedule."""
+    sections = {
+        key: stored[key] for key in ("data", "task", "optimizer") if isinstance(stored.get(key), dict)
+    }
+    unknown = {key for key, value in sections.items() if section_class(key, value) is None}
+    found: dict[str, Any] = {}
+    if unknown & {"data", "task"} and "data" in sections:
+        common = {key: value for key, value in sections["data"].items() if key in DataConfig.model_fields}
+        found |= {"data": {**common, "name": "max_index"}, "task": {"name": "max_index"}}
+    if "optimizer" in unknown:
+        found["optimizer"] = {"lr": sections["optimizer"].get("lr")}
+    return found
+
+
+def training_speed(file: Path) -> float | None:
+    """Median of the logged training tokens per second; None where none were logged."""
+    _, rows = read_metrics(file)
+    try:
+        values = [float(row[SPEED]) for row in rows if row.get(SPEED)]
+    except ValueError as error:
+        raise InputError(Problem(f"cannot be read ({error})", where=str(file))) from error
+    values = [value for value in values if math.isfinite(value)]
+    return statistics.median(values) if values else None

@@ -1,0 +1,486 @@
+"""Statistics of results: means over seeds, intervals, paired differences and ranks, as one table.
+
+Two sources of variation: other documents (or examples), known from the scores of each one, averaged over the
+seeds; and other seeds, known from their spread. Where every curve has two seeds or more, an interval is over
+both (`zoo.evaluation.interval.combined`). Otherwise it is over documents alone for all curves, since
+intervals of two kinds do not compare.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from zoo.comparison.frame import COUNTS, MEASURES, Results
+from zoo.errors import InputError
+from zoo.evaluation.interval import (
+    UNKNOWN,
+    Interval,
+    combined,
+    interval_of_mean,
+    interval_of_rate,
+    interval_of_rate_difference,
+    interval_of_ratio,
+)
+from zoo.evaluation.measurement import Units
+from zoo.registry import tasks
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NOT_FINITE, NOT_EVALUATED = "not finite", "not evaluated"
+MAIN = ("accuracy", "bits_per_byte", "loss_nats")
+"""The measure of a protocol: the first of these that all its rows have, else the first other one."""
+RATE = "accuracy"
+SCORES = {RATE: ("scores", ""), "bits_per_byte": ("nats", "bytes"), "loss_nats": ("nats", "tokens")}
+"""For each measure with scores of each unit: their columns in `Units`, and the sizes of the units."""
+COLUMNS = (
+    "panel", "protocol", "parameters", "targets", "axis", "explanation", "measure", "lower_is_better",
+    "encoding", "length", "train_length", "mean", "sd", "low", "high", "interval", "rank", "best",
+    "reference", "difference", "difference_low", "difference_high", "no_interval", "behind", "behind_low",
+    "behind_high", "unranked", "seeds", "measured", "counted", "count", "note", "values", "runs",
+    "tokens_per_second", "peak_memory_mb", *MEASURES,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The seeds of a curve at one length.
+
+    Attributes:
+        values: the measure of each seed.
+        stored: the stored interval of a single seed.
+        amounts: scores of each document, block or example, [S, N]; None where they are not stored.
+        sizes: of documents and blocks, [N].
+        units: samples with equal `units` can be paired.
+        unit: document, text block or example.
+    """
+
+    measure: str
+    values: dict[int, float]
+    stored: Interval = UNKNOWN
+    amounts: np.ndarray | None = None
+    sizes: np.ndarray | None = None
+    units: tuple = ()
+    unit: str = "document"
+
+    @property
+    def mean(self) -> float:
+        return sum(self.values.values()) / len(self.values)
+
+    def over_units(self) -> Interval:
+        """The interval of the mean over seeds, over documents or examples."""
+        if self.amounts is None:
+            return self.stored
+        if self.sizes is None:
+            return interval_of_rate(self.amounts.mean(0))
+        low, high = interval_of_ratio(self.amounts.mean(0), self.sizes)
+        return (None if low is None else max(low, 0.0)), high
+
+    def interval(self, basis: Basis) -> Interval:
+        parts = [self.over_units()] * basis.units + [interval_of_mean(self.values.values())] * basis.seeds
+        low, high = combined(self.mean, *parts)
+        if low is None or high is None:
+            return UNKNOWN
+        return max(low, 0.0), min(high, 1.0) if self.measure == RATE else high
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What all intervals of a table are over."""
+
+    seeds: bool
+    units: bool
+
+    def named(self, unit: str) -> str:
+        """`95 % interval over seeds and documents`."""
+        over = [name for name, there in (("seeds", self.seeds), (f"{unit}s", self.units)) if there]
+        return f"95 % interval over {' and '.join(over)}"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A paired difference of two means with its 95 % interval, or the reason why there is none."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    why: str = ""
+
+    @property
+    def sign(self) -> int | None:
+        """1 or -1 where the interval excludes zero, 0 where it includes it, None without an interval."""
+        if self.low is None or self.high is None:
+            return None
+        return 1 if self.low > 0 else -1 if self.high < 0 else 0
+
+    def __neg__(self) -> Difference:
+        if self.low is None or self.high is None:
+            return Difference(-self.value, why=self.why)
+        return Difference(-self.value, -self.high, -self.low)
+
+
+def make_sample(measure: str, rows: Sequence[Any], units: Mapping[int, Units]) -> Sample:
+    """The sample of the rows of some seeds, all with a finite value."""
+    values = {row.seed: row.value for row in rows}
+    stored = (_or_none(rows[0].low), _or_none(rows[0].high)) if len(rows) == 1 else UNKNOWN
+    amount, size = SCORES.get(measure, ("", ""))
+    unit = "example" if measure == RATE else "document"
+    kinds, amounts, sizes = set(), [], None
+    for row in rows:
+        columns = units[row.Index].columns() if row.Index in units else {}
+        if None in columns.get(amount, [None]) or (size and size not in columns):
+            return Sample(measure, values, stored, unit=unit)
+        unit = "text block" if "blocks" in columns else unit
+        amounts.append(columns[amount])
+        sizes = columns.get(size)
+        indices = tuple(columns.get("documents") or columns.get("blocks", ()))
+        kinds.add((len(columns[amount]), unit, indices, tuple(sizes or ())))
+    if len(kinds) > 1:
+        return Sample(measure, values, stored, unit=unit)
+    factor = 1 / math.log(2) if measure == "bits_per_byte" else 1.0
+    weights = np.array(sizes, dtype=np.float64) if size else None
+    return Sample(
+        measure, values, stored, factor * np.array(amounts, dtype=np.float64), weights, kinds.pop(), unit
+    )
+
+
+def basis_of(samples: Sequence[Sample]) -> Basis:
+    """What intervals can be over, for all curves alike: over seeds only where each has two or more."""
+    seeds = bool(samples) and all(len(one.values) > 1 for one in samples)
+    units = all(one.amounts is not None and None not in one.over_units() for one in samples)
+    return Basis(seeds=seeds, units=units or not seeds)
+
+
+def difference(one: Sample, other: Sample, basis: Basis) -> Difference:
+    """One mean less the other, paired over the same documents or examples and over the same seeds. Where the
+    seeds are not the same, the spreads of both are added."""
+    value = one.mean - other.mean
+    parts = []
+    if basis.units:
+        if one.amounts is None or other.amounts is None:
+            return Difference(value, why=f"the scores of each {one.unit} are not stored")
+        if one.units != other.units:
+            why = f"other {one.unit}s were scored"
+            if "text block" in (one.unit, other.unit):
+                why = "they have other text blocks: evaluate both again at the same lengths"
+            return Difference(value, why=why)
+        apart = one.amounts.mean(0) - other.amounts.mean(0)
+        own = interval_of_rate_difference(apart) if one.sizes is None else interval_of_ratio(apart, one.sizes)
+        if None in own:
+            return Difference(value, why="one document was scored")
+        parts.append(own)
+    if basis.seeds and one.values.keys() == other.values.keys():
+        parts.append(interval_of_mean(one.values[seed] - other.values[seed] for seed in one.values))
+    elif basis.seeds:
+        low, high = interval_of_mean(one.values.values())
+        parts.append((value + low - one.mean, value + high - one.mean))
+        low, high = interval_of_mean(other.values.values())
+        parts.append((value + other.mean - high, value + other.mean - low))
+    low, high = combined(value, *parts)
+    if one.measure == RATE and low is not None:
+        low, high = max(low, -1.0), min(high, 1.0)
+    return Difference(value, low, high)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One protocol with its parameters on one set of targets: a curve's columns and sample at each length."""
+
+    about: dict[str, Any]
+    lengths: list[int]
+    labels: list[str]
+    cells: dict[tuple[str, int], dict[str, Any]]
+    samples: dict[tuple[str, int], Sample]
+
+    def mean(self, label: str, length: int) -> float | None:
+        return self.cells[label, length]["mean"]
+
+    @property
+    def sign(self) -> int:
+        return 1 if self.about["lower_is_better"] else -1
+
+    def best_at(self, length: int) -> str:
+        """The best curve at a length; of equals the first."""
+        there = [one for one in self.labels if self.mean(one, length) is not None] or self.labels
+        return min(there, key=lambda label: self.sign * (self.mean(label, length) or 0.0))
+
+
+def decisive_length(counts: Mapping[int, int], curves: int) -> int:
+    """The longest length at which more than half of the curves have a value, else as many as possible: an
+    encoding that ends at the trained length does not decide the order.
+
+    Args:
+        counts: the number of curves with a value, by length.
+    """
+    most = [length for length, count in counts.items() if 2 * count > curves]
+    return max(most) if most else max(counts, key=lambda length: (counts[length], length))
+
+
+def summary(results: Results, reference: str | None = None) -> pd.DataFrame:
+    """A row for each protocol with its parameters (`panel`), encoding and length, the best encoding first.
+
+    `mean`, `sd` and `values` are over the seeds, `low` and `high` end the 95 % interval, of `interval`.
+    `difference` is the mean less that of `reference`, `behind` the mean less that of the best at this length;
+    both are paired, and `no_interval` says why there is no interval. `rank` is 1 + the number of encodings
+    that are better beyond the interval of their paired difference, `unranked` why there is none, and `best`
+    marks an encoding that is better than all others so. `note` says why a value is missing.
+
+    Args:
+        reference: a label; by default the best at the trained length of the first panel. A panel without it
+            has its own best.
+
+    Raises:
+        InputError: no curve has that label.
+    """
+    import pandas as pd
+
+    kinds = {kind: rows for kind, rows in results.rows.groupby(["protocol", "parameters", "targets"])}
+    made = [_panel(kinds[kind], results) for kind in sorted(kinds, key=_place)]
+    panels = [one for one in made if one is not None]
+    panels = _ordered([one for one in panels if one.samples] or panels)
+    labels = list(dict.fromkeys(label for one in panels for label in one.labels))
+    if reference is not None and reference not in labels:
+        near = difflib.get_close_matches(reference, labels, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(labels)}"
+        raise InputError(f"--reference: no curve is called {reference!r}; {hint}")
+    basis = basis_of([sample for one in panels for sample in one.samples.values()])
+    chosen = reference
+    rows: list[dict[str, Any]] = []
+    for number, panel in enumerate(panels):
+        trained = {cell["train_length"] for cell in panel.cells.values()} & set(panel.lengths)
+        counts = {n: sum(panel.mean(one, n) is not None for one in panel.labels) for n in panel.lengths}
+        own = panel.best_at(min(trained, default=decisive_length(counts, len(panel.labels))))
+        chosen = chosen or own
+        rows += _compared(panel, basis, chosen if chosen in panel.labels else own, number)
+    table = pd.DataFrame(rows, columns=COLUMNS)
+    numbers = [name for name in COLUMNS if name in MEASURES or name in _NUMBERS]
+    return table.astype(dict.fromkeys(numbers, float))
+
+
+_NUMBERS = (
+    "mean", "sd", "low", "high", "rank", "difference", "difference_low", "difference_high", "behind",
+    "behind_low", "behind_high", "count", "tokens_per_second", "peak_memory_mb",
+)  # fmt: skip
+
+
+def _place(kind: tuple[str, str, str]) -> tuple:
+    """Protocols in the order of their tasks."""
+    known = [protocol for task in tasks.all().values() for protocol in task.protocols]
+    return known.index(kind[0]) if kind[0] in known else len(known), kind
+
+
+def _panel(rows: pd.DataFrame, results: Results) -> Panel | None:
+    """The panel of the rows of one protocol; None where nothing was measured by it."""
+    measured = rows[rows["note"].isna()]
+    measure = _main_measure(measured)
+    if measure is None:
+        return None
+    at: dict[tuple[str, str, int], dict[str, Any]] = defaultdict(dict)
+    for row in rows.itertuples():
+        at[row.encoding, row.run, row.length][row.measure] = row
+    counted = next((one for one in COUNTS if measured[one].notna().any()), "")
+    lengths, labels = sorted(measured["length"].unique().tolist()), rows["encoding"].unique().tolist()
+    cells, samples = {}, {}
+    for label in labels:
+        own = results.rows[results.rows["encoding"] == label]
+        runs = dict(zip(own["run"], own["seed"], strict=True))
+        trained = int(rows.loc[rows["encoding"] == label, "train_length"].min())
+        unread = {run: note for run in runs if (note := _note_of_window(label, run, at)) is not None}
+        for length in lengths:
+            there = {run: at.get((label, run, length)) for run in runs}
+            why = {run: _why(found, measure, unread.get(run)) for run, found in there.items()}
+            finite = [there[run][measure] for run in runs if why[run] is None]
+            failed = NOT_FINITE in why.values()
+            values = [row.value for row in finite]
+            counts = [getattr(row, counted) for row in finite] if counted else []
+            first = [next(iter(found.values())) for found in there.values() if found]
+            others = {
+                name: _mean(found[name].value for found in there.values() if found and name in found)
+                for name in MEASURES
+                if name != measure
+            }
+            cells[label, length] = {
+                "encoding": label,
+                "length": length,
+                "train_length": trained,
+                # A mean without a seed that diverged would look like a success.
+                "mean": None if failed else _mean(values),
+                "sd": None if failed or len(values) < 2 else statistics.stdev(values),
+                "seeds": len(runs),
+                "measured": len(values),
+                "counted": counted,
+                "count": None if failed else max(counts, default=None),
+                "note": _note([(runs[run], reason) for run, reason in why.items()]),
+                "values": {row.seed: row.value for row in finite},
+                "runs": " ".join(runs),
+                "tokens_per_second": _mean(row.tokens_per_second for row in first),
+                "peak_memory_mb": _mean(row.peak_memory_mb for row in first),
+                **others,
+            }
+            if finite and not failed:
+                samples[label, length] = make_sample(measure, finite, results.units)
+    columns = ("protocol", "parameters", "targets", "axis", "explanation")
+    about = {name: rows.iloc[0][name] for name in columns} | {
+        "measure": measure,
+        "lower_is_better": not rows.iloc[0]["higher_is_better"],
+    }
+    return Panel(about, lengths, labels, cells, samples)
+
+
+def _main_measure(measured: pd.DataFrame) -> str | None:
+    """The measure of a panel; None where its rows have none in common."""
+    keys = ["encoding", "run", "length"]
+    everywhere = len(measured.drop_duplicates(keys))
+    counts = measured.groupby("measure", sort=False)["value"].agg(["size", "count"])
+    names = [
+        name for name in (*MAIN, *(one for one in counts.index if one not in MAIN)) if name in counts.index
+    ]
+    known = [name for name in names if counts.loc[name, "size"] == everywhere]
+    finite = (name for name in known if counts.loc[name, "count"])
+    return next(finite, known[0] if known else None)
+
+
+def _note_of_window(label: str, run: str, at: Mapping[tuple[str, str, int], dict[str, Any]]) -> str | None:
+    """The note of a window that could not be read, which stands for all its bins."""
+    rows = [row for key, found in at.items() if key[:2] == (label, run) for row in found.values()]
+    windows = rows and all(
+        isinstance(row.note, str) and "window" in json.loads(row.parameters) for row in rows
+    )
+    return rows[0].note if windows else None
+
+
+def _why(found: dict[str, Any] | None, measure: str, window: str | None) -> str | None:
+    """Why a run has no value; None where it has one."""
+    if not found:
+        return window or NOT_EVALUATED
+    row = next(iter(found.values()))
+    if isinstance(row.note, str):
+        return row.note
+    return None if math.isfinite(found[measure].value) else NOT_FINITE
+
+
+def _note(reasons: Sequence[tuple[int, str | None]]) -> str | None:
+    known = dict.fromkeys(reason for _, reason in reasons if reason is not None)
+    if len(known) == 1 and all(reason is not None for _, reason in reasons):
+        return next(iter(known))
+    parts = []
+    for reason in known:
+        seeds = [str(seed) for seed, own in reasons if own == reason]
+        parts.append(f"seed{'s' * (len(seeds) > 1)} {', '.join(seeds)}: {reason}")
+    return "; ".join(parts) or None
+
+
+def _ordered(panels: Sequence[Panel]) -> list[Panel]:
+    """Panels with the best curves first: at the decisive length of the first panel that has them, then from
+    the longest length on."""
+    order: dict[str, int] = {}
+    for panel in panels:
+        counts = {n: sum(panel.mean(one, n) is not None for one in panel.labels) for n in panel.lengths}
+        lengths = [decisive_length(counts, len(panel.labels)), *reversed(panel.lengths)]
+        keys = {}
+        for label in panel.labels:
+            means = [panel.mean(label, length) for length in lengths]
+            keys[label] = [(mean is None, panel.sign * (mean or 0.0)) for mean in means], label
+        for label in sorted(keys, key=keys.__getitem__):
+            order.setdefault(label, len(order))
+    return [replace(panel, labels=sorted(panel.labels, key=order.__getitem__)) for panel in panels]
+
+
+def _compared(panel: Panel, basis: Basis, reference: str, number: int) -> list[dict[str, Any]]:
+    """The rows of a panel, with intervals, differences and ranks."""
+    units = dict.fromkeys(sample.unit for sample in panel.samples.values())
+    interval = basis.named("s or ".join(units) or "document")
+    rows: dict[tuple[str, int], dict[str, Any]] = {}
+    any_pairs = any(sum(one == length for _, one in panel.samples) > 1 for length in panel.lengths)
+    for length in panel.lengths:
+        there = [label for label in panel.labels if (label, length) in panel.samples]
+        pairs: dict[tuple[str, str], Difference] = {}
+        for one, other in combinations(there, 2):
+            pairs[one, other] = difference(panel.samples[one, length], panel.samples[other, length], basis)
+            pairs[other, one] = -pairs[one, other]
+        leader = panel.best_at(length)
+        worse = {key: one.sign == panel.sign for key, one in pairs.items()}
+        for label in panel.labels:
+            sample = panel.samples.get((label, length))
+            low, high = sample.interval(basis) if sample else UNKNOWN
+            own = [pairs[label, other] for other in there if other != label and label in there]
+            ranked = bool(own) and all(one.sign is not None for one in own)
+            to_reference, behind = pairs.get((label, reference)), pairs.get((label, leader))
+            rows[label, length] = {
+                "panel": number, **panel.about, **panel.cells[label, length],
+                "low": low, "high": high, "interval": interval if low is not None else None,
+                "rank": 1 + sum(worse[label, o] for o in there if o != label) if ranked else None,
+                "best": bool(own) and all(worse[other, label] for other in there if other != label),
+                "reference": reference if any_pairs else None,
+                **_columns("difference", to_reference), **_columns("behind", behind),
+                "no_interval": to_reference.why if to_reference else "",
+                "unranked": "; ".join(dict.fromkeys(one.why for one in pairs.values() if one.sign is None)),
+            }  # fmt: skip
+    return [rows[label, length] for label in panel.labels for length in panel.lengths]
+
+
+def _columns(name: str, one: Difference | None) -> dict[str, float | None]:
+    ends = (one.value, one.low, one.high) if one else (None, None, None)
+    return dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
+
+
+def only_rivals(results: Results) -> tuple[Results, list[tuple[str, str, str]]]:
+    """Results without measurements of a single encoding where others have its protocol in another way.
+
+    Returns: the results; protocol, parameters and encoding of the others.
+    """
+    rows = results.rows
+    keys = ["protocol", "parameters", "targets"]
+    counts = rows[rows["note"].isna()].groupby(keys)["encoding"].nunique()
+    several = {kind[0] for kind, count in counts.items() if count > 1}
+    alone = {kind for kind, count in counts.items() if count < 2 and kind[0] in several}
+    dropped = rows[keys].apply(tuple, axis=1).isin(alone) if len(rows) else []
+    out = rows[dropped]
+    kinds = out.loc[out["note"].isna(), ["protocol", "parameters", "encoding"]].drop_duplicates()
+    return replace(results, rows=rows[~dropped]), [*kinds.itertuples(index=False, name=None)]
+
+
+def costs(results: Results, table: pd.DataFrame) -> pd.DataFrame:
+    """The costs of each encoding, means over its runs, indexed by label: parameters and tokens per second of
+    the training, and of an evaluation by the first protocol at the longest length that all curves have."""
+    import pandas as pd
+
+    first = table[table["panel"] == 0]
+    speed = first.pivot(index="length", columns="encoding", values="tokens_per_second")
+    common = speed.loc[:, speed.notna().any()].dropna()
+    length = int(common.index.max()) if len(common) and len(common.columns) else None
+    made = {}
+    for label in table["encoding"].unique():
+        runs = [
+            results.runs[run] for run in results.rows.loc[results.rows["encoding"] == label, "run"].unique()
+        ]
+        at = first[(first["encoding"] == label) & (first["length"] == length)]
+        counts = [run.card.get("parameters", {}) for run in runs]
+        made[label] = {
+            "added_parameters": max(one.get("positional", 0) for one in counts),
+            "parameters": max(one.get("total", 0) for one in counts),
+            "training_tokens_per_second": _mean(run.speed for run in runs),
+            "evaluation_tokens_per_second": at["tokens_per_second"].squeeze() if len(at) else None,
+            "evaluation_length": length,
+            "peak_memory_mb": at["peak_memory_mb"].squeeze() if len(at) else None,
+        }
+    return pd.DataFrame.from_dict(made, orient="index")
+
+
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None and not math.isnan(value)]
+    return statistics.fmean(known) if known else None
