@@ -115,6 +115,17 @@ def test_compare_has_a_table_a_picture_and_a_verdict(runs, tmp_path, monkeypatch
     assert set(saved.columns) == set(table.columns)
 
 
+def test_results_are_a_row_for_each_measure(runs):
+    rows = zoo.results(runs, lengths=[8])
+    assert set(rows["run"]) == {str(run.path) for run in runs} and set(rows["length"]) == {8}
+    accuracy = rows[rows["measure"] == "accuracy"].set_index("run")
+    for run in runs:
+        own = run.results.query("length == 8").iloc[0]
+        assert accuracy.loc[str(run.path), ["value", "low", "high"]].tolist() == [
+            own["accuracy"], own["accuracy_low"], own["accuracy_high"],
+        ]  # fmt: skip
+
+
 def test_labels_are_escaped(runs):
     comparison = zoo.compare(runs)
     report = comparison.report
