@@ -132,7 +132,7 @@ def test_a_length_that_the_encoding_cannot_take_is_reported(here, recipe, capsys
     assert "accuracy" in trained
     assert [row["note"] for row in longer] == ["the encoding ends at 8 tokens"] * 2
     reported = capsys.readouterr().out
-    assert "at 16, 32: left out, for nothing could be measured: the encoding ends at 8 tokens" in reported
+    assert "nothing could be measured by accuracy (the encoding ends at 8 tokens) at 16, 32" in reported
     assert "look further" not in reported  # there is nowhere to look
 
 
