@@ -215,7 +215,7 @@ def one_pass(
     with ExitStack() as stack:
         if kernel == "reference" and length <= at.lengths[1]:
             # One table for all queries; longer sequences are computed in blocks by the reference kernel too.
-            plain = {"MOST_KEPT_ELEMENTS": 2**40, "TRAINING_BLOCKS": 1}
+            plain = {"MOST_KEPT_ELEMENTS": 2**40, "BLOCK_ROWS": 2**20}
             stack.enter_context(mock.patch.multiple(zoo_kernels, **plain))
         with torch.autocast(device, torch.bfloat16, enabled=precision == "bf16" and not exact):
             logits = model(tokens[:, :-1], keep)

@@ -65,7 +65,7 @@ def test_a_kernel_that_differs_from_the_reference_fails(script, monkeypatch):
         scores = of[3]
         if of[5] == "auto" and scores.context.window is not None:
             contexts = [script.replace(context, window=context.window - 1) for context in scores.contexts]
-            scores = type(scores)(scores.view, contexts, scores.content)
+            scores = type(scores)(scores.layer, contexts, scores.content)
         return attend(*of[:3], scores, *of[4:])
 
     monkeypatch.setattr("zoo.models.attention.attend", narrower)

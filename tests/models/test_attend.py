@@ -50,11 +50,10 @@ BIASES = {
 @pytest.mark.parametrize("mask", MASKS)
 def test_outputs_and_gradients_are_those_of_the_definition(mask, size_of, monkeypatch):
     """With either kernel in training, and in blocks of queries in evaluation."""
-    monkeypatch.setattr(kernels, "FEWEST_ROWS", 2)
+    monkeypatch.setattr(kernels, "BLOCK_ROWS", 2)
     for bias, spec in BIASES.items():
         # A context of its own: the shared biases are kept by the identity of a living encoding.
         context = context_with(**MASKS[mask])
-        monkeypatch.setattr(kernels, "BLOCKS_BY_DISTANCE", context.num_queries)
         encoding = encoding_of(spec, size_of, context.causal)
         q, k, v = heads(context.num_queries, context.num_keys)
         inputs = [q, k, v, *encoding.parameters()]
@@ -79,7 +78,7 @@ def test_training_on_kept_tables_in_blocks_gives_the_same(spec, size_of, monkeyp
         v = v[..., :D]
         results = []
         for rows in (1000, 2):
-            monkeypatch.setattr(kernels, "FEWEST_TRAINING_ROWS", rows)
+            monkeypatch.setattr(kernels, "BLOCK_ROWS", rows)
             out = attend(q, k, v, ScoreTerms(LayerEncodings([encoding]), [context]), D**-0.5, "reference")
             results.append((out, *gradients(out, [q, k, v, *encoding.parameters()])))
         for whole, in_blocks in zip(*results, strict=True):
@@ -133,11 +132,11 @@ def test_long_sequences_go_in_blocks(name, size_of, monkeypatch):
         monkeypatch.setattr(kernels, path, watched(getattr(kernels, path)))
     with torch.no_grad():
         monkeypatch.setattr(kernels, "BLOCK_ELEMENTS", length**2)
-        monkeypatch.setattr(kernels, "FEWEST_ROWS", length)
+        monkeypatch.setattr(kernels, "BLOCK_ROWS", length)
         whole = attend(q, k, v, ScoreTerms(LayerEncodings([encoding]), [context]), 8**-0.5)
         assert sizes == [length**2]
         monkeypatch.setattr(kernels, "BLOCK_ELEMENTS", 2**16)
-        monkeypatch.setattr(kernels, "FEWEST_ROWS", 64)
+        monkeypatch.setattr(kernels, "BLOCK_ROWS", 64)
         blocked = attend(q, k, v, ScoreTerms(LayerEncodings([encoding]), [context]), 8**-0.5)
     assert len(sizes) > 2 and max(sizes[1:]) <= 65 * length
     torch.testing.assert_close(blocked, whole, rtol=0, atol=1e-5)

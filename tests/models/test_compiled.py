@@ -3,19 +3,11 @@
 import pytest
 import torch
 
-from zoo.models import kernels
-
 pytestmark = pytest.mark.slow
 
-# An encoding for each path of a compiled model, and the most keys of a sequence that counts as short there.
-PATHS = [
-    ("alibi", kernels.COMPILED_LENGTH),  # plain operations
-    ("rope", 0),  # an operator without a table
-    ("t5", 0),  # by distance
-    ("fox", 0),  # a bias of each key
-    ("deberta", 0),  # a table
-    ("cope", 0),  # attention weights, in two blocks of queries
-]
+# An encoding for each path of a compiled model: without a table, by distance, a bias of each key, a table,
+# attention weights.
+PATHS = ["rope", "t5", "fox", "deberta", "cope"]
 
 
 @pytest.fixture(autouse=True)
@@ -25,9 +17,8 @@ def _fresh_compiler():
     torch.compiler.reset()
 
 
-@pytest.mark.parametrize(("name", "short"), PATHS)
-def test_training_compiled_to_machine_code_is_the_same(name, short, model_of, tokens, monkeypatch):
-    monkeypatch.setattr(kernels, "COMPILED_LENGTH", short)
+@pytest.mark.parametrize("name", PATHS)
+def test_training_compiled_to_machine_code_is_the_same(name, model_of, tokens):
     model, row = model_of(name, num_layers=1).train(), tokens(2, 13)
     results = []
     for run in (torch.compile(model, fullgraph=True), model):

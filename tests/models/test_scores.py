@@ -86,7 +86,7 @@ def test_blocks_of_queries_leave_nothing_behind(name, model_of, tokens, monkeypa
     whole = shared_after(model, row, monkeypatch)
     # 16 is the smallest block: seven of them.
     monkeypatch.setattr(kernels, "BLOCK_ELEMENTS", 1)
-    monkeypatch.setattr(kernels, "FEWEST_ROWS", 16)
+    monkeypatch.setattr(kernels, "BLOCK_ROWS", 16)
     assert len(shared_after(model, row, monkeypatch)) <= len(whole)
 
 

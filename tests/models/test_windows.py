@@ -78,7 +78,7 @@ def test_every_way_to_compute_it_gives_the_same(spec, model_of, tokens, monkeypa
             torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-6, msg=name)
         with torch.no_grad(), monkeypatch.context() as blocks:
             blocks.setattr(kernels, "BLOCK_ELEMENTS", 1)
-            blocks.setattr(kernels, "FEWEST_ROWS", 1)
+            blocks.setattr(kernels, "BLOCK_ROWS", 1)
             same(model(row, padding)[real], outputs[0])
     with torch.no_grad():
         cache, chunks = Cache(3), [1, 1, 11, 1, 9]

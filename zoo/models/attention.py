@@ -16,7 +16,6 @@ from zoo.encodings.base import AttentionContext
 from zoo.encodings.stack import LayerEncodings
 from zoo.models.cache import LayerCache
 from zoo.models.kernels import attend, attention_weights
-from zoo.models.linear import Linear
 from zoo.models.logit_scale import LogitScale
 from zoo.models.scores import ScoreTerms
 from zoo.recipe import schema
@@ -35,9 +34,9 @@ class Attention(nn.Module):
         self.head_dim = config.head_dim or config.d_model // config.num_heads
         self.kernel = config.kernel
         rows = (self.num_heads + 2 * self.num_kv_heads) * self.head_dim
-        self.qkv = Linear(config.d_model, rows, bias=config.bias in ("qkv", "attention", "all"))
+        self.qkv = nn.Linear(config.d_model, rows, bias=config.bias in ("qkv", "attention", "all"))
         columns, has_bias = self.num_heads * self.head_dim, config.bias in ("attention", "all")
-        self.out = Linear(columns, config.d_model, bias=has_bias)
+        self.out = nn.Linear(columns, config.d_model, bias=has_bias)
         self.out.into_residual = True
         self.q_norm = nn.RMSNorm(self.head_dim, config.norm_eps) if config.qk_norm else None
         self.k_norm = nn.RMSNorm(self.head_dim, config.norm_eps) if config.qk_norm else None
@@ -47,26 +46,26 @@ class Attention(nn.Module):
     def forward(
         self,
         x_BTE: Tensor,
-        view: LayerEncodings,
+        layer: LayerEncodings,
         contexts: Sequence[AttentionContext],
         cache: LayerCache | None = None,
     ) -> Tensor:
-        """`contexts`: one for each encoding of the view."""
-        q_BHTD, k_BHSD, v_BHSD, scores = self._project(x_BTE, view, contexts, cache)
+        """`contexts`: one for each encoding of the layer."""
+        q_BHTD, k_BHSD, v_BHSD, scores = self._project(x_BTE, layer, contexts, cache)
         out_BHTD = attend(q_BHTD, k_BHSD, v_BHSD, scores, self.head_dim**-0.5, self.kernel)
         return self.out(out_BHTD.transpose(1, 2).flatten(2))
 
-    def weights(self, x_BTE: Tensor, view: LayerEncodings, contexts: Sequence[AttentionContext]) -> Tensor:
+    def weights(self, x_BTE: Tensor, layer: LayerEncodings, contexts: Sequence[AttentionContext]) -> Tensor:
         """The attention weights of every pair, [B,H,T,T], of what `forward` gets."""
-        q_BHTD, k_BHSD, _, scores = self._project(x_BTE, view, contexts, None)
+        q_BHTD, k_BHSD, _, scores = self._project(x_BTE, layer, contexts, None)
         return attention_weights(q_BHTD, k_BHSD, scores, self.head_dim**-0.5)
 
     def weight_blocks(
-        self, x_BTE: Tensor, view: LayerEncodings, contexts: Sequence[AttentionContext], rows: int
+        self, x_BTE: Tensor, layer: LayerEncodings, contexts: Sequence[AttentionContext], rows: int
     ) -> Iterator[tuple[AttentionContext, Tensor]]:
         """The same for `rows` queries at a time: their context, with the keys up to the last that any of them
         may see, and their weights [B,H,rows,S]. Memory grows with the length, not with its square."""
-        q_BHTD, k_BHSD, _, scores = self._project(x_BTE, view, contexts, None)
+        q_BHTD, k_BHSD, _, scores = self._project(x_BTE, layer, contexts, None)
         for start in range(0, q_BHTD.shape[2], rows):
             part = scores.queries(start, min(start + rows, q_BHTD.shape[2]))
             seen_BHSD = k_BHSD[:, :, : part.context.num_keys]
@@ -76,12 +75,12 @@ class Attention(nn.Module):
     def _project(
         self,
         x_BTE: Tensor,
-        view: LayerEncodings,
+        layer: LayerEncodings,
         contexts: Sequence[AttentionContext],
         cache: LayerCache | None,
     ) -> tuple[Tensor, Tensor, Tensor, ScoreTerms]:
         """Queries and keys as they are multiplied, values, and what is added to the products."""
-        read = view.read(x_BTE)
+        read = layer.read(x_BTE)
         # [B,T,H+2G,D] split by heads, and only then [B,H,T,D]: the way back is one copy.
         qkv = self.qkv(x_BTE).unflatten(-1, (-1, self.head_dim))
         parts = qkv.split((self.num_heads, self.num_kv_heads, self.num_kv_heads), 2)
@@ -97,19 +96,19 @@ class Attention(nn.Module):
         ]
         groups = self.num_heads // self.num_kv_heads
         content: tuple[Tensor, Tensor] | None = None
-        if cache is not None and view.rotation_is_final and groups == 1:
+        if cache is not None and layer.rotation_is_final and groups == 1:
             # Rotated once and kept so; a rotation may differ between the heads that share a key.
-            if view.reads_content:
+            if layer.reads_content:
                 content = q_BHTD, cache.append("keys", k_BGSD, -2)
-            q_BHTD, k_BGSD = view.rotate(q_BHTD, k_BGSD, [context.own_keys() for context in contexts])
+            q_BHTD, k_BGSD = layer.rotate(q_BHTD, k_BGSD, [context.own_keys() for context in contexts])
             k_BHSD, v_BHSD = cache.append("rotated keys", k_BGSD, -2), v_BGSD
         else:
             if cache is not None:
                 k_BGSD = cache.append("keys", k_BGSD, -2)
             k_BHSD, v_BHSD = (x.repeat_interleave(groups, 1) if groups > 1 else x for x in (k_BGSD, v_BGSD))
             content = q_BHTD, k_BHSD
-            q_BHTD, k_BHSD = view.rotate(q_BHTD, k_BHSD, contexts)
+            q_BHTD, k_BHSD = layer.rotate(q_BHTD, k_BHSD, contexts)
         row_scale = None
         if self.logit_scale is not None:
             row_scale = self.logit_scale(contexts[0], torch.promote_types(q_BHTD.dtype, torch.float32))
-        return q_BHTD, k_BHSD, v_BHSD, ScoreTerms(view, contexts, content, row_scale=row_scale)
+        return q_BHTD, k_BHSD, v_BHSD, ScoreTerms(layer, contexts, content, row_scale=row_scale)

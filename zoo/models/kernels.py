@@ -8,6 +8,7 @@ V width of values. An encoding may change D, so it need not equal V.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any
@@ -17,54 +18,37 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+from torch.utils.checkpoint import checkpoint
 
-from zoo.models import cpu_attention, recomputed
+from zoo.models import cpu_attention
 from zoo.models.scores import ScoreTerms, apply_mask
 
+Path = Callable[[Tensor, Tensor, Tensor, ScoreTerms, float], Tensor]
+
 BLOCK_ELEMENTS = 2**22
-"""Most elements of a table [B,H,T,S] in evaluation; longer sequences are computed in blocks of queries.
-Small enough for a processor's cache to hold much of a block: larger tables are slower, and several times so
-with encodings that compute many numbers for each pair (FIRE, DAPE, CoPE)."""
+"""Most elements of a table [B,H,T,S] in evaluation and where it is recomputed; longer sequences are computed
+in blocks of queries. Larger tables do not fit in a processor's cache and are slower."""
 
-MOST_KEYS = 2**14
-"""Beyond which longer sequences make the tables larger: of fewer queries the products would be slow."""
-
-BLOCKS_BY_DISTANCE, FEWEST_ROWS = 16, 256
-"""Of queries in evaluation, where no table is written: so many blocks that few of the keys behind a query are
-computed, none so small that the kernel's own blocks would be cut."""
-
-TRAINING_BLOCKS, FEWEST_TRAINING_ROWS = 6, 64
-"""Of queries in training with tables that autograd keeps: six causal blocks hold 7/12 of the whole table."""
+BLOCK_ROWS = 128
+"""Queries of a causal block in training where autograd keeps its table, and half of those in evaluation where
+no table is written: keys later than the last query are skipped."""
 
 MOST_KEPT_ELEMENTS = 2**26
-"""Of a table that autograd may keep, of each layer. Larger ones are computed again in the backward pass, a
-block of queries at a time, so that memory is linear in length for every encoding."""
+"""Of a table that autograd keeps, of each layer. Larger ones are recomputed in the backward pass, a block of
+queries at a time, so that memory is linear in length for every encoding."""
 
-FUSED_BLOCKS = 4
-"""How many times larger such blocks are where one kernel takes the table."""
-
-COMPILED_BLOCKS = 2
-"""In a compiled graph, where more of them take longer to compile: two causal blocks hold 3/4 of the table."""
-
-COMPILED_LENGTH = 128
-"""Up to so many keys a compiled training step on a CPU is faster by plain operations than by an operator that
-the compiler does not see into: of width 128 it takes 0.88 to 0.98 of the time."""
-
-FLEX_WIDTH = 16
-"""The least width of a head that FlexAttention can compute on a GPU."""
-
-GPU_BLOCKS = 16
+GPU_FACTOR = 16
 """How many times larger blocks are on a GPU, where launching many small kernels would dominate."""
 
 
 def attend(
     q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTerms, scale: float, kernel: str = "auto"
 ) -> Tensor:
-    """softmax(scale q k^T + what the encodings add, masked) v, the logits of each query times its row scale.
+    """softmax(scale q k^T + terms of the encodings, masked) v, the logits of each query times its row scale.
 
     Args:
         q_BHTD, k_BHSD, v_BHSV: queries, keys and values.
-        scale: what the products are multiplied by.
+        scale: the factor of the products.
         kernel: `auto`, or one of `sdpa`, `flex`, `reference` to insist on it.
 
     Returns: [B,H,T,V].
@@ -75,46 +59,74 @@ def attend(
     kernel = choose(kernel, q_BHTD, scores)
     if kernel == "flex":
         return _flex(q_BHTD, k_BHSD, v_BHSV, scores, scale)
-    if kernel == "sdpa" and (scores.context.is_open() or scores.context.is_plain_causal()):
-        # A bias of each key is large far from the start, and elsewhere it would be rounded as queries are.
-        bias_BH1S = scores.key_bias(k_BHSD) if cpu_attention.applies(q_BHTD) else None
+    on_cpu, queries, context = cpu_attention.applies(q_BHTD), q_BHTD.shape[2], scores.context
+    if kernel == "sdpa" and (context.is_open() or context.is_plain_causal()):
+        # A bias of each key is large far from the start, and a GPU kernel would round it as queries are.
+        bias_BH1S = scores.key_bias(k_BHSD) if on_cpu else None
         if bias_BH1S is not None or not scores.adds_any:
             return _without_table(q_BHTD, k_BHSD, v_BHSV, scores, scale, bias_BH1S)
+    if kernel == "sdpa" and on_cpu and scores.is_by_distance():
+        rows = queries if torch.is_grad_enabled() else 2 * BLOCK_ROWS
+        return _in_blocks(_by_distance, q_BHTD, k_BHSD, v_BHSV, scores, scale, rows)
     path = _sdpa if kernel == "sdpa" else _reference
-    keys, rows = min(k_BHSD.shape[2], MOST_KEYS), q_BHTD.shape[2]
-    elements = BLOCK_ELEMENTS * (GPU_BLOCKS if q_BHTD.is_cuda else 1)
-    block = max(16, elements // (q_BHTD.shape[0] * q_BHTD.shape[1] * keys))
-    if kernel == "sdpa" and cpu_attention.applies(q_BHTD) and scores.is_by_distance():
-        path, block = _by_distance, max(FEWEST_ROWS, -(-rows // BLOCKS_BY_DISTANCE))
-        block = rows if torch.is_grad_enabled() else block
-    elif torch.is_grad_enabled():
-        if _keeps_too_much(q_BHTD, k_BHSD, scores, kernel):
-            block = max(FEWEST_TRAINING_ROWS, block * (FUSED_BLOCKS if kernel == "sdpa" else 1))
-            return recomputed.attend(path, q_BHTD, k_BHSD, v_BHSV, scores, scale, block)
-        else:
-            # Only tables that autograd keeps shrink so; a compiler writes out the graph of every block.
-            compiled = torch.compiler.is_compiling()
-            blocks = COMPILED_BLOCKS if compiled else TRAINING_BLOCKS
-            block = -(-rows // blocks) if kernel == "reference" and scores.context.causal else rows
-            block = max(block, COMPILED_LENGTH if compiled else FEWEST_TRAINING_ROWS)
-    if block >= q_BHTD.shape[2]:
+    elements = BLOCK_ELEMENTS * (GPU_FACTOR if q_BHTD.is_cuda else 1)
+    rows = elements // (q_BHTD.shape[:2].numel() * k_BHSD.shape[2])
+    if not torch.is_grad_enabled():
+        return _in_blocks(path, q_BHTD, k_BHSD, v_BHSV, scores, scale, max(16, rows))
+    if _keeps_too_much(q_BHTD, k_BHSD, scores, kernel):
+        return _recomputed(path, q_BHTD, k_BHSD, v_BHSV, scores, scale, max(64, rows))
+    # A compiler would write out the graph of every block.
+    in_blocks = kernel == "reference" and context.causal and not torch.compiler.is_compiling()
+    return _in_blocks(path, q_BHTD, k_BHSD, v_BHSV, scores, scale, BLOCK_ROWS if in_blocks else queries)
+
+
+def _in_blocks(
+    path: Path, q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTerms, scale: float, rows: int
+) -> Tensor:
+    """`path` of so many queries at a time, and of the keys that any of them may see."""
+    if rows >= q_BHTD.shape[2]:
         return path(q_BHTD, k_BHSD, v_BHSV, scores, scale)
     out_BHTV = None
-    for start in range(0, rows, block):
-        some = scores.queries(start, min(start + block, rows))
+    for block, some in _blocks(scores, rows):
         seen = some.context.num_keys
-        part_BHTV = path(
-            q_BHTD[:, :, start : start + block], k_BHSD[:, :, :seen], v_BHSV[:, :, :seen], some, scale
-        )
+        part_BHTV = path(q_BHTD[:, :, block], k_BHSD[:, :, :seen], v_BHSV[:, :, :seen], some, scale)
         # Collecting the parts in a list would keep the heap from reusing the memory of the tables.
         if out_BHTV is None:
             out_BHTV = part_BHTV.new_empty(*q_BHTD.shape[:3], part_BHTV.shape[-1])
-        out_BHTV[:, :, start : start + block] = part_BHTV
+        out_BHTV[:, :, block] = part_BHTV
     return out_BHTV
 
 
+@torch.compiler.disable
+def _recomputed(
+    path: Path, q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTerms, scale: float, rows: int
+) -> Tensor:
+    """The same; the backward pass recomputes each block, so that memory grows with the length and not with
+    its square (gradient checkpointing: Chen et al. 2016, arXiv:1604.06174)."""
+
+    # Every block adds to the gradients of the keys: in low precision the sums would lose digits.
+    keys = k_BHSD, v_BHSV, scores.content_or(q_BHTD, k_BHSD)[1]
+
+    def part(some: ScoreTerms, q: Tensor, *wide: Tensor) -> Tensor:
+        k, v, unrotated_k = (x.to(like.dtype) for x, like in zip(wide, keys, strict=True))
+        return path(q, k, v, some.with_keys(unrotated_k), scale)
+
+    wide = [x.to(torch.promote_types(x.dtype, torch.float32)) for x in keys]
+    parts = []
+    for block, some in _blocks(scores, rows):
+        seen_wide = (x[:, :, : some.context.num_keys] for x in wide)
+        parts.append(checkpoint(part, some, q_BHTD[:, :, block], *seen_wide, use_reentrant=False))
+    return torch.cat(parts, 2)
+
+
+def _blocks(scores: ScoreTerms, rows: int) -> Iterator[tuple[slice, ScoreTerms]]:
+    for start in range(0, scores.context.num_queries, rows):
+        block = slice(start, min(start + rows, scores.context.num_queries))
+        yield block, scores.queries(block.start, block.stop)
+
+
 def _keeps_too_much(q_BHTD: Tensor, k_BHSD: Tensor, scores: ScoreTerms, kernel: str) -> bool:
-    """Whether the largest table that autograd keeps of a layer had better be computed again."""
+    """Whether the largest table that autograd keeps of a layer is above the limit."""
     batch, heads, queries = q_BHTD.shape[:3]
     limit = MOST_KEPT_ELEMENTS
     if kernel == "sdpa":
@@ -122,10 +134,9 @@ def _keeps_too_much(q_BHTD: Tensor, k_BHSD: Tensor, scores: ScoreTerms, kernel: 
             return False
         if q_BHTD.is_cuda:
             # Beside a mask in low precision there is the gradient alone, which is not kept.
-            limit *= GPU_BLOCKS
+            limit *= GPU_FACTOR
         elif not scores.has_content:
-            # One bias for all sequences.
-            batch = 1
+            batch = 1  # one bias for all sequences
     return batch * heads * queries * k_BHSD.shape[2] > limit
 
 
@@ -152,14 +163,10 @@ def choose(kernel: str, q_BHTD: Tensor, scores: ScoreTerms) -> str:
         return "reference"
     if kernel != "auto":
         return kernel
-    if cpu_attention.applies(q_BHTD) and torch.compiler.is_compiling():
-        keys = scores.context.num_keys
-        short = keys <= COMPILED_LENGTH and q_BHTD.shape[:3].numel() * keys <= MOST_KEPT_ELEMENTS
-        return "reference" if short else "sdpa"
     # On CUDA FlexAttention never writes the table. Learned biases stay with SDPA: the gradients of captured
-    # tensors have had defects (pytorch#145208, #157677).
+    # tensors have had defects (pytorch#145208, #157677). It takes heads of width 16 at least.
     possible = scores.has_bias and scores.bias_is_fused and not scores.has_content
-    possible = possible and not scores.bias_is_learned and q_BHTD.shape[-1] >= FLEX_WIDTH
+    possible = possible and not scores.bias_is_learned and q_BHTD.shape[-1] >= 16
     return "flex" if q_BHTD.is_cuda and possible else "sdpa"
 
 

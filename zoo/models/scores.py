@@ -6,12 +6,12 @@ Tensors have their shape in their name: B batch, T queries, S keys, H heads, D h
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from zoo.encodings.base import AttentionContext, sees
+from zoo.encodings.base import AttentionContext, Encoding, sees
 from zoo.encodings.stack import LayerEncodings
 from zoo.models.logit_scale import RowScale
 
@@ -27,51 +27,49 @@ def apply_mask(table: Tensor, context: AttentionContext) -> Tensor:
     return table.masked_fill(~context.allowed(), -torch.inf)
 
 
+@dataclass(frozen=True)
 class ScoreTerms:
-    """All that `attend` needs besides queries, keys and values."""
+    """All that `attend` needs besides queries, keys and values.
 
-    def __init__(
-        self,
-        view: LayerEncodings,
-        contexts: Sequence[AttentionContext],
-        content: tuple[Tensor, Tensor] | None = None,
-        all_queries: bool = True,
-        row_scale: RowScale | None = None,
-    ):
-        """Args:
-        contexts: one for each encoding of the view, with its positions and what its `read` returned.
+    Attributes:
+        layer: the encodings.
+        contexts: one for each encoding, with its positions and features.
         content: queries [B,H,T,D] and keys [B,H,S,D] before any rotation, for terms that depend on them;
             by default those that are multiplied.
-        all_queries: False for a block of the queries, whose masks are not kept for other layers.
+        all_queries: False for a block of the queries, whose masks are not shared between layers.
         row_scale: the factor of each query's logits.
-        """
-        self.view = view
-        self.contexts = list(contexts)
-        # Rows, mask and `shared` are the same in all contexts.
-        self.context = self.contexts[0]
-        self.content = content
-        self.all_queries = all_queries
-        self.row_scale = row_scale
+    """
+
+    layer: LayerEncodings
+    contexts: Sequence[AttentionContext]
+    content: tuple[Tensor, Tensor] | None = None
+    all_queries: bool = True
+    row_scale: RowScale | None = None
+
+    @property
+    def context(self) -> AttentionContext:
+        """That of the first encoding. Rows, mask and `shared` are the same in all."""
+        return self.contexts[0]
 
     @property
     def has_bias(self) -> bool:
-        return bool(self.view.biased)
+        return bool(self.layer.biased)
 
     @property
     def bias_is_learned(self) -> bool:
         """Whether the bias of a pair of positions, scaled, may have a gradient."""
         if self.has_bias and self.row_scale is not None and not self.row_scale.shared:
             return True
-        return any(next(self.view.encodings[i].parameters(), None) is not None for i in self.view.biased)
+        return any(next(encoding.parameters(), None) is not None for encoding, _ in self._with("biased"))
 
     @property
     def bias_is_fused(self) -> bool:
-        return all(self.view.encodings[i].fused for i in self.view.biased)
+        return all(encoding.fused for encoding, _ in self._with("biased"))
 
     @property
     def has_content(self) -> bool:
         """Whether there are terms that depend on queries and keys, and so differ from layer to layer."""
-        return bool(self.view.scored)
+        return bool(self.layer.scored)
 
     @property
     def adds_any(self) -> bool:
@@ -80,7 +78,7 @@ class ScoreTerms:
     @property
     def needs_weights(self) -> bool:
         """Whether a hook needs the logits or the attention weights, which no fused kernel returns."""
-        return bool(self.view.reshaped or self.view.valued)
+        return bool(self.layer.reshaped or self.layer.valued)
 
     def queries(self, start: int, stop: int) -> ScoreTerms:
         """The same for the queries in rows start..stop."""
@@ -89,53 +87,37 @@ class ScoreTerms:
         if content is not None:
             content = content[0][:, :, start:stop], content[1][:, :, : contexts[0].num_keys]
         row_scale = None if self.row_scale is None else self.row_scale.queries(start, stop)
-        return ScoreTerms(self.view, contexts, content, all_queries=False, row_scale=row_scale)
+        return ScoreTerms(self.layer, contexts, content, all_queries=False, row_scale=row_scale)
 
-    def tensors(self) -> list[Tensor]:
-        """What differs from one forward pass to the next, beside positions and masks."""
-        read = [context.features for context in self.contexts if context.features is not None]
-        return [
-            *(self.content or ()),
-            *read,
-            *([] if self.row_scale is None else [self.row_scale.factor_BHT1]),
-        ]
+    def content_or(self, q_BHTD: Tensor, k_BHSD: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys before any rotation, which are those given if none is kept apart."""
+        return self.content or (q_BHTD, k_BHSD)
 
-    def with_tensors(self, tensors: Sequence[Tensor]) -> ScoreTerms:
-        """The same of others, in the order of `tensors`."""
-        left = iter(tensors)
-        content = None if self.content is None else (next(left), next(left))
-        contexts = [
-            context if context.features is None else replace(context, features=next(left))
-            for context in self.contexts
-        ]
-        row_scale = None if self.row_scale is None else replace(self.row_scale, factor_BHT1=next(left))
-        return ScoreTerms(self.view, contexts, content, self.all_queries, row_scale)
+    def with_keys(self, k_BHSD: Tensor) -> ScoreTerms:
+        """The same with other unrotated keys, if they are kept apart."""
+        return self if self.content is None else replace(self, content=(self.content[0], k_BHSD))
 
-    def parameters(self) -> list[nn.Parameter]:
-        """Those of the encodings that do something here, each once."""
-        used = {*self.view.biased, *self.view.scored, *self.view.reshaped, *self.view.valued}
-        return list(dict.fromkeys(p for i in sorted(used) for p in self.view.encodings[i].parameters()))
+    def _with(self, hook: str) -> list[tuple[Encoding, AttentionContext]]:
+        return [(self.layer.encodings[i], self.contexts[i]) for i in getattr(self.layer, hook)]
 
     def added(self, q_BHTD: Tensor, k_BHSD: Tensor) -> Tensor | None:
         """The sum of all biases and scores: broadcastable to [B,H,T,S], or None."""
-        terms = [
-            self.view.encodings[i].bias_table(self.contexts[i], q_BHTD.shape[1]) for i in self.view.biased
-        ]
-        q_BHTD, k_BHSD = self.content or (q_BHTD, k_BHSD)
-        terms += [self.view.encodings[i].score(q_BHTD, k_BHSD, self.contexts[i]) for i in self.view.scored]
-        terms = [term for term in terms if term is not None]
-        return sum(terms[1:], terms[0]) if terms else None
+        content = self.content_or(q_BHTD, k_BHSD)
+        terms = [one.bias_table(context, q_BHTD.shape[1]) for one, context in self._with("biased")]
+        return _sum([*terms, *(one.score(*content, context) for one, context in self._with("scored"))])
 
     def key_bias(self, k_BHSD: Tensor) -> Tensor | None:
-        """All biases and scores as a number of each key, [B,H,1,S]; None if there are none, or other ones."""
+        """The sum as one number for each key, [B,H,1,S]; None without terms or where one has no such form."""
         if self.row_scale is not None:
             return None
-        terms, k_BHSD = [], k_BHSD if self.content is None else self.content[1]
-        for i in {*self.view.biased, *self.view.scored}:
-            terms.append(self.view.encodings[i].key_score(k_BHSD, self.contexts[i]))
+        k_BHSD = k_BHSD if self.content is None else self.content[1]
+        pairs = dict.fromkeys((*self.layer.biased, *self.layer.scored))
+        terms = []
+        for i in pairs:
+            terms.append(self.layer.encodings[i].key_score(k_BHSD, self.contexts[i]))
             if terms[-1] is None:
                 return None
-        return sum(terms[1:], terms[0]) if terms else None
+        return _sum(terms)
 
     def additive_mask(
         self, q_BHTD: Tensor, k_BHSD: Tensor, dtype: torch.dtype, causal_in_kernel: bool = False
@@ -145,29 +127,24 @@ class ScoreTerms:
         `causal_in_kernel`: the kernel hides the later keys itself, and the mask does no more than that.
         """
 
-        def masked(added: Tensor | None) -> Tensor | None:
-            return self._with_mask(added, dtype, causal_in_kernel)
+        def make() -> Tensor | None:
+            return self._with_mask(self.added(q_BHTD, k_BHSD), dtype, causal_in_kernel)
 
-        per_layer = any(self.view.encodings[i].per_layer for i in self.view.biased)
-        if self.has_content or per_layer or not self.all_queries:
-            return masked(self.added(q_BHTD, k_BHSD))
-        # The same in all layers that share their encodings and window: computed by the first of them.
-        shared = tuple(id(self.view.encodings[i]) for i in self.view.biased)
-        if self.has_bias and self.row_scale is not None and not self.row_scale.shared:
-            return masked(self._once(("bias", shared), lambda: self.added(q_BHTD, k_BHSD)))
-        return self._once(("mask", shared, self.context.window), lambda: masked(self.added(q_BHTD, k_BHSD)))
+        # A learned scale is each layer's own; the bias that it scales is not.
+        own_scale = self.has_bias and self.row_scale is not None and not self.row_scale.shared
+        if self.has_content or not own_scale:
+            return make() if self.has_content else self._shared("mask", make)
+        bias = self._shared("bias", lambda: self.added(q_BHTD, k_BHSD))
+        return self._with_mask(bias, dtype, causal_in_kernel)
 
     def is_by_distance(self) -> bool:
-        """Whether bias and mask of a query and a key depend on how far apart their rows are and on nothing
-        else."""
+        """Whether bias and mask of a query and a key depend on the distance of their rows alone."""
         if self.has_content or self.context.keep is not None:
             return False
         if not self.has_bias:
             return True
-        if self.row_scale is not None:
-            return False
-        biased = ((self.view.encodings[i], self.contexts[i]) for i in self.view.biased)
-        return all(encoding.distance_only and context.consecutive for encoding, context in biased)
+        by_distance = (one.distance_only and context.consecutive for one, context in self._with("biased"))
+        return self.row_scale is None and all(by_distance)
 
     def line(self, q_BHTD: Tensor, seen: slice) -> Tensor:
         """Bias and mask by distance, in float32: [H,N], or [1,N] without a bias.
@@ -175,10 +152,7 @@ class ScoreTerms:
         It begins with the distance of the last query to the first of the keys `seen`, and ends with that of
         the first query to the last of them.
         """
-        shared = tuple(id(self.view.encodings[i]) for i in self.view.biased)
-        if self.all_queries and not any(self.view.encodings[i].per_layer for i in self.view.biased):
-            return self._once(("line", shared, self.context.window), lambda: self._line(q_BHTD, seen))
-        return self._line(q_BHTD, seen)
+        return self._shared("line", lambda: self._line(q_BHTD, seen))
 
     def _line(self, q_BHTD: Tensor, seen: slice) -> Tensor:
         context = self.context
@@ -187,11 +161,15 @@ class ScoreTerms:
         query = keys.new_tensor([farthest])
         # As one query sees them that has all the distances before it or, not causal, on both sides.
         one = AttentionContext(query, keys, farthest, context.causal, context.window, consecutive=True)
-        tables = [self.view.encodings[i].bias_table(one, q_BHTD.shape[1]) for i in self.view.biased]
-        line = sum(tables[1:], tables[0])[:, 0] if tables else torch.zeros(1, len(keys), device=keys.device)
+        line = _sum([encoding.bias_table(one, q_BHTD.shape[1])[:, 0] for encoding, _ in self._with("biased")])
+        line = torch.zeros(1, len(keys), device=keys.device) if line is None else line
         return line.masked_fill(~one.allowed(), -torch.inf)
 
-    def _once(self, key: Hashable, make: Callable[[], Tensor | None]) -> Tensor | None:
+    def _shared(self, what: str, make: Callable[[], Tensor | None]) -> Tensor | None:
+        """make(), kept for the layers that share their biases and window; for all queries only."""
+        if not self.all_queries or any(encoding.per_layer for encoding, _ in self._with("biased")):
+            return make()
+        key: Hashable = (what, tuple(id(one) for one, _ in self._with("biased")), self.context.window)
         if key not in self.context.shared:
             self.context.shared[key] = make()
         return self.context.shared[key]
@@ -209,9 +187,9 @@ class ScoreTerms:
 
     def logits(self, logits_BHTS: Tensor, q_BHTD: Tensor, k_BHSD: Tensor) -> Tensor:
         """The logits that go into the softmax, before the mask."""
-        q_BHTD, k_BHSD = self.content or (q_BHTD, k_BHSD)
-        for i in self.view.reshaped:
-            logits_BHTS = self.view.encodings[i].logits(logits_BHTS, q_BHTD, k_BHSD, self.contexts[i])
+        content = self.content_or(q_BHTD, k_BHSD)
+        for encoding, context in self._with("reshaped"):
+            logits_BHTS = encoding.logits(logits_BHTS, *content, context)
         return logits_BHTS if self.row_scale is None else self.row_scale.of_table(logits_BHTS)
 
     def scaled_queries(self, q_BHTD: Tensor) -> Tensor:
@@ -219,10 +197,8 @@ class ScoreTerms:
         return q_BHTD if self.row_scale is None else self.row_scale.of_queries(q_BHTD)
 
     def value(self, weights_BHTS: Tensor) -> Tensor | None:
-        """What the encodings add to the output [B,H,T,D]."""
-        terms = [self.view.encodings[i].value(weights_BHTS, self.contexts[i]) for i in self.view.valued]
-        terms = [term for term in terms if term is not None]
-        return sum(terms[1:], terms[0]) if terms else None
+        """The sum that the encodings add to the output [B,H,T,D], or None."""
+        return _sum([one.value(weights_BHTS, context) for one, context in self._with("valued")])
 
     def pointwise(self) -> tuple[Callable | None, Callable | None]:
         """(score modification, mask modification) as FlexAttention takes them; None where there is none.
@@ -230,7 +206,7 @@ class ScoreTerms:
         The scores that it modifies are products of `scaled_queries`.
         """
         context, scale = self.context, self.row_scale
-        biased = [(self.view.encodings[i], self.contexts[i]) for i in self.view.biased]
+        biased = self._with("biased")
 
         def position(pos: Tensor, b: Tensor, row: Tensor) -> Tensor:
             return pos[row] if pos.dim() == 1 else pos[b if pos.shape[0] > 1 else 0, row]
@@ -246,3 +222,8 @@ class ScoreTerms:
             return allowed if context.keep is None else allowed & context.keep[b, column]
 
         return (add_bias if biased else None), (None if context.is_open() else is_visible)
+
+
+def _sum(terms: Sequence[Tensor | None]) -> Tensor | None:
+    terms = [term for term in terms if term is not None]
+    return sum(terms[1:], terms[0]) if terms else None

@@ -17,7 +17,6 @@ from zoo.encodings.base import AttentionContext, Encoding, Size
 from zoo.encodings.stack import EncodingStack, LayerEncodings
 from zoo.models.attention import Attention
 from zoo.models.cache import Cache, LayerCache
-from zoo.models.linear import Linear, linear
 from zoo.models.vocabulary_loss import losses, summed_loss
 from zoo.recipe import schema
 from zoo.seeds import seed_of
@@ -48,8 +47,8 @@ class FeedForward(nn.Module):
         default = -(-8 * config.d_model // 3 // 8) * 8 if self.gated else 4 * config.d_model
         width = config.d_ff or default
         has_bias = config.bias in ("feed_forward", "all")
-        self.up = Linear(config.d_model, 2 * width if self.gated else width, bias=has_bias)
-        self.down = Linear(width, config.d_model, bias=has_bias)
+        self.up = nn.Linear(config.d_model, 2 * width if self.gated else width, bias=has_bias)
+        self.down = nn.Linear(width, config.d_model, bias=has_bias)
         self.down.into_residual = True
 
     def forward(self, x: Tensor) -> Tensor:
@@ -80,11 +79,11 @@ class Block(nn.Module):
     def forward(
         self,
         x_BTE: Tensor,
-        view: LayerEncodings,
+        layer: LayerEncodings,
         contexts: Sequence[AttentionContext],
         cache: LayerCache | None = None,
     ) -> Tensor:
-        attended = self.dropout(self.attention(self.attention_norm(x_BTE), view, contexts, cache))
+        attended = self.dropout(self.attention(self.attention_norm(x_BTE), layer, contexts, cache))
         if self.parallel:
             return x_BTE + attended + self.dropout(self.feed_forward(self.feed_forward_norm(x_BTE)))
         x_BTE = x_BTE + attended
@@ -129,7 +128,7 @@ class Transformer(nn.Module):
         elif config.tie_embeddings:
             self.head = None
         else:
-            self.head = Linear(config.d_model, vocab_size, bias=False)
+            self.head = nn.Linear(config.d_model, vocab_size, bias=False)
         draw_initial(self, seed, config.num_layers)
 
     def forward(
@@ -166,7 +165,7 @@ class Transformer(nn.Module):
     def unembed(self, hidden: Tensor) -> Tensor:
         """Logits from the output of `hidden` or part of it: [...,E] to [...,V], or to [...] for a pointer."""
         if self.head is None:
-            return linear(hidden, self.tokens.weight)
+            return F.linear(hidden, self.tokens.weight)
         logits = self.head(hidden)
         return logits.squeeze(-1) if self.pointer else logits
 
@@ -185,12 +184,12 @@ class Transformer(nn.Module):
         contexts = self._contexts(tokens, keep, cache, positions, past)
         x_BTE = self.dropout(self.encoding.embed(self.embedding_norm(self.tokens(tokens)), contexts))
         for index, block in enumerate(self.blocks):
-            view = self.encoding.layer(index)
+            layer = self.encoding.layer(index)
             past_layer = None if cache is None else cache.layers[index]
             layer_contexts, window = self.encoding.of_layer(contexts, index), self.windows[index]
             if window is not None:
                 layer_contexts = [replace(context, window=window) for context in layer_contexts]
-            x_BTE = block(x_BTE, view, layer_contexts, past_layer)
+            x_BTE = block(x_BTE, layer, layer_contexts, past_layer)
         return self.final_norm(x_BTE)
 
     @torch.no_grad()

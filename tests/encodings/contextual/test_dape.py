@@ -197,22 +197,18 @@ def test_it_is_for_decoders(recipe):
         recipe("masked", "model.encoding={name: dape, of: alibi}")
 
 
-def network_tensors(**options):
-    pairs, numbers, width, heads = 37, 4, 5, 3
-    shapes = (numbers, pairs), (width, numbers), (width,), (heads, width), (heads,)
-    return [torch.randn(shape, **options) for shape in shapes]
-
-
 @pytest.mark.parametrize("block", [0, 60], ids=["pair by pair", "12 pairs"])
-def test_the_network_in_blocks_of_pairs_and_its_gradients(block, monkeypatch):
+def test_the_network_in_blocks_of_pairs_and_its_gradients(block, size_of, monkeypatch):
     monkeypatch.setattr(module, "BLOCK_ELEMENTS", block)
-    x, weight, offset, out, out_offset = given = network_tensors(dtype=torch.float64, requires_grad=True)
-    expected = F.linear(F.leaky_relu(F.linear(x.T, weight, offset), SLOPE), out, out_offset).T
-    torch.testing.assert_close(module._network(*given), expected)
+    encoding = build_encoding(dape("alibi", hidden=5), size_of(num_heads=2)).double()
+    x = torch.randn(4, 37, dtype=torch.float64, requires_grad=True)
+
+    def exact(x):
+        return encoding.outer(F.leaky_relu(encoding.inner(x.T), SLOPE)).T
+
+    torch.testing.assert_close(encoding._change(x), exact(x))
     with torch.no_grad():
-        torch.testing.assert_close(module._network(*given), expected)
-    assert torch.autograd.gradcheck(module._network, given)
-
-
-def test_the_network_as_an_operator_of_torch():
-    torch.library.opcheck(torch.ops.zoo.dape_network, network_tensors(requires_grad=True))
+        torch.testing.assert_close(encoding._change(x), exact(x))
+    weight, given = torch.randn(2, 37, dtype=torch.float64), [x, *encoding.parameters()]
+    found, expected = (torch.autograd.grad((f(x) * weight).sum(), given) for f in (encoding._change, exact))
+    torch.testing.assert_close(found, expected)

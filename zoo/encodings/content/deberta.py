@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.encodings.base import AttentionContext, Encoding, Size, per_query_and_key
-from zoo.encodings.distance_products import distance_products
 from zoo.registry import register
 
 
@@ -89,10 +88,6 @@ class DeBERTa(Encoding):
     def score(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         q, k = (x * (self.size.head_dim**-0.5 / self.divisor) for x in (q, k))
         keys_HRD, queries_HRD = self._projected(self.keys, q), self._projected(self.queries, k)
-        if context.consecutive:
-            rows = self._rows(context.distances())
-            of_query, of_key = (x if x is None else x.index_select(1, rows) for x in (keys_HRD, queries_HRD))
-            return distance_products(q, k, of_query, of_key, None, context.causal)
         q_pos, k_pos = per_query_and_key(context.q_pos, context.k_pos)
         rows_BHTS = self._rows(q_pos - k_pos)
         rows_BHTS = rows_BHTS.expand(q.shape[0], q.shape[1], *rows_BHTS.shape[-2:])

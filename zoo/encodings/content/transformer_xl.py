@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zoo.encodings.base import AttentionContext, Encoding, Size, per_query_and_key
-from zoo.encodings.distance_products import distance_products
 from zoo.fields import Positive
 from zoo.registry import register
 
@@ -26,8 +25,8 @@ class TransformerXL(Encoding):
 
     W is drawn from N(0, 0.02), and so are u and v, as in the authors' code, where layers share u and v unless
     `untie_r` is set. Angles are computed in float32. At the default positions the products with
-    all distances are laid out along the diagonals, as by the paper's shift; anywhere else sin and cos of a
-    difference come from those of query and key. Checked against a loop over the paper's section 3.3.
+    all distances are looked up; at other positions sin and cos of a difference come from those of query and
+    key. Checked against a loop over the paper's section 3.3.
     """
 
     formula = r"a_{ij} = \frac{(q_i + u_h) \cdot k_j + (q_i + v_h) \cdot W_h R_{i-j}}{\sqrt{D}}"
@@ -55,12 +54,14 @@ class TransformerXL(Encoding):
         q, k = q * self.size.head_dim**-0.5, k * self.size.head_dim**-0.5
         content_BH1S = self.content_bias.to(k.dtype)[:, None] @ k.transpose(-1, -2)
         q_BHTD = q + (self.position_bias * self.size.head_dim**-0.5).to(q.dtype)[:, None]
-        if context.consecutive:
-            distance = context.distances()
-            return distance_products(
-                q_BHTD, k, self._vectors(distance, q.dtype), None, content_BH1S, context.causal
-            )
-        return content_BH1S + self._by_positions(q_BHTD, context)
+        if not context.consecutive:
+            return content_BH1S + self._by_positions(q_BHTD, context)
+        distances = context.distances()
+        products_BHTL = q_BHTD @ self._vectors(distances, q.dtype).mT
+        # Each row begins one distance before the row below it.
+        start, keys = (torch.arange(n, device=q.device) for n in (context.num_queries, context.num_keys))
+        column_TS = (start.flip(0)[:, None] + keys).clamp(max=len(distances) - 1)
+        return content_BH1S + products_BHTL.gather(-1, column_TS.expand(*q.shape[:2], -1, -1))
 
     def _by_positions(self, q: Tensor, context: AttentionContext) -> Tensor:
         """The same for any positions, by sin(a - b) and cos(a - b): no [T,S,E] tensor, no rounding."""
