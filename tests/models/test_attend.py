@@ -136,7 +136,7 @@ def test_long_sequences_go_in_blocks(name, size_of, monkeypatch):
         whole = attend(q, k, v, ScoreTerms(LayerEncodings([encoding]), [context]), 8**-0.5)
         assert sizes == [length**2]
         monkeypatch.setattr(kernels, "BLOCK_ELEMENTS", 2**16)
-        monkeypatch.setattr(kernels, "BLOCK_ROWS", 64)
+        monkeypatch.setattr(kernels, "BLOCK_ROWS", 32)
         blocked = attend(q, k, v, ScoreTerms(LayerEncodings([encoding]), [context]), 8**-0.5)
     assert len(sizes) > 2 and max(sizes[1:]) <= 65 * length
     torch.testing.assert_close(blocked, whole, rtol=0, atol=1e-5)
