@@ -55,12 +55,6 @@ class Rows:
         self.count = 0
         self.append(rows)
 
-    def writable(self) -> Tensor | None:
-        """A view of all rows so far that may be changed in place, and what was returned before with it."""
-        if self._memory is not None and _is_frozen(self._memory):
-            self._memory = self._memory.clone()
-        return self.all()
-
     def select(self, index: Tensor) -> None:
         """Take sequences index [B] of the batch, the first dimension, instead of those there are."""
         if self._memory is not None:

@@ -8,7 +8,7 @@ import torch
 from zoo.encodings.base import AttentionContext
 from zoo.encodings.contextual import path
 from zoo.encodings.contextual.fox import FoX
-from zoo.encodings.contextual.path import PaTH, turned_products
+from zoo.encodings.contextual.path import PaTH, products_with_kept
 from zoo.encodings.stack import LayerEncodings
 from zoo.errors import InputError
 from zoo.models.cache import LayerCache
@@ -59,7 +59,7 @@ def sizes(length):
 def test_the_product_of_all_reflections_between(agree):
     for length in (1, 2, 31, 32, 33, 150):
         q, k, w, beta = sizes(length)
-        got, _ = turned_products(q, k, w, beta, k[:, :, :0])
+        got, _ = products_with_kept(k[:, :, :0], q, k, w, beta)
         expected = products(q, k, w, beta)
         agree(got.tril(), expected.tril(), encoding="path", against="formula: one H at a time, by a loop")
 
@@ -70,7 +70,7 @@ def test_the_order_of_the_reflections_is_that_of_the_paper():
     one = torch.eye(D)
     h1, h2 = (one - beta[t] * torch.outer(w[t], w[t]) for t in (1, 2))
     q4, k4, w4, beta3 = (x[None, None] for x in (q, k, w, beta))
-    changed = turned_products(q4, k4, w4, beta3, k4[:, :, :0])[0][0, 0] - q @ k.T
+    changed = products_with_kept(k4[:, :, :0], q4, k4, w4, beta3)[0][0, 0] - q @ k.T
     assert changed[2, 0].item() == pytest.approx((k[0] @ (h1 @ h2 - one) @ q[2]).item(), abs=1e-5)
     assert changed[2, 1].item() == pytest.approx((k[1] @ (h2 - one) @ q[2]).item(), abs=1e-5)
     # The other order gives other scores.
@@ -82,7 +82,7 @@ def test_full_reflections_of_the_same_token_stay_bounded():
     """beta = 2 and one w for all: H H = 1, so that scores of even distances are plain products."""
     q, k, w, _ = (x.double() for x in sizes(200))
     w = torch.nn.functional.normalize(w[:, :, :1].expand_as(w), dim=-1)
-    changed = turned_products(q, k, w, torch.full_like(q[..., 0], 2.0), k[:, :, :0])[0] - q @ k.mT
+    changed = products_with_kept(k[:, :, :0], q, k, w, torch.full_like(q[..., 0], 2.0))[0] - q @ k.mT
     even = (torch.arange(200)[:, None] - torch.arange(200)).remainder(2) == 0
     assert changed.tril()[..., even].abs().max() < 1e-10
 
@@ -182,14 +182,13 @@ def test_a_block_of_queries_has_the_rows_of_all(with_large_weights):
         torch.testing.assert_close(rows * seen, whole[:, :, start:stop, :stop] * seen, rtol=0, atol=1e-5)
 
 
-def test_the_sizes_of_blocks_and_parts_change_nothing(monkeypatch):
+def test_the_size_of_blocks_changes_nothing(monkeypatch):
     at = [x.double().requires_grad_() for x in sizes(100)]
     earlier = torch.randn(B, H, 11, D, dtype=torch.double, requires_grad=True)
     results = []
-    for block, part in ((1, 1), (7, 7), (7, 28), (32, 32), (32, 128), (100, 100)):
+    for block in (1, 7, 32, 100):
         monkeypatch.setattr(path, "BLOCK", block)
-        monkeypatch.setattr(path, "PART", part)
-        out, keys = turned_products(*at, earlier)
+        out, keys = products_with_kept(earlier, *at)
         out = out.tril(11)
         total = out.square().sum() + keys.sin().sum()
         results.append((out, keys, *torch.autograd.grad(total, (*at, earlier))))
@@ -206,7 +205,7 @@ def test_keys_kept_from_step_to_step_give_the_products_of_all(steps, with_large_
     pos = torch.arange(length)
     context = AttentionContext(pos, pos, features=encoding.read(torch.randn(B, length, E)))
     whole, kept, start = encoding.score(q, k, context), LayerCache(), 0
-    monkeypatch.setattr(path, "products_with_earlier", None)
+    monkeypatch.setattr(path, "products_back_to", None)
     for step in steps:
         stop = start + step
         part = replace(context.queries(start, stop), layer_cache=kept)

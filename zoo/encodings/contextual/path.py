@@ -1,7 +1,7 @@
 """Position encoding by accumulated Householder transformations (PaTH).
 
-Shapes in names: B batch, T tokens, S tokens and earlier ones, P earlier ones, H heads, D head width, N parts
-of C tokens.
+Shapes in names: B batch, T queries, S keys, P keys before the queries, H heads, D head width, N blocks of C
+tokens.
 """
 
 from __future__ import annotations
@@ -19,9 +19,6 @@ from zoo.registry import register
 BLOCK = 32
 """Tokens whose reflections are multiplied by solving for them; larger blocks lose digits where tokens are
 alike."""
-
-PART = 128
-"""Tokens up to which neighbouring blocks are joined, for fewer steps from part to part."""
 
 
 @register("path")
@@ -43,9 +40,9 @@ class PaTH(Encoding):
     by sqrt(D); `[path, fox]` adds them after it, as FoX does. All weights are drawn from N(0, 0.02), the
     convolution's taps too, as in the authors' model; c starts at 0. All of it is computed in float32. Padding
     reflects nothing, and a window hides keys but keeps their reflections. Positions are not read.
-    Keys are kept as the last token sees them: a token that is decoded costs one reflection of each. Checked
-    against a loop that applies one H at a time, with forget gates and without; w and beta follow the authors'
-    layer (github.com/fla-org/flash-linear-attention, PaTHAttention).
+    While decoding, keys are kept as the last token sees them: a new token costs one reflection of each key.
+    Checked against a loop that applies one H at a time, with forget gates and without; w and beta follow the
+    authors' layer (github.com/fla-org/flash-linear-attention, PaTHAttention).
     """
 
     formula = (
@@ -84,30 +81,21 @@ class PaTH(Encoding):
         return q[..., :0], k[..., :0]
 
     def score(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
+        start = context.query_offset
+        stop = start + q.shape[2]
         with torch.autocast(q.device.type, enabled=False):
-            stop = context.query_offset + q.shape[2]
-            w_BHTD, beta_BHT = self._reflections(context, context.query_offset, stop)
-            q, new = q.float() * self.size.head_dim**-0.5, k[:, :, context.query_offset : stop].float()
-            # The keys go on from what the tokens before left; where that is not kept, the queries go back.
+            reflections = self._reflections(context, start, stop)
+            q, k = q.float() * self.size.head_dim**-0.5, k.float()
+            own = q, k[:, :, start:stop], *reflections
             rows = context.rows("keys as the last token sees them")
-            goes_on = rows is not None and rows.count == context.query_offset
-            if goes_on and q.shape[2] == 1:
-                # In place: no copy of all keys.
-                if context.query_offset:
-                    turn_(rows.writable(), w_BHTD, beta_BHT)
-                return q @ rows.append(new).mT
-            earlier = rows.all() if goes_on and context.query_offset else new[:, :, :0]
-            products_BHTS, keys = turned_products(q, new, w_BHTD, beta_BHT, earlier)
-            if context.query_offset and not goes_on:
-                before = (
-                    k[:, :, : context.query_offset].float(),
-                    *self._reflections(context, 0, context.query_offset),
-                )
-                with_earlier = products_with_earlier(q, w_BHTD, beta_BHT, *before)
-                return torch.cat((with_earlier, products_BHTS), -1)
+            if start and (rows is None or rows.count != start):
+                return products_back_to(k[:, :, :start], *self._reflections(context, 0, start), *own)
+            products, keys = products_with_kept(
+                k[:, :, :0] if rows is None or not start else rows.all(), *own
+            )
             if rows is not None:
                 rows.replace(keys)
-            return products_BHTS
+            return products
 
     def _reflections(self, context: AttentionContext, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """w [B,H,T,D] and beta [B,H,T] of the tokens in rows start..stop; 0 at padding."""
@@ -135,106 +123,84 @@ class PaTH(Encoding):
 
 
 @dataclass(frozen=True)
-class _Parts:
-    """Consecutive tokens, C in each part, and what their reflections do within it."""
+class _Blocks:
+    """Consecutive tokens, C in each block, and the effect of their reflections within it.
+
+    With P = tril(Q W^T), b = diag(beta) and A = 1 + b stril(W W^T), a block's reflections take P A^-1 b W
+    from its queries, and P A^-1 b stril(W K^T) from their products with its keys.
+    """
 
     products_BHNCC: Tensor
-    """k_j . H_(j+1) ... H_i q_i, on and below the diagonal; what is above has no meaning."""
+    """k_j . H_(j+1) ... H_i q_i, on and below the diagonal; the rest has no meaning."""
     q_BHNCD: Tensor
-    """Each query on its way back, where it leaves the part."""
+    """Each query on its way back, where it leaves the block."""
     k_BHNCD: Tensor
-    """Each key on its way to later queries, where it leaves the part."""
-    turn_BHNDD: Tensor
-    """What a query, as a row, is multiplied by on its way through the whole part; a key by the transpose."""
+    """Each key on its way to later queries, where it leaves the block."""
+    w_BHNCD: Tensor
+    solved_BHNCD: Tensor
+    """A^-1 b W. A query x leaves an earlier block as x - (x W^T) solved, a key y a later one as
+    y - (y solved^T) W."""
 
     @classmethod
-    def of_blocks(cls, q: Tensor, k: Tensor, w: Tensor, beta: Tensor) -> _Parts:
-        """With P = tril(Q W^T), b = diag(beta) and A = 1 + b stril(W W^T), a block's reflections take
-        P A^-1 b W from its queries, and P A^-1 b stril(W K^T) from their products with its keys."""
-        beta = beta[..., None]
-        products = torch.cat((w, (w @ k.mT).tril(-1)), -1)
+    def of(cls, q: Tensor, k: Tensor, w: Tensor, beta: Tensor) -> _Blocks:
+        """Of the tokens of k, w and beta, filled up with tokens that reflect nothing; q may be empty."""
+        block = min(BLOCK, k.shape[2])
+        fill = -k.shape[2] % block
+        k, w, beta = (F.pad(x, (0, 0, 0, fill)).unflatten(2, (-1, block)) for x in (k, w, beta[..., None]))
+        q = F.pad(q, (0, 0, 0, fill)).unflatten(2, (-1, block)) if q.shape[2] else k[..., :0, :]
+        given = torch.cat((w, (w @ k.mT).tril(-1)), -1)
         # `unitriangular` takes the ones on the diagonal as given.
         solved = torch.linalg.solve_triangular(
-            (beta * (w @ w.mT)).tril(-1), beta * products, upper=False, unitriangular=True
+            (beta * (w @ w.mT)).tril(-1), beta * given, upper=False, unitriangular=True
         )
-        on_query, on_key = solved.split((w.shape[-1], w.shape[-2]), -1)
+        on_query, on_key = solved.split((w.shape[-1], block), -1)
         met = (q @ w.mT).tril()
-        turn = torch.eye(w.shape[-1], device=w.device, dtype=w.dtype) - w.mT @ on_query
-        return cls(q @ k.mT - met @ on_key, q - met @ on_query, k - on_key.mT @ w, turn)
+        return cls(q @ k.mT - met @ on_key, q - met @ on_query, k - on_key.mT @ w, w, on_query)
 
-    def in_pairs(self) -> _Parts:
-        """Each two neighbours as one part."""
-        pairs = (x.unflatten(2, (-1, 2)).unbind(3) for x in vars(self).values())
-        (own, later_own), (q, later_q), (k, later_k), (turn, later_turn) = pairs
-        across = later_q @ k.mT
-        products = torch.cat(
-            (torch.cat((own, torch.zeros_like(own)), -1), torch.cat((across, later_own), -1)), -2
-        )
-        q, k = torch.cat((q, later_q @ turn), -2), torch.cat((k @ later_turn.mT, later_k), -2)
-        return _Parts(products, q, k, later_turn @ turn)
+    def each(self) -> list[tuple[Tensor, ...]]:
+        return list(zip(*(x.unbind(2) for x in vars(self).values()), strict=True))
 
 
-def turned_products(
-    q_BHTD: Tensor, k_BHTD: Tensor, w_BHTD: Tensor, beta_BHT: Tensor, earlier_BHPD: Tensor
+def products_with_kept(
+    kept_BHPD: Tensor, q_BHTD: Tensor, k_BHTD: Tensor, w_BHTD: Tensor, beta_BHT: Tensor
 ) -> tuple[Tensor, Tensor]:
     """k_j . H_(j+1) ... H_i q_i of new tokens i and all tokens j up to them, [B,H,T,S].
 
     Args:
-        earlier_BHPD: the earlier keys as the last token before the new ones sees them.
+        kept_BHPD: the earlier keys as the last token before the new ones sees them.
 
     Returns:
-        The products, what is above the diagonal of no meaning; and all keys as the last new token sees them,
+        The products, those above the diagonal without meaning; and all keys as the last new token sees them,
         [B,H,S,D].
     """
-    tokens, keys_BHSD, rows = q_BHTD.shape[2], earlier_BHPD, []
-    parts = _parts(q_BHTD, k_BHTD, w_BHTD, beta_BHT)
-    total = earlier_BHPD.shape[2] + parts.q_BHNCD.shape[2] * parts.q_BHNCD.shape[3]
-    for own, q, k, turn in zip(*(x.unbind(2) for x in vars(parts).values()), strict=True):
-        after = own.new_zeros(()).expand(*own.shape[:3], total - keys_BHSD.shape[2] - own.shape[3])
-        rows.append(torch.cat((q @ keys_BHSD.mT, own, after), -1))
-        keys_BHSD = torch.cat((keys_BHSD @ turn.mT, k), 2)
-    seen = earlier_BHPD.shape[2] + tokens
-    return torch.cat(rows, 2)[:, :, :tokens, :seen], keys_BHSD[:, :, :seen]
+    rows, keys, blocks = [], kept_BHPD, _Blocks.of(q_BHTD, k_BHTD, w_BHTD, beta_BHT)
+    total = kept_BHPD.shape[2] + blocks.q_BHNCD.shape[2:4].numel()
+    for own, q, k, w, solved in blocks.each():
+        row = torch.cat((q @ keys.mT, own), -1)
+        rows.append(F.pad(row, (0, total - row.shape[-1])))
+        keys = torch.cat((keys - (keys @ solved.mT) @ w, k), 2)
+    tokens = q_BHTD.shape[2]
+    seen = kept_BHPD.shape[2] + tokens
+    return torch.cat(rows, 2)[:, :, :tokens, :seen], keys[:, :, :seen]
 
 
-def products_with_earlier(
-    q_BHTD: Tensor,
-    w_BHTD: Tensor,
-    beta_BHT: Tensor,
+def products_back_to(
     k_BHPD: Tensor,
     w_BHPD: Tensor,
     beta_BHP: Tensor,
+    q_BHTD: Tensor,
+    k_BHTD: Tensor,
+    w_BHTD: Tensor,
+    beta_BHT: Tensor,
 ) -> Tensor:
-    """The same of earlier tokens j alone, [B,H,T,P], where the queries go back: no key is turned."""
-    own, left, columns = _parts(q_BHTD, w_BHTD, w_BHTD, beta_BHT), [], []
-    back_BHDD = torch.eye(q_BHTD.shape[3], device=q_BHTD.device, dtype=q_BHTD.dtype)
-    for q, turn in zip(own.q_BHNCD.unbind(2), own.turn_BHNDD.unbind(2), strict=True):
-        left.append(q @ back_BHDD)
-        back_BHDD = turn @ back_BHDD
-    q, parts = torch.cat(left, 2)[:, :, : q_BHTD.shape[2]], _parts(None, k_BHPD, w_BHPD, beta_BHP)
-    for k, turn in zip(parts.k_BHNCD.flip(2).unbind(2), parts.turn_BHNDD.flip(2).unbind(2), strict=True):
-        columns.append(q @ k.mT)
-        q = q @ turn
-    return torch.cat(columns[::-1], -1)[..., : k_BHPD.shape[2]]
-
-
-def turn_(keys_BHPD: Tensor, w_BH1D: Tensor, beta_BH1: Tensor) -> None:
-    """One reflection of all keys, in place."""
-    met_BHP1 = (w_BH1D @ keys_BHPD.mT).mT
-    keys_BHPD.addcmul_(met_BHP1, beta_BH1[..., None] * w_BH1D, value=-1)
-
-
-def _parts(q: Tensor | None, k: Tensor, w: Tensor, beta: Tensor) -> _Parts:
-    """Without queries there are none in the parts, and no products."""
-    tokens = k.shape[2]
-    block = length = min(BLOCK, tokens)
-    while length < min(tokens, PART):
-        length *= 2
-    # Filled up with tokens that reflect nothing.
-    fill = -tokens % length
-    k, w, *q = (F.pad(x, (0, 0, 0, fill)).unflatten(2, (-1, block)) for x in (k, w, q) if x is not None)
-    queries = q[0] if q else k[..., :0, :]
-    parts = _Parts.of_blocks(queries, k, w, F.pad(beta, (0, fill)).unflatten(2, (-1, block)))
-    while parts.k_BHNCD.shape[3] < length:
-        parts = parts.in_pairs()
-    return parts
+    """The same products, [B,H,T,S], where nothing is kept of earlier tokens: queries go back to them."""
+    earlier = _Blocks.of(q_BHTD[:, :, :0], k_BHPD, w_BHPD, beta_BHP)
+    own = _Blocks.of(q_BHTD, k_BHTD, w_BHTD, beta_BHT)
+    left, columns = q_BHTD[:, :, :0], []
+    rows = own.q_BHNCD.shape[2:4].numel()
+    for within, q, k, w, solved in reversed([*earlier.each(), *own.each()]):
+        column = torch.cat((within, left @ k.mT), 2)
+        columns.append(F.pad(column, (0, 0, rows - column.shape[2], 0)))
+        left = torch.cat((q, left - (left @ w.mT) @ solved), 2)
+    before, new = torch.cat(columns[::-1], -1)[:, :, : q_BHTD.shape[2]].tensor_split((-rows,), -1)
+    return torch.cat((before[..., : k_BHPD.shape[2]], new[..., : q_BHTD.shape[2]]), -1)
