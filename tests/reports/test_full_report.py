@@ -8,8 +8,7 @@ import pytest
 from published import publish
 
 from zoo import cli
-from zoo.figures.grid import interactive
-from zoo.figures.training import POINTS, read_logged, thinned, training_panels
+from zoo.figures.training import POINTS, read_logged, thinned, training_curves
 from zoo.pretrained.import_model import import_model
 from zoo.pretrained.published import read_published
 from zoo.reports import full_report
@@ -69,13 +68,10 @@ def test_the_training_curves_are_the_logged_values(run):
         "train/loss": (np.arange(3), np.array([1.0, 2.0, 1.5])),
         "val/loss": (np.array([3]), np.array([1.0])),
     }
-    panels = training_panels({"runs/a": ("rope", logged), "runs/b": ("alibi", logged)})
-    assert [one.key for one in panels] == ["train/loss", "val/loss"]
-    for panel in panels:
-        lines = interactive(panel).data
-        assert [one.name for one in lines] == ["runs/a", "runs/b"]
-        for line in lines:
-            assert [*line.x] == logged[panel.key][0].tolist() and [*line.y] == logged[panel.key][1].tolist()
+    figure = training_curves({"runs/a": ("rope", logged), "runs/b": ("alibi", logged)})
+    assert [trace.name for trace in figure.data] == ["rope (runs/a)", "alibi (runs/b)"] * 2
+    for trace, kind in zip(figure.data, ("train/loss", "train/loss", "val/loss", "val/loss"), strict=True):
+        assert [*trace.x] == logged[kind][0].tolist() and [*trace.y] == logged[kind][1].tolist()
     assert read_logged(run[0])["train/loss"][0].tolist() == [0, 1, 2]
 
 

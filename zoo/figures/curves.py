@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from zoo.comparison.formatting import display_name, number, protocol_text, signed
-from zoo.figures.style import DASHES, FAINT, INK, METADATA, RC, Style, styles
+from zoo.figures.style import FAINT, INK, MARKERS, METADATA, RC, Style, styles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,14 +23,9 @@ HIGHEST = 1.5
 """Losses so far above the best (nats) are cut off; of bits per byte those beyond this factor."""
 RATE = (-0.03, 1.03)
 TICKS = 8
-SYMBOLS = {
-    "o": "circle",
-    "s": "square",
-    "^": "triangle-up",
-    "D": "diamond",
-    "v": "triangle-down",
-    "P": "cross",
-}
+SYMBOLS = dict(
+    zip(MARKERS, ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross"), strict=True)
+)
 """Matplotlib's markers as plotly names them."""
 
 
@@ -258,19 +253,16 @@ def _traces(
     figure: Interactive, row: int, curve: pd.DataFrame, style: Style, value: str, low: str, high: str
 ) -> None:
     """A curve and the band of its interval; the legend switches all traces of an encoding."""
-    import plotly.graph_objects as go
-
     label = curve["encoding"].iloc[0]
-    name, group = escape(label), {"legendgroup": label, "showlegend": False}
+    name = escape(label)
     text = signed if value == "difference" else number
     known = curve[curve[low].notna()]
     if len(known):
         band = [*known[high], *known[low][::-1]]
-        figure.add_trace(
-            go.Scatter(
-                x=[*known["length"], *known["length"][::-1]], y=band, fill="toself", fillcolor=style.color,
-                opacity=0.12, line={"width": 0}, mode="lines", hoverinfo="skip", **group,
-            ), row, 1,
+        figure.add_scatter(
+            x=[*known["length"], *known["length"][::-1]], y=band, fill="toself", fillcolor=style.color,
+            opacity=0.12, line={"width": 0}, mode="lines", hoverinfo="skip", legendgroup=label,
+            showlegend=False, row=row, col=1,
         )  # fmt: skip
     there = curve[curve[value].notna()]
     hover = [
@@ -280,11 +272,8 @@ def _traces(
         + "".join(f"<br>seed {seed}: {number(own)}" for seed, own in point["values"].items() if row == 1)
         for _, point in there.iterrows()
     ]
-    dash = ",".join(f"{part}px" for part in DASHES[style.dash]) or "solid"
-    figure.add_trace(
-        go.Scatter(
-            x=there["length"], y=there[value], name=name, text=hover, hoverinfo="text", mode="lines+markers",
-            line={"color": style.color, "dash": dash}, marker={"symbol": SYMBOLS[style.marker]},
-            **(group | {"showlegend": row == 1}),
-        ), row, 1,
+    figure.add_scatter(
+        x=there["length"], y=there[value], name=name, text=hover, hoverinfo="text", mode="lines+markers",
+        line=style.line, marker={"symbol": SYMBOLS[style.marker]}, legendgroup=label, showlegend=row == 1,
+        row=row, col=1,
     )  # fmt: skip

@@ -31,7 +31,7 @@ DEPTH = 10.0
 """Nats below the highest bias that are drawn: attention there is below e^-10 of the largest."""
 FLOOR = 1e-3
 """Attention, as a multiple of an equal share, that is drawn as zero."""
-FIXED = ("positions", "angles", "wavelengths")
+FIXED = ("positions", "angles")
 """Panels of values that no weight decides."""
 RANDOM = " Weights that start near zero are drawn at random here: training sets them."
 
@@ -260,7 +260,6 @@ def _rotation(layer: Layer, reach: Reach, color: str) -> Iterator[Panel]:
     angles = layer.angles()
     if angles is not None:
         yield _angles(angles, reach, color)
-        yield _wavelengths(angles, reach, color)
     yield _similarity(
         "similarity", "Score of the last token with its own copy k tokens earlier, as a share of that with "
         f"itself: mean over {COPIES} random tokens and all heads, with its 95 % interval.",
@@ -286,36 +285,6 @@ def _angles(angles: np.ndarray, reach: Reach, color: str) -> Panel:
         f"A line for each pair; dashed: one full turn. {short} of {turns.shape[1]} pairs complete no turn "
         "within the trained length, so a trained model meets new angles beyond it.",
         {"position": np.arange(len(turns)), "turns": turns}, draw,
-    )  # fmt: skip
-
-
-def _wavelengths(angles: np.ndarray, reach: Reach, color: str) -> Panel:
-    speed = np.abs(angles[-1] - angles[0]) / max(1, len(angles) - 1)
-    turning = speed > 1e-9
-    waves = np.where(turning, 2 * np.pi / np.where(turning, speed, 1), np.nan)
-
-    def draw(axes, data):
-        within = data["wavelength"] <= reach.trained
-        look = {"color": color, "markersize": 4, "linestyle": "None"}
-        axes.plot(
-            data["pair"][within], data["wavelength"][within], marker="o", label="turns in training", **look
-        )
-        axes.plot(
-            data["pair"][~within], data["wavelength"][~within], marker="s", markerfacecolor="none",
-            label="does not", **look,
-        )  # fmt: skip
-        plots.plain_log(axes, 2)
-        axes.axhline(reach.trained, color=FAINT, linewidth=0.9, linestyle=":")
-        axes.axhline(reach.length, color=FAINT, linewidth=0.9)
-        axes.set_xlabel("pair of dimensions")
-        axes.set_ylabel("wavelength (tokens)")
-        axes.legend(**plots.LEGEND)
-
-    still = f" {(~turning).sum()} pairs do not turn and are left out." if not turning.all() else ""
-    return Panel(
-        "wavelengths", "Wavelength of each pair",
-        f"Tokens for one full turn. Dotted: the trained length; solid: the length drawn.{still}",
-        {"pair": np.arange(len(speed)), "wavelength": waves}, draw,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""What a trained model is shown, so that one sees what it does: an excerpt, and sequences of some lengths."""
+"""Input of a trained model for its figure: an excerpt, and sequences of some lengths."""
 
 from __future__ import annotations
 
@@ -12,24 +12,20 @@ from torch import Tensor
 
 from zoo.data.source import DataSource
 from zoo.data.text.tokenizer import TextTokenizer, open_tokenizer
-from zoo.errors import InputError, Problem
+from zoo.errors import InputError
 from zoo.evaluation.load import load_runs
 from zoo.evaluation.protocols.protocol import end_of_encoding
 from zoo.runs.load import find_checkpoint, load_task, run_folder_of
 from zoo.tasks.task import Task
 
 TIMES = (1, 2, 4)
-"""Of the trained length: the lengths that are drawn unless others are asked for."""
+"""Of the trained length: the lengths that are drawn by default."""
 LONGEST = 4096
-"""Tokens; longer sequences are drawn only where they are asked for."""
+"""Tokens of a sequence by default."""
 PAIRS, FEWEST, MOST = 2**23, 4, 48
-"""Pairs of tokens of all sequences of a length together, and how few and many sequences those may be."""
-EXCERPT = 12
-"""Tokens of which each pair is drawn, and named."""
-LABEL = 9
-"""Characters of a token's name."""
-LINE = "↵"
-"""The end of a line, in a token's name."""
+"""Pairs of tokens of all sequences of a length together, and bounds of the number of sequences."""
+EXCERPT, LABEL = 12, 9
+"""Tokens of the excerpt, and characters of the name of one."""
 
 Batch = dict[str, Tensor]
 """`tokens` [W,T], and `targets` [W,T] or `answer` [W] where something is predicted."""
@@ -37,77 +33,58 @@ Batch = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Samples:
-    """What one model is shown.
+    """The input of one model.
 
     Attributes:
         excerpt: [T] token ids, at most `EXCERPT`.
-        names: of its tokens, as they are written beside them.
+        names: of its tokens.
         batches: sequences by their length, in tokens.
-        source: what these are, in words.
-        notes: what is not drawn, and why; a sentence each.
+        notes: a sentence for each length that is not drawn.
     """
 
     excerpt: Tensor
     names: list[str]
     batches: dict[int, Batch]
-    source: str
     notes: list[str] = field(default_factory=list)
 
 
 def open_samples(
     path: Path, text: str | None = None, lengths: Sequence[int] | None = None, sets: Sequence[str] = ()
 ) -> tuple[Task, Samples]:
-    """A trained model, and what it is shown.
+    """A trained model and its input.
 
     Args:
         path: a run folder, a checkpoint or an exported folder.
-        text: the excerpt is its beginning; if it is long enough, so are the sequences. By default both are
-            of the run's own validation data.
+        text: the input; by default the run's own validation data.
         lengths: in tokens; by default the trained one, twice and four times that.
-        sets: `key=value` changes to what may change of a trained model.
+        sets: `key=value` changes to keys that may change after training.
 
     Raises:
-        InputError: nothing usable there, or no data to show and no text given.
+        InputError: nothing usable at `path`, or no data.
     """
     notes: list[str] = []
-    if text is None:
-        (loaded,) = load_runs([path], sets=sets)
-        task, source = loaded.task, loaded.source
-        wanted = _lengths(task, lengths, notes)
-        batches = _of_data(task, source, wanted, notes)
-        excerpt, names = _excerpt(task, source, batches, wanted)
-        return task, Samples(excerpt, names, batches, _described(task, batches), notes)
-    task = load_task(path, sets)
-    tokenizer = _own_tokenizer(path)
-    ids = tokenizer.encode(text)
-    if len(ids) < 2:
-        raise InputError(f"a text of {len(ids)} tokens: it must have two or more")
-    wanted = _lengths(task, lengths, notes)
-    short = [length for length in wanted if length >= len(ids)]
-    batches, about = _of_text(task, ids, [length for length in wanted if length not in short]), "the text"
+    if text is not None:
+        task, tokenizer = load_task(path, sets), _own_tokenizer(path)
+        ids = tokenizer.encode(text)
+        if len(ids) < 2:
+            raise InputError(f"a text of {len(ids)} tokens: it must have two or more")
+        batches = _of_text(task, ids, _lengths(task, lengths, notes), notes)
+        excerpt = torch.from_numpy(ids[: min(EXCERPT, task.model.encoding.max_length or EXCERPT)])
+        return task, Samples(excerpt, _names(tokenizer, excerpt), batches, notes)
+    (loaded,) = load_runs([path], sets=sets)
+    task, source = loaded.task, loaded.source
+    batches = _of_data(source, _lengths(task, lengths, notes), notes)
     if not batches:
-        notes.append(f"the text has {len(ids)} tokens: panels by position show the validation data")
-        try:
-            (loaded,) = load_runs([path], sets=sets)
-            batches = _of_data(task, loaded.source, wanted, notes)
-            about = _described(task, batches)
-        except InputError as error:
-            notes[-1] = f"the text has {len(ids)} tokens, and {error.problems[0]}: nothing is drawn by length"
-    elif short:
-        notes.append(f"the text has only {len(ids)} tokens: not drawn is length {_listed(short)}")
-    first = torch.from_numpy(ids[: min(EXCERPT, task.model.encoding.max_length or EXCERPT)])
-    return task, Samples(first, _names(tokenizer, first), batches, about, notes)
+        raise InputError(f"nothing to draw: {'; '.join(notes)}; give another --lengths, or a --text")
+    excerpt = batches[min(batches)]["tokens"][0, :EXCERPT]
+    names = _names(source.tokenizer, excerpt) if source.kind == "text" else list(map(str, excerpt.tolist()))
+    return task, Samples(excerpt, names, batches, notes)
 
 
 def _lengths(task: Task, asked: Sequence[int] | None, notes: list[str]) -> list[int]:
     """The lengths that the encoding takes, ascending."""
     trained = task.recipe.data.sequence_length
-    if asked is None:
-        wanted = [times * trained for times in TIMES if times * trained <= LONGEST] or [LONGEST]
-        if trained > LONGEST:
-            notes.append(f"drawn to {LONGEST} tokens of the trained {trained}; --lengths takes others")
-    else:
-        wanted = sorted(set(asked))
+    wanted = sorted(set(asked or [min(LONGEST, times * trained) for times in TIMES]))
     ends = {length: end_of_encoding(task, length) for length in wanted}
     for note in dict.fromkeys(filter(None, ends.values())):
         notes.append(f"{note}: not drawn is length {_listed([n for n in wanted if ends[n] == note])}")
@@ -118,7 +95,7 @@ def _count(length: int) -> int:
     return max(FEWEST, min(MOST, PAIRS // length**2))
 
 
-def _of_data(task: Task, source: DataSource, lengths: Sequence[int], notes: list[str]) -> dict[int, Batch]:
+def _of_data(source: DataSource, lengths: Sequence[int], notes: list[str]) -> dict[int, Batch]:
     """Sequences of the validation data. Of a text, shorter ones are the beginnings of the longer."""
     batches: dict[int, Batch] = {}
     if source.kind != "text":
@@ -135,56 +112,30 @@ def _of_data(task: Task, source: DataSource, lengths: Sequence[int], notes: list
     if long:
         windows = source.dataset("valid", length=long[-1])
         count = min(_count(long[-1]), len(windows))
-        spread = np.unique(np.linspace(0, len(windows) - 1, count).round().astype(int))
-        whole = windows.batch(spread)
-        batches = {n: {name: values[:, :n] for name, values in whole.items()} for n in long}
+        batches = _beginnings(
+            windows.batch(np.linspace(0, len(windows) - 1, count).round().astype(int)), long
+        )
     return batches
 
 
-def _of_text(task: Task, ids: np.ndarray, lengths: Sequence[int]) -> dict[int, Batch]:
+def _of_text(task: Task, ids: np.ndarray, lengths: Sequence[int], notes: list[str]) -> dict[int, Batch]:
     """Windows of a text, spread evenly over it."""
-    if not lengths:
+    long = [length for length in lengths if length < len(ids)]
+    if missing := [length for length in lengths if length not in long]:
+        notes.append(f"the text has only {len(ids)} tokens: not drawn is length {_listed(missing)}")
+    if not long:
         return {}
-    longest = lengths[-1]
-    count = min(_count(longest), max(1, (len(ids) - 1) // longest))
-    starts = np.linspace(0, len(ids) - 1 - longest, count).astype(int)
-    windows = torch.from_numpy(np.stack([ids[start : start + longest + 1] for start in starts]))
+    count = min(_count(long[-1]), max(1, (len(ids) - 1) // long[-1]))
+    starts = np.linspace(0, len(ids) - 1 - long[-1], count).astype(int)
+    windows = torch.from_numpy(np.stack([ids[start : start + long[-1] + 1] for start in starts]))
     whole = {"tokens": windows[:, :-1]}
-    if task.model.causal:  # an encoder predicts what is hidden, and here nothing is
+    if task.model.causal:  # an encoder predicts masked tokens, and here no token is masked
         whole["targets"] = windows[:, 1:]
-    return {n: {name: values[:, :n] for name, values in whole.items()} for n in lengths}
+    return _beginnings(whole, long)
 
 
-def _excerpt(
-    task: Task, source: DataSource, batches: dict[int, Batch], lengths: Sequence[int]
-) -> tuple[Tensor, list[str]]:
-    """Tokens of one line of the first of the sequences; of questions a short one, so that it is whole."""
-    if source.kind != "text":
-        try:
-            tokens = source.examples("valid", EXCERPT, 1).batch([0])["tokens"][0]
-        except InputError:
-            tokens = next(
-                (batch["tokens"][0] for batch in batches.values()), torch.zeros(0, dtype=torch.long)
-            )
-        tokens = tokens[:EXCERPT]
-        return tokens, [str(int(token)) for token in tokens]
-    if not batches:
-        raise InputError(
-            Problem(f"the validation text is too short for a length of {min(lengths, default=0)}; give a "
-            f"shorter --lengths, or a --text")
-        )  # fmt: skip
-    tokens = next(iter(batches.values()))["tokens"][0]
-    names = _names(source.tokenizer, tokens)
-    # A line of its own, such as a heading, would be a poor excerpt.
-    starts = (at for at in range(len(names) - EXCERPT) if LINE not in "".join(names[at : at + EXCERPT]))
-    start = next(starts, 0)
-    return tokens[start : start + EXCERPT], names[start : start + EXCERPT]
-
-
-def _described(task: Task, batches: dict[int, Batch]) -> str:
-    counts = sorted({len(batch["tokens"]) for batch in batches.values()})
-    number = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0] if counts else 0}"
-    return f"{number} sequences of its validation data, {task.recipe.data.name}"
+def _beginnings(whole: Batch, lengths: Sequence[int]) -> dict[int, Batch]:
+    return {length: {name: values[:, :length] for name, values in whole.items()} for length in lengths}
 
 
 def _own_tokenizer(path: Path) -> TextTokenizer:
@@ -197,12 +148,11 @@ def _own_tokenizer(path: Path) -> TextTokenizer:
 
 
 def _names(tokenizer: TextTokenizer, tokens: Tensor) -> list[str]:
-    """Tokens as one reads them beside a picture: without the spaces around, those of nothing else spelled."""
+    """Tokens as text without spaces around; white space alone is written out."""
     names = []
     for token in tokens.tolist():
         text = tokenizer.decode([token])
-        name = text.strip(" ") or "␣" * len(text)
-        name = name.replace("\n", LINE).replace("\t", "⇥")
+        name = (text.strip(" ") or "␣" * len(text)).replace("\n", "↵").replace("\t", "⇥")
         names.append(name if len(name) <= LABEL else f"{name[: LABEL - 1]}…")
     return names
 

@@ -62,6 +62,11 @@ class Style:
         """As matplotlib takes it, in points."""
         return (0, tuple(part / 2 for part in DASHES[self.dash])) if self.dash else "-"
 
+    @property
+    def line(self) -> dict[str, str]:
+        """As plotly takes it."""
+        return {"color": self.color, "dash": ",".join(f"{part}px" for part in DASHES[self.dash]) or "solid"}
+
 
 # From one to the next hue and marker change; after the sixth the dash changes too.
 STYLES = tuple(

@@ -83,10 +83,10 @@ def draw_tokens(what: Sequence[str], out: Path | None, text: str) -> None:
         specs = read_specs(what)
     if problems:
         raise InputError(problems)
-    clouds, projection, words = tokens.clouds(specs, text)
+    clouds, words = tokens.clouds(specs, text)
     about = (
         "Each dot is a word; the darker, the earlier. The vectors are random and fixed by the word. All "
-        f"clouds have the same projection, which keeps {projection.kept:.0%} of the variance."
+        "clouds have the same projection."
     )
     sections = [Section(one.label, [tokens.figure(one, words), one.caption]) for one in clouds]
     path = out or Path(f"{_file_name([one.label for one in clouds])}.html")

@@ -111,13 +111,10 @@ def _results(runs: Sequence[RunInfo], force: bool) -> Report:
 
 
 def _training(runs: Sequence[RunInfo]) -> Section:
-    from zoo.figures.grid import interactive
-    from zoo.figures.training import read_logged, training_panels
+    from zoo.figures.training import read_logged, training_curves
 
     logged = {run.path: (run.label, read_logged(Path(run.path))) for run in runs}
-    parts: list[Part] = []
-    for panel in training_panels(logged):
-        parts += [panel.title, interactive(panel)]
+    parts: list[Part] = [training_curves(logged)] if any(own for _, own in logged.values()) else []
     parts += [f"{path}: nothing was logged to {METRICS}" for path, (_, own) in logged.items() if not own]
     rows = []
     for path, (label, own) in logged.items():
