@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-STEPS, DOCUMENT, DOCUMENTS = 4, 1000, 1000  # tokens of a document; documents of a record batch
+STEPS, DOCUMENT, PIECE = 4, 1000, 1_000_000  # tokens of a document, and tokens drawn at once
 PARTS = ("imports", "data", "trainer", "restoring", "first batch", "first step")
 STARTED = "ZOO_BENCHMARK_STARTED"
 
@@ -40,27 +40,18 @@ def settings(folder: Path) -> list[str]:
 def enlarge(cache: Path, tokens: int) -> None:
     """Give the training split of a token cache so many random tokens."""
     import numpy as np
-    import pyarrow as pa
 
     from zoo.data.text.cache import META, write_meta
-    from zoo.data.text.tokens import data_files
+    from zoo.data.text.tokens import DOCUMENTS, TOKENS
 
-    (file,) = data_files(cache / "train")
-    with pa.memory_map(str(file)) as source, pa.ipc.open_stream(source) as reader:
-        schema = reader.schema
     meta = json.loads((cache / META).read_text())
     draws = np.random.default_rng(0)
-    starts = pa.array(np.arange(DOCUMENTS + 1) * DOCUMENT, pa.int32())
-    sizes = pa.array(np.full(DOCUMENTS, DOCUMENT), pa.int64())
-    batches = max(1, tokens // (DOCUMENT * DOCUMENTS))
-    # A new file: the old one may be mapped.
-    beside = file.with_suffix(".new")
-    with pa.OSFile(str(beside), "wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
-        for _ in range(batches):
-            flat = draws.integers(0, meta["vocab_size"], DOCUMENT * DOCUMENTS, dtype=np.uint16)
-            column = pa.ListArray.from_arrays(starts, pa.array(flat)).cast(schema.field("tokens").type)
-            writer.write_batch(pa.record_batch([column, sizes, sizes], schema=schema))
-    os.replace(beside, file)
+    for suffix in (TOKENS, DOCUMENTS):
+        (cache / f"train{suffix}").unlink()  # it may be mapped
+    with (cache / f"train{TOKENS}").open("wb") as file:
+        for _ in range(tokens // PIECE):
+            file.write(draws.integers(0, meta["vocab_size"], PIECE, dtype=np.uint16).tobytes())
+    np.save(cache / f"train{DOCUMENTS}", np.arange(tokens // DOCUMENT, dtype=np.int64) * DOCUMENT)
     write_meta(cache, meta)
 
 
@@ -156,7 +147,7 @@ def compare(recipe: Path, folder: Path, tokens: int, rounds: int) -> None:
     from zoo.recipe import read_recipe
 
     source = open_data(read_recipe(recipe, settings(folder)))
-    enlarge(source.stream("train").folder.parent, tokens)
+    enlarge(source.stream("train").path.parent, tokens)
     sets = [part for one in settings(folder) for part in ("--set", one)]
     fit = ["fit", "--recipe", str(recipe), *sets]
     zoo = [sys.executable, "-m", "zoo", *fit, "--out", str(folder / "run")]

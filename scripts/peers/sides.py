@@ -189,7 +189,7 @@ class RandomTokens(Dataset):
     def vocab_size(self) -> int:
         return self.vocabulary
 
-    def open(self, recipe: Recipe, write_cache: bool = True) -> RandomSource:
+    def open(self, recipe: Recipe) -> RandomSource:
         return RandomSource(recipe, self.gives, self.vocab_size)
 
 

@@ -39,15 +39,8 @@ class Dataset:
         """The fewest tokens that a sequence may have."""
         return 1
 
-    def open(self, recipe: Recipe, write_cache: bool = True) -> DataSource:
-        """The data itself.
-
-        Args:
-            write_cache: False where only a checkpoint names `data.cache`: then nothing is written there.
-
-        Raises:
-            InputError: the data is missing or cannot be read.
-        """
+    def open(self, recipe: Recipe) -> DataSource:
+        """The data itself. Raises InputError where it is missing or cannot be read."""
         raise NotImplementedError
 
 
@@ -59,9 +52,9 @@ def build_dataset(data: DataConfig) -> Dataset:
     return construct(registry.datasets, data.name, data)
 
 
-def open_data(recipe: Recipe, write_cache: bool = True) -> DataSource:
+def open_data(recipe: Recipe) -> DataSource:
     """Open the data that `recipe.data` names, and tokenize it first where that was not done before.
 
     See `Dataset.open`.
     """
-    return build_dataset(recipe.data).open(recipe, write_cache)
+    return build_dataset(recipe.data).open(recipe)

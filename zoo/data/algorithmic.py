@@ -30,7 +30,7 @@ class Algorithmic(Questions, Dataset):
     def shortest(self) -> int:
         return self.tokens(self.smallest)
 
-    def open(self, recipe: Recipe, write_cache: bool = True) -> DataSource:
+    def open(self, recipe: Recipe) -> DataSource:
         from zoo.data.answers import Answers
         from zoo.data.source import GeneratedSource
 

@@ -37,7 +37,7 @@ class MaxIndexDataset(Dataset):
     def vocab_size(self) -> int:
         return self.num_values + 1
 
-    def open(self, recipe: Recipe, write_cache: bool = True) -> DataSource:
+    def open(self, recipe: Recipe) -> DataSource:
         corpus = f"max_index of {self.num_values} values, format 2"
 
         def draw(sizes: str, **asked: Any) -> MaxIndex:

@@ -171,8 +171,8 @@ class TextQuestionsDataset(TextDataset):
         text = registry.datasets.load(self._corpus)
         return text(root=self.root, cache=self.cache, vocab_size=self.vocab_size, **options).corpus()
 
-    def open(self, recipe: Recipe, write_cache: bool = True) -> DataSource:
-        return TextQuestionsSource(recipe, self, self.tokens(write_cache))
+    def open(self, recipe: Recipe) -> DataSource:
+        return TextQuestionsSource(recipe, self, self.tokens())
 
     def examples(
         self, stream: TokenStream, tokenizer: TextTokenizer, split: str, length: int, size: int, **options

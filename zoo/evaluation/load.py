@@ -82,8 +82,7 @@ def _model_and_data(
         raise InputError(Problem(fault, where=str(path)) for fault in faults if fault)
     for name in names:
         build_protocol(name, recipe.evaluate).validate(recipe.evaluate, lengths)
-    # Of a checkpoint that came from elsewhere the folder is not the user's wish.
-    source = open_data(recipe, write_cache=any(one.partition("=")[0].strip() == "data.cache" for one in sets))
+    source = open_data(recipe)
     card = task.card or {}
     padded = card.get("imported") and source.vocab_size < task.hparams["vocab_size"]
     # Token ids mean nothing to a model that was trained with another tokenizer, and results on another text

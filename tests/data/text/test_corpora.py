@@ -10,8 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from zoo import registry
-from zoo.data.text import SPLITS, hub, survey, wikitext
-from zoo.data.text.files import format_of
+from zoo.data.text import SPLITS, hub, wikitext
 from zoo.data.text.wikitext import HUB_SPLITS, articles
 from zoo.errors import InputError
 
@@ -35,6 +34,10 @@ def open_corpus(data):
     return registry.datasets.load(data.name)(**options).corpus()
 
 
+def read(corpus):
+    return {split: list(corpus.documents(split)) for split in SPLITS}
+
+
 def data(name, root, **more):
     return SimpleNamespace(name=name, root=None if root is None else str(root), **more)
 
@@ -49,14 +52,7 @@ def wiki(tmp_path):
 
 
 @pytest.fixture
-def unfetched():
-    wikitext.fetch.cache_clear()
-    yield
-    wikitext.fetch.cache_clear()
-
-
-@pytest.fixture
-def no_network(monkeypatch, tmp_path, unfetched):
+def no_network(monkeypatch, tmp_path):
     import datasets
     import huggingface_hub
 
@@ -65,7 +61,7 @@ def no_network(monkeypatch, tmp_path, unfetched):
 
 
 @pytest.fixture
-def refusing_host(monkeypatch, tmp_path, unfetched):
+def refusing_host(monkeypatch, tmp_path):
     """A host that answers every request with an error, as some proxies do, and its requests."""
     import datasets
     import huggingface_hub
@@ -94,7 +90,7 @@ def refusing_host(monkeypatch, tmp_path, unfetched):
 
 
 @pytest.fixture
-def stand_in(monkeypatch, tmp_path, unfetched):
+def stand_in(monkeypatch, tmp_path):
     """A repository of the hub's layout on disk, opened by the real `datasets`."""
     import datasets
 
@@ -111,7 +107,7 @@ def stand_in(monkeypatch, tmp_path, unfetched):
             readme += [f"  - split: {HUB_SPLITS[split]}", f"    path: {file}"]
     (folder / "README.md").write_text("\n".join([*readme, "---", ""]))
     monkeypatch.setattr(wikitext, "REPOSITORY", str(folder))
-    monkeypatch.setattr(wikitext, "why_unreachable", lambda name: None)
+    monkeypatch.setattr(hub, "why_unreachable", lambda name: None)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
 
 
@@ -133,26 +129,25 @@ class TestWikiText:
         assert list(articles([])) == []
 
     def test_a_fetched_corpus_is_that_of_the_files(self, wiki, stand_in, tmp_path):
-        here = survey(open_corpus(data("wikitext-2", wiki)))
+        here = read(open_corpus(data("wikitext-2", wiki)))
         for name in ("wikitext-2", "wikitext-103"):
             corpus = open_corpus(data(name, tmp_path / "empty"))
-            assert survey(corpus) == here
+            assert read(corpus) == here
             assert corpus.newline_is_word
 
     def test_without_files_and_network_there_is_one_message(self, no_network, tmp_path, capsys):
         start = time.perf_counter()
         with pytest.raises(InputError) as caught:
-            survey(open_corpus(data("wikitext-103", tmp_path / "none")))
+            read(open_corpus(data("wikitext-103", tmp_path / "none")))
         assert time.perf_counter() - start < 20
         message = str(caught.value)
         for part in ("wikitext-103", "HF_HUB_OFFLINE", "Salesforce/wikitext", "data.root", "1.", "2."):
             assert part in message
-        for split in SPLITS:
-            assert str(tmp_path / "none/wikitext-103" / f"wiki.{split}.tokens") in message
+        assert str(tmp_path / "none/wikitext-103") in message
         assert len(caught.value.problems) == 1 and caught.value.__cause__ is None
         assert capsys.readouterr() == ("", "")
 
-    def test_a_host_that_never_answers_delays_little(self, monkeypatch, unfetched):
+    def test_a_host_that_never_answers_delays_little(self, monkeypatch):
         import huggingface_hub
 
         monkeypatch.setattr(hub, "PATIENCE", 0.2)
@@ -161,13 +156,13 @@ class TestWikiText:
         assert "did not answer" in hub.why_unreachable("x/y")
         assert time.perf_counter() - start < 60
 
-    def test_a_host_that_refuses_is_asked_once(self, refusing_host, monkeypatch, capsys):
+    def test_a_host_that_refuses_is_asked_once(self, refusing_host, monkeypatch, capsys, tmp_path):
         import huggingface_hub.utils._http as http
 
         waits = []
         monkeypatch.setattr(http.time, "sleep", waits.append)
-        with pytest.raises(InputError, match=r"Not fetched from .*: http://127\.0\.0\.1:\d+ "):
-            wikitext.fetch("wikitext-103", (Path("none"),))
+        with pytest.raises(InputError, match=r"not available: http://127\.0\.0\.1:\d+ "):
+            read(open_corpus(data("wikitext-103", tmp_path / "none")))
         of_the_corpus = [path for _, path in refusing_host if "wikitext" in path]
         assert len(of_the_corpus) == 1 and waits == []
         assert capsys.readouterr() == ("", "")
@@ -180,12 +175,12 @@ class TestWikiText:
 
         monkeypatch.setattr(datasets, "load_dataset", fail)
         with pytest.raises(InputError, match="no space left on device\n") as caught:
-            survey(open_corpus(data("wikitext-2", tmp_path / "none")))
+            read(open_corpus(data("wikitext-2", tmp_path / "none")))
         assert "long story" not in str(caught.value)
 
     def test_one_wikitext_is_not_read_as_the_other(self, wiki, no_network):
-        with pytest.raises(InputError, match="wikitext-103 is not available"):
-            survey(open_corpus(data("wikitext-103", wiki / "wikitext-2")))
+        with pytest.raises(InputError, match="the folder that contains wikitext-103/"):
+            read(open_corpus(data("wikitext-103", wiki / "wikitext-2")))
 
     def test_a_missing_file_of_three_is_an_error(self, wiki):
         (wiki / "wikitext-2/wiki.test.tokens").unlink()
@@ -258,41 +253,6 @@ class TestPlainText:
         texts = {"a.txt": "A", "b.TXT": "\ufeffB", "c.py": "C", "d.txt": "", "e.txt": " \n "}
         assert sorted(all_of(self.splits(self.write(tmp_path, texts)))) == ["A", "B"]
 
-    @pytest.mark.parametrize("name", ["a.pdf", "a.html.gz"])
-    def test_a_file_of_another_format_is_refused_by_its_name(self, tmp_path, name):
-        self.write(tmp_path, {name: "One.\n<|endoftext|>\nTwo.\n"})
-        with pytest.raises(InputError) as caught:
-            open_corpus(data("text", tmp_path / name))
-        (problem,) = caught.value.problems
-        assert problem.key == "data.root" and problem.where == str(tmp_path / name)
-        assert f"{format_of(Path(name))} is not supported" in problem.message
-        assert ".txt" in problem.message and "<|endoftext|>" in problem.message
-
-    @pytest.mark.parametrize(
-        ("content", "said", "named"),
-        [
-            ('{"text": "One."}\n{"text": "Two."}\n', "it begins with JSON", True),
-            (b"PK\x03\x04\x00\x00 text", "a zero byte", False),
-        ],
-    )
-    def test_content_that_is_not_plain_text_is_refused(self, tmp_path, content, said, named):
-        self.write(tmp_path, {"a.txt": content, "b.txt": content, "c.txt": "Text."})
-        with pytest.raises(InputError) as caught:
-            open_corpus(data("text", tmp_path / "a.txt" if named else tmp_path))
-        files = ["a.txt"] if named else ["a.txt", "b.txt"]
-        assert [problem.where for problem in caught.value.problems] == [str(tmp_path / f) for f in files]
-        assert all(said in problem.message for problem in caught.value.problems)
-
-    def test_a_folder_warns_of_the_files_of_other_formats_that_it_skips(self, tmp_path, capsys):
-        texts = {"a.txt": "A", "b.txt": "B", "c.py": "C"}
-        assert sorted(all_of(self.splits(self.write(tmp_path, texts)))) == ["A", "B"]
-        assert capsys.readouterr() == ("", "")
-        more = {"more/train.arrow": "{}", "page.html": "a,b"}
-        assert sorted(all_of(self.splits(self.write(tmp_path, more)))) == ["A", "B"]
-        out, err = capsys.readouterr()
-        assert out == "" and err.count("\n") == 1 and err.startswith("warning: data.root: ")
-        assert "more/train.arrow, page.html" in err and "c.py" not in err
-
     def test_text_that_is_not_utf8_is_reported_with_file_and_byte(self, tmp_path):
         self.write(tmp_path, {"a.txt": "fine", "b.txt": b"line\nna\xefve\n"})
         with pytest.raises(InputError, match=r"b\.txt: byte 7 \(0xef\) is not UTF-8"):
@@ -314,17 +274,3 @@ class TestPlainText:
             self.splits(tmp_path / "none")
         with pytest.raises(InputError, match=r"data\.root"):
             open_corpus(data("text", None))
-
-
-def test_a_survey_distinguishes_documents_and_splits():
-    def contents(**splits):
-        return survey(SimpleNamespace(documents=lambda split: iter(splits.get(split, []))))
-
-    seen = {
-        contents(train=["ab", "c"]).fingerprint,
-        contents(train=["a", "bc"]).fingerprint,
-        contents(train=["abc"]).fingerprint,
-        contents(train=["ab"], valid=["c"]).fingerprint,
-    }
-    assert len(seen) == 4
-    assert contents(train=["é", "c"]).bytes == {"train": 3, "valid": 0, "test": 0}

@@ -6,7 +6,7 @@ import pytest
 
 from zoo.cli import main
 from zoo.contract.dataset_laws import LAWS, DatasetSubject
-from zoo.data.text import SPLITS, survey
+from zoo.data.text import SPLITS
 from zoo.data.text.datasets import Hub, Mix
 from zoo.data.text.mix import mix
 from zoo.data.text.sample import open_sample
@@ -52,8 +52,8 @@ class TestMix:
                 assert sum(of_first) / total == pytest.approx(0.75, abs=0.03)
             assert sum(d not in first | second for d in documents) <= 1  # the one that was cut
         assert mixed.split() == "of the bytes 0.75 sample, 0.25 sample"
-        assert survey(mixed) == survey(mix([one, two], [0.75, 0.25]))
-        assert survey(mixed).fingerprint != survey(mix([one, two], [1, 1])).fingerprint
+        assert documents == text_of(mix([one, two], [0.75, 0.25]), split)
+        assert documents != text_of(mix([one, two], [1, 1]), split)
 
     def test_the_same_twice_is_refused(self):
         with pytest.raises(InputError, match="named twice"):
@@ -111,14 +111,15 @@ class TestHub:
         import datasets
 
         corpus = Hub(id=str(table), config="plain", column="content", max_bytes=600).corpus()
-        first = survey(corpus)
-        assert 500 < first.bytes["train"] + first.bytes["valid"] < 650 and first.bytes["test"] < 40
+        first = {split: text_of(corpus, split) for split in SPLITS}
+        assert 500 < sum(map(len, first["train"] + first["valid"])) < 650
+        assert sum(map(len, first["test"])) < 40
         real = datasets.load_dataset
         monkeypatch.setattr(
             datasets, "load_dataset", lambda *a, **k: pytest.fail() if k.get("streaming") else real(*a, **k)
         )
         again = Hub(id=str(table), config="plain", column="content", max_bytes=600).corpus()
-        assert survey(again) == first
+        assert {split: text_of(again, split) for split in SPLITS} == first
 
     def test_no_network_is_one_message(self, monkeypatch, tmp_path, capsys):
         import datasets
@@ -127,9 +128,9 @@ class TestHub:
         monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
         monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
         with pytest.raises(InputError) as caught:
-            survey(Hub(id="someone/stories").corpus())
+            text_of(Hub(id="someone/stories").corpus())
         (problem,) = caught.value.problems
-        assert problem.key == "data.id" and "HF_HUB_OFFLINE is set" in problem.message
+        assert problem.key == "data.name" and "HF_HUB_OFFLINE is set" in problem.message
         assert "save_to_disk" in problem.message and capsys.readouterr() == ("", "")
 
 

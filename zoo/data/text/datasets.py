@@ -59,17 +59,14 @@ class TextDataset(Dataset):
         """
         raise NotImplementedError
 
-    def open(self, recipe: Recipe, write_cache: bool = True) -> DataSource:
-        return TextSource(recipe, self.gives, self.tokens(write_cache))
+    def open(self, recipe: Recipe) -> DataSource:
+        return TextSource(recipe, self.gives, self.tokens())
 
-    def tokens(self, write_cache: bool = True) -> TokenCache:
-        """The corpus, tokenised. Raises InputError where it cannot be read."""
-        default = default_root() / "cache"
-        folder = Path(self.cache) if self.cache else default
-        # Without `write_cache` all is written into the default one.
-        own = None if write_cache or folder == default else default
+    def tokens(self) -> TokenCache:
+        """The tokenized corpus. Raises InputError where it cannot be read."""
+        folder = Path(self.cache) if self.cache else default_root() / "cache"
         tokenizer = open_tokenizer(self.tokenizer) if self.tokenizer else None
-        return open_cache(self.corpus(), self.vocab_size, folder, own, tokenizer)
+        return open_cache(self.corpus, self.vocab_size, folder, tokenizer)
 
 
 class TextSource(DataSource):
@@ -186,8 +183,7 @@ class Hub(TextDataset):
         self.max_bytes = max_bytes
 
     def corpus(self) -> Corpus:
-        # Not below `data.cache`, which only a checkpoint may name.
-        kept = default_root() / "cache" / "hub"
+        kept = (Path(self.cache) if self.cache else default_root() / "cache") / "hub"
         return open_hub(self.id, self.config, self.revision, self.column, self.max_bytes, kept)
 
 

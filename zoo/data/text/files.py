@@ -1,16 +1,13 @@
 """The user's own text: a file, a folder of files, or a folder that `datasets` has saved.
 
 A plain text file is a document, or several with lines `<|endoftext|>` between them; a record of any other
-format is a document. Names of files, folders or saved splits decide the splits (train, validation, test).
-Without such names a hash of each document's text does, so that names and order have no influence and equal
-documents are in one split. A single document is cut by position.
+format is a document.
 """
 
 from __future__ import annotations
 
 import glob
 import re
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,8 +23,7 @@ from zoo.data.text.splits import (
     split_by_hash,
     text_of_rows,
 )
-from zoo.errors import InputError, Problem, printable
-from zoo.launch.ranks import is_first_process
+from zoo.errors import InputError, Problem
 
 SEPARATOR = "<|endoftext|>"
 PLAIN = (".txt", ".text", ".md")
@@ -40,39 +36,27 @@ RECORDS: dict[str, tuple[str, dict[str, Any]]] = {
     ".parquet": ("parquet", {}),
 }
 """Reader of `datasets.load_dataset` and its options, by the end of a file's name."""
-COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}  # by fsspec; zstd needs `zstandard`
-NOT_TEXT = {
-    ".7z", ".arrow", ".avro", ".doc", ".docx", ".epub", ".feather", ".htm", ".html", ".lz4", ".odt", ".orc",
-    ".pdf", ".rar", ".rtf", ".tar", ".tgz", ".xls", ".xlsx", ".xml", ".zip",
-}  # fmt: skip
-ADVICE = f"write the text into .txt files, one per document or with lines {SEPARATOR} between, or into .jsonl"
-
+COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
+"""Names of compressions in fsspec; zstd needs the package `zstandard`."""
 SPLIT_NAME = re.compile(rf"({'|'.join(SPLIT_NAMES)})(?![a-z])", re.IGNORECASE)
-HEAD = 1 << 16  # bytes of a file that are checked
 
 
 def open_text(root: Path, column: str = "text") -> Corpus:
     """The corpus in `root`.
 
-    Without names of splits 90 % of the documents train, 5 % are for validation and 5 % for test; validation
-    has at least one, and so has test where there are three.
+    Names of files, folders or saved splits decide the splits (train, validation, test). Without such names
+    90 % of the documents train, 5 % are for validation and 5 % for test; validation has at least one, and so
+    has test where there are three.
 
     Args:
         column: the records' field with the text.
 
     Raises:
-        InputError: no text there, a format that is not supported, no such column, or not UTF-8.
+        InputError: no text there, or a file in no split; on reading, a file that cannot be read.
     """
     if any((root / name).is_file() for name in ("dataset_dict.json", "state.json")):
         return _saved(root, column)
     files = find_files(root)
-    problems = [
-        Problem(f"{why}; {ADVICE}", key="data.root", where=str(file))
-        for file in files
-        if (why := _why_no_text(file))
-    ]
-    if problems:
-        raise InputError(problems)
     identity = ["text", HELD_OUT, column, *map(stamp, files)]
 
     def read(some: Iterable[Path]) -> Iterator[str]:
@@ -85,10 +69,39 @@ def open_text(root: Path, column: str = "text") -> Corpus:
     return split_by_hash("text", identity, lambda: read(files), root)
 
 
+def find_files(root: Path) -> list[Path]:
+    """The file `root`, or the files of a folder whose format is supported, sorted. Raises InputError where
+    there are none."""
+    if root.is_file():
+        return [root]
+    if not root.is_dir():
+        raise InputError(Problem("there is no such folder or file", key="data.root", where=str(root)))
+    files = [path for path in root.rglob("*") if path.is_file() and format_of(path) in (*PLAIN, *RECORDS)]
+    if not files:
+        formats = f"{', '.join((*PLAIN, *RECORDS))}; each also {', '.join(COMPRESSED)}"
+        message = f"the folder holds no text file ({formats})"
+        raise InputError(Problem(message, key="data.root", where=str(root)))
+    return sorted(files, key=Path.as_posix)
+
+
 def format_of(path: Path) -> str:
     """The end of a file's name in lower case, without that of its compression."""
-    name = Path(path.stem) if path.suffix.lower() in COMPRESSED else path
-    return name.suffix.lower()
+    return (Path(path.stem) if path.suffix.lower() in COMPRESSED else path).suffix.lower()
+
+
+def _named_splits(root: Path, files: list[Path]) -> dict[str, list[Path]]:
+    """The files of each split by names of files or folders; empty unless both train and valid are named."""
+    found: dict[str, list[Path]] = {}
+    for file in files:
+        matches = map(SPLIT_NAME.match, file.relative_to(root).parts)
+        split = next((SPLIT_NAMES[match[1].lower()] for match in matches if match), "")
+        found.setdefault(split, []).append(file)
+    if not {"train", "valid"} <= found.keys():
+        return {}
+    if unnamed := found.get(""):
+        message = "in no split: others in this folder are named train and valid"
+        raise InputError(Problem(message, key="data.root", where=str(file)) for file in unnamed)
+    return found
 
 
 def read_documents(path: Path, column: str) -> Iterator[str]:
@@ -96,19 +109,18 @@ def read_documents(path: Path, column: str) -> Iterator[str]:
 
     Raises InputError where the file cannot be read or has no such column.
     """
-    try:
-        if format_of(path) not in RECORDS:
-            yield from (document for document in _plain_documents(path) if document.strip())
-            return
-        kind, options = RECORDS[format_of(path)]
-        with quiet():
-            import datasets
+    if format_of(path) not in RECORDS:
+        yield from _plain_documents(path)
+        return
+    import datasets
 
-            rows = datasets.load_dataset(
-                kind, data_files=glob.escape(str(path)), split="train", streaming=True, **options
-            )
+    kind, options = RECORDS[format_of(path)]
+    options = {"data_files": glob.escape(str(path)), "split": "train", "streaming": True, **options}
+    try:
+        with quiet():
+            rows = datasets.load_dataset(kind, **options)
             rows = rows if rows.column_names else rows._resolve_features()
-            check_column(rows.column_names, column, path)
+        check_column(rows.column_names, column, path)
         yield from text_of_rows(rows, column, path)
     except InputError:
         raise
@@ -117,11 +129,24 @@ def read_documents(path: Path, column: str) -> Iterator[str]:
         raise InputError(Problem(f"cannot be read: {reason}", where=str(path))) from error
 
 
+def _plain_documents(path: Path) -> Iterator[str]:
+    lines: list[str] = []
+    for line in read_lines(path):
+        if line.strip() != SEPARATOR:
+            lines.append(line)
+        elif document := "".join(lines):
+            lines = []
+            if document.strip():
+                yield document
+    if (document := "".join(lines)).strip():
+        yield document
+
+
 def read_lines(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 file with their ends unchanged, without a byte order mark.
 
     `load_dataset("text")` would replace the ends of lines, which count as bytes and words here. Raises
-    InputError with the position of a byte that is not UTF-8.
+    InputError where the file cannot be read, with the position of a byte that is not UTF-8.
     """
     import fsspec
 
@@ -136,17 +161,9 @@ def read_lines(path: Path) -> Iterator[str]:
         byte = f"byte {offset + error.start} (0x{error.object[error.start]:02x})"
         message = f"{byte} is not UTF-8 text; save the file as UTF-8"
         raise InputError(Problem(message, where=str(path))) from None
-
-
-def _plain_documents(path: Path) -> Iterator[str]:
-    lines: list[str] = []
-    for line in read_lines(path):
-        if line.strip() == SEPARATOR:
-            yield "".join(lines)
-            lines = []
-        else:
-            lines.append(line)
-    yield "".join(lines)
+    except (OSError, EOFError, ValueError) as error:  # of the disk, and of compressions
+        reason = getattr(error, "strerror", None) or first_line(error)
+        raise InputError(Problem(f"cannot be read: {reason}", where=str(path))) from error
 
 
 def _saved(root: Path, column: str) -> Corpus:
@@ -161,58 +178,3 @@ def _saved(root: Path, column: str) -> Corpus:
     files = sorted(path for path in root.rglob("*") if path.is_file())
     tables = saved if isinstance(saved, dict) else {"train": saved}
     return from_tables("text", ["saved", column, *map(stamp, files)], tables, column, root)
-
-
-def find_files(root: Path) -> list[Path]:
-    """The file `root`, or the files of a folder whose format is supported, sorted; a warning names those of
-    other formats. Raises InputError where there are none."""
-    if root.is_file():
-        return [root]
-    if not root.is_dir():
-        raise InputError(Problem("there is no such folder or file", key="data.root", where=str(root)))
-    inside = sorted((path for path in root.rglob("*") if path.is_file()), key=Path.as_posix)
-    files = [path for path in inside if format_of(path) in (*PLAIN, *RECORDS)]
-    others = [path.relative_to(root).as_posix() for path in inside if format_of(path) in NOT_TEXT]
-    named = ", ".join(others[:8]) + (f" and {len(others) - 8} more" if len(others) > 8 else "")
-    if not files:
-        hint = f"; {named} cannot be read" if others else ""
-        formats = f"no text file ({', '.join((*PLAIN, *RECORDS))}; each also {', '.join(COMPRESSED)})"
-        raise InputError(Problem(f"the folder holds {formats}{hint}", key="data.root", where=str(root)))
-    if others and is_first_process():
-        message = f"warning: data.root: {root}: {named} cannot be read and are left out"
-        print(printable(message), file=sys.stderr)
-    return files
-
-
-def _named_splits(root: Path, files: list[Path]) -> dict[str, list[Path]]:
-    """The files of each split by names of files or folders; empty unless both train and valid are named."""
-    found: dict[str, list[Path]] = {}
-    unnamed = []
-    for file in files:
-        parts = (SPLIT_NAME.match(part) for part in file.relative_to(root).parts)
-        match = next((one for one in parts if one), None)
-        if match is None:
-            unnamed.append(file)
-        else:
-            found.setdefault(SPLIT_NAMES[match[1].lower()], []).append(file)
-    if not {"train", "valid"} <= found.keys():
-        return {}
-    if unnamed:
-        message = "in no split: others in this folder are named train and valid"
-        raise InputError(Problem(message, key="data.root", where=str(file)) for file in unnamed)
-    return found
-
-
-def _why_no_text(file: Path) -> str | None:
-    """Why a file cannot be read, by its name or its beginning: other syntax would be trained on as text."""
-    kind = format_of(file)
-    if kind in NOT_TEXT:
-        return f"{kind} is not supported"
-    if kind not in RECORDS and file.suffix.lower() not in COMPRESSED:
-        with file.open("rb") as opened:
-            head = opened.read(HEAD)
-        if (zero := head.find(b"\0")) >= 0:
-            return f"a zero byte at byte {zero}: it is binary, or text that is not UTF-8"
-        if re.match(rb'(?:\xef\xbb\xbf)?\s*(?:\[\s*)?\{\s*"[^"\n]*"\s*:', head):
-            return "it begins with JSON; name it .jsonl"
-    return None

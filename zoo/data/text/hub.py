@@ -41,37 +41,28 @@ def open_hub(
     Raises:
         InputError: when documents are read and the dataset is not available or has no such column.
     """
-    folder = Path(name)
-    files = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
+    files = sorted(path for path in Path(name).rglob("*") if path.is_file())
     identity = ["hub", name, config, revision, column, max_bytes, *map(stamp, files)]
 
     @functools.cache
     def corpus() -> Corpus:
         import datasets
 
-        unreachable = None if folder.is_dir() else why_unreachable(name)
         given = {"path": name, "name": config, "revision": revision}
-        try:
-            with quiet(offline=unreachable is not None):
-                size = sum(file.stat().st_size for file in files)
-                if not files:
-                    size = datasets.load_dataset_builder(**given).info.dataset_size
-                if size is not None and size <= max_bytes:
-                    tables = datasets.load_dataset(**given)
-                else:
-                    key = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:24]
-                    tables = _stream(given, column, max_bytes, kept / key)
-        except InputError:
-            raise
-        except Exception as error:  # of twenty kinds, all for one fact: the dataset is not available
-            reason = f"{unreachable}, and no copy is kept" if unreachable else first_line(error)
-            message = (
-                f"the dataset {name} is not available: {reason}\n"
-                "  1. where there is a network, run the same command again: it is fetched and kept;\n"
-                "  2. or save it there with `datasets` (`load_dataset(...).save_to_disk(FOLDER)`), and use "
-                "--set data.name=text --set data.root=FOLDER here."
-            )
-            raise InputError(Problem(message, key="data.id")) from None
+        advice = (
+            "  1. where there is a network, run the same command again: it is fetched and kept;\n"
+            "  2. or save it there with `datasets` (`load_dataset(...).save_to_disk(FOLDER)`), and use "
+            "--set data.name=text --set data.root=FOLDER here."
+        )
+        with reaching(name, advice):
+            size = sum(file.stat().st_size for file in files)
+            if not files:
+                size = datasets.load_dataset_builder(**given).info.dataset_size
+            if size is not None and size <= max_bytes:
+                tables = datasets.load_dataset(**given)
+            else:
+                key = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:24]
+                tables = _stream(given, column, max_bytes, kept / key)
         return from_tables("hub", identity, tables, column, name)
 
     return Corpus("hub", identity, lambda split: corpus().documents(split), split=lambda: corpus().split())
@@ -97,9 +88,9 @@ def _stream(given: dict[str, Any], column: str, max_bytes: int, folder: Path) ->
 
 
 def _beginning(rows: Any, column: str, where: str, limit: int) -> Iterator[str]:
-    taken = 0
     options = {"unit_scale": True, "unit_divisor": 1024, "leave": False}
     with progress_bar(limit, f"streaming {where}", "B", **options) as bar:
+        taken = 0
         for text in text_of_rows(rows, column, where):
             yield text
             size = len(text.encode())
@@ -109,11 +100,29 @@ def _beginning(rows: Any, column: str, where: str, limit: int) -> Iterator[str]:
                 return
 
 
-def why_unreachable(repository: str) -> str | None:
+@contextmanager
+def reaching(name: str, advice: str) -> Iterator[None]:
+    """Around the loading of a dataset: any failure becomes one InputError, with advice.
+
+    Where the hub does not answer, only copies that `datasets` keeps are read.
+    """
+    unreachable = None if Path(name).is_dir() else why_unreachable(name)
+    try:
+        with quiet(offline=unreachable is not None):
+            yield
+    except InputError:
+        raise
+    except Exception as error:  # of twenty kinds, all for one fact: the dataset is not available
+        reason = f"{unreachable}, and no copy is kept" if unreachable else first_line(error)
+        message = f"the dataset {name} is not available: {reason}\n{advice}"
+        raise InputError(Problem(message, key="data.name")) from None
+
+
+def why_unreachable(name: str) -> str | None:
     """None if the hub answers that it has a dataset; else why not.
 
-    Asked in a thread, because a look-up of a host name has no time limit: `datasets` by itself would try for
-    24 s to minutes and report every attempt, also where a proxy answers each one with an error of its own.
+    Asked in a thread, because a look-up of a host name has no time limit; `datasets` by itself would try for
+    24 s to minutes and report every attempt.
     """
     from huggingface_hub import HfApi, constants
 
@@ -123,7 +132,7 @@ def why_unreachable(repository: str) -> str | None:
 
     def ask() -> None:
         try:
-            HfApi().dataset_info(repository, timeout=PATIENCE)
+            HfApi().dataset_info(name, timeout=PATIENCE)
             answer.append(None)
         except Exception as error:  # no network, or an answer that is not the hub's
             answer.append(f"{constants.ENDPOINT} cannot be reached ({first_line(error)})")
@@ -141,7 +150,7 @@ def first_line(error: BaseException) -> str:
 
 @contextmanager
 def quiet(offline: bool = False) -> Iterator[None]:
-    """Without progress bars, retries and notices of `datasets`; if `offline`, it reads local copies only."""
+    """Without progress bars and notices of `datasets`; if `offline`, it reads local copies only."""
     import datasets
     from huggingface_hub import constants
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from zoo.data.text import SPLITS, Corpus, TextChanged
+from zoo.data.text import SPLITS, Corpus
 from zoo.errors import InputError, Problem, nearest
 
 HELD_OUT = 0.05  # of the documents, for validation and again for test
@@ -68,15 +67,16 @@ def from_tables(name: str, identity: list, tables: dict, column: str, where: Pat
         return Corpus(name, identity, lambda split: read(ours.get(split, "")), split=lambda: NAMED)
     if len(tables) == 1:
         return split_by_hash(name, identity, lambda: read(next(iter(tables))), where)
-    if "train" in ours:  # validation is taken out of train, and test stays test
-        divided = split_by_hash(name, identity, lambda: read(ours["train"]), where, test=False)
+    if "train" not in ours:
+        message = f"has the splits {', '.join(tables)}; it needs train, or one split alone"
+        raise InputError(Problem(message, key="data.root", where=str(where)))
+    # Validation is taken out of train, and test stays test.
+    divided = split_by_hash(name, identity, lambda: read(ours["train"]), where, test=False)
 
-        def documents(split: str) -> Iterator[str]:
-            return read(ours["test"]) if split == "test" and "test" in ours else divided.documents(split)
+    def documents(split: str) -> Iterator[str]:
+        return read(ours["test"]) if split == "test" and "test" in ours else divided.documents(split)
 
-        return replace(divided, documents=documents)
-    message = f"has the splits {', '.join(tables)}; it needs train, or one split alone"
-    raise InputError(Problem(message, key="data.root", where=str(where)))
+    return replace(divided, documents=documents)
 
 
 def split_by_hash(name: str, identity: list, read: Read, where: Path | str, test: bool = True) -> Corpus:
@@ -89,53 +89,41 @@ def split_by_hash(name: str, identity: list, read: Read, where: Path | str, test
     """
 
     @functools.cache
-    def assignment() -> tuple[array, np.ndarray | None]:
-        # Nine bytes a document: a corpus may have many millions.
-        fingerprints = array("Q", map(_fingerprint, read()))
-        return fingerprints, assign(np.asarray(fingerprints), where, test)
+    def codes() -> np.ndarray | None:
+        hashes = (hashlib.sha256(document.encode()).digest()[:8] for document in read())
+        return assign(np.fromiter((int.from_bytes(one, "big") for one in hashes), np.uint64), where, test)
 
     def documents(split: str) -> Iterator[str]:
-        fingerprints, codes = assignment()
-        if codes is None:
+        if codes() is None:
             yield cut_by_position(next(read()), where)[split]
             return
-        for number, document in enumerate(read()):
-            if number == len(fingerprints) or fingerprints[number] != _fingerprint(document):
-                raise TextChanged(Problem("the text changed while it was read; run again", where=str(where)))
-            if codes[number] == SPLITS.index(split):
+        # A text that changed in between is refused by the token cache.
+        for document, code in zip(read(), codes(), strict=False):
+            if SPLITS[code] == split:
                 yield document
 
-    return Corpus(name, identity, documents, split=lambda: BY_POSITION if assignment()[1] is None else None)
+    return Corpus(name, identity, documents, split=lambda: BY_POSITION if codes() is None else None)
 
 
-def _fingerprint(document: str) -> int:
-    return int.from_bytes(hashlib.sha256(document.encode()).digest()[:8], "big")
-
-
-def assign(fingerprints: np.ndarray, where: Path | str, test: bool = True) -> np.ndarray | None:
+def assign(hashes: np.ndarray, where: Path | str, test: bool = True) -> np.ndarray | None:
     """The number of its split for each document, uint8; None where all documents are equal. Raises InputError
     if there is none."""
-    order = np.unique(fingerprints)
+    order = np.unique(hashes)
     if not len(order):
         raise InputError(Problem("holds no text", key="data.root", where=str(where)))
     if len(order) == 1:
         return None
-    # The documents with the smallest hashes are held out.
     held_out = max(1, round(len(order) * HELD_OUT))
-    codes = np.zeros(len(fingerprints), np.uint8)
+    codes = np.zeros(len(hashes), np.uint8)
     if test and len(order) >= 3:
-        codes[fingerprints <= order[2 * held_out - 1]] = SPLITS.index("test")
-    codes[fingerprints <= order[held_out - 1]] = SPLITS.index("valid")
+        codes[hashes <= order[2 * held_out - 1]] = SPLITS.index("test")
+    codes[hashes <= order[held_out - 1]] = SPLITS.index("valid")
     return codes
 
 
 def cut_by_position(document: str, where: Path | str) -> dict[str, str]:
     """The splits of a single document: 90, 5 and 5 % of its characters, cut at the next end of a line, or of
-    a word where there is none near.
-
-    Raises:
-        InputError: too short to be cut.
-    """
+    a word where there is none near. Raises InputError for one that is too short."""
     cuts = [0]
     for share in (1 - 2 * HELD_OUT, 1 - HELD_OUT):
         start = max(cuts[-1], round(len(document) * share))

@@ -13,7 +13,7 @@ from typing import Any
 
 from zoo.data.text import SPLITS, Corpus, stamp
 from zoo.data.text.files import read_lines
-from zoo.data.text.hub import first_line, quiet, why_unreachable
+from zoo.data.text.hub import reaching
 from zoo.errors import InputError, Problem
 
 REPOSITORY = "Salesforce/wikitext"
@@ -36,9 +36,21 @@ def open_wikitext(name: str, root: Path) -> Corpus:
             return Corpus(name, identity, lambda split, paths=paths: articles(read_lines(paths[split])), True)
         if len(missing) < len(paths):
             raise InputError(Problem(f"{name}: the folder lacks {' and '.join(missing)}", where=str(folder)))
+    advice = (
+        "  1. where there is a network, run the same command again: it is fetched and kept;\n"
+        f"  2. or put {', '.join(path.name for path in paths.values())} into {folders[0]}, or name the "
+        f"folder that contains {name}/ with --set data.root=FOLDER."
+    )
+
+    @functools.cache
+    def tables() -> Any:
+        import datasets
+
+        with reaching(REPOSITORY, advice):
+            return datasets.load_dataset(REPOSITORY, f"{name}-v1")
 
     def documents(split: str) -> Iterator[str]:
-        batches = fetch(name, tuple(folders))[HUB_SPLITS[split]].iter(1000)
+        batches = tables()[HUB_SPLITS[split]].iter(1000)
         return articles(row or " \n" for batch in batches for row in batch["text"])
 
     return Corpus(name, ["hub", REPOSITORY, f"{name}-v1"], documents, True)
@@ -64,31 +76,3 @@ def articles(lines: Iterable[str]) -> Iterator[str]:
 
 def _is_title(line: str) -> bool:
     return line.startswith(" = ") and line.endswith(" = \n") and not line.startswith(" = = ")
-
-
-@functools.cache
-def fetch(name: str, searched: tuple[Path, ...]) -> Any:
-    """The `datasets.DatasetDict` of a corpus, from the hub or from a copy that `datasets` has kept.
-
-    Raises InputError with the `searched` folders if it is not available.
-    """
-    import datasets
-
-    unreachable = why_unreachable(REPOSITORY)
-    try:
-        with quiet(offline=unreachable is not None):
-            return datasets.load_dataset(REPOSITORY, f"{name}-v1")
-    except Exception as error:  # of twenty kinds, all for one fact: the corpus is not available
-        files = [f"wiki.{split}.tokens" for split in SPLITS]
-        paths = "\n".join(f"    {folder / file}" for folder in searched for file in files)
-        message = (
-            f"the corpus {name} is not available.\n"
-            f"  Not on disk; searched\n{paths}\n"
-            f"  Not fetched from https://huggingface.co/datasets/{REPOSITORY}: "
-            f"{unreachable or first_line(error)}\n"
-            f"  Two ways to get it:\n"
-            f"    1. where there is a network, run the same command again: it is fetched and kept;\n"
-            f"    2. put {', '.join(files)} into {searched[0]}, or name the folder that contains {name}/ "
-            "with --set data.root=FOLDER."
-        )
-        raise InputError(Problem(message)) from None
