@@ -18,7 +18,7 @@ from zoo.errors import InputError, nearest, shorten
 from zoo.files import read_text
 from zoo.recipe.encoding import encoding_label
 from zoo.recipe.reader import read_recipe
-from zoo.recipe.yaml_file import MAX_BYTES, read_file
+from zoo.recipe.tree import MAX_BYTES, read_file
 from zoo.registry import Description
 from zoo.runs.card import read_card
 
@@ -234,7 +234,7 @@ def _first_comment(file: Path) -> str:
         comment = line.lstrip("# ").rstrip()
         if comment and not comment.startswith(("python -m zoo", "zoo ")):
             return comment
-    base = read_file(file).plain().get("base")
+    base = read_file(file).values.get("base")
     return _first_comment(file.parent / base) if base else ""
 
 

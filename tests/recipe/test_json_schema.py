@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from zoo.recipe import json_schema, resolve
-from zoo.recipe.yaml_file import read_file
+from zoo.recipe.tree import read_file
 from zoo.registry import encodings
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").rglob("*.yaml"))
@@ -58,7 +58,7 @@ def test_every_key_has_a_description():
 
 def test_recipes_bases_and_resolved_recipes_are_valid(validator, good):
     assert len(RECIPES) >= 8
-    assert not [path for path in RECIPES if not validator.is_valid(read_file(path).plain())]
+    assert not [path for path in RECIPES if not validator.is_valid(read_file(path).values)]
     validator.validate(resolve(good).as_dict())
     validator.validate(
         {"base": "base/wikitext2.yaml", "data": {"batch_size": 4}, "model": {"encoding": "rope"}}

@@ -9,7 +9,7 @@ from zoo import registry
 from zoo.errors import InputError
 from zoo.recipe import read_recipe, to_yaml_line
 from zoo.recipe.encoding import check_encoding
-from zoo.recipe.yaml_file import read_value
+from zoo.recipe.tree import read_value
 from zoo.sweep.matrix import matrix, read_encodings, slugs
 
 

@@ -13,10 +13,7 @@ from zoo.comparison.commands import command
 from zoo.errors import InputError, Problem, collect, shorten
 from zoo.evaluation.measurement import Measurement
 from zoo.evaluation.store import read_measurements
-from zoo.recipe import resolve
-from zoo.recipe.encoding import check_encoding
-from zoo.recipe.schema import section_class
-from zoo.recipe.sections import DataConfig
+from zoo.recipe import recipe_of_run
 from zoo.runs.card import read_card
 from zoo.runs.folder import CARD, LAST, METRICS, RECIPE, nearest_run_hint, stored_recipe
 from zoo.runs.metrics_csv import read_metrics
@@ -130,31 +127,12 @@ def validated_recipe(folder: Path) -> dict[str, Any]:
     model = stored.get("model")
     if not isinstance(model, dict) or "encoding" not in model:
         raise InputError(Problem("not the recipe of a run: no model.encoding", where=str(folder / RECIPE)))
-    plain = {key: value for key, value in stored.items() if key not in ("plugins", "evaluate")}
-    known = _known_sections(stored)
     try:
-        resolved = resolve({**plain, **known, "model": {**model, "encoding": "none"}}).as_dict()
+        recipe = recipe_of_run({key: value for key, value in stored.items() if key != "evaluate"}).as_dict()
     except InputError as error:
         where = str(folder / RECIPE)
         raise InputError([Problem(p.message, key=p.key, where=where) for p in error.problems]) from error
-    encoding, faults = check_encoding(model["encoding"], ("model", "encoding"))
-    resolved["model"]["encoding"] = model["encoding"] if faults else encoding
-    return resolved | {key: stored[key] for key in ("plugins", "evaluate", *known) if key in stored}
-
-
-def _known_sections(stored: dict[str, Any]) -> dict[str, Any]:
-    """Known sections in place of those that name a plugin's dataset, task, optimizer or schedule."""
-    sections = {
-        key: stored[key] for key in ("data", "task", "optimizer") if isinstance(stored.get(key), dict)
-    }
-    unknown = {key for key, value in sections.items() if section_class(key, value) is None}
-    found: dict[str, Any] = {}
-    if unknown & {"data", "task"} and "data" in sections:
-        common = {key: value for key, value in sections["data"].items() if key in DataConfig.model_fields}
-        found |= {"data": {**common, "name": "max_index"}, "task": {"name": "max_index"}}
-    if "optimizer" in unknown:
-        found["optimizer"] = {"lr": sections["optimizer"].get("lr")}
-    return found
+    return recipe | ({"evaluate": stored["evaluate"]} if "evaluate" in stored else {})
 
 
 def training_speed(file: Path) -> float | None:

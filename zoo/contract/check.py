@@ -20,8 +20,7 @@ from zoo.contract.training import GRADIENTS
 from zoo.errors import InputError, Problem, RunError
 from zoo.recipe import Recipe
 from zoo.recipe.encoding import check_encoding, encoding_label
-from zoo.recipe.located_tree import dotted
-from zoo.recipe.yaml_file import read_value
+from zoo.recipe.tree import dotted, read_value
 
 WIDTH = 110
 

@@ -20,7 +20,7 @@ from zoo.figures.hooks import CONTENTS, COPIES, Layer, draw_small_weights
 from zoo.figures.plots import Reach
 from zoo.figures.style import FAINT, INK, styles
 from zoo.recipe.encoding import check_encoding, encoding_label
-from zoo.recipe.located_tree import dotted
+from zoo.recipe.tree import dotted
 
 TRAINED, LENGTH, HEADS, D_MODEL = 64, 256, 4, 128
 PAIRS = 4 * 1024**2

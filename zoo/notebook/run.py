@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from zoo.errors import InputError, Problem
 from zoo.evaluation.measurement import flat_rows
 from zoo.evaluation.store import read_measurements
-from zoo.recipe import Recipe, resolve
+from zoo.recipe import Recipe, recipe_of_run
 from zoo.runs.card import read_card
 from zoo.runs.folder import BEST, LAST, METRICS, RECIPE, nearest_run_hint, stored_recipe
 from zoo.runs.load import load, run_folder_of
@@ -46,11 +46,9 @@ class Run:
         """The resolved recipe, as it was trained; its plugins are not imported.
 
         Raises:
-            InputError: it cannot be read, or names a class of a plugin that is not registered.
+            InputError: it cannot be read.
         """
-        stored = stored_recipe(self.path)
-        recipe = resolve({**stored, "plugins": []})
-        return recipe.model_copy(update={"plugins": tuple(stored.get("plugins") or ())})
+        return recipe_of_run(stored_recipe(self.path))
 
     @property
     def card(self) -> dict[str, Any]:

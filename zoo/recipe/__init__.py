@@ -10,7 +10,8 @@ from zoo.recipe.reader import (
     with_locations,
 )
 from zoo.recipe.schema import Recipe
-from zoo.recipe.yaml_file import dump, to_yaml_line
+from zoo.recipe.tree import dump, to_yaml_line
+from zoo.recipe.validation import recipe_of_run
 
 __all__ = [
     "Recipe",
@@ -18,6 +19,7 @@ __all__ = [
     "json_schema",
     "locate",
     "read_recipe",
+    "recipe_of_run",
     "resolve",
     "to_recipe",
     "to_yaml_line",

@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from zoo import registry
 from zoo.recipe.error_messages import explain_validation_error
-from zoo.recipe.located_tree import KeyPath, dotted
 from zoo.recipe.sections import resolve_encoding
+from zoo.recipe.tree import KeyPath, dotted
 
 ENCODING = ("model", "encoding")
 Faults = dict[KeyPath, str]
@@ -31,16 +31,17 @@ def check_encoding(spec: Any, path: KeyPath) -> tuple[Any, Faults]:
     try:
         return resolve_encoding(spec), {}
     except ValidationError as error:
-        faults = explain_validation_error(error, spec, {})
+        keys = {at: ["name", *_defaults(name)] for at, name in encodings_in(spec, ())}
+        faults = explain_validation_error(error, spec, keys)
         return None, {(*path, *below): message for below, message in faults.items()}
 
 
 def encodings_in(spec: Any, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
-    """Every encoding in a resolved one, the wrapped ones included: its key path and its name."""
+    """Every registered encoding in one of a recipe, wrapped ones too: its key path and its name."""
     if isinstance(spec, list | tuple):
         for index, part in enumerate(spec):
             yield from encodings_in(part, (*path, index))
-    elif isinstance(spec, dict) and "name" in spec:
+    elif isinstance(spec, dict) and str(spec.get("name")) in registry.encodings.all():
         yield path, spec["name"]
         for key in _wrapping(spec["name"]):
             yield from encodings_in(spec.get(key), (*path, key))

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from zoo.errors import nearest, shorten
-from zoo.recipe.located_tree import KeyPath, describe_value, dotted
+from zoo.recipe.tree import KeyPath, describe_value, dotted
 
 _EXPECTED = {
     "int_type": "a whole number",
@@ -23,7 +23,7 @@ _EXPECTED = {
     "model_type": "a mapping",
     "none_required": "null",
 }
-"""Where pydantic speaks of Python's types. Its other messages are fine as they are."""
+"""Words for pydantic's messages about Python's types."""
 
 
 def explain_validation_error(
@@ -41,15 +41,8 @@ def explain_validation_error(
     return {path: _message(path, details, keys) for path, details in found.items() if path not in above}
 
 
-def unknown_key(path: KeyPath, valid: Iterable[str], elsewhere: Iterable[KeyPath] = ()) -> str:
-    """The message for a key that its mapping does not have; `elsewhere` are the keys that others have."""
-    other = next((other for other in elsewhere if other[-1] == path[-1]), None)
-    near = dotted(other) if other else nearest(str(path[-1]), valid)
-    return f"unknown key; did you mean {near!r}?" if near else f"unknown key; there are: {', '.join(valid)}"
-
-
 def _path(detail: dict[str, Any], given: Any) -> KeyPath:
-    """The location of an error without what pydantic adds to it: members of unions."""
+    """The location of an error without the members of unions, which pydantic adds to it."""
     path: list[str | int] = []
     for part in detail["loc"]:
         inside = (isinstance(given, Mapping) and part in given) or (
@@ -64,21 +57,24 @@ def _path(detail: dict[str, Any], given: Any) -> KeyPath:
 
 
 def _message(path: KeyPath, details: list[dict[str, Any]], keys: Mapping[KeyPath, Iterable[str]]) -> str:
-    kind, value = details[0]["type"], details[0]["input"]
+    kind, value, text = details[0]["type"], details[0]["input"], details[0]["msg"]
     if kind == "missing":
         return "missing"
+    if kind == "value_error":
+        return text.removeprefix("Value error, ")
     if kind == "string_pattern_mismatch":
         return f"may hold letters, digits and . _ - only, got {shorten(str(value))!r}"
     if kind == "extra_forbidden":
-        elsewhere = ((*owner, name) for owner, names in keys.items() if owner != path[:-1] for name in names)
-        return unknown_key(path, keys.get(path[:-1], ()), elsewhere)
-    # A union fails once for each of its members. What would have fitted is the member of this type that says
-    # more than that; else all of them.
+        valid = [*keys.get(path[:-1], ())]
+        elsewhere = (dotted((*owner, path[-1])) for owner, names in keys.items() if path[-1] in names)
+        near = next(elsewhere, None) or nearest(str(path[-1]), valid)
+        return (
+            f"unknown key; did you mean {near!r}?" if near else f"unknown key; there are: {', '.join(valid)}"
+        )
+    # A union fails once for each of its members. A limit that is not kept says more than a wrong type.
     literals = [one["ctx"]["expected"] for one in details if one["type"] == "literal_error"]
-    precise = [one for one in details if one["type"] not in (*_EXPECTED, "literal_error")]
-    if precise and not precise[0]["msg"].startswith("Input should be "):
-        return precise[0]["msg"].removeprefix("Value error, ")
-    texts = (_EXPECTED.get(one["type"]) or one["msg"] for one in precise or details)
+    limits = [one for one in details if one["type"] not in (*_EXPECTED, "literal_error")]
+    texts = (_EXPECTED.get(one["type"]) or one["msg"] for one in limits or details)
     expected = dict.fromkeys(text.removeprefix("Input should be ") for text in texts)
     if "a number" in expected:
         expected.pop("a whole number", None)

@@ -7,8 +7,8 @@ from typing import Any
 from zoo import registry
 from zoo.fields import Section
 from zoo.recipe.schema import Recipe
-from zoo.recipe.sections import DataConfig, EncodingConfig, OptimizerConfig, TaskConfig, config_class
-from zoo.recipe.trainer import OWNED, PRECISION_ALIASES, lightning_class
+from zoo.recipe.sections import DataConfig, NamedConfig, OptimizerConfig, TaskConfig, config_class
+from zoo.recipe.trainer import PRECISION_ALIASES, lightning_class
 
 ENCODING = {"$ref": "#/$defs/encoding"}
 # Text, or a mapping with a name: which encodings a plugin brings, a schema cannot know.
@@ -39,7 +39,6 @@ def json_schema() -> dict[str, Any]:
         optimizer["properties"]["schedule"]["enum"] = registry.schedules.names()
     members["task"].append({"enum": registry.tasks.names()})
     trainer = lightning_class().model_json_schema()
-    trainer["properties"] = {key: one for key, one in trainer["properties"].items() if key not in OWNED}
     trainer["properties"]["precision"]["enum"] += PRECISION_ALIASES
     definitions = schema["$defs"] | {"TrainerConfig": trainer}
     for owner in (schema, *definitions.values(), *(one for several in members.values() for one in several)):
@@ -83,7 +82,7 @@ def _encoding_schema() -> dict[str, Any]:
         {"type": "array", "items": ENCODING, "minItems": 1, "description": "Several, combined."},
     ]
     for one in every:
-        schema = config_class(EncodingConfig, one).model_json_schema() | {"title": one.name}
+        schema = config_class(NamedConfig, one).model_json_schema() | {"title": one.name}
         wrapped = [option.name for option in one.options if registry.holds_wrapped(option.annotation)]
         schema["properties"] |= dict.fromkeys(wrapped, ENCODING)
         members.append(schema)

@@ -9,17 +9,11 @@ from pydantic import ValidationError
 
 from zoo import registry
 from zoo.errors import nearest, shorten
-from zoo.fields import Section, Text
+from zoo.fields import Section
 from zoo.recipe.error_messages import explain_validation_error
-from zoo.recipe.located_tree import KeyPath
-from zoo.recipe.sections import config_class
+from zoo.recipe.sections import NamedConfig, config_class
+from zoo.recipe.tree import KeyPath, dotted
 from zoo.registry import Description
-
-
-class NamedConfig(Section):
-    """A dataset by name."""
-
-    name: Text
 
 
 def questions_section(spec: Any) -> Section:
@@ -80,5 +74,6 @@ def _section(
         return config.model_validate(given)
     except ValidationError as error:
         faults = explain_validation_error(error, given, {(): config.model_fields})
-        texts = (f"{'.'.join(map(str, path))}: {text}" for path, text in faults.items())
-        raise ValueError(f"{name}: {'; '.join(texts)}") from None
+        raise ValueError(
+            f"{name}: {'; '.join(f'{dotted(at)}: {text}' for at, text in faults.items())}"
+        ) from None

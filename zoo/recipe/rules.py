@@ -16,11 +16,11 @@ from zoo.fields import float_to_int
 from zoo.launch.devices import number_of_devices
 from zoo.recipe.diff import limits_epochs
 from zoo.recipe.encoding import ENCODING, encodings_in
-from zoo.recipe.located_tree import KeyPath, dotted
 from zoo.recipe.questions import mix_faults, questions_section
 from zoo.recipe.schema import section_class
 from zoo.recipe.sections import MAX_TOKENS, construct
 from zoo.recipe.trainer import PRECISION_ALIASES
+from zoo.recipe.tree import KeyPath, dotted
 
 FSDP_PRECISIONS = ("auto", "32-true", "bf16-mixed", "bf16-true", "16-true")
 

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, SerializeAsAny, ValidationInfo
 
 from zoo.fields import Affects, Flag, Number, Positive, Section, Seed, Text
-from zoo.recipe.sections import BASES, EvaluateConfig, by_name, named_section_class
-from zoo.recipe.trainer import TrainerSection, trainer_class
+from zoo.recipe.sections import (
+    BASES,
+    DataConfig,
+    EvaluateConfig,
+    OptimizerConfig,
+    TaskConfig,
+    section_model,
+)
+from zoo.recipe.trainer import TrainerConfig, lightning_class
 
 # Far above every published model; beyond them the building itself would not come to an end.
 MOST_LAYERS, WIDEST = 1000, 1 << 20
 
 WindowPattern = Positive | None | Annotated[tuple[Positive | None, ...], Field(min_length=1)]
-
-
-def _named(value: object) -> object:
-    """`task: max_index` is short for `task: {name: max_index}`."""
-    return {"name": value} if isinstance(value, str) else value
 
 
 def _shortest_pattern(value: WindowPattern) -> WindowPattern:
@@ -93,6 +95,17 @@ class ModelConfig(Section):
         return self.window[layer % len(self.window)] if isinstance(self.window, tuple) else self.window
 
 
+def _by_value(section: str) -> BeforeValidator:
+    """Validates a section by the model that its value asks for."""
+
+    def validate(value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, Section):
+            return value
+        return section_class(section, value, stored=bool(info.context)).model_validate(value)
+
+    return BeforeValidator(validate)
+
+
 class CheckpointConfig(Section):
     """When checkpoints are written."""
 
@@ -124,19 +137,21 @@ class Recipe(Section):
     init_from: Text | None = None
     """Run folder or checkpoint whose weights the run starts from, relative to the working directory; all that
     is not the encoding's must match. null: they are drawn from the seed."""
-    task: Annotated[by_name("task"), BeforeValidator(_named)]
+    task: Annotated[SerializeAsAny[TaskConfig], _by_value("task")]
     """The task: a name, or a mapping of a name and options. null: by data and model.kind."""
     model: ModelConfig
     """The transformer and its positional encoding."""
-    data: by_name("data")
+    data: Annotated[SerializeAsAny[DataConfig], _by_value("data")]
     """The training data."""
-    optimizer: by_name("optimizer")
+    optimizer: Annotated[SerializeAsAny[OptimizerConfig], _by_value("optimizer")]
     """The optimizer and its schedule."""
-    trainer: TrainerSection
+    trainer: Annotated[SerializeAsAny[TrainerConfig], _by_value("trainer")]
     """Lightning's Trainer."""
     checkpoint: CheckpointConfig = CheckpointConfig()
     """When checkpoints are written."""
-    evaluate: Annotated[by_name("evaluate"), Affects(None, after_training=True)] = EvaluateConfig()
+    evaluate: Annotated[
+        SerializeAsAny[EvaluateConfig], _by_value("evaluate"), Affects(None, after_training=True)
+    ] = EvaluateConfig()
     """How the trained model is evaluated."""
     compile: Annotated[Flag | Literal["auto"], Affects("rounding")] = "auto"
     """Whether the model is compiled by torch.compile. auto: from 5,000 steps on, on a GPU from 1,000, where a
@@ -152,12 +167,11 @@ class Recipe(Section):
         return self.model_dump(mode="json")
 
 
-def section_class(section: str, value: Any) -> type[Section] | None:
-    """The model of a section of the recipe with this value; None where a name in it is not registered or the
-    key is not a section."""
+def section_class(section: str, value: Any, stored: bool = False) -> type[Section] | None:
+    """The model of a section of the recipe with this value; None for a key that is not a section."""
     if section == "trainer":
-        return trainer_class(value)
+        return lightning_class()
     if section in BASES:
-        return named_section_class(section, value)
+        return section_model(section, value, stored)
     annotation = Recipe.model_fields[section].annotation
     return annotation if isinstance(annotation, type) and issubclass(annotation, Section) else None

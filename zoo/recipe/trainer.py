@@ -8,15 +8,7 @@ from __future__ import annotations
 import functools
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    PlainValidator,
-    SerializerFunctionWrapHandler,
-    create_model,
-    model_serializer,
-)
-from pydantic_core import PydanticCustomError
+from pydantic import BeforeValidator, Field, SerializerFunctionWrapHandler, create_model, model_serializer
 
 from zoo.fields import (
     Affects,
@@ -30,7 +22,6 @@ from zoo.fields import (
     Text,
     strict_type,
 )
-from zoo.recipe.sections import dump_by_class
 from zoo.registry import Option, keywords_of
 
 PRECISION_ALIASES = {
@@ -132,38 +123,17 @@ OWNED = {
 }
 
 
-def trainer_class(section: Any) -> type[TrainerConfig]:
-    """The model of a section `trainer`; Lightning is imported only for keywords of its own."""
-    own = TrainerConfig.model_fields.keys()
-    return lightning_class() if isinstance(section, dict) and section.keys() - own else TrainerConfig
-
-
-TrainerSection = Annotated[
-    TrainerConfig,
-    PlainValidator(
-        lambda value: trainer_class(value).model_validate(value), json_schema_input_type=TrainerConfig
-    ),
-    dump_by_class,
-]
-
-
-@functools.lru_cache(maxsize=1)
+@functools.cache
 def lightning_class() -> type[TrainerConfig]:
-    """TrainerConfig with every keyword of Lightning's Trainer; those in `OWNED` are refused."""
-    fields: dict[str, Any] = {}
-    for key, option in trainer_options().items():
-        if key in OWNED:
-            fields[key] = (Annotated[Any, BeforeValidator(functools.partial(_refuse, OWNED[key]))], None)
-        elif key not in TrainerConfig.model_fields:
-            fields[key] = (strict_type(option.annotation), None)
+    """TrainerConfig with every keyword of Lightning's Trainer, except those in `OWNED`."""
+    own = {*TrainerConfig.model_fields, *OWNED}
+    fields = {
+        key: (strict_type(o.annotation), None) for key, o in trainer_options().items() if key not in own
+    }
     return create_model("TrainerConfig", __base__=TrainerConfig, __module__=__name__, **fields)
 
 
-def _refuse(reason: str, value: object) -> None:
-    raise PydanticCustomError("owned", "{text}", {"text": f"not the recipe's to set: {reason}"})
-
-
-@functools.lru_cache(maxsize=1)
+@functools.cache
 def trainer_options() -> dict[str, Option]:
     """The keywords of `lightning.pytorch.Trainer`, by name."""
     from lightning.pytorch import Trainer

@@ -1,8 +1,10 @@
-"""Validation of the tree of a recipe; every problem has its location."""
+"""From the tree of a recipe to the recipe: plugins, names, defaults, types and rules."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,35 +13,44 @@ from zoo import registry
 from zoo.errors import InputError, Problem, nearest
 from zoo.recipe.encoding import ENCODING, Faults, check_encoding
 from zoo.recipe.error_messages import explain_validation_error
-from zoo.recipe.located_tree import KeyPath, Located, is_from_command_line
 from zoo.recipe.rules import RULES, Rule, broken_rules
 from zoo.recipe.schema import Recipe, section_class
-from zoo.recipe.sections import usual_task
+from zoo.recipe.sections import NAMES, name_in, usual_task
 from zoo.recipe.trainer import OWNED
+from zoo.recipe.tree import Tree, is_from_command_line
 
 LENGTH_FACTORS = (1, 2, 4)
 """The lengths of evaluation by default, as multiples of the trained length."""
+UNKNOWN = re.compile(rf"no ({'|'.join(registry.KINDS)}) '")
+"""How the message of a name that is not registered begins."""
 
 
-def validate_tree(tree: Located, rules: Sequence[Rule] = RULES) -> Recipe:
+def validate(tree: Tree, rules: Sequence[Rule] = RULES) -> Recipe:
     """The recipe of a tree.
 
     Raises:
-        InputError: every problem of its plugins, which decide what names there are; else every other problem.
+        InputError: every problem; but names that a broken plugin may define are not looked for.
     """
-    _load_plugins(tree)
-    values = tree.plain()
+    values = copy.deepcopy(tree.values)
+    plugins = _plugin_faults(values)
     unsure = _fill_in(values)
-    faults = _check_names(values)
+    faults = _name_faults(values)
+    model = _as(dict, values.get("model"))
+    if "encoding" in model:
+        model["encoding"], wrong = check_encoding(model["encoding"], ENCODING)
+        faults |= wrong
     recipe = None
     try:
         recipe = Recipe.model_validate(values)
     except ValidationError as error:
-        explained = explain_validation_error(error, values, _valid_keys(values))
-        # Of a section without a right name nothing else has been looked at.
-        unsure += [path[:1] for path in explained if path[1:] in (("name",), ("schedule",))]
-        faults |= explained
-    broken = broken_rules(values, [*faults, *unsure], rules)
+        faults = explain_validation_error(error, values, _valid_keys(values)) | faults
+    trainer = _as(dict, values.get("trainer"))
+    owned = [key for key in trainer if key in OWNED]
+    faults |= {("trainer", key): f"not the recipe's to set: {OWNED[key]}" for key in owned}
+    broken = broken_rules(values, [*faults, *unsure, *plugins], rules)
+    if plugins:
+        faults = {path: text for path, text in faults.items() if not UNKNOWN.match(text)} | plugins
+        broken = {path: rule for path, rule in broken.items() if not UNKNOWN.match(rule[0])}
 
     problems = [tree.problem(path, message) for path, message in faults.items()]
     problems += [tree.problem(path, *rule) for path, rule in broken.items() if path not in faults]
@@ -48,22 +59,39 @@ def validate_tree(tree: Located, rules: Sequence[Rule] = RULES) -> Recipe:
     return recipe
 
 
-def _load_plugins(tree: Located) -> None:
-    problems = []
-    for index, plugin in enumerate(_as(list, tree.plain().get("plugins"))):
-        if not isinstance(plugin, str):
-            continue  # the schema reports it
+def recipe_of_run(stored: Mapping[str, Any]) -> Recipe:
+    """The stored recipe of a run. Its plugins are not imported: their options stay as they were stored, and a
+    key that has come since has its default.
+
+    Raises:
+        InputError: not a recipe.
+    """
+    values = copy.deepcopy(dict(stored))
+    _fill_in(values)
+    model = _as(dict, values.get("model"))
+    encoding, faults = check_encoding(model.get("encoding"), ENCODING)
+    if not faults:
+        model["encoding"] = encoding
+    try:
+        return Recipe.model_validate(values, context={"stored": True})
+    except ValidationError as error:
+        explained = explain_validation_error(error, values, _valid_keys(values))
+        raise InputError([Tree(values).problem(*one) for one in explained.items()]) from error
+
+
+def _plugin_faults(values: dict[str, Any]) -> Faults:
+    """Import the plugins; the faults of those that cannot be imported."""
+    faults: Faults = {}
+    for index, plugin in enumerate(_as(list, values.get("plugins"))):
         try:
-            registry.load_plugin(plugin)
+            # The schema reports one that is not text.
+            registry.load_plugin(plugin) if isinstance(plugin, str) else None
         except InputError as error:
-            for problem in error.problems:
-                message = ": ".join(part for part in (problem.where, problem.message) if part)
-                problems.append(tree.problem(("plugins", index), message))
-    if problems:
-        raise InputError(problems)
+            faults["plugins", index] = str(error)
+    return faults
 
 
-def _fill_in(values: dict[str, Any]) -> list[KeyPath]:
+def _fill_in(values: dict[str, Any]) -> Sequence[tuple[str, ...]]:
     """Make explicit what follows from other keys; the key paths where that could only be guessed."""
     for name in Recipe.model_fields:
         if values.get(name, ...) is None:
@@ -72,31 +100,30 @@ def _fill_in(values: dict[str, Any]) -> list[KeyPath]:
     usual = usual_task(data.get("name"), model.get("kind"))
     # Where data or kind are wrong there is a problem already; any task will do to find the others.
     guessed = [] if usual or "task" in values else [("task",)]
-    values.setdefault("task", {"name": usual or registry.tasks.names()[0]})
+    task = values.setdefault("task", {"name": usual or registry.tasks.names()[0]})
+    if isinstance(task, str):
+        task = values["task"] = {"name": task}
     evaluate, length = values.setdefault("evaluate", {}), data.get("sequence_length")
     if isinstance(evaluate, dict):
         if evaluate.get("lengths") is None and isinstance(length, int | float) and 0 < length == length // 1:
             # 64.0 is a length as well: the schema takes a whole number however it is written.
             evaluate["lengths"] = [factor * int(length) for factor in LENGTH_FACTORS]
-        task = values["task"]
-        known = registry.tasks.all().get(str(task.get("name") if isinstance(task, dict) else task))
+        known = registry.tasks.all().get(str(_as(dict, task).get("name")))
         if evaluate.get("protocols") is None and known is not None and known.protocols:
             evaluate["protocols"] = [known.protocols[0]]
     return guessed
 
 
-def _check_names(values: dict[str, Any]) -> Faults:
-    """Resolve the encoding, and report a misspelt dataset; it is replaced by the nearest, which decides what
-    the other keys mean."""
+def _name_faults(values: dict[str, Any]) -> Faults:
+    """The names that are not registered; each is replaced by the nearest, whose keys are probably meant."""
     faults: Faults = {}
-    model, data = _as(dict, values.get("model")), _as(dict, values.get("data"))
-    if "encoding" in model:
-        model["encoding"], faults = check_encoding(model["encoding"], ENCODING)
-    name, known = data.get("name"), registry.datasets.names()
-    near = nearest(name, known) if isinstance(name, str) and name not in known else None
-    if near is not None:
-        data["name"] = near
-        faults["data", "name"] = registry.datasets.unknown(name)
+    for section, kinds in NAMES.items():
+        value = _as(dict, values.get(section))
+        for key, kind in kinds.items():
+            name = name_in(section, key, value)
+            if isinstance(name, str) and name not in kind.all():
+                faults[section, key] = kind.unknown(name)
+                value[key] = nearest(name, kind.names()) or name
     return faults
 
 
@@ -105,12 +132,12 @@ def _as(kind: type, value: Any) -> Any:
     return value if isinstance(value, kind) else kind()
 
 
-def _valid_keys(values: dict[str, Any]) -> dict[KeyPath, list[str]]:
-    keys: dict[KeyPath, list[str]] = {(): [*Recipe.model_fields, "base"]}
+def _valid_keys(values: dict[str, Any]) -> dict[tuple[str, ...], list[str]]:
+    keys: dict[tuple[str, ...], list[str]] = {(): [*Recipe.model_fields, "base"]}
     for name in Recipe.model_fields:
         owner = section_class(name, values.get(name))
         if owner is not None:
-            keys[(name,)] = [key for key in owner.model_fields if key not in OWNED]
+            keys[(name,)] = [*owner.model_fields]
     return keys
 
 

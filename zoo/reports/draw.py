@@ -15,7 +15,7 @@ from zoo.errors import InputError, Problem, collect, nearest
 from zoo.figures import encoding, grid, model, tokens
 from zoo.figures.grid import Columns
 from zoo.files import atomic_write, read_text
-from zoo.recipe.yaml_file import read_value
+from zoo.recipe.tree import read_value
 from zoo.reports.page import Section, page
 
 SUFFIXES = (".png", ".svg", ".html")

@@ -21,7 +21,7 @@ from zoo.errors import InputError, Problem, RunError, shorten
 from zoo.files import DiskFull, atomic_write, full_disk_message, is_disk_full
 from zoo.recipe import Recipe, dump
 from zoo.recipe.diff import MAX_STEPS, refused_on_resume
-from zoo.recipe.yaml_file import read_file
+from zoo.recipe.tree import read_file
 from zoo.runs.lock import LOCK
 from zoo.schedules import last_other_rate, lr_factor
 
@@ -197,7 +197,7 @@ def validate_recipe_present(folder: Path) -> None:
 def stored_recipe(folder: Path) -> dict[str, Any]:
     """The resolved recipe in a run folder, as plain data. Raises InputError where it cannot be read."""
     try:
-        return read_file(folder / RECIPE).plain()
+        return read_file(folder / RECIPE).values
     except InputError as error:
         advice = f"put the run's own {RECIPE} back"
         if (folder / LAST).is_file():

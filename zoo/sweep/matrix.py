@@ -19,7 +19,7 @@ from zoo.evaluation.measurement import Measurement
 from zoo.evaluation.store import read_measurements
 from zoo.recipe import Recipe, read_recipe, to_yaml_line
 from zoo.recipe.encoding import encoding_label
-from zoo.recipe.yaml_file import read_value
+from zoo.recipe.tree import read_value
 from zoo.runs.card import read_card
 from zoo.runs.folder import CARD, LAST, RECIPE, existing_run, max_steps_problem, stored_recipe, validate_free
 from zoo.tasks import build_encoding
