@@ -2,6 +2,7 @@
 
 from zoo.recipe.json_schema import json_schema
 from zoo.recipe.reader import (
+    dump,
     locate,
     read_recipe,
     resolve,
@@ -10,7 +11,7 @@ from zoo.recipe.reader import (
     with_locations,
 )
 from zoo.recipe.schema import Recipe
-from zoo.recipe.tree import dump, to_yaml_line
+from zoo.recipe.tree import to_yaml_line
 from zoo.recipe.validation import recipe_of_run
 
 __all__ = [

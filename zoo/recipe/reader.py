@@ -14,7 +14,7 @@ from zoo.errors import InputError, Problem, collect, nearest, shorten
 from zoo.recipe.encoding import keep_trained_options
 from zoo.recipe.rules import FOR_TRAINING, RULES, broken_rules
 from zoo.recipe.schema import LONGEST_NAME, Recipe
-from zoo.recipe.tree import KeyPath, Tree, describe_value, dotted, read_file, read_value
+from zoo.recipe.tree import KeyPath, Tree, describe_value, dotted, read_file, read_value, to_yaml
 from zoo.recipe.validation import validate
 
 Setting = tuple[str, KeyPath, Any]
@@ -67,6 +67,11 @@ def resolve(mapping: Mapping[str, Any], sets: Sequence[str] = (), trained: bool 
     if trained and isinstance(before, Mapping) and isinstance(after, dict) and after.get("encoding"):
         after["encoding"] = keep_trained_options(before.get("encoding"), after["encoding"])
     return validate(tree)
+
+
+def dump(recipe: Recipe) -> str:
+    """The resolved recipe as YAML that `read_recipe` reads back to the same recipe."""
+    return to_yaml(recipe.as_dict())
 
 
 def validate_trainable(recipe: Recipe) -> None:

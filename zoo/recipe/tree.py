@@ -12,15 +12,12 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from zoo.errors import InputError, Problem, shorten
 from zoo.files import read_text
-
-if TYPE_CHECKING:
-    from zoo.recipe.schema import Recipe
 
 KeyPath = tuple[str | int, ...]
 
@@ -200,10 +197,9 @@ def _read(text: str, location: Callable[[int], str]) -> tuple[Any, dict[KeyPath,
 # Writing
 
 
-def dump(recipe: Recipe) -> str:
-    """The resolved recipe as YAML that `read_recipe` reads back to the same recipe."""
-    # None: lists and mappings that hold no others are written on one line.
-    return _dump(recipe.as_dict(), default_flow_style=None, width=110)
+def to_yaml(values: dict[str, Any]) -> str:
+    """A recipe's values as YAML; lists and mappings that hold no others are written on one line."""
+    return _dump(values, default_flow_style=None, width=110)
 
 
 def to_yaml_line(value: Any) -> str:
