@@ -98,7 +98,7 @@ def test_runs_that_are_not_comparable_are_refused(write_run, undrawn, capsys):
     assert command(*runs) == 2 and "not comparable" in capsys.readouterr().err
     assert not Path("report.html").exists()
     assert command(*runs, "--force") == 0
-    assert "These runs are not comparable" in Path("report.html").read_text()
+    assert "NOT COMPARABLE" in Path("report.html").read_text()
 
 
 def test_the_report_of_an_imported_model(tmp_path, monkeypatch, capsys, open_page):

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from zoo.figures.curves import pictures
 from zoo.reports.csv_export import as_csv
-from zoo.reports.page import Folded, Part, Section, Warned, section_html
+from zoo.reports.page import Section, section_html
 from zoo.reports.report import Report
-from zoo.reports.tables import order_text, tables
-from zoo.reports.text import NOT_COMPARABLE, console
+from zoo.reports.sections import parts
+from zoo.reports.text import console
 from zoo.reports.write import write_report
 
 if TYPE_CHECKING:
@@ -60,13 +60,6 @@ class Comparison:
         return f"{console(self.report)}\n\n{self.verdict}"
 
     def _repr_html_(self) -> str:
-        report = self.report
-        parts: list[Part] = []
-        if report.differences:
-            parts.append(Warned(f"{NOT_COMPARABLE}: compared nevertheless", report.differences))
-        parts += [report.verdict, order_text(report), *(table.for_page() for table in tables(report))]
-        if report.caveats:
-            parts.append(Folded(f"Caveats ({len(report.caveats)})", [*map(str, report.caveats)]))
         png = base64.b64encode(self.pictures.get(".png", b"")).decode()
         picture = f'<img style="max-width: 100%" src="data:image/png;base64,{png}">' if png else ""
-        return picture + section_html(Section("", parts))
+        return picture + section_html(Section("", [self.verdict, *parts(self.report)]))

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from zoo.comparison.frame import MEASURES
-from zoo.errors import printable
 
 if TYPE_CHECKING:
     from zoo.reports.report import Report
@@ -26,8 +22,6 @@ FACTS = (
     "train_length", "targets", "documents", "documents_left_out", "examples", "seen_in_training",
     "tokens",
 )  # fmt: skip
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""How a text begins that a spreadsheet reads as a formula."""
 
 
 def as_csv(report: Report) -> str:
@@ -44,42 +38,21 @@ def as_csv(report: Report) -> str:
     own = report.costs.rename(columns={"parameters": "parameter_count"})
     names = ["added_parameters", "parameter_count", "training_tokens_per_second"]
     table = table.join(own[names], on="encoding").assign(comparable=comparable)
-    return _csv(COLUMNS, table[[*COLUMNS]].itertuples(index=False))
+    return table[[*COLUMNS]].astype({"rank": "Int64", "count": "Int64"}).to_csv(index=False)
 
 
 def rows_as_csv(rows: Sequence[dict[str, Any]]) -> str:
     """A line for each row of `lengths.json`; mappings are JSON."""
+    import pandas as pd
+
     there = {column for row in rows for column in row}
     measures = [f"{measure}{end}" for measure in MEASURES for end in ("", "_low", "_high")]
     known = [*FACTS, *measures, "tokens_per_second", "peak_memory_mb"]
     others = sorted(there - {*known, "note"}, key=lambda name: (name.removesuffix("_low"), name))
     columns = [column for column in [*known, *others, "note"] if column in there]
-    return _csv(columns, [[row.get(column) for column in columns] for row in rows])
+    table = pd.DataFrame(rows, columns=columns, dtype=object)
+    return table.map(_text).to_csv(index=False)
 
 
-def _csv(columns: Sequence[str], lines: Iterable[Iterable[object]]) -> str:
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    for line in lines:
-        cells = zip(columns, line, strict=True)
-        writer.writerow(_whole(value) if name in WHOLE else spreadsheet_safe(value) for name, value in cells)
-    return text.getvalue()
-
-
-WHOLE = ("rank", "count")
-"""Columns of whole numbers that a DataFrame keeps as floats, for their gaps."""
-
-
-def _whole(value: float) -> object:
-    return "" if value is None or math.isnan(value) else int(value)
-
-
-def spreadsheet_safe(value: object) -> object:
-    """A value of a CSV file: a text that begins like a formula gets an apostrophe before it (OWASP, CSV
-    Injection), control characters are escaped, and NaN is empty."""
-    if isinstance(value, dict | list):
-        value = json.dumps(value, sort_keys=True)
-    if not isinstance(value, str):
-        return "" if value is None or (isinstance(value, float) and math.isnan(value)) else value
-    return f"'{printable(value)}" if value.startswith(FORMULA) else printable(value)
+def _text(value: object) -> object:
+    return json.dumps(value, sort_keys=True) if isinstance(value, dict | list) else value

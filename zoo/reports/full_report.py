@@ -16,8 +16,8 @@ from zoo.comparison.frame import Results
 from zoo.comparison.runs import RunInfo, read_runs
 from zoo.comparison.statistics import costs, summary
 from zoo.console import progress_bar, waiting
-from zoo.errors import InputError, RunError, printable
-from zoo.files import atomic_write, full_disk_message, is_disk_full, read_text
+from zoo.errors import InputError, printable
+from zoo.files import atomic_write, read_text
 from zoo.recipe.diff import ENCODING, flatten, is_among
 from zoo.reports.page import GENERATOR, Code, Folded, Part, Picture, Section, Table
 from zoo.reports.report import Report, about_runs, build
@@ -78,12 +78,7 @@ def report(
         Section("Samples", [*_samples(runs, prompt, sample_tokens)]),
         Section("The runs", [*_runs(runs)]),
     ]
-    try:
-        atomic_write(out, report_page(made, sections))
-    except OSError as error:
-        if is_disk_full(error):
-            raise RunError(f"{full_disk_message(error)}; make room and try again") from error
-        raise InputError(f"{out}: cannot be written: {error.strerror or error}") from error
+    atomic_write(out, report_page(made, sections))
     if made.verdict:
         print(printable(made.verdict))
     print(f"done: {out} has all of {len(runs)} run{'s' * (len(runs) > 1)}; open it in a browser", flush=True)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 OUT = Path("comparison")
+NOT_COMPARABLE = "NOT COMPARABLE"
 VARIES = "differs"
 TOKENIZER = ("card", "fingerprint.tokenizer")
 

@@ -1,4 +1,4 @@
-"""The sections of a report's page."""
+"""The parts of a report, and its page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from zoo.figures.curves import interactive_curves
 from zoo.reports.page import Code, Folded, Part, Section, Warned, page
-from zoo.reports.report import Report
+from zoo.reports.report import NOT_COMPARABLE, Report
 from zoo.reports.tables import order_text, panel_title, tables
 
 ALL = 10**6
@@ -18,31 +18,43 @@ def report_page(report: Report, more: list[Section] | None = None) -> str:
     return page(title, [*_results(report), *(more or []), *_end(report)])
 
 
+def parts(report: Report) -> list[Part]:
+    """The report without title, picture and verdict, for console, Markdown and notebook."""
+    return [*_warned(report), *_order(report), *tables(report), *_caveats(report)]
+
+
 def _results(report: Report) -> Iterator[Section]:
-    opening: list[Part] = []
-    if report.differences:
-        text = "These runs are not comparable; any of these may be the cause of a difference:"
-        opening.append(Warned(text, report.differences))
+    opening = _warned(report)
     opening += ["; ".join(f"{name}: {value}" for name, value in report.about)] if report.about else []
     opening += [report.verdict] if report.verdict else []
-    opening += [order_text(report)] if len(report.summary) and order_text(report) else []
-    yield Section("", opening)
+    yield Section("", [*opening, *_order(report)])
     made = tables(report, ALL)
     for panel in report.panels:
-        own = [one.for_page() for one in made if one.title.startswith(f"{panel_title(panel)}: ")]
+        own = [one for one in made if one.caption.startswith(f"{panel_title(panel)}: ")]
         yield Section(panel_title(panel), [panel["explanation"].iloc[0], interactive_curves(panel), *own])
     if len(report.costs):
-        yield Section("Costs", [made[-1].for_page()])
+        yield Section("Costs", [made[-1]])
 
 
 def _end(report: Report) -> Iterator[Section]:
-    parts: list[Part] = []
-    if report.command:
-        parts += ["This page was made by:", Code(report.command)]
-    if report.caveats:
-        caveats: list[Part] = []
-        for one in report.caveats:
-            caveats += [one.line, *[Code(one.command)] * bool(one.command)]
-        parts.append(Folded(f"Caveats ({len(report.caveats)})", caveats))
-    if parts:
-        yield Section("How to reproduce" if report.command else "Caveats", parts)
+    made: list[Part] = ["This page was made by:", Code(report.command)] if report.command else []
+    made += _caveats(report)
+    if made:
+        yield Section("How to reproduce" if report.command else "Caveats", made)
+
+
+def _warned(report: Report) -> list[Part]:
+    why = f"{NOT_COMPARABLE} (--force): any of these may be the cause of a difference"
+    return [Warned(why, report.differences)] if report.differences else []
+
+
+def _order(report: Report) -> list[Part]:
+    text = order_text(report) if len(report.summary) else ""
+    return [text] if text else []
+
+
+def _caveats(report: Report) -> list[Part]:
+    lines: list[Part] = []
+    for one in report.caveats:
+        lines += [f"{one.line}:", Code(one.command)] if one.command else [one.line]
+    return [Folded(f"Caveats ({len(report.caveats)})", lines)] if lines else []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pandas as pd
 
@@ -21,40 +20,11 @@ from zoo.comparison.formatting import (
     superscript,
 )
 from zoo.comparison.frame import MEASURES
-from zoo.reports.page import Table as PageTable
+from zoo.reports.page import Table
 from zoo.reports.report import Report
 
 MOST = 10
 """Lengths in a table; of more, every second or third is shown, counted from the longest."""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A cell. `best` is better than all others of its column beyond the intervals; `spread`, its interval,
-    may be left out on a narrow terminal; `tail` follows: a mark, or the number of a footnote."""
-
-    text: str
-    best: bool = False
-    spread: str = ""
-    tail: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.text}{self.spread}{self.tail}"
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table. The first cell of a row is its name; `below` has its explanation and footnotes."""
-
-    title: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    below: tuple[str, ...] = ()
-
-    def for_page(self) -> PageTable:
-        bold = {(r, c) for r, row in enumerate(self.rows) for c, cell in enumerate(row[1:]) if cell.best}
-        rows = [tuple(map(str, row)) for row in self.rows]
-        return PageTable(self.header, rows, self.title, frozenset(bold), self.below)
 
 
 class _Footnotes(dict[str, int]):
@@ -79,29 +49,24 @@ def tables(report: Report, most: int = MOST) -> list[Table]:
 def _values(panel: pd.DataFrame, subject: str, most: int) -> Table:
     """Encodings by lengths. A single curve has its other measures and costs in further rows."""
     first, lengths, notes = panel.iloc[0], _shown(panel, most), _Footnotes()
-    rows = []
+    rows, best = [], set()
     for _, curve in panel.groupby("encoding", sort=False):
-        at = curve.set_index("length")
-        cells = [
-            Cell(
-                number(_none(row["mean"])),
-                bool(row["best"]),
-                _ends(row["low"], row["high"]),
-                notes.mark(row["note"]),
+        at, cells = curve.set_index("length"), []
+        for column, length in enumerate(lengths):
+            row = at.loc[length]
+            cells.append(
+                f"{number(_none(row['mean']))}{_ends(row['low'], row['high'])}{notes.mark(row['note'])}"
             )
-            for row in (at.loc[length] for length in lengths)
-        ]
-        rows.append((Cell(_name(curve, panel)), *cells))
+            best |= {(len(rows), column)} if row["best"] else set()
+        rows.append((_name(curve, panel), *cells))
     if panel["encoding"].nunique() == 1:
         at = panel.set_index("length")
         columns = {name: (display_name(name), number) for name in MEASURES}
-        columns |= {
-            "tokens_per_second": ("tokens/s", count_text),
-            "peak_memory_mb": ("peak memory (MiB)", count_text),
-        }
+        columns["tokens_per_second"] = "tokens/s", count_text
+        columns["peak_memory_mb"] = "peak memory (MiB)", count_text
         for column, (name, text) in columns.items():
             if at[column].notna().any():
-                rows.append((Cell(name), *(Cell(text(_none(at.loc[length, column]))) for length in lengths)))
+                rows.append((name, *(text(_none(at.loc[length, column])) for length in lengths)))
     counts = panel["count"].dropna()
     about = [
         f"{display_name(first['measure'])}, {'lower' if first['lower_is_better'] else 'higher'} is better",
@@ -112,7 +77,7 @@ def _values(panel: pd.DataFrame, subject: str, most: int) -> Table:
     if len(lengths) < panel["length"].nunique():
         about.append(f"{len(lengths)} of {panel['length'].nunique()} lengths are shown; the CSV file has all")
     title = f"{panel_title(panel)}: {display_name(first['measure'])} by {first['axis']} in tokens"
-    return Table(title, (subject, *_heads(panel, lengths)), tuple(rows), notes.lines(about))
+    return Table((subject, *_heads(panel, lengths)), rows, title, frozenset(best), notes.lines(about))
 
 
 def _differences(panel: pd.DataFrame, subject: str, most: int) -> Table | None:
@@ -123,27 +88,25 @@ def _differences(panel: pd.DataFrame, subject: str, most: int) -> Table | None:
         return None
     ranked = tuple(dict.fromkeys(lengths_of(panel)))
     for label, curve in panel.groupby("encoding", sort=False):
-        at = curve.set_index("length")
-        cells = []
+        at, cells = curve.set_index("length"), []
         for row in (at.loc[length] for length in lengths):
-            if label == reference or math.isnan(row["difference"]):
-                cells.append(Cell("reference" if label == reference else DASH))
-                continue
             low, high = row["difference_low"], row["difference_high"]
-            tied = low <= 0 <= high
-            spread = "" if math.isnan(low) else f" ({signed(low)} to {signed(high)})"
-            why = f"no interval: {row['no_interval']}" if math.isnan(low) else ""
-            cells.append(
-                Cell(signed(row["difference"]), False, spread, (" tied" if tied else "") + notes.mark(why))
-            )
-        cells += [Cell(rank_text(panel, label, length)) for length in ranked]
-        rows.append((Cell(_name(curve, panel)), *cells))
+            if label == reference or math.isnan(row["difference"]):
+                cells.append("reference" if label == reference else DASH)
+            elif math.isnan(low):
+                cells.append(signed(row["difference"]) + notes.mark(f"no interval: {row['no_interval']}"))
+            else:
+                tied = " tied" if low <= 0 <= high else ""
+                cells.append(f"{signed(row['difference'])} ({signed(low)} to {signed(high)}){tied}")
+        ranks = [rank_text(panel, label, length) for length in ranked]
+        rows.append((_name(curve, panel), *cells, *ranks))
     about = [f"{'below' if first['lower_is_better'] else 'above'} zero is better than {quoted(reference)}"]
     if interval := next(iter(panel["interval"].dropna()), ""):
         about.append(f"in brackets the {interval} of the paired difference, tied where it includes zero")
     about.append("rank: 1 + the number of those that are better beyond the interval of the difference")
     heads = (subject, *_heads(panel, lengths), *(f"rank at {length}" for length in ranked))
-    return Table(f"{panel_title(panel)}: difference to {reference}", heads, tuple(rows), notes.lines(about))
+    title = f"{panel_title(panel)}: difference to {reference}"
+    return Table(heads, rows, title, notes=notes.lines(about))
 
 
 def costs_table(report: Report) -> Table | None:
@@ -159,13 +122,13 @@ def costs_table(report: Report) -> Table | None:
         "peak_memory_mb": f"peak memory{at} (MiB)",
     }  # fmt: skip
     rows = [
-        (Cell(label), *(Cell(count_text(_none(own[column]))) for column in columns))
+        (label, *(count_text(_none(own[column])) for column in columns))
         for label, own in report.costs.iterrows()
     ]
-    longest = (
-        f"evaluation by {panel_title(report.panels[0])}, at the longest length that all have" if at else ""
-    )
-    return Table("Costs", (report.subject, *columns.values()), tuple(rows), (longest,) if longest else ())
+    notes = []
+    if at:
+        notes.append(f"evaluation by {panel_title(report.panels[0])}, at the longest length that all have")
+    return Table((report.subject, *columns.values()), rows, "Costs", notes=notes)
 
 
 def order_text(report: Report) -> str:

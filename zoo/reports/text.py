@@ -10,10 +10,10 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from zoo.errors import printable
+from zoo.reports.page import Code, Folded, Part, Table, Warned
 from zoo.reports.report import Report
-from zoo.reports.tables import Cell, Table, order_text, tables
+from zoo.reports.sections import parts
 
-NOT_COMPARABLE = "NOT COMPARABLE"
 BOLD, PLAIN = "\033[1m", "\033[0m"
 
 
@@ -31,84 +31,82 @@ def console(report: Report, width: int | None = None, bold: bool = False) -> str
         width: of the terminal; a wider table is printed without intervals, and says so.
         bold: print the best values in bold.
     """
-    parts = [printable(report.title)]
-    if report.differences:
-        lines = [f"{NOT_COMPARABLE}: compared nevertheless (--force), although", *report.differences]
-        parts.append("\n  ".join(map(printable, lines)))
-    parts += filter(None, [order_text(report)])
-    parts += [_table_text(table, width, bold) for table in tables(report)]
-    if report.caveats:
-        lines = ["Caveats:"]
-        for one in report.caveats:
-            lines.append(f"- {printable(one.line)}{':' * bool(one.command)}")
-            lines += [f"    {printable(one.command)}"] * bool(one.command)
-        parts.append("\n".join(lines))
-    return "\n\n".join(parts)
+    shown = []
+    for part in [report.title, *parts(report)]:
+        match part:
+            case Table():
+                shown.append(_table_text(part, width, bold))
+            case Warned(text, reasons):
+                shown.append("\n  ".join(map(printable, (f"{text}:", *reasons))))
+            case Folded(summary, lines):
+                shown.append("\n".join([f"{summary}:", *map(_item, lines)]))
+            case str():
+                shown.append(printable(part))
+    return "\n\n".join(shown)
+
+
+def _item(part: Part) -> str:
+    return f"    {printable(part.text)}" if isinstance(part, Code) else f"- {printable(str(part))}"
 
 
 def _table_text(table: Table, width: int | None, bold: bool) -> str:
-    text, below = _aligned(table, True, bold), [printable(line) for line in table.below]
-    if width is not None and max(map(len, _aligned(table, True, False).splitlines())) > width:
-        text = _aligned(table, False, bold)
-        below.append("(intervals are left out: the terminal is too narrow; they are in the files)")
-    title = printable(table.title)
-    return "\n".join([f"{BOLD}{title}{PLAIN}" if bold else title, text, *below])
-
-
-def _aligned(table: Table, spread: bool, bold: bool) -> str:
-    """Names to the left, numbers to the right."""
-    rows = [tuple(map(Cell, table.header)), *table.rows]
-    texts = [[printable(f"{cell.text}{cell.spread * spread}{cell.tail}") for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    lines = []
-    for row, own in zip(rows, texts, strict=True):
-        cells = [own[0].ljust(widths[0]), *map(str.rjust, own[1:], widths[1:])]
+    rows, notes = [list(map(printable, row)) for row in (table.header, *table.rows)], [*table.notes]
+    if width is not None and sum(_widths(rows)) + 2 * len(table.header) - 2 > width:
+        rows = [[name, *(re.sub(r" \([^()]*\d\)", "", cell) for cell in cells)] for name, *cells in rows]
+        notes.append("(intervals are left out: the terminal is too narrow; they are in the files)")
+    lines, widths = [], _widths(rows)
+    for index, (name, *cells) in enumerate(rows):
+        aligned = [name.ljust(widths[0]), *map(str.rjust, cells, widths[1:])]
         if bold:
-            cells = [
-                f"{BOLD}{text}{PLAIN}" if cell.best else text for text, cell in zip(cells, row, strict=True)
+            aligned = [
+                f"{BOLD}{cell}{PLAIN}" if (index - 1, column - 1) in table.bold else cell
+                for column, cell in enumerate(aligned)
             ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
+        lines.append("  ".join(aligned).rstrip())
+    title = printable(table.caption)
+    return "\n".join([f"{BOLD}{title}{PLAIN}" if bold else title, *lines, *map(printable, notes)])
+
+
+def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(*rows, strict=True)]
 
 
 def markdown(report: Report, pictures: Sequence[str] = ()) -> str:
     """The whole report, with links to pictures beside it."""
-    parts = [f"# {_plain(report.title)}"]
-    if report.differences:
-        why = "\n".join(f"> - {_plain(one)}" for one in report.differences)
-        parts.append(f"> **{NOT_COMPARABLE}**: compared nevertheless (`--force`), although\n{why}")
+    shown = [f"# {_plain(report.title)}"]
     if report.about:
-        parts.append(_plain("; ".join(f"{name}: {value}" for name, value in report.about)) + ".")
-    parts += [f"![{name}]({name})" for name in pictures]
-    parts += [_plain(one) for one in [order_text(report)] if one]
+        shown.append(_plain("; ".join(f"{name}: {value}" for name, value in report.about)) + ".")
+    shown += [f"![{name}]({name})" for name in pictures]
     explained = report.summary.groupby("protocol", sort=False)["explanation"].first()
-    parts += [f"- {_plain(protocol)}: {_plain(text)}" for protocol, text in explained.items() if text]
-    parts += map(_table_markdown, tables(report))
-    if report.verdict:
-        parts += ["## Verdict", _plain(report.verdict)]
-    if report.caveats:
-        lines = []
-        for one in report.caveats:
-            lines.append(f"- {_plain(one.line)}{':' * bool(one.command)}")
-            lines += [f"\n      {printable(one.command)}\n"] * bool(one.command)
-        listed = "\n".join(lines)
-        parts.append(f"<details><summary>Caveats ({len(report.caveats)})</summary>\n\n{listed}\n\n</details>")
-    return "\n\n".join(parts) + "\n"
+    shown += [f"- {_plain(protocol)}: {_plain(text)}" for protocol, text in explained.items() if text]
+    shown += [f"## Verdict\n\n{_plain(report.verdict)}"] if report.verdict else []
+    for part in parts(report):
+        match part:
+            case Table():
+                shown.append(_table_markdown(part))
+            case Warned(text, reasons):
+                shown.append("\n> - ".join([f"> **{_plain(text)}**", *map(_plain, reasons)]))
+            case Folded(summary, lines):
+                items = "\n".join(
+                    f"\n      {printable(one.text)}\n" if isinstance(one, Code) else f"- {_plain(str(one))}"
+                    for one in lines
+                )
+                shown.append(f"<details><summary>{summary}</summary>\n\n{items}\n\n</details>")
+            case str():
+                shown.append(_plain(part))
+    return "\n\n".join(shown) + "\n"
 
 
 def _table_markdown(table: Table) -> str:
-    lines = [
-        _line(map(_plain, table.header)),
-        _line(["---", *["---:"] * (len(table.header) - 1)]),
-        *(_line(map(_cell, row)) for row in table.rows),
-    ]
-    below = "\n".join(f"{_plain(line)}  " for line in table.below)  # two blanks break a line
-    return "\n\n".join([f"## {_plain(table.title)}", "\n".join(lines), *[below] * bool(below)])
-
-
-def _cell(cell: Cell) -> str:
-    value = f"**{_plain(cell.text)}**" if cell.best else _plain(cell.text)
-    return f"{value}{_plain(cell.spread)}{_plain(cell.tail)}"
+    lines = [_line(map(_plain, table.header)), _line(["---", *["---:"] * (len(table.header) - 1)])]
+    for index, row in enumerate(table.rows):
+        cells = [_plain(cell) for cell in row]
+        for column in range(len(row)):
+            if (index, column - 1) in table.bold:
+                cells[column] = f"**{cells[column]}**"
+        lines.append(_line(cells))
+    below = "\n".join(f"{_plain(line)}  " for line in table.notes)  # two blanks break a line
+    return "\n\n".join([f"## {_plain(table.caption)}", "\n".join(lines), *[below] * bool(below)])
 
 
 def _plain(text: str) -> str:
@@ -117,4 +115,4 @@ def _plain(text: str) -> str:
 
 
 def _line(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(printable(cell).replace("|", "\\|") for cell in cells) + " |"
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
