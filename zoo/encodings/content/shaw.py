@@ -1,7 +1,7 @@
 """Relative position representations.
 
-Shapes in names: B batch, T queries, S keys, H heads, R rows of the tables, M max_distance (B and H may be 1
-in `rows_BHTS`).
+Shapes in names: B batch, T queries, S keys, H heads, R rows of the tables (B and H may be 1 in
+`rows_BHTS`).
 """
 
 import torch
@@ -52,36 +52,14 @@ class Shaw(Encoding):
     def score(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor:
         # All 2m+1 products first and then a lookup: no [T,S,D] tensor.
         products_BHTR = q @ self.keys.to(q.dtype).T * self.size.head_dim**-0.5
-        if context.causal and context.consecutive:
-            # The last max_distance keys have a row each, all before them the first.
-            far_BHT1, near_BHTM = products_BHTR[..., :1], products_BHTR[..., 1 : self.max_distance + 1]
-            all_far = far_BHT1.expand(-1, -1, -1, self.max_distance + context.num_keys)
-            near = (self._near(context) + self.max_distance).expand_as(near_BHTM)
-            return all_far.scatter(-1, near, near_BHTM)[..., self.max_distance :]
         return products_BHTR.gather(-1, self._rows(context).expand(*q.shape[:2], -1, -1))
 
     def value(self, weights: Tensor, context: AttentionContext) -> Tensor | None:
         if self.values is None:
             return None
-        if context.causal and context.consecutive:
-            near_TM = self._near(context)
-            near_BHTM = weights.gather(-1, near_TM.clamp(min=0).expand(*weights.shape[:2], -1, -1))
-            near_BHTM = near_BHTM.masked_fill(near_TM < 0, 0.0)
-            wide = torch.promote_types(weights.dtype, torch.float32)
-            total, near = (x.sum(-1, keepdim=True, dtype=wide) for x in (weights, near_BHTM))
-            by_row_BHTR = torch.cat(((total - near).to(weights.dtype), near_BHTM), -1)
-            return by_row_BHTR @ self.values[: self.max_distance + 1].to(weights.dtype)
         rows_BHTS = self._rows(context).expand_as(weights)
         by_row_BHTR = weights.new_zeros(*weights.shape[:-1], len(self.values))
-        by_row_BHTR = by_row_BHTR.scatter_add(-1, rows_BHTS, weights)
-        return by_row_BHTR @ self.values.to(weights.dtype)
-
-    def _near(self, context: AttentionContext) -> Tensor:
-        """The columns of the last max_distance keys that a query sees, [T,M]; below 0 where it has fewer."""
-        row = torch.arange(
-            context.query_offset, context.query_offset + context.num_queries, device=context.q_pos.device
-        )[:, None]
-        return row + torch.arange(1 - self.max_distance, 1, device=row.device)
+        return by_row_BHTR.scatter_add(-1, rows_BHTS, weights) @ self.values.to(weights.dtype)
 
     def _rows(self, context: AttentionContext) -> Tensor:
         """The table row for every query and key, [1,1,T,S] or [B,1,T,S]."""
