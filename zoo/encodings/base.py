@@ -175,7 +175,7 @@ class Encoding(nn.Module):
     """Claims that moving all positions by the same amount changes nothing."""
     extrapolates: ClassVar[Literal["yes", "no", "policy"]] = "no"
     """Beyond the trained length. yes: published results claim that it works; no: it is defined there and no
-    more is claimed; policy: it is not defined there, and an option chooses what is done instead."""
+    more is claimed; policy: it is not defined there, and an option chooses a substitute."""
     distance_only: ClassVar[bool] = False
     """The bias depends on query position minus key position alone, so a table over distances can hold it."""
     fused: ClassVar[bool] = True
@@ -193,13 +193,12 @@ class Encoding(nn.Module):
     """Instances in different layers with the same key, if it is not None, have the same positions:
     `positions` is called on the first of them only."""
     rotation_is_final: bool = False
-    """`rotate` makes of a query or a key what its own position says, whatever the other tokens: while
-    decoding each key is rotated once, and the rotated one is kept."""
+    """`rotate` depends on the own position of a query or key alone: while decoding, a key is rotated once."""
     weight_matrices: ClassVar[tuple[str, ...]] = ()
     """Own parameters that are the weight of a linear map or an embedding as wide as the model: they decay as
     those of `nn.Linear` and `nn.Embedding` do. Tables that enter scores or heads do not."""
     per_layer: bool = False
-    """Each layer owns an instance. May be set on the instance, by an option or by what it wraps."""
+    """Each layer owns an instance. May be set on the instance, by an option or by a wrapped encoding."""
 
     def __init__(self, size: Size):
         super().__init__()
@@ -245,7 +244,7 @@ class Encoding(nn.Module):
         return None
 
     def uses(self, hook: str) -> bool:
-        """Whether the hook does anything here. Wrappers answer for what they wrap.
+        """Whether the hook does anything here. Wrappers answer for the wrapped encoding.
 
         `bias_table` is `bias` for all pairs at once: who overrides either uses `bias`.
         """
@@ -272,11 +271,11 @@ class Encoding(nn.Module):
         return None
 
     def rotate(self, q: Tensor, k: Tensor, context: AttentionContext) -> tuple[Tensor, Tensor]:
-        """Queries [B,H,T,D] and keys [B,H,S,D] to those that are multiplied. The width may change."""
+        """Queries [B,H,T,D] and keys [B,H,S,D], rotated. The width may change."""
         return q, k
 
     def bias(self, head: Tensor, q: Tensor, k: Tensor) -> Tensor:
-        """What is added to the scaled score of a head, for a query position and a key position.
+        """The term added to the scaled score of a head, for a query position and a key position.
 
         Pointwise: the three broadcast against one another. It is called with `[H,1,1]`, `[T,1]`, `[S]` to
         fill a dense table and with scalars inside a fused kernel, so it may index and compute but not
@@ -301,17 +300,17 @@ class Encoding(nn.Module):
         return self.bias(head[:, None, None], q, k)
 
     def score(self, q: Tensor, k: Tensor, context: AttentionContext) -> Tensor | None:
-        """What is added to the scaled scores and depends on content: broadcastable to [B,H,T,S].
+        """The term added to the scaled scores that depends on content: broadcastable to [B,H,T,S].
 
         q and k are as projected, before any encoding rotated them.
         """
         return None
 
     def key_score(self, k: Tensor, context: AttentionContext) -> Tensor | None:
-        """What `bias` and `score` add, up to a number of each query's own, as a number of each key.
+        """The sum of `bias` and `score` as a number of each key, up to a number of each query.
 
-        [B,H,1,S] in float32, B and H may be 1; None where there is no such form. Softmax does not see what is
-        the same for all keys of a query, and a kernel that adds one row to all scores needs no table of them.
+        [B,H,1,S] in float32, B and H may be 1; None where there is no such form. Softmax ignores a term
+        that all keys of a query share, and a kernel that adds one row to all scores needs no table of them.
         k is as projected.
         """
         return None
@@ -324,7 +323,7 @@ class Encoding(nn.Module):
         return logits
 
     def value(self, weights: Tensor, context: AttentionContext) -> Tensor | None:
-        """What is added to a head's output [B,H,T,D], from the attention weights [B,H,T,S]."""
+        """The term added to a head's output [B,H,T,D], from the attention weights [B,H,T,S]."""
         return None
 
 

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from zoo import registry
 from zoo.encodings.base import AttentionContext, Encoding, Size
 from zoo.errors import InputError
-from zoo.memory import is_out_of_memory
 from zoo.seeds import seed_of
 
 Made = TypeVar("Made")
@@ -43,23 +42,12 @@ def build_encoding(spec: Spec | str, size: Size) -> Encoding:
         raise
     except (ValueError, TypeError) as error:
         raise InputError(f"encoding {name!r}: {error}") from error
-    except (Exception, SystemExit) as error:
-        if about.builtin and too_large(error):
-            first_line = str(error).split("\n")[0][:200]
-            raise InputError(
-                f"encoding {name!r} cannot be built with numbers so large: {first_line}"
-            ) from error
-        if about.builtin:
-            raise  # a fault in here is ours, and keeps its traceback
-        cause = f"{type(error).__name__}: {error}"
-        raise InputError(f"{about.where}: encoding {name!r} cannot be built: {cause}") from error
-
-
-def too_large(error: BaseException) -> bool:
-    """Whether an error means that a number or a table is larger than the machine can hold."""
-    # Torch raises RuntimeError for a size that overflows.
-    overflow = isinstance(error, RuntimeError) and "overflow" in str(error)
-    return overflow or isinstance(error, OverflowError) or is_out_of_memory(error)
+    except Exception as error:
+        # Torch raises RuntimeError for a size that overflows.
+        if about.builtin and not isinstance(error, RuntimeError | OverflowError):
+            raise
+        where, cause = "" if about.builtin else f"{about.where}: ", f"{type(error).__name__}: {error}"
+        raise InputError(f"{where}encoding {name!r} cannot be built: {cause}") from error
 
 
 def _build_wrapped(value: Spec | str | Sequence[Spec] | None, size: Size) -> Any:
@@ -120,10 +108,8 @@ class EncodingStack(nn.Module):
 
     @torch.no_grad()
     def bias_table(self, queries: int, keys: int | None = None, layer: int = 0) -> Tensor:
-        """What the positions alone add to the scaled scores of a layer, [H,T,S], in float32, without a mask.
-
-        For pictures and tables: a forward pass asks each encoding by its hook of this name. Terms that depend
-        on content are not in it.
+        """The bias that the positions alone add to the scaled scores of a layer, [H,T,S], in float32, without
+        a mask. Terms that depend on content are not in it.
 
         Args:
             queries: T, the last of the keys.
@@ -131,28 +117,23 @@ class EncodingStack(nn.Module):
             layer: from 0.
 
         Raises:
-            InputError: no encoding of this layer adds such a bias, no such layer, or numbers of tokens that
-                cannot be, or that the encoding cannot take.
+            InputError: no encoding of this layer adds such a bias, or sizes that the model does not have.
         """
         keys, layers = queries if keys is None else keys, self.size.num_layers
-        if not 0 < queries <= keys:
-            raise InputError(f"{queries} queries of {keys} keys: give 1 or more, and no more than keys")
-        if self.max_length is not None and keys > self.max_length:
-            raise InputError(f"{keys} tokens, but the encoding ends at {self.max_length}")
+        if not 0 < queries <= keys or keys > (self.max_length or keys):
+            raise InputError(
+                f"{queries} queries of {keys} keys: from 1 query to {self.max_length or keys} keys"
+            )
         if not 0 <= layer < layers:
             raise InputError(f"no layer {layer}: this model has layers 0 to {layers - 1}")
         encodings = self.of_layer(self.slots, layer)
         biased = [encoding for encoding in encodings if encoding.uses("bias")]
         if not biased:
             named = ", ".join(encoding.name for encoding in encodings)
-            raise InputError(
-                f"{named} adds no bias of positions alone in layer {layer}; what attention comes to is "
-                f"model.attention(tokens)"
-            )
-        buffer = next((one for encoding in encodings for one in encoding.buffers()), None)
-        weight = next((one for encoding in encodings for one in encoding.parameters()), buffer)
-        ids = torch.arange(keys, device=None if weight is None else weight.device)
-        total = torch.zeros(self.size.num_heads, queries, keys, device=ids.device)
+            raise InputError(f"{named} adds no bias of positions alone; see model.attention(tokens)")
+        device = next((x.device for x in (*self.parameters(), *self.buffers())), None)
+        ids = torch.arange(keys, device=device)
+        total = torch.zeros(self.size.num_heads, queries, keys, device=device)
         for encoding in biased:
             pos = encoding.positions(ids, 1) if encoding.uses("positions") else ids
             plain = AttentionContext(pos, pos, causal=self.size.causal, consecutive=pos is ids)
@@ -182,7 +163,7 @@ def _validate_combination(encodings: Sequence[Encoding]) -> None:
         names = " and ".join(repr(e.name) for e in deciding)
         raise InputError(
             f"encodings {names} cannot be combined: each decides how queries and keys are multiplied; "
-            f"keep one of them beside encodings that add to the scores"
+            f"keep one of them, with encodings that add to the scores"
         )
 
 
@@ -210,7 +191,7 @@ class LayerEncodings:
 
     @property
     def rotation_is_final(self) -> bool:
-        """Whether a rotated key is final, whatever tokens follow."""
+        """Whether later tokens leave a rotated key as it is."""
         return bool(self.rotating) and all(self.encodings[i].rotation_is_final for i in self.rotating)
 
     @property

@@ -43,7 +43,7 @@ class Wrapper(Encoding):
         return self.of.num_positions
 
     def uses(self, hook: str) -> bool:
-        """Whether the subclass or what it wraps does anything in the hook."""
+        """Whether the subclass or the wrapped encoding does anything in the hook."""
         same = ("bias", "bias_table") if hook == "bias" else (hook,)
         own = any(getattr(type(self), one) is not getattr(Wrapper, one) for one in same)
         return own or self.of.uses(hook)

@@ -1,1 +1,1 @@
-"""Text that a trained language model writes after a prompt."""
+"""Text that a trained language model generates after a prompt."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from zoo.data.text.tokenizer import TextTokenizer, open_tokenizer
-from zoo.errors import InputError, Problem
+from zoo.errors import InputError
 from zoo.models.decoding import Sampling, decode
 from zoo.models.transformer import Decoder
 from zoo.runs.load import find_checkpoint, load_task, run_folder_of, validate_device
@@ -22,7 +22,7 @@ TOKENIZER = "tokenizer.json"
 
 @dataclass(frozen=True)
 class Piece:
-    """What one token adds to a text: nothing, where a character goes on in the next.
+    """The text of one token, empty where its character ends in the next.
 
     Attributes:
         position: of the token in the sequence, the prompt counted, from 0.
@@ -36,12 +36,11 @@ class Piece:
 
 @dataclass(frozen=True)
 class Generated:
-    """A prompt, and the text that a model wrote after it.
+    """A prompt and the generated text.
 
     Attributes:
-        tokens: how many were written.
-        ended: whether the model closed the document; else it stopped at the number that was asked for, or
-            where its encoding ends.
+        tokens: the number of generated tokens.
+        ended: whether the model closed the document before `max_new_tokens` or the end of its encoding.
     """
 
     prompt: str
@@ -56,7 +55,7 @@ class TextGenerator:
     Attributes:
         start_token: the token that each prompt begins with, or None.
         trained_length: tokens in a sequence in training.
-        longest: tokens that its encoding takes; None where it has no end.
+        longest: the most tokens that its encoding takes, or None.
     """
 
     def __init__(self, task: Task, tokenizer: TextTokenizer):
@@ -67,14 +66,10 @@ class TextGenerator:
         self.longest: int | None = self.model.encoding.max_length
 
     def stream(
-        self,
-        prompt: str,
-        max_new_tokens: int = 200,
-        sampling: Sampling | None = None,
-        seed: int = 0,
+        self, prompt: str, max_new_tokens: int = 200, sampling: Sampling | None = None, seed: int = 0
     ) -> Iterator[Piece]:
-        """What the model writes, a token at a time, until it closes the document or `max_new_tokens`; less
-        where its encoding ends.
+        """Generate a token at a time, until the model closes the document, its encoding ends, or there are
+        `max_new_tokens`.
 
         A prompt begins with the start token, if there is one, as windows of an evaluation do. An empty prompt
         without it stands for the beginning of a document.
@@ -104,35 +99,30 @@ class TextGenerator:
         sampling: Sampling | None = None,
         seed: int = 0,
     ) -> list[Generated]:
-        """The same for several prompts at once, each to its own end. Arguments as in `stream`; greedily each
-        has the text that it has alone, up to rounding.
-
-        Raises:
-            InputError: prompts longer than the encoding takes.
-        """
-        tokens = [self.prompt_tokens(prompt) for prompt in prompts]
-        written: list[list[int]] = [[] for _ in prompts]
+        """The same for several prompts at once, each to its own end. Greedily each has the text that it has
+        alone, up to rounding. Arguments and errors as in `stream`."""
+        rows: list[list[int]] = [[] for _ in prompts]
         end = self.tokenizer.end_token
-        for new in self._decode(tokens, max_new_tokens, sampling, seed):
-            for row, token in zip(written, new.tolist(), strict=True):
-                if not row or row[-1] != end:
+        for new in self._decode([*map(self.prompt_tokens, prompts)], max_new_tokens, sampling, seed):
+            for row, token in zip(rows, new.tolist(), strict=True):
+                if row[-1:] != [end]:
                     row.append(token)
-            if all(row[-1] == end for row in written):
+            if all(row[-1] == end for row in rows):
                 break
         return [
-            Generated(prompt, self.text_of(row), len(row), bool(row) and row[-1] == end)
-            for prompt, row in zip(prompts, written, strict=True)
+            Generated(prompt, self.text_of(row), len(row), row[-1:] == [end])
+            for prompt, row in zip(prompts, rows, strict=True)
         ]
 
     def prompt_tokens(self, prompt: str) -> list[int]:
         """The tokens of a prompt, at least one."""
-        if self.start_token is None:
-            tokens = self.tokenizer.encode_short(prompt) or [self.tokenizer.end_token]
-            if tokens == [None]:
-                raise InputError("the tokenizer has no token to begin an empty prompt with; give a prompt")
-            return tokens
-        start = self.tokenizer.tokenizer.token_to_id(self.start_token)
-        return [start, *self.tokenizer.encode_short(prompt.removeprefix(self.start_token))]
+        if self.start_token is not None:
+            start = self.tokenizer.tokenizer.token_to_id(self.start_token)
+            return [start, *self.tokenizer.encode_short(prompt.removeprefix(self.start_token))]
+        tokens = self.tokenizer.encode_short(prompt)
+        if not tokens and self.tokenizer.end_token is None:
+            raise InputError("the tokenizer has no token to begin an empty prompt with; give a prompt")
+        return tokens or [self.tokenizer.end_token]
 
     def text_of(self, tokens: Sequence[int]) -> str:
         """The text of tokens; special ones have none, a character cut at the end becomes U+FFFD."""
@@ -143,29 +133,21 @@ class TextGenerator:
         self, prompts: list[list[int]], max_new_tokens: int, sampling: Sampling | None, seed: int
     ) -> Iterator[torch.Tensor]:
         longest = max(map(len, prompts))
-        room = max_new_tokens
         if self.longest is not None:
-            over = [index for index, tokens in enumerate(prompts) if len(tokens) > self.longest]
-            if over:
+            if longest > self.longest:
+                number = next(i for i, tokens in enumerate(prompts, 1) if len(tokens) > self.longest)
+                count = len(prompts[number - 1])
                 raise InputError(
-                    [
-                        Problem(f"prompt {index + 1} has {len(prompts[index])} tokens, but the encoding ends "
-                        f"at {self.longest}")
-                        for index in over
-                    ]
-                )  # fmt: skip
-            # The last token that is written is not read.
-            room = min(room, self.longest - longest + 1)
-        device = self.model.tokens.weight.device
-        tokens = torch.tensor(
-            [[self.tokenizer.end_token or 0] * (longest - len(one)) + one for one in prompts], device=device
-        )
+                    f"prompt {number} has {count} tokens, but the encoding ends at {self.longest}"
+                )
+            # The last generated token is not read.
+            max_new_tokens = min(max_new_tokens, self.longest - longest + 1)
+        device, fill = self.model.tokens.weight.device, self.tokenizer.end_token or 0
+        tokens = torch.tensor([[fill] * (longest - len(one)) + one for one in prompts], device=device)
         padding = torch.tensor([longest - len(one) for one in prompts], device=device)
-        keep = torch.arange(longest, device=device) >= padding[:, None]
+        keep = torch.arange(longest, device=device) >= padding[:, None] if padding.any() else None
         generator = torch.Generator(device).manual_seed(seed)
-        yield from decode(
-            self.model, tokens, room, None if bool(keep.all()) else keep, sampling or Sampling(), generator
-        )
+        yield from decode(self.model, tokens, max_new_tokens, keep, sampling or Sampling(), generator)
 
 
 def open_generator(
@@ -180,21 +162,19 @@ def open_generator(
         device, plugins, sets: as in `zoo.load`.
 
     Raises:
-        InputError: nothing usable there, no model that writes text, or no tokenizer that it was trained with.
+        InputError: nothing usable there, not a decoder of text, or not the tokenizer of its training.
     """
     validate_device(device)
     checkpoint = find_checkpoint(Path(path))
-    folder = run_folder_of(checkpoint) or checkpoint.parent
+    file = (run_folder_of(checkpoint) or checkpoint.parent) / TOKENIZER
     task = load_task(Path(path), sets, plugins)
     if not isinstance(task.model, Decoder):
-        raise InputError(f"{path}: an encoder, which reads all tokens at once; text is written by a decoder")
-    if not (folder / TOKENIZER).is_file():
-        about = f"its data, {task.recipe.data.name}, is no text" if (folder / "card.json").is_file() else ""
-        raise InputError(f"{folder}: no {TOKENIZER} in it{f': {about}' if about else ''}")
-    tokenizer = open_tokenizer(str(folder / TOKENIZER))
-    trained_with = task.card.get("fingerprint", {}).get("tokenizer")
-    if trained_with not in (None, tokenizer.fingerprint):
-        raise InputError(f"{folder / TOKENIZER}: not the tokenizer that this model was trained with")
+        raise InputError(f"{path}: an encoder, which reads all tokens at once; only a decoder generates text")
+    if not file.is_file():
+        raise InputError(f"{file.parent}: no {TOKENIZER} in it; its data is {task.recipe.data.name}")
+    tokenizer = open_tokenizer(str(file))
+    if task.card.get("fingerprint", {}).get("tokenizer") not in (None, tokenizer.fingerprint):
+        raise InputError(f"{file}: not the tokenizer that this model was trained with")
     task.model.to(device)
     return TextGenerator(task, tokenizer)
 

@@ -79,7 +79,7 @@ class Attention(nn.Module):
         contexts: Sequence[AttentionContext],
         cache: LayerCache | None,
     ) -> tuple[Tensor, Tensor, Tensor, ScoreTerms]:
-        """Queries and keys as they are multiplied, values, and what is added to the products."""
+        """Queries and keys as they are multiplied, values, and the terms added to the products."""
         read = layer.read(x_BTE)
         # [B,T,H+2G,D] split by heads, and only then [B,H,T,D]: the way back is one copy.
         qkv = self.qkv(x_BTE).unflatten(-1, (-1, self.head_dim))

@@ -1,4 +1,4 @@
-"""What is kept of earlier tokens while decoding.
+"""The cache of earlier tokens while decoding.
 
 Tensors have their shape in their name: B batch, T new tokens, S all tokens so far.
 """
@@ -14,12 +14,11 @@ from torch import Tensor
 class Rows:
     """A tensor that grows along one dimension, in memory with room for more.
 
-    A step writes its own rows and copies no earlier ones. Where the room ends it is doubled, so that all
-    copying stays in proportion to the rows.
+    A step writes its own rows and copies no earlier ones; where the room ends it is doubled.
 
     Args:
         dim: the dimension.
-        room: for how many rows to make room at first.
+        room: rows to make room for at first.
     """
 
     def __init__(self, dim: int, room: int = 0):
@@ -31,19 +30,16 @@ class Rows:
         return None if self._memory is None else self._memory.narrow(self.dim, 0, self.count)
 
     def append(self, new: Tensor) -> Tensor:
-        """Add rows; returns a view of all of them, which later steps leave as it is.
-
-        Where autograd or another precision is in the way, all rows are copied.
-        """
+        """Add rows; returns a view of all of them, which later steps leave as it is."""
         old, before = self.all(), self.count
         self.count += new.shape[self.dim]
-        if new.requires_grad or (old is not None and not _may_be_written(old, new)):
-            # A tensor of its own for every step: autograd keeps what it saw.
+        if new.requires_grad or (old is not None and old.requires_grad):
+            # A tensor of its own for every step: autograd keeps the earlier ones.
             self._memory = new if old is None else torch.cat((old, new), self.dim)
             return self._memory
         if self._memory is None or self.count > self._memory.shape[self.dim]:
             shape = list(new.shape)
-            shape[self.dim] = max(self.room, self.count) if old is None else max(2 * before, self.count)
+            shape[self.dim] = max(self.room, 2 * before, self.count)
             self._memory = new.new_empty(shape)
             if old is not None:
                 self._memory.narrow(self.dim, 0, before).copy_(old)
@@ -61,17 +57,9 @@ class Rows:
             self._memory = self._memory.index_select(0, index)
 
 
-def _may_be_written(old: Tensor, new: Tensor) -> bool:
-    return not (old.requires_grad or _is_frozen(old)) and old.dtype == new.dtype
-
-
-def _is_frozen(x: Tensor) -> bool:
-    return x.is_inference() and not torch.is_inference_mode_enabled()
-
-
 class LayerCache:
-    """What one layer keeps of its tokens, each under a name: keys, values, what its encodings read or compute
-    from step to step (`AttentionContext.layer_cache`)."""
+    """The rows that one layer keeps of its tokens, each under a name: keys, values, features, and rows that
+    its encodings keep themselves (`AttentionContext.rows`)."""
 
     def __init__(self, room: int = 0):
         self.room = room
@@ -93,7 +81,7 @@ class Cache:
 
     Args:
         num_layers: of the model.
-        room: for how many tokens to make room at first. It grows as it must.
+        room: tokens to make room for at first.
     """
 
     def __init__(self, num_layers: int, room: int = 0):
@@ -108,7 +96,7 @@ class Cache:
         self._positions: dict[int, tuple[Rows, Tensor]] = {}
 
     def extend_keep(self, keep: Tensor) -> Tensor:
-        """Append where the new tokens are no padding, [B,T]; returns it for all tokens."""
+        """Append the mask of the new tokens, [B,T], False at padding; returns that of all tokens."""
         if self.keep is None and self.length:
             self._keep.append(keep.new_ones(keep.shape[0], self.length))
         self.keep = self._keep.append(keep)

@@ -34,7 +34,7 @@ def attend(
 
     Args:
         bias: broadcastable to [B,H,T,S], float, with -inf where a query may not see a key, kept in float32
-            beside narrower queries; or bool, True where a query may see a key.
+            with narrower queries; or bool, True where a query may see a key.
         first: where queries see no later key, the row of the first query among the keys; else None. Where
             queries and keys are as many, the bias need not hide the later keys.
         by_distance: the bias is a line of distances, from that of the last query to the first key: [h,T+S-1]

@@ -133,7 +133,7 @@ def _keeps_too_much(q_BHTD: Tensor, k_BHSD: Tensor, scores: ScoreTerms, kernel: 
         if not scores.adds_any:
             return False
         if q_BHTD.is_cuda:
-            # Beside a mask in low precision there is the gradient alone, which is not kept.
+            # A mask in low precision is kept, its gradient is not.
             limit *= GPU_FACTOR
         elif not scores.has_content:
             batch = 1  # one bias for all sequences
@@ -230,7 +230,7 @@ def _reference(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTerm
 
 
 def attention_weights(q_BHTD: Tensor, k_BHSD: Tensor, scores: ScoreTerms, scale: float) -> Tensor:
-    """What every path multiplies the values by, as one table: [B,H,T,S], in float32 or wider.
+    """The attention weights as one table: [B,H,T,S], in float32 or wider.
 
     The row of a query sums to one; that of a query that may see no key is zero.
     """

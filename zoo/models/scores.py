@@ -35,7 +35,7 @@ class ScoreTerms:
         layer: the encodings.
         contexts: one for each encoding, with its positions and features.
         content: queries [B,H,T,D] and keys [B,H,S,D] before any rotation, for terms that depend on them;
-            by default those that are multiplied.
+            by default the rotated ones.
         all_queries: False for a block of the queries, whose masks are not shared between layers.
         row_scale: the factor of each query's logits.
     """

@@ -25,7 +25,7 @@ WEIGHT_STD = 0.02
 
 
 def size_of(config: schema.ModelConfig, length: int) -> Size:
-    """What an encoding is told of a model of this trained length."""
+    """The size for which encodings of a model of this trained length are built."""
     shape = config.d_model, config.num_heads, config.num_layers
     return Size(*shape, length, config.kind == "decoder", width_of_head=config.head_dim)
 
@@ -195,7 +195,7 @@ class Transformer(nn.Module):
     @torch.no_grad()
     def attention(self, tokens: Tensor, keep: Tensor | None = None) -> Tensor:
         """The attention weights by layer and head, [layers,B,H,T,T], in float32: the row of a query sums to
-        one, that of padding may be zero. They are exact whatever the encoding and the kernel, and without
+        one, that of padding may be zero. They are exact for every encoding and kernel, and without
         gradients; the memory grows with the square of the length.
 
         Args:

@@ -28,7 +28,7 @@ def summed_loss(hidden: Tensor, weight_VE: Tensor, targets: Tensor) -> Tensor:
     """
     device = hidden.device.type
     if torch.is_autocast_enabled(device):
-        # The weight stays in float32, and so does its gradient, which is the sum over all tokens.
+        # The weight stays in float32, as its gradient is the sum over all tokens.
         hidden = hidden.to(torch.get_autocast_dtype(device))
     learns = torch.is_grad_enabled() and (hidden.requires_grad or weight_VE.requires_grad)
     return _summed_loss(hidden.flatten(0, -2), weight_VE, targets.flatten(), learns)[0]
@@ -68,8 +68,7 @@ def _summed_loss(
     Products are in the precision of the hidden states."""
     weight_VE = weight_VE.to(hidden_NE.dtype)
     scored = targets_N != NOT_SCORED
-    every = bool(scored.all())
-    given, rows = (hidden_NE, targets_N) if every else (hidden_NE[scored], targets_N[scored])
+    given, rows = hidden_NE[scored], targets_N[scored]
     wide = torch.promote_types(hidden_NE.dtype, torch.float32)
     total = hidden_NE.new_zeros((), dtype=wide)
     dgiven = torch.empty_like(given) if learns else given.new_empty(0)
@@ -96,15 +95,15 @@ def _summed_loss(
         if learns:
             torch.mm(logits, weight_VE, out=dgiven[some])
             of_part = logits.T @ given[some]
-            # What is only written needs neither zeros nor a sum.
+            # The first part needs neither zeros nor a sum.
             dweight.add_(of_part) if start else dweight.copy_(of_part)
     if not len(given):
         dweight.zero_()
-    if learns and not every:
-        dhidden = torch.zeros_like(hidden_NE)
-        dhidden[scored] = dgiven
-        dgiven = dhidden
-    return total, dgiven, dweight
+    if not learns:
+        return total, dgiven, dweight
+    dhidden = torch.zeros_like(hidden_NE)
+    dhidden[scored] = dgiven
+    return total, dhidden, dweight
 
 
 @_summed_loss.register_fake

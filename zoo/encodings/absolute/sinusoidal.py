@@ -22,7 +22,7 @@ class Sinusoidal(Encoding):
         layout: `interleaved` sin and cos as published, or `concatenated`, all sines first. A permutation of
             the model width apart, so equal but for where training starts.
         token_scale: token vectors are multiplied by it before the sum; by default sqrt(E), as published.
-            In a list of encodings, whatever those before it have added is multiplied too.
+            In a list of encodings, the vectors that earlier ones have added are multiplied too.
 
     Checked against a loop over the formula of the paper, section 3.5.
     """

@@ -18,8 +18,8 @@ class ALiBi(Encoding):
     h = 1..H.
 
     Options:
-        slopes: where H is no power of two. `official`: the slopes of the next lower power of two, then every
-            second slope of twice that; `geometric`: 2^(-8h/H) all the same.
+        slopes: where H is not a power of two. `official`: the slopes of the next lower power of two, then
+            every second slope of twice that; `geometric`: 2^(-8h/H) all the same.
         form: how the heads of an encoder tell their sides apart. `symmetric`: they do not; `one_sided`: half
             of the heads look only back and half only forward, each half with its own set of slopes. Under
             the causal mask of a decoder there is only one side and this changes nothing.

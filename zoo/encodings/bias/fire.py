@@ -38,7 +38,7 @@ class FIRE(Encoding):
         activation: of the hidden layer, `relu`, or `leaky_relu` (slope 0.01) as inside the authors' DAPE.
         shared: whether all layers share one instance (FIRE-S); otherwise each has its own.
 
-    L is learned as a multiple of `threshold`: a run that goes on from the weights of one trained at another
+    L is learned as a multiple of `threshold`: a run that starts from the weights of one trained at another
     length keeps its L only where it gives that run's number. The last layer has no offset, which softmax
     would not see. Weights start as torch draws them. For decoders only: an encoder's query has no such
     farthest distance, and the paper defines none. The hidden units of all pairs are not kept for the backward
@@ -70,7 +70,7 @@ class FIRE(Encoding):
         self.per_layer = not shared
         self.threshold = size.length / 4 if threshold is None else threshold
         self.slope = 0.0 if activation == "relu" else 0.01
-        # Of one element each: what has no dimension cannot be shared out over devices.
+        # Of one element each: a parameter without a dimension cannot be sharded.
         self.c = nn.Parameter(torch.tensor([float(c)]))
         self.multiple = nn.Parameter(torch.ones(1))
         self.hidden = nn.Linear(1, width)

@@ -30,14 +30,14 @@ class DeBERTa(Encoding):
         terms: (`pos_att_type` there) `both`, or one of `c2p`, q_i . K_r, and `p2c`, k_j . Q_r, over sqrt(2 D)
             then.
 
-    Since q k is divided too, this decides what is multiplied, and refuses to be beside an encoding that
-    rotates. Each layer has its own table P, normalised to mean 0 and variance 1 as in versions 2 and 3,
-    without their gain and offset, and its own W_k and W_q; the authors' layers share P, and their released
-    models take the content's W_k and W_q. For k_j . Q_r their code looks up the bucket of i - j where the
-    paper writes that of j - i; this follows the code. All are drawn from N(0, 0.02). Checked against
-    `transformers` (DebertaV2: DisentangledSelfAttention, make_log_bucket_position), which differs for keys
-    far after the query: it does not limit the distance before it takes the bucket, as the authors' code
-    (github.com/microsoft/DeBERTa) does, and lets them fall into a row that nothing nearer ever trains.
+    Since q k is divided too, it cannot be combined with an encoding that rotates. Each layer has its own
+    table P, normalised to mean 0 and variance 1 as in versions 2 and 3, without their gain and offset, and
+    its own W_k and W_q; the authors' layers share P, and their released models take the content's W_k and
+    W_q. For k_j . Q_r their code looks up the bucket of i - j where the paper writes that of j - i; this
+    follows the code. All are drawn from N(0, 0.02). Checked against `transformers` (DebertaV2:
+    DisentangledSelfAttention, make_log_bucket_position), which differs for keys far after the query: it does
+    not limit the distance before it takes the bucket, as the authors' code (github.com/microsoft/DeBERTa)
+    does, and lets them fall into a row that nothing nearer ever trains.
     """
 
     formula = (

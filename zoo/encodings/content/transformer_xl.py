@@ -16,9 +16,8 @@ from zoo.registry import register
 class TransformerXL(Encoding):
     """Fixed sinusoids of the distance, projected like keys, and two learned vectors in place of the query's.
 
-    score = (u_h . k_j + (q_i + v_h) . W_h R_(i-j)) / sqrt(D), beside the q_i . k_j / sqrt(D) of any
-    attention. R_d holds sin(d 10000^(-2m/E)) for m = 0 .. E/2 - 1, then the cosines. Each layer has its own
-    W, u and v.
+    score = (u_h . k_j + (q_i + v_h) . W_h R_(i-j)) / sqrt(D), added to the usual q_i . k_j / sqrt(D). R_d
+    holds sin(d 10000^(-2m/E)) for m = 0 .. E/2 - 1, then the cosines. Each layer has its own W, u and v.
 
     Options:
         clamp: distances beyond it count as it, in tokens (`clamp_len` there); by default none does.

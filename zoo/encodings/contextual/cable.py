@@ -28,8 +28,8 @@ class CABLE(Encoding):
             may take up no room at all.
         scale: what the products of queries and keys are divided by. `none`: by nothing, as in the authors'
             model and training (src/Cable.py). `model`: by the root of the model's width, as in their notebook
-            of the evaluation. `head`: by sqrt(D), as with other encodings; only so may it stand beside one
-            that rotates.
+            of the evaluation. `head`: by sqrt(D), as with other encodings; only so may it be combined
+            with one that rotates.
 
     w is drawn from N(0, 0.02), b starts at 0. Steps, gates and sums are computed in float32. Order is known
     from the steps alone: positions are not read. An encoder takes the absolute difference, which has no

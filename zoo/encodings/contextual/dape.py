@@ -29,7 +29,7 @@ class DAPE(Wrapper):
     scores = A + B + MLP([A; B]), with A = q k^T / sqrt(D), in a list with all that the others add, and B the
     bias of another encoding. For each query and key the MLP takes the 2H numbers of all heads to H: W2
     LeakyReLU(W1 [A; B] + b1) + b2, with slope 0.01 below 0. Each layer has its own MLP, and its own instance
-    of what it wraps.
+    of the wrapped encoding.
 
     Options:
         of: an encoding that adds a bias and does nothing else, or `none`: B is 0, and the MLP takes A alone.

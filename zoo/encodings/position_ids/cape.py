@@ -20,8 +20,8 @@ class CAPE(Wrapper):
     token. Outside training p_i stays as it is.
 
     Options:
-        of: the encoding that sees these positions; `sinusoidal` in the paper. It must know what lies between
-            two positions and before the first.
+        of: the encoding that sees these positions; `sinusoidal` in the paper. It must be defined between
+            positions and before the first.
         max_global_shift: in tokens.
         max_local_shift: in tokens; up to 0.5 the order of the tokens is kept.
         max_scale: (`max_global_scaling` there) the largest factor; its inverse is the smallest.
@@ -30,7 +30,7 @@ class CAPE(Wrapper):
             sequence is, and there is no decoding with a cache. For a relative encoding it changes nothing,
             and is left out.
 
-    The defaults are those that github.com/gcambara/cape gives for text, which it does not centre; its local
+    The defaults are those of github.com/gcambara/cape for text, which it does not centre; its local
     shift of 0.5, too, is one of up to 0.5 to either side. Checked against a loop over the formula, and
     statistics of the draws.
     """
@@ -55,7 +55,7 @@ class CAPE(Wrapper):
     ):
         super().__init__(size, of)
         if of.extrapolates == "no":
-            self.extrapolates = "yes"  # which is what it is for
+            self.extrapolates = "yes"
         check_reads_positions(of, "to move them changes nothing")
         if of.integer_positions:
             raise ValueError(
@@ -65,7 +65,7 @@ class CAPE(Wrapper):
         self.max_local_shift = max_local_shift
         self.max_scale = max_scale
         self.centred = centred and not of.relative
-        # Where the mean is taken away, so is whatever was added to all positions.
+        # A shift of all positions goes with the mean.
         self.relative = of.relative or centred
         self.position_key = ("augmented", of.position_key)
 

@@ -24,12 +24,12 @@ class Randomized(Wrapper):
     Options:
         of: the encoding that sees these positions. A learned table must have max_position rows.
         max_position: how many positions there are to draw from, in tokens; no sequence can be longer.
-        draw: `once` for all layers, or each `layer` for itself, as the authors' code does for whatever enters
-            in attention (rotary, ALiBi, relative). Layers of an `interleave` that place their tokens in ways
-            of their own draw for themselves in either case.
+        draw: `once` for all layers, or each `layer` for itself, as the authors' code does for encodings that
+            enter in attention (rotary, ALiBi, relative). Layers of an `interleave` that place their tokens in
+            ways of their own draw for themselves in either case.
         evaluation: what happens outside training. `draw`: positions are drawn here too, as published; the
             draw is fixed by the length of the sequence, so that the same tokens always give the same result,
-            and touches no random state. `spread`: i stands at the mean of what it would draw, rounded down.
+            and touches no random state. `spread`: i stands at the mean of its draws, rounded down.
             `plain`: 0, 1, 2 ... . The first two need the length beforehand and cannot decode with a cache.
 
     For ALiBi and relative encodings the authors' code draws distances, the same ones seen from every query;
@@ -68,7 +68,7 @@ class Randomized(Wrapper):
             raise ValueError(f"{of.name!r} is met once, before the first layer: draw must be once, not layer")
         self.max_position = max_position
         self.evaluation = evaluation
-        # Positions are looked up in the draw: integers, whatever it wraps.
+        # Positions are looked up in the draw.
         self.integer_positions = True
         if evaluation != "plain":
             # As far as max_position says.

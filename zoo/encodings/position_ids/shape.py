@@ -35,7 +35,7 @@ class SHAPE(Wrapper):
     def __init__(self, size: Size, *, of: Encoding, max_offset: Positive = 500, evaluation_offset: Count = 0):
         super().__init__(size, of)
         if of.extrapolates == "no":
-            self.extrapolates = "yes"  # which is what it is for
+            self.extrapolates = "yes"
         check_reads_positions(of, "to shift it changes nothing")
         if of.relative:
             raise ValueError(

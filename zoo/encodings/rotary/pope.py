@@ -57,7 +57,7 @@ class PoPE(Encoding):
     def rotate(self, q: Tensor, k: Tensor, context: AttentionContext) -> tuple[Tensor, Tensor]:
         q_cos, q_sin = context.once(self, context.q_pos, self._cos_sin)
         k_cos, k_sin = context.once(self, context.k_pos, self._cos_sin)
-        # float32, whatever autocast makes of softplus.
+        # float32, under autocast too.
         with torch.autocast(q.device.type, enabled=False):
             q_length, k_length = F.softplus(q.float()), F.softplus(k.float())
             # By the sum of angles: cosines of positions are then the same for all heads.

@@ -19,7 +19,7 @@ class ReRoPE(TwoRanges):
     the clipped distance, or the leaky one of Leaky ReRoPE. In an encoder both sides are treated alike.
 
     For evaluation of a model trained with rope: `zoo evaluate RUN --set model.encoding=rerope`. Base, layout
-    and partial are then those that it was trained with.
+    and partial are then those of the training run.
 
     Options:
         window: in tokens. null: a quarter of the trained length, as in the author's best results (1024 of

@@ -52,7 +52,7 @@ class RoPE(Encoding):
     counts its own. A token decoded beyond L would change the angles under which the tokens before it have
     already looked at one another: there a cache is refused.
 
-    Angles are computed in float32 whatever the precision of the model. Checked against `transformers`
+    Angles are computed in float32. Checked against `transformers`
     (LlamaRotaryEmbedding, GPTNeoXRotaryEmbedding and each of ROPE_INIT_FUNCTIONS), a rotation of complex
     numbers, and a loop over the formula of each scaling: Chen et al. 2023 (arXiv:2306.15595, linear), Peng
     et al. 2023 (arXiv:2309.00071, ntk and yarn), Ding et al. 2024 (arXiv:2402.13753, longrope), Grattafiori

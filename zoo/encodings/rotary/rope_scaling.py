@@ -105,7 +105,7 @@ class Scaling:
             case "ntk":
                 return frequencies(self.width, self.ntk_base(self.factor))
             case "yarn":
-                # lerp is exact at both ends, so that factor 1 is no scaling to the last bit.
+                # lerp is exact at both ends, so that factor 1 changes no bit.
                 return torch.lerp(plain, plain / self.factor, self._yarn_ramp())
             case "llama3":
                 turns = plain * (self.full_length / (2 * math.pi))

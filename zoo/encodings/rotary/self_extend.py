@@ -20,7 +20,7 @@ class SelfExtend(TwoRanges):
     (L - W) G + W. In an encoder both sides are treated alike.
 
     For evaluation of a model trained with rope: `zoo evaluate RUN --set model.encoding=self_extend`. Base,
-    layout and partial are then those that it was trained with.
+    layout and partial are then those of the training run.
 
     Options:
         window: W, in tokens. null: a quarter of the trained length, as in the authors' code (1024 of 4096).

@@ -11,9 +11,9 @@ from zoo.encodings.rotary.rotation import turn
 class TwoRanges(RoPE):
     """The base of encodings that keep RoPE's distances in a window and shorten those beyond it.
 
-    Beside the product of RoPE, for pairs nearer than `window`, another is made for those beyond, of
-    shortened positions, `shorten(p)` of queries and keys, with the queries moved away by `gap` so that the
-    far distances go on where the near ones end. Subclasses say what these two are, and may `sharpen` queries.
+    Pairs nearer than `window` have the product of RoPE. Pairs beyond have the product at shortened positions,
+    `shorten(p)` of queries and keys, with the queries moved away by `gap`, so that far distances begin where
+    near ones end. Subclasses define these two, and may `sharpen` queries.
     """
 
     def __init__(self, size: Size, *, window: int | None, base: float, layout: str, partial: float):
@@ -30,7 +30,7 @@ class TwoRanges(RoPE):
         raise NotImplementedError
 
     def sharpen(self, q: Tensor, pos: Tensor) -> Tensor:
-        """Queries [B,H,T,D] at their positions to those that are turned; may be wider in precision."""
+        """Queries [B,H,T,D] at their positions before they are turned; may be wider in precision."""
         return q
 
     def rotate(self, q: Tensor, k: Tensor, context: AttentionContext) -> tuple[Tensor, Tensor]:
@@ -44,7 +44,7 @@ class TwoRanges(RoPE):
         q, keys = self.sharpen(q, context.q_pos), self._far_and_near(k, context)
         query, key = per_query_and_key(context.q_pos, context.k_pos)
         distance = query - key
-        # The difference is added, so that whatever else was added to the scores stays.
+        # The difference is added, so that terms of other encodings stay.
         behind = self._difference(q, keys, context, self.gap).to(logits.dtype)
         # Of consecutive tokens, the keys before these are far from all queries.
         later = slice(max(0, context.query_offset - self.window + 1) if context.consecutive else 0, None)
@@ -63,7 +63,7 @@ class TwoRanges(RoPE):
         return q_BHTE.to(keys_BHSE.dtype) @ keys_BHSE.mT
 
     def _far_and_near(self, k: Tensor, context: AttentionContext) -> Tensor:
-        """Keys turned at their shortened positions and, beside it, at their own: [B,H,S,2D].
+        """Keys turned at their shortened positions and at their own, side by side: [B,H,S,2D].
 
         Each is turned once for all blocks of queries and, while decoding, for all later tokens.
         """

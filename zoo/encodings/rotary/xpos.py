@@ -73,7 +73,7 @@ class XPos(Encoding):
         return int(room(torch.float32) / self.fastest)
 
     def rotate(self, q: Tensor, k: Tensor, context: AttentionContext) -> tuple[Tensor, Tensor]:
-        # The multipliers themselves are float32, whatever queries and keys are.
+        # The multipliers themselves are float32.
         largest = room(q.dtype if q.dtype == torch.float16 else torch.float32)
         longest = int(largest / self.fastest)
         if context.num_keys > longest:

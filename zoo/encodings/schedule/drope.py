@@ -14,8 +14,8 @@ from zoo.registry import register
 class DroPE(Encoding):
     """No positions, in a model that began its training with some; sharper scores beyond the trained length.
 
-    A schedule: train with another encoding, usually rope, for most of the steps; go on without positions for
-    the rest (`init_from` the first run; 12.5 % of all steps in the paper). In training this is `none`. At
+    A schedule: train with another encoding, usually rope, for most of the steps; continue without positions
+    for the rest (`init_from` the first run; 12.5 % of all steps in the paper). In training this is `none`. At
     evaluation queries are multiplied by beta = 1 + scale ln(s), where s is by how much the trained length L
     is exceeded: more keys would otherwise flatten the attention.
 

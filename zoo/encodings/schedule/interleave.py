@@ -16,7 +16,7 @@ class Interleave(Wrapper):
             than layers.
 
     This is the encodings' part of the paper's model (RNoPE-SWA) and no more: its rotary layers see a sliding
-    window, and only the others the whole sequence, which is `model.window: [W, W, W, null]` beside it.
+    window, and only the others the whole sequence, which is `model.window: [W, W, W, null]`.
     What elsewhere is shared by all layers, such as the table of t5, each layer has of its own here.
     Checked against models in which every layer has the same encoding, layer by layer.
     """
@@ -42,7 +42,7 @@ class Interleave(Wrapper):
         index = (size.layer or 0) % len(pattern)
         super().__init__(size, pattern[index])
         self.per_layer = True
-        # What is claimed is claimed for the model, and so must hold in every layer.
+        # A claim is about the model, and so must hold in every layer.
         self.relative = all(one.relative for one in pattern)
         claims = [one.extrapolates for one in pattern]
         self.extrapolates = min(claims, key=("no", "policy", "yes").index)
