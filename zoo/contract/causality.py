@@ -75,7 +75,7 @@ def decoded(
 
 
 def refuses(what: str, run: Callable[[], object], named: str) -> Finding:
-    """Held where a run is refused with a message that names something."""
+    """Passes where a run is refused with a message that names something."""
     try:
         run()
     except ValueError as error:
@@ -116,9 +116,9 @@ def cached_decoding(subject: Subject) -> Iterator[Finding]:
 
 @law(
     "padding changes nothing",
-    "A sequence with padding on the left or right has the outputs of the unpadded one, alone and beside a "
-    "longer sequence, also beyond the trained length; with a relative encoding even if padding takes up "
-    "positions.",
+    "A sequence with padding on the left or right has the outputs of the unpadded one, alone and in a batch "
+    "with a longer sequence, also beyond the trained length; with a relative encoding even if padding takes "
+    "up positions.",
     needs=(PADDED, CAUSAL, REPEATS),
 )
 def padding_has_no_effect(subject: Subject) -> Iterator[Finding]:
@@ -145,7 +145,7 @@ def padding_has_no_effect(subject: Subject) -> Iterator[Finding]:
 
 @law(
     "gradients are finite with padding",
-    "Every gradient is finite beside padding and beside a sequence that is all padding.",
+    "Every gradient is finite in a batch with padding, and with a sequence that is all padding.",
     needs=(PADDED,),
 )
 def padding_and_gradients(subject: Subject) -> Iterator[Finding]:

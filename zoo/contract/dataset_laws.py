@@ -108,7 +108,7 @@ def by_index(subject: DatasetSubject) -> Iterator[Finding]:
         yield _same(among, _batch(dataset, [index]), f"example {index}, alone and among others")
 
 
-@data_law("training resumes at the next batch", "A loader with another's state goes on where that one is.")
+@data_law("training resumes at the next batch", "A loader with another's state continues where that one is.")
 def resumes(subject: DatasetSubject) -> Iterator[Finding]:
     loader, resumed = subject.source.train_loader(), subject.again.train_loader()
     batches = iter(loader)

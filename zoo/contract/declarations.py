@@ -63,7 +63,7 @@ def description_is_complete(subject: Subject) -> Iterator[Finding]:
     "another accepts them; otherwise none refuses them.",
     plain,
     only(
-        "depends on what it wraps",
+        "depends on the wrapped encoding",
         lambda subject: not any(wraps(option) for one in subject.descriptions for option in one.options),
     ),
     first_kind,

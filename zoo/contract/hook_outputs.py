@@ -97,9 +97,8 @@ def _wrong(encoding: Encoding, hook: str, result: Any, args: list[Any]) -> str |
         case "positions", [ids, batch]:
             if isinstance(result, Tensor) and result.dtype in (torch.bfloat16, torch.float16):
                 return f"{_type(result)}, which is exact to 256 only: keep positions int64 or float32"
-            if isinstance(result, Tensor) and result.shape == ids.shape[-1:]:
-                return None
-            return _misfit(result, (batch, ids.shape[-1]), "[tokens] or [batch, tokens]")
+            alone = isinstance(result, Tensor) and result.shape == ids.shape[-1:]
+            return None if alone else _misfit(result, (batch, ids.shape[-1]), "[tokens] or [batch, tokens]")
         case "embed", [x, _]:
             return _misfit(result, x.shape, "[batch, tokens, width]") or _other_type("vectors", result, x)
         case "read", [x]:

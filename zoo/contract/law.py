@@ -138,7 +138,7 @@ def line_of(error: BaseException, plugins: Sequence[Description]) -> str:
 
 
 LAWS: list[Law] = []
-"""The laws of encodings, in the order in which they are tried: a law after those that it needs."""
+"""The laws of encodings, each after the laws that it needs."""
 
 BUILDS = "it can be built"
 SPELLED = "hook names are spelled correctly"
@@ -205,7 +205,7 @@ def examine(
     """Try every law on every subject to which it applies and which passed the laws that it needs.
 
     Args:
-        subjects: each has `plugins`, the descriptions of those that are not part of the zoo.
+        subjects: each has `plugins`, the descriptions of classes outside the zoo.
         laws: each after the laws that it needs; a needed law that is left out counts as passed.
         advance: called after each law.
     """

@@ -88,7 +88,7 @@ def again(subject: ProtocolSubject) -> Iterator[Finding]:
 
 @protocol_law(
     "targets do not depend on the lengths asked for",
-    "What is scored at a length is the same whatever other lengths are asked for.",
+    "The targets at a length are the same when other lengths are measured too.",
 )
 def same_targets(subject: ProtocolSubject) -> Iterator[Finding]:
     first, both = ({one.targets for one in subject.measured(some)} for some in (LENGTHS[:1], LENGTHS))

@@ -74,13 +74,13 @@ class Subject:
 
     @property
     def descriptions(self) -> list[Description]:
-        """Descriptions of the encodings themselves, without those that they wrap."""
+        """Descriptions of the encodings themselves, without the wrapped ones."""
         specs = self.spec if isinstance(self.spec, list) else [self.spec]
         return [registry.encodings.describe(one if isinstance(one, str) else one["name"]) for one in specs]
 
     @property
     def plugins(self) -> list[Description]:
-        """Descriptions of those that are not part of the zoo, wrapped ones included."""
+        """Descriptions of the encodings outside the zoo, wrapped ones included."""
         return [one for one in map(registry.encodings.describe, names_in(self.spec)) if not one.builtin]
 
     @property
@@ -207,8 +207,8 @@ def subjects_of(description: Description) -> tuple[list[Subject], list[tuple[Sub
 
     A wrapper is tried around each of `INSIDE`, and its options around the first that it accepts.
 
-    Returns: the subjects; and those that the encoding refuses, with the reason. The defaults of an encoding
-        that wraps no other must work.
+    Returns: the subjects; and the refused ones, with the reason. The defaults of an encoding that wraps no
+        other must work.
     """
     wrapping = [one for one in description.options if one.default is registry.REQUIRED and wraps(one)]
     found = [] if wrapping else subjects_with(description.name)

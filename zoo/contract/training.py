@@ -82,9 +82,6 @@ def train_in_two(subjects: Sequence[Subject]) -> list[str | None]:
 
 def _train_all(rank: int, folder: Path, plugins: list[str], requested: list[Any]) -> None:
     """One of the processes."""
-    quiet = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(quiet, 1)
-    os.dup2(quiet, 2)
     torch.set_num_threads(1)
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     loopback = next((name for _, name in socket.if_nameindex() if name in ("lo", "lo0")), None)
@@ -93,12 +90,9 @@ def _train_all(rank: int, folder: Path, plugins: list[str], requested: list[Any]
         os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback)
     for file in plugins:
         registry.load_plugin(file)
+    rendezvous = (folder / "rendezvous").as_uri()
     dist.init_process_group(
-        "gloo",
-        init_method=(folder / "rendezvous").as_uri(),
-        rank=rank,
-        world_size=PROCESSES,
-        timeout=timedelta(seconds=120),
+        "gloo", init_method=rendezvous, rank=rank, world_size=PROCESSES, timeout=timedelta(seconds=120)
     )
     faults = []
     for spec, kind, config in requested:
