@@ -1,11 +1,6 @@
 """The order of batches: a function of (seed, epoch), for any number of ranks, across any interruption."""
 
 import copy
-import os
-import select
-import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -223,35 +218,3 @@ class TestUnderLightning:
         second, _ = run(15, start=folder / f"step={stop}.ckpt", accumulate=accumulate)
         assert second.seen == whole.seen[stop * accumulate :]
         assert torch.equal(second.weight, whole.weight)
-
-
-# The worker starts its watchdog late, as on a slow machine: the parent is killed by then.
-KILLED = """
-import os, time
-import numpy as np
-from torch.utils.data._utils import worker
-from zoo.data.loader import Loader
-from zoo.data.max_index import MaxIndex
-
-class Late(worker.ManagerWatchdog):
-    def __init__(self):
-        print(os.getpid(), flush=True)
-        time.sleep(2)
-        super().__init__()
-
-worker.ManagerWatchdog = Late
-data = MaxIndex(length=4, num_values=4, seed=0, split="train", size=8)
-next(iter(Loader(data, [np.arange(2)] * 2, workers=1)))
-"""
-
-
-@pytest.mark.launch
-def test_a_worker_ends_with_its_parent_even_if_that_is_killed_while_it_starts():
-    with subprocess.Popen([sys.executable, "-c", KILLED], stdout=subprocess.PIPE, text=True) as process:
-        worker = int(process.stdout.readline())
-        process.kill()
-        # The worker has this end of the pipe as well: it is closed when both have ended.
-        ended = bool(select.select([process.stdout], [], [], 20)[0])
-        if not ended:
-            os.kill(worker, signal.SIGKILL)
-    assert ended

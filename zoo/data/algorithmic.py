@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from zoo.data.source import DataSource
     from zoo.recipe import Recipe
 
+Symbols = list[int]
+
 
 class Algorithmic(Questions, Dataset):
     """A dataset of questions with an answer.
@@ -42,7 +44,7 @@ class Algorithmic(Questions, Dataset):
 
 
 class Strings(Algorithmic):
-    """A random string of symbols, drawn uniformly and independently, with an answer of the same length.
+    """A string of symbols, drawn uniformly and independently, with an `answer` of the same length.
 
     Args:
         num_symbols: number of different symbols.
@@ -54,58 +56,57 @@ class Strings(Algorithmic):
     def lengths(self, size: int) -> tuple[int, int]:
         return size, size
 
+    def draw(self, size: int, chance: Chance) -> tuple[Symbols, Symbols]:
+        string = chance.numbers(size, self.symbols)
+        return string, self.answer(string)
+
+    def answer(self, string: Symbols) -> Symbols:
+        raise NotImplementedError
+
 
 @register.dataset("copy")
 class Copy(Strings):
     """Repeat a random string.
 
-    `c a b` is answered by `c a b`.
-
-    A string longer than the alphabet repeats symbols, so a look-up of the last symbol's successor fails: the
-    copy needs the position.
+    `c a b` is answered by `c a b`. A string longer than the alphabet repeats symbols, so a look-up of the
+    last symbol's successor fails: the copy needs the position.
 
     Source: Kazemnejad et al. 2023 (arXiv:2305.19466), section 3, with words and an end of the answer;
     Deletang et al. 2023 (arXiv:2207.02098), "duplicate string", with the string twice. Here: symbols, once.
     """
 
-    def draw(self, size: int, chance: Chance) -> tuple[list[int], list[int]]:
-        string = chance.numbers(size, self.symbols)
-        return string, string
+    def answer(self, string: Symbols) -> Symbols:
+        return string
 
 
 @register.dataset("reverse")
 class Reverse(Strings):
     """Repeat a random string backwards.
 
-    `c a b` is answered by `b a c`.
-
-    The distance to the next symbol grows with each symbol, so no constant distance solves it.
+    `c a b` is answered by `b a c`. The distance to the next symbol grows with each symbol, so no constant
+    distance solves it.
 
     Source: Kazemnejad et al. 2023 (arXiv:2305.19466), section 3, with words and an end of the answer;
     Deletang et al. 2023 (arXiv:2207.02098), "reverse string", with two symbols.
     """
 
-    def draw(self, size: int, chance: Chance) -> tuple[list[int], list[int]]:
-        string = chance.numbers(size, self.symbols)
-        return string, string[::-1]
+    def answer(self, string: Symbols) -> Symbols:
+        return string[::-1]
 
 
 @register.dataset("sort")
 class Sort(Strings):
     """Put random numbers into ascending order.
 
-    `3 1 3 0` is answered by `0 1 3 3`.
-
-    It needs a count and not the order of the question: how often each number occurs in it, and how many of
-    them were given already. Numbers are single tokens, drawn uniformly and independently with repetition.
+    `3 1 3 0` is answered by `0 1 3 3`. It needs counts and not the order of the question. Numbers are single
+    tokens, drawn with repetition.
 
     Source: Deletang et al. 2023 (arXiv:2207.02098), "bucket sort", with 5 numbers; Kazemnejad et al. 2023
     (arXiv:2305.19466), section 3, also with numbers of several digits.
     """
 
-    def draw(self, size: int, chance: Chance) -> tuple[list[int], list[int]]:
-        numbers = chance.numbers(size, self.symbols)
-        return numbers, sorted(numbers)
+    def answer(self, string: Symbols) -> Symbols:
+        return sorted(string)
 
 
 PLUS = 10
@@ -115,12 +116,10 @@ PLUS = 10
 class Addition(Algorithmic):
     """Add two numbers of equally many digits.
 
-    `0 7 + 9 5` is answered by `1 0 2`; with reversed order by `2 0 1`.
-
-    The size is the number of digits of each operand; the answer has one more. All three are padded with
-    leading zeros. The operands' digits are drawn uniformly and independently, so that long carries are rare.
-    In standard order the answer's first digit depends on all of both operands; in reversed order each depends
-    on one digit of each and a carry.
+    `0 7 + 9 5` is answered by `1 0 2`; with reversed order by `2 0 1`. The size is the number of digits of
+    each operand; the answer has one more. All three are padded with leading zeros. Digits are drawn uniformly
+    and independently, so long carries are rare. In standard order the answer's first digit depends on all
+    digits; in reversed order each depends on one digit of each operand and a carry.
 
     Source: Kazemnejad et al. 2023 (arXiv:2305.19466), section 3, without the padding. Reversed order: Lee et
     al. 2023 (arXiv:2307.03381), who leave the operands in standard order too.
@@ -137,7 +136,7 @@ class Addition(Algorithmic):
     def lengths(self, size: int) -> tuple[int, int]:
         return 2 * size + 1, size + 1
 
-    def draw(self, size: int, chance: Chance) -> tuple[list[int], list[int]]:
+    def draw(self, size: int, chance: Chance) -> tuple[Symbols, Symbols]:
         one, two = chance.numbers(size, 10), chance.numbers(size, 10)
         answer, carry = [], 0
         for digits in zip(reversed(one), reversed(two), strict=True):
@@ -151,11 +150,9 @@ class Addition(Algorithmic):
 class Parity(Algorithmic):
     """Say whether the number of ones among random bits is odd.
 
-    `1 0 1 1` is answered by `1`, for odd; an even number of ones by `0`.
-
-    Each bit can change the answer, and order does not matter. A guess is right half of the time. It is among
-    the hardest tasks for a transformer of constant depth: the effect of one bit shrinks with the length (Hahn
-    2020, arXiv:1906.06755).
+    `1 0 1 1` is answered by `1`, for odd; an even number of ones by `0`. Each bit can change the answer, and
+    order does not matter. A guess is right half of the time. It is among the hardest tasks for a transformer
+    of constant depth: the effect of one bit shrinks with the length (Hahn 2020, arXiv:1906.06755).
 
     Source: Deletang et al. 2023 (arXiv:2207.02098), "parity check"; Kazemnejad et al. 2023
     (arXiv:2305.19466), section 3. Bits are uniform and independent, as in both.
@@ -166,7 +163,7 @@ class Parity(Algorithmic):
     def lengths(self, size: int) -> tuple[int, int]:
         return size, 1
 
-    def draw(self, size: int, chance: Chance) -> tuple[list[int], list[int]]:
+    def draw(self, size: int, chance: Chance) -> tuple[Symbols, Symbols]:
         bits = chance.numbers(size, 2)
         return bits, [sum(bits) % 2]
 
@@ -175,11 +172,9 @@ class Parity(Algorithmic):
 class Majority(Algorithmic):
     """Say which of two symbols is the more frequent.
 
-    `1 0 1` is answered by `1`.
-
-    Size n stands for 2n - 1 bits: an odd number has no ties. Bits are uniform and independent. The counts
-    differ by about the root of the length, a difference of means that shrinks for attention that averages
-    over all tokens. A guess is right half of the time; order does not matter.
+    `1 0 1` is answered by `1`. Size n stands for 2n - 1 bits: an odd number has no ties. Bits are uniform and
+    independent. The counts differ by about the root of the length, a difference of means that shrinks for
+    attention that averages over all tokens. A guess is right half of the time; order does not matter.
 
     Source: the language MAJ of circuit theory, which averaging attention recognises (Merrill, Sabharwal and
     Smith 2022, arXiv:2106.16213). There a tie counts as no majority.
@@ -190,7 +185,7 @@ class Majority(Algorithmic):
     def lengths(self, size: int) -> tuple[int, int]:
         return 2 * size - 1, 1
 
-    def draw(self, size: int, chance: Chance) -> tuple[list[int], list[int]]:
+    def draw(self, size: int, chance: Chance) -> tuple[Symbols, Symbols]:
         bits = chance.numbers(2 * size - 1, 2)
         return bits, [int(sum(bits) >= size)]
 
@@ -203,12 +198,10 @@ FIRST_VALUE = 3
 class FlipFlop(Algorithmic):
     """Give the last written symbol in a list of instructions to write, ignore and read.
 
-    `write 1 ignore 0 read 1 ignore 0` is answered by `1`.
-
-    The size is the number of instructions with the final read, which is the mark that asks for the answer. A
-    symbol follows each other instruction: the written one, one to ignore, or after `read` the last written
-    one. The first instruction writes; the others write or read with probability (1 - ignore_probability) / 2
-    each. Written and ignored symbols are uniform.
+    `write 1 ignore 0 read 1 ignore 0` is answered by `1`. The size is the number of instructions with the
+    final read, which is the mark that asks for the answer. A symbol follows each other instruction: the
+    written one, one to ignore, or after `read` the last written one. The first instruction writes; the others
+    write or read with probability (1 - ignore_probability) / 2 each. Written and ignored symbols are uniform.
 
     Source: the language FFL(p) of Liu et al. 2023 (arXiv:2306.00946), section 3: trained with 0.8 to ignore,
     tested with 0.98 (few writes, far back) and 0.1 (many), with two symbols and 256 instructions. There every
@@ -222,18 +215,16 @@ class FlipFlop(Algorithmic):
     smallest = 2
 
     def __init__(self, *, ignore_probability: Fraction = 0.8, num_symbols: AtLeastTwo = 2):
-        self.ignore = ignore_probability
-        self.values = num_symbols
+        self.ignore, self.values = ignore_probability, num_symbols
         self.symbols = FIRST_VALUE + num_symbols
 
     def lengths(self, size: int) -> tuple[int, int]:
         return 2 * (size - 1), 1
 
-    def draw(self, size: int, chance: Chance) -> tuple[list[int], list[int]]:
-        count = size - 1
+    def draw(self, size: int, chance: Chance) -> tuple[Symbols, Symbols]:
         question, memory = [], 0
-        values = chance.numbers(count, self.values)
-        for index, (drawn, value) in enumerate(zip(unit(chance.words(count)).tolist(), values, strict=True)):
+        values, uniform = chance.numbers(size - 1, self.values), unit(chance.words(size - 1)).tolist()
+        for index, (drawn, value) in enumerate(zip(uniform, values, strict=True)):
             if index == 0 or drawn < (1 - self.ignore) / 2:
                 instruction, memory = WRITE, value
             elif drawn < 1 - self.ignore:
@@ -251,11 +242,9 @@ BLANK = 0
 class SelectiveCopy(Algorithmic):
     """Repeat the few symbols that are scattered among noise.
 
-    `. c . . a b .` is answered by `c a b`.
-
-    The size is the length of the question. A question of any length has `num_data` symbols at uniform
-    positions, and one noise token elsewhere: the distances grow, the content to remember does not. Symbols
-    are uniform and independent.
+    `. c . . a b .` is answered by `c a b`. The size is the length of the question. A question of any length
+    has `num_data` symbols at uniform positions, and one noise token elsewhere: the distances grow, the
+    content to remember does not. Symbols are uniform and independent.
 
     Source: Gu and Dao 2023 (arXiv:2312.00752), section 4.1.1: 16 symbols at 4096 positions, from 16 tokens
     with the noise, all examples of one length.
@@ -267,13 +256,12 @@ class SelectiveCopy(Algorithmic):
 
     def __init__(self, *, num_data: Positive = 16, num_symbols: AtLeastTwo = 15):
         self.smallest = self.num_data = num_data
-        self.values = num_symbols
-        self.symbols = 1 + num_symbols
+        self.values, self.symbols = num_symbols, 1 + num_symbols
 
     def lengths(self, size: int) -> tuple[int, int]:
         return size, self.num_data
 
-    def draw(self, size: int, chance: Chance) -> tuple[list[int], list[int]]:
+    def draw(self, size: int, chance: Chance) -> tuple[Symbols, Symbols]:
         data = [1 + value for value in chance.numbers(self.num_data, self.values)]
         question = [BLANK] * size
         for position, symbol in zip(sorted(chance.distinct(self.num_data, size)), data, strict=True):
@@ -285,12 +273,11 @@ class SelectiveCopy(Algorithmic):
 class AssociativeRecall(Algorithmic):
     """Give the value of each key in a list of queries (multi-query associative recall).
 
-    `. k v . . l w` with the queries `l k` is answered by `w v`.
-
-    The question is `num_pairs` pairs of a key and its value, at random positions among blanks. Then each key
-    is a query once, in random order: in the answer, keys and values alternate, keys are given and only values
-    are scored. The size is the length of the question with its blanks: the distances grow, the content to
-    remember does not. Keys of an example differ, values may not.
+    `. k v . . l w` with the queries `l k` is answered by `w v`. The question is `num_pairs` pairs of a key
+    and its value, at random positions among blanks. Then each key is a query once, in random order: in the
+    answer, keys and values alternate, keys are given and only values are scored. The size is the length of
+    the question: the distances grow, the content to remember does not. Keys of an example differ, values may
+    not.
 
     Source: MQAR of Arora et al. 2023 (arXiv:2312.04927). There the pairs come first, without blanks, the
     queries follow with gaps of a power law among random tokens, the number of pairs grows with the length,
@@ -312,13 +299,12 @@ class AssociativeRecall(Algorithmic):
             message = f"{num_keys} keys are too few for {num_pairs} pairs with different keys"
             raise InputError(Problem(message, key="data.num_keys"))
         self.num_pairs, self.num_keys, self.num_values = num_pairs, num_keys, num_values
-        self.smallest = 2 * num_pairs
-        self.symbols = 1 + num_keys + num_values
+        self.smallest, self.symbols = 2 * num_pairs, 1 + num_keys + num_values
 
     def lengths(self, size: int) -> tuple[int, int]:
         return size, 2 * self.num_pairs
 
-    def draw(self, size: int, chance: Chance) -> tuple[list[int], list[int]]:
+    def draw(self, size: int, chance: Chance) -> tuple[Symbols, Symbols]:
         keys = [1 + key for key in chance.distinct(self.num_pairs, self.num_keys)]
         values = [1 + self.num_keys + value for value in chance.numbers(self.num_pairs, self.num_values)]
         # A pair counts as one position, so that all ways to leave blanks between pairs are equally likely.
@@ -326,24 +312,20 @@ class AssociativeRecall(Algorithmic):
         question = [BLANK] * size
         for number, position in enumerate(positions):
             question[position + number : position + number + 2] = keys[number], values[number]
-        answer = []
-        for number in chance.distinct(self.num_pairs, self.num_pairs):
-            answer += [keys[number], values[number]]
-        return question, answer
+        order = chance.distinct(self.num_pairs, self.num_pairs)
+        return question, [symbol for number in order for symbol in (keys[number], values[number])]
 
 
 @register.dataset("dyck")
 class Dyck(Algorithmic):
     """Give the depth of a prefix of well-nested brackets, then close them.
 
-    `( [ ] [ (` is answered by `3 ) ] )`.
-
-    The answer is the number of open brackets as one token, which needs a count, and then the closing
-    brackets, which need the kinds too. The size is the length of the prefix. Each position opens or closes
-    with probability 1/2 where both are possible; kinds are uniform. At most `max_depth` brackets are open, so
-    that the depths, which are tokens, are the same at every length. Keep it small compared with the training
-    sizes: short prefixes seldom reach large depths. A prefix of even length leaves an even number open, so an
-    evaluated length has half of the depths.
+    `( [ ] [ (` is answered by `3 ) ] )`. The answer is the number of open brackets as one token, which needs
+    a count, and then the closing brackets, which need the kinds too. The size is the length of the prefix.
+    Each position opens or closes with probability 1/2 where both are possible; kinds are uniform. At most
+    `max_depth` brackets are open, so that the depths, which are tokens, are the same at every length. Keep it
+    small compared with the training sizes: short prefixes seldom reach large depths. A prefix of even length
+    leaves an even number open, so an evaluated length has half of the depths.
 
     Source: the bounded language Dyck(k,m) of Hewitt et al. 2020 (arXiv:2010.07515) and Yao et al. 2021
     (arXiv:2105.11115), learned there as a language model. The completion as an answer is `dyck_languages` of
@@ -361,7 +343,7 @@ class Dyck(Algorithmic):
     def lengths(self, size: int) -> tuple[int, int]:
         return size, 1 + min(size, self.max_depth)
 
-    def draw(self, size: int, chance: Chance) -> tuple[list[int], list[int]]:
+    def draw(self, size: int, chance: Chance) -> tuple[Symbols, Symbols]:
         kinds, prefix, open_ = self.num_kinds, [], []
         # One number decides both whether to open, where that is possible, and which kind.
         for drawn in chance.numbers(size, 2 * kinds):
@@ -370,5 +352,4 @@ class Dyck(Algorithmic):
                 prefix.append(drawn % kinds)
             else:
                 prefix.append(kinds + open_.pop())
-        depth = 2 * kinds + len(open_)
-        return prefix, [depth, *[kinds + kind for kind in reversed(open_)]]
+        return prefix, [2 * kinds + len(open_), *[kinds + kind for kind in reversed(open_)]]

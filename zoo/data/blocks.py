@@ -36,13 +36,12 @@ class Blocks(Batched):
     """Adjacent windows of `length` tokens; the targets are the same window shifted by one token.
 
     `blocks[i]` is {"tokens": int64 [length], "targets": int64 [length]}; `batch(indices)` the same with a
-    first axis. Documents run on within a window, an end token between them. The stream's last tokens that
-    fill no window are left out.
+    first axis. Documents run on within a window, an end token between them; `stream.document_starts` has
+    their borders. The stream's last tokens that fill no window are left out.
     """
 
     def __init__(self, stream: TokenStream, length: int):
-        self.stream = stream
-        self.length = length
+        self.stream, self.length = stream, length
 
     def __len__(self) -> int:
         return max(0, len(self.stream) - 1) // self.length
@@ -68,16 +67,15 @@ class MaskedBlocks(Batched):
     mask token, 10 % a random token, 10 % stay. `blocks[i]` is {"tokens": int64 [length], "targets": int64
     [length]}, targets -100 where not chosen. Source: Devlin et al. 2019 (arXiv:1810.04805), section 3.1.
 
-    The choice depends on (seed, epoch) and the token's position in the stream, and not on ranks, workers or
-    `length`: the same targets are scored at every evaluation length. `set_epoch` draws again; epoch None, for
-    validation, is a draw of its own that never changes.
+    The choice depends on (seed, epoch) and the token's position in the stream, and not on `length`: the same
+    targets are scored at every evaluation length. `set_epoch` draws again; epoch None, for validation, is a
+    draw of its own that never changes.
     """
 
     def __init__(
         self,
         stream: TokenStream,
         length: int,
-        *,
         mask_fraction: float,
         tokenizer: TextTokenizer,
         seed: int,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -11,16 +10,17 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from zoo.data.draws import Draws
 from zoo.errors import InputError, Problem
-from zoo.launch.ranks import watch_parent
 
 
 class EpochSampler:
     """The micro-batches of one rank.
 
     Optimizer step i of an epoch takes `permutation[i * batch_size : (i + 1) * batch_size]` with any number of
-    ranks. Micro-batch m of rank r is the share (m * world_size + r) of it. The last, incomplete
-    batch is dropped. Raises InputError if ranks and accumulation do not divide the batch, or if there is
-    less than one.
+    ranks. Micro-batch m of rank r is the share (m * world_size + r) of it. The last, incomplete batch is
+    dropped.
+
+    Raises:
+        InputError: ranks and accumulation do not divide the batch, or there is less than one.
     """
 
     def __init__(
@@ -34,17 +34,18 @@ class EpochSampler:
         world_size: int = 1,
     ):
         parts = world_size * accumulate
+        message = None
         if batch_size % parts:
             message = (
                 f"a batch of {batch_size} sequences cannot be shared by {world_size} devices "
                 f"in {accumulate} parts: it must be a multiple of {parts}"
             )
-            raise InputError(Problem(message, key="data.batch_size"))
-        if size < batch_size:
+        elif size < batch_size:
             message = (
                 f"the training data holds {size} sequences and one batch wants {batch_size}; "
                 "take more text, a shorter sequence_length or a smaller batch"
             )
+        if message:
             raise InputError(Problem(message, key="data.batch_size"))
         self.size, self.batch_size, self.seed = size, batch_size, seed
         self.accumulate, self.rank, self.world_size = accumulate, rank, world_size
@@ -81,23 +82,9 @@ class _ByBatch(Dataset):
         return default_collate([self.dataset[int(index)] for index in indices])
 
 
-def _end_with_parent(_worker: int) -> None:
-    """Torch's workers compare their parent with the one at the end of their start: if it was killed before,
-    they wait for ever. Here a worker knows its parent from the process that started it."""
-    watch_parent(multiprocessing.parent_process().pid)
-
-
 def _read(dataset: Dataset, batches: Iterable[np.ndarray], workers: int) -> Iterator[Any]:
-    # Without a batch size, what the sampler yields goes to the dataset as it is: a batch of indices.
-    return iter(
-        DataLoader(
-            _ByBatch(dataset),
-            batch_size=None,
-            sampler=batches,
-            num_workers=workers,
-            worker_init_fn=_end_with_parent,
-        )
-    )
+    # Without a batch size, each element of the sampler is passed to the dataset as it is: a batch of indices.
+    return iter(DataLoader(_ByBatch(dataset), batch_size=None, sampler=batches, num_workers=workers))
 
 
 class Loader:
@@ -114,25 +101,21 @@ class Loader:
 
 
 class ResumableLoader:
-    """A stream of batches, epoch after epoch, that can be resumed.
+    """A stream of batches, epoch after epoch, that can be resumed; `len` is the micro-batches of an epoch.
 
-    Iterating gives the rest of the current epoch. `state_dict()` counts the micro-batches that were handed
-    out, without the ones that workers prepared ahead; it is the same on every rank. Another loader of the
-    same data that loads it continues with the batch that comes next here. After the last batch of an epoch
-    the state is the beginning of the next one, which is a new permutation. `len` is the micro-batches of an
-    epoch.
+    Iterating gives the rest of the current epoch. After its last batch the state is the beginning of the next
+    epoch, which is a new permutation.
     """
 
     def __init__(self, dataset: Dataset, sampler: EpochSampler, workers: int = 0):
         self.dataset, self._sampler, self._workers = dataset, sampler, workers
-        self._epoch = 0
-        self._handed_out = 0
+        self._epoch, self._handed_out = 0, 0
 
     def __len__(self) -> int:
         return len(self._sampler)
 
     def __iter__(self) -> Iterator[Any]:
-        # Workers copy the dataset when they start, so the epoch must be known to it before.
+        # Workers copy the dataset when they start, so it must know the epoch before.
         if hasattr(self.dataset, "set_epoch"):
             self.dataset.set_epoch(self._epoch)
         batches = self._sampler.batches(self._epoch, self._handed_out)
@@ -149,10 +132,13 @@ class ResumableLoader:
             self._epoch, self._handed_out = epoch, 0
 
     def state_dict(self) -> dict[str, int]:
-        """{"epoch", "batches", "accumulate"}: the next micro-batch, `accumulate` of which are a step."""
+        """{"epoch", "batches", "accumulate"}: the next micro-batch, `accumulate` of which are a step.
+
+        Batches that workers prepared ahead do not count. The state is the same on every rank.
+        """
         return {"epoch": self._epoch, "batches": self._handed_out, "accumulate": self._sampler.accumulate}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go on from a `state_dict`: the same optimizer step if `accumulate` is another here."""
+        """Continue at a `state_dict`: at the same optimizer step if `accumulate` differs here."""
         self._epoch = state["epoch"]
         self._handed_out = state["batches"] * self._sampler.accumulate // state["accumulate"]

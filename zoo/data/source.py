@@ -31,13 +31,11 @@ class DataSource:
     units = None
 
     def __init__(self, recipe: Recipe, kind: str, vocab_size: int):
-        self.recipe = recipe
-        self.kind = kind
-        self.vocab_size = vocab_size
+        self.recipe, self.kind, self.vocab_size = recipe, kind, vocab_size
         self.accumulate: int = recipe.trainer.accumulate_grad_batches
 
     def dataset(self, split: str) -> Dataset:
-        """Training-length examples of a split (train, valid, test), as the task wants them."""
+        """Training-length examples of a split (train, valid, test), in the form that the task needs."""
         raise NotImplementedError
 
     def seed(self, split: str) -> int:
@@ -48,20 +46,14 @@ class DataSource:
         """One rank's micro-batches, shuffled anew in every epoch. Raises InputError for a batch that cannot
         be shared equally, or that is larger than the training data."""
         data, dataset = self.recipe.data, self.dataset("train")
-        sampler = EpochSampler(
-            len(dataset),
-            data.batch_size,
-            self.recipe.seed,
-            accumulate=self.accumulate,
-            rank=rank,
-            world_size=world_size,
-        )
+        ranks = {"accumulate": self.accumulate, "rank": rank, "world_size": world_size}
+        sampler = EpochSampler(len(dataset), data.batch_size, self.recipe.seed, **ranks)
         return ResumableLoader(dataset, sampler, data.workers)
 
     def valid_loader(self, rank: int = 0, world_size: int = 1) -> Loader:
         """One rank's part of the validation split: in order, unpadded, in micro-batches as in training.
 
-        `trainer.limit_val_batches` (a number of batches, or a fraction) is taken off here, in whole batches:
+        `trainer.limit_val_batches` (a number of batches, or a fraction) is applied here, in whole batches:
         the same examples are left on any number of ranks. Raises InputError where a rank would have none.
         """
         data, dataset = self.recipe.data, self.dataset("valid")

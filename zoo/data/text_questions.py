@@ -16,7 +16,7 @@ from zoo.data.source import GENERATED_SIZE, DataSource
 from zoo.data.text import Corpus
 from zoo.data.text.cache import TokenCache
 from zoo.data.text.datasets import TextDataset, TextSource
-from zoo.data.text.sample_words import SYLLABLES
+from zoo.data.text.sample import WORDS
 from zoo.data.text.tokenizer import WHITESPACE, TextTokenizer
 from zoo.data.text.tokens import TokenStream
 from zoo.errors import InputError, Problem
@@ -111,8 +111,9 @@ class TextQuestions(Questions):
         return sum(map(len, lines)) + len(question) + len(answer) - 1
 
 
-NAMES = [one + two for one in SYLLABLES[0] for two in SYLLABLES[1]]
-LONG_NAMES = [name + three for name in NAMES for three in SYLLABLES[2]]
+_FIRST, _SECOND, _THIRD = WORDS.syllables
+NAMES = [one + two for one in _FIRST for two in _SECOND]
+LONG_NAMES = [name + three for name in NAMES for three in _THIRD]
 """Invented names of two and of three syllables, which occur in no text."""
 
 

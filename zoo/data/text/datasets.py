@@ -52,11 +52,7 @@ class TextDataset(Dataset):
         self.root, self.cache, self.vocab_size, self.tokenizer = root, cache, vocab_size, tokenizer
 
     def corpus(self) -> Corpus:
-        """The documents of each split.
-
-        Raises:
-            InputError: they cannot be had.
-        """
+        """The documents of each split. Raises InputError where they are not available."""
         raise NotImplementedError
 
     def open(self, recipe: Recipe) -> DataSource:
@@ -70,12 +66,7 @@ class TextDataset(Dataset):
 
 
 class TextSource(DataSource):
-    """Tokens of a corpus.
-
-    Args:
-        kind: as of `DataSource`.
-        tokens: the corpus, tokenised.
-    """
+    """The tokens of a corpus."""
 
     def __init__(self, recipe: Recipe, kind: str, tokens: TokenCache):
         super().__init__(recipe, kind, tokens.tokenizer.vocab_size)
@@ -95,17 +86,10 @@ class TextSource(DataSource):
         if not tasks.describe(recipe.task.name).hides_tokens:
             return Blocks(stream, length)
         if self.tokenizer.mask_token is None:
-            raise InputError(
-                Problem(f"has no token {MASK}, by which tokens are hidden", key="data.tokenizer")
-            )
-        return MaskedBlocks(
-            stream,
-            length,
-            mask_fraction=recipe.task.mask_fraction,
-            tokenizer=self.tokenizer,
-            seed=self.seed(split),
-            epoch=0 if split == "train" else None,
-        )
+            message = f"has no token {MASK}, which hides the tokens to predict"
+            raise InputError(Problem(message, key="data.tokenizer"))
+        fraction, epoch = recipe.task.mask_fraction, 0 if split == "train" else None
+        return MaskedBlocks(stream, length, fraction, self.tokenizer, self.seed(split), epoch)
 
     def save_tokenizer(self, folder: Path) -> None:
         self.tokenizer.save(Path(folder) / "tokenizer.json")
@@ -133,7 +117,7 @@ class WikiText103(WikiText2):
 
 @register.dataset("text")
 class PlainText(TextDataset):
-    """Anybody's text, in splits by name or by document.
+    """Your own text, in splits by name or by document.
 
     Args:
         root: a file, a folder of files (.txt, .md, .jsonl, .json, .csv, .parquet; also .gz, .bz2, .xz,

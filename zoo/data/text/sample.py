@@ -12,12 +12,15 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
+
+import yaml
 
 from zoo.data.draws import Chance, Draws
 from zoo.data.text import Corpus
-from zoo.data.text import sample_words as lists
 
 PEOPLE = 9
+WORDS = SimpleNamespace(**yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8")))
 
 
 def open_sample(documents: int, words: int, corpus_seed: int) -> Corpus:
@@ -30,10 +33,10 @@ def open_sample(documents: int, words: int, corpus_seed: int) -> Corpus:
         for number in range(counts[split]):
             yield chronicle(words, corpus_seed, split, number)
 
-    # The writing of this package is part of the corpus: a changed sentence is another corpus.
+    # The words and the code are part of the corpus: a changed sentence is another corpus.
     here = Path(__file__)
-    written = hashlib.sha256(b"".join(file.read_bytes() for file in sorted(here.parent.glob("sample*.py"))))
-    return Corpus("sample", ["sample", documents, words, corpus_seed, written.hexdigest()], read)
+    written = hashlib.sha256(here.read_bytes() + here.with_suffix(".yaml").read_bytes()).hexdigest()
+    return Corpus("sample", ["sample", documents, words, corpus_seed, written], read)
 
 
 @dataclass
@@ -51,7 +54,7 @@ def chronicle(words: int, seed: int, split: str, number: int) -> str:
     village, river = names.pop(), names.pop()
     people = [invent_person(chance, village, names) for _ in range(PEOPLE)]
     place = {"village": village, "river": river}
-    paragraphs = [chance.one(lists.OPENINGS).format(**place)]
+    paragraphs = [chance.one(WORDS.openings).format(**place)]
     count = len(paragraphs[0].split())
     while count < words:
         # Few at a time on the stage, drawn from those who have entered: the cast grows through the document.
@@ -66,7 +69,7 @@ def invent(chance: Chance, count: int) -> list[str]:
     """Different names of two or three syllables."""
     names: list[str] = []
     while len(names) < count:
-        parts = [chance.one(column) for column in lists.SYLLABLES[: 2 + chance.below(2)]]
+        parts = [chance.one(column) for column in WORDS.syllables[: 2 + chance.below(2)]]
         name = "".join(parts).capitalize()
         if name not in names:
             names.append(name)
@@ -74,9 +77,9 @@ def invent(chance: Chance, count: int) -> list[str]:
 
 
 def invent_person(chance: Chance, village: str, names: list[str]) -> Person:
-    pronoun = chance.one(lists.PRONOUNS)
-    animal = chance.one(lists.ANIMALS)
-    thing = f"{chance.one(lists.MATERIALS)} {chance.one(lists.OBJECTS)}"
+    pronoun = chance.one(WORDS.pronouns)
+    animal = chance.one(WORDS.animals)
+    thing = f"{chance.one(WORDS.materials)} {chance.one(WORDS.objects)}"
     return Person(
         {
             "name": names.pop(),
@@ -84,9 +87,9 @@ def invent_person(chance: Chance, village: str, names: list[str]) -> Person:
             "pet": names.pop(),
             "animal": animal,
             "a_animal": with_article(animal),
-            "trade": chance.one(lists.TRADES),
-            "colour": chance.one(lists.COLOURS),
-            "building": chance.one(lists.BUILDINGS),
+            "trade": chance.one(WORDS.trades),
+            "colour": chance.one(WORDS.colours),
+            "building": chance.one(WORDS.buildings),
             "thing": thing,
             "a_thing": with_article(thing),
             "code": " ".join(str(chance.below(10)) for _ in range(4)),
@@ -106,30 +109,30 @@ def scene(chance: Chance, cast: list[Person], place: dict[str, str]) -> str:
     world = {**hero.facts, **place, "other": other.facts["name"]}
 
     def say(templates: Sequence[str]) -> str:
-        kinds = {"hour": lists.HOURS, "weather": lists.WEATHERS, "way": lists.WAYS}
+        kinds = {"hour": WORDS.hours, "weather": WORDS.weathers, "way": WORDS.ways}
         fresh = {kind: chance.one(choices) for kind, choices in kinds.items()}
         sentence = chance.one(templates).format(**world, **fresh)
         return sentence[0].upper() + sentence[1:]
 
     def tell(person: Person) -> str:
-        kind = chance.one(list(lists.FACTS))
+        kind = chance.one(list(WORDS.facts))
         first = kind not in person.mentioned
         person.mentioned.add(kind)
-        sentence = chance.one(lists.FACTS[kind][0 if first else 1]).format(**person.facts)
+        sentence = chance.one(WORDS.facts[kind][0 if first else 1]).format(**person.facts)
         return sentence[0].upper() + sentence[1:]
 
-    sentences = [say(lists.EVENTS)]
+    sentences = [say(WORDS.events)]
     for _ in range(2 + chance.below(4)):
         kind = chance.below(10)
         if kind < 5:
             sentences.append(tell(hero if chance.below(4) else other))
         elif kind < 6:
-            sentences.append(say(lists.HABITS))
+            sentences.append(say(WORDS.habits))
         elif kind < 8:
-            question, answer = chance.one(lists.QUESTIONS)
-            sentences.append(say(lists.GREETINGS) + " " + f"“{question}” “{answer}”".format(**world))
+            question, answer = chance.one(WORDS.questions)
+            sentences.append(say(WORDS.greetings) + " " + f"“{question}” “{answer}”".format(**world))
         elif kind < 9:
-            sentences.append(say(lists.LOANS))
+            sentences.append(say(WORDS.loans))
         else:
-            sentences.append(say(lists.PRESENCES))
+            sentences.append(say(WORDS.presences))
     return " ".join(sentences)

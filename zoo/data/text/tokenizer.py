@@ -29,30 +29,28 @@ END = "<|endoftext|>"
 MASK = "<|mask|>"
 SPECIAL = (END, MASK)
 ENDS = (END, "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "<|im_end|>", "[SEP]")
-"""What closes a document, by its names in published tokenizers; the first that there is."""
+"""The token that closes a document, by its names in published tokenizers; the first that exists."""
 CONFIG = "tokenizer_config.json"
-SPACE = "▁"
-"""What SentencePiece writes for a space."""
+SPACE = "▁"  # of SentencePiece
 WHITESPACE = b" \t\n\r\x0b\x0c"
-PIECE = 1 << 20  # characters tokenised at once: `tokenizers` takes some 100 bytes a token while it works
+PIECE = 1 << 20  # characters tokenized at once: `tokenizers` takes some 100 bytes a token
 SAFE_CUT = re.compile(r"(?<=[\w.,;:!?]\n)(?=\w)")
 
 Item = TypeVar("Item")
 
 
 class TextTokenizer:
-    """Tokens of texts. `end_token` closes every document, if there is one; `mask_token` hides what is to be
-    guessed.
+    """Tokens of texts. `end_token` closes every document, if there is one; `mask_token` hides a target.
 
-    Tokenizers of elsewhere are byte-level (GPT-2, Llama 3, Qwen), or SentencePiece's with byte fallback
-    (Llama 2, Mistral). The latter put a space before a text; here a text is tokenised as it stands, so that
-    its tokens have its bytes wherever it is cut.
-
-    Raises:
-        ValueError: a tokenizer of elsewhere whose tokens are not bytes.
+    Other tokenizers are byte-level (GPT-2, Llama 3, Qwen), or SentencePiece's with byte fallback (Llama 2,
+    Mistral). The latter put a space before a text; here none is put, so that the tokens of a text have its
+    bytes wherever it is cut.
 
     Args:
         end: the token that closes a document, where it is not the first of `ENDS`.
+
+    Raises:
+        ValueError: a tokenizer whose tokens are not bytes.
     """
 
     def __init__(self, tokenizer: Tokenizer, end: str | None = None):
@@ -73,7 +71,7 @@ class TextTokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """Tokens there are: what was asked for, or fewer if the text did not yield as many."""
+        """Number of tokens; fewer than asked for if the text did not yield as many."""
         return self.tokenizer.get_vocab_size()
 
     @property
@@ -92,7 +90,7 @@ class TextTokenizer:
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: list[str]) -> list[np.ndarray]:
-        """The same for many texts at once, on all cores; memory is that of the tokens, for any length."""
+        """The same for many texts at once, on all cores, in memory for the tokens alone."""
         pieces: list[list[np.ndarray]] = [[] for _ in texts]
         numbered = ((number, piece) for number, text in enumerate(texts) for piece in cut(text, PIECE))
         for group in grouped(numbered, PIECE, lambda one: len(one[1])):
@@ -104,11 +102,11 @@ class TextTokenizer:
         return [np.concatenate(parts) if parts else np.zeros(0, np.int64) for parts in pieces]
 
     def encode_short(self, text: str) -> list[int]:
-        """The same for a few words, on this core alone: for one line the others cost more than they save."""
+        """The same for a few words, on one core, which is faster for them."""
         return self.tokenizer.encode(text, add_special_tokens=False).ids
 
     def decode(self, tokens: Iterable[int]) -> str:
-        """The text of tokens; special tokens are spelled out, a cut character becomes U+FFFD."""
+        """The text of tokens; special tokens are spelled out, a partial character becomes U+FFFD."""
         return self.tokenizer.decode([int(token) for token in tokens], skip_special_tokens=False)
 
     def token_bytes(self) -> list[bytes]:
@@ -154,7 +152,7 @@ class TextTokenizer:
         self.save_end(path.parent)
 
     def save_end(self, folder: Path) -> None:
-        """Write tokenizer_config.json, where only that tells the token that closes a document."""
+        """Write tokenizer_config.json, where only that names the token that closes a document."""
         if self.own_end is not None:
             atomic_write(folder / CONFIG, json.dumps({"eos_token": self.own_end}))
 
@@ -166,17 +164,16 @@ class TextTokenizer:
 
 
 def _end_beside(path: Path, tokenizer: Tokenizer) -> str | None:
-    """The token that closes a document from the files of `transformers` next to a tokenizer.json."""
-    added = tokenizer.get_added_tokens_decoder()
+    """The token that closes a document, from the files of `transformers` next to a tokenizer.json."""
     for name, key in ((CONFIG, "eos_token"), ("generation_config.json", "eos_token_id"),
                       ("config.json", "eos_token_id")):  # fmt: skip
         file = path.with_name(name)
         end = json.loads(file.read_text(encoding="utf-8")).get(key) if file.is_file() else None
         end = end[0] if isinstance(end, list) and end else end
-        if isinstance(end, dict):
-            end = end.get("content")
+        end = end.get("content") if isinstance(end, dict) else end
         if isinstance(end, int):
-            end = added[end].content if end in added and added[end].special else None
+            added = tokenizer.get_added_tokens_decoder().get(end)
+            end = added.content if added is not None and added.special else None
         if isinstance(end, str) and tokenizer.token_to_id(end) is not None:
             return end
     return None
@@ -202,24 +199,20 @@ def open_tokenizer(path_or_id: str) -> TextTokenizer:
     Raises:
         InputError: there is none, or it cannot be used.
     """
-    path, key = Path(path_or_id), "data.tokenizer"
+    path = Path(path_or_id)
     file = path / "tokenizer.json" if path.is_dir() else path
-    if not file.is_file() and not path.exists() and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", path_or_id):
-        from huggingface_hub import hf_hub_download
-
-        try:
-            file = Path(hf_hub_download(path_or_id, "tokenizer.json"))
-        except Exception as error:  # of the hub, of the network: many kinds
-            cause = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-            message = f"{path_or_id}: no such file, and it could not be fetched from the hub: {cause}"
-            raise InputError(Problem(message, key=key)) from error
-    if not file.is_file():
-        raise InputError(Problem(f"{file}: no such file", key=key))
     try:
+        if not path.exists() and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", path_or_id):
+            from huggingface_hub import hf_hub_download
+
+            file = Path(hf_hub_download(path_or_id, "tokenizer.json"))
+        if not file.is_file():
+            raise FileNotFoundError("no such file")
         return TextTokenizer.load(file)
-    except Exception as error:  # `tokenizers` raises its errors as Exception
+    except Exception as error:  # of the hub, the network and `tokenizers`: many kinds
         cause = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        raise InputError(Problem(f"{file}: not a tokenizer that can be used: {cause}", key=key)) from error
+        message = f"{file}: not a tokenizer that can be used: {cause}"
+        raise InputError(Problem(message, key="data.tokenizer")) from error
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> TextTokenizer:
