@@ -41,16 +41,9 @@ class Answers(Batched):
     """
 
     def __init__(
-        self,
-        questions: Questions,
-        name: str,
-        length: int,
-        size: int,
-        *,
-        seed: int,
-        split: str,
+        self, questions: Questions, name: str, length: int, size: int, *, seed: int, split: str,
         sizes: str = "largest",
-    ):
+    ):  # fmt: skip
         self.questions, self.length, self.size = questions, length, size
         self.largest = questions.largest(length)
         if not self.largest:

@@ -22,22 +22,17 @@ SENTENCE = "\nThe pass key is ", ". Remember it.\n"
 QUESTION = "\nWhat is the pass key? The pass key is "
 
 
-class Passkey(TextQuestions):
-    """`text. The pass key is 71432. Remember it. text. What is the pass key? The pass key is` is answered by
-    `71432`. The size is the tokens of text.
+class PasskeyQuestions(TextQuestions):
+    """The sentence is a line of its own between two words of a window. The size is the tokens of that window.
 
-    The text is a window of a corpus from a random place. The sentence is a line of its own between two words
-    of it, at a uniform depth. The key occurs nowhere else. Each digit is a token of its own in any
-    vocabulary, as in the LLaMA models for which passkeys are mostly reported.
-
-    Source: Mohtashami & Jaggi 2023 (arXiv:2305.16300), section 4.2. There the text is one paragraph over and
-    over, a description of the task comes first, and the sentence says the key twice.
+    Each digit is a token of its own in any vocabulary, as in the LLaMA models for which passkeys are mostly
+    reported.
     """
 
     smallest = 1
 
-    def __init__(self, options: Any, stream: TokenStream, tokenizer: TextTokenizer):
-        super().__init__(options, stream, tokenizer)
+    def __init__(self, dataset: Passkey, stream: TokenStream, tokenizer: TextTokenizer):
+        super().__init__(dataset, stream, tokenizer)
         self.before, self.after, self.question = (
             tokenizer.encode(text).tolist() for text in (*SENTENCE, QUESTION)
         )
@@ -50,11 +45,10 @@ class Passkey(TextQuestions):
 
     def tokens(self, size: int) -> int:
         sentences = len(self.before) + len(self.after) + len(self.question)
-        return size + sentences + 2 * self.options.digits - 1
+        return size + sentences + 2 * self.dataset.digits - 1
 
     def example(self, size: int, chance: Chance) -> tuple[list[int], list[int]]:
-        start = chance.below(len(self.stream) - size + 1)
-        text = self.stream[start : start + size].tolist()
+        text = self.window(size, chance)
         border = self.nearest_border(text, chance.below(size + 1))
         key = self._key(text, chance)
         sentence = [*self.before, *key, *self.after]
@@ -64,7 +58,7 @@ class Passkey(TextQuestions):
         """The tokens of a key that does not occur in the text."""
         written = b"".join([self._bytes[token] for token in text])
         while True:
-            key = [self._digits[chance.below(10)] for _ in range(self.options.digits)]
+            key = [self._digits[chance.below(10)] for _ in range(self.dataset.digits)]
             if b"".join([self._bytes[token] for token in key]) not in written:
                 return key
 
@@ -73,7 +67,7 @@ class Passkeys(Answers):
     """Examples of `Passkey`. A batch also has `distance` [B], int64: tokens from the key's first digit to the
     position that predicts it."""
 
-    questions: Passkey
+    questions: PasskeyQuestions
 
     def batch(self, indices: Sequence[int]) -> dict[str, torch.Tensor]:
         made = super().batch(indices)
@@ -84,14 +78,21 @@ class Passkeys(Answers):
 
 
 @register.dataset("passkey")
-class PasskeyDataset(TextQuestionsDataset):
+class Passkey(TextQuestionsDataset):
     """Find a number that one sentence of a long text contains.
+
+    `text. The pass key is 71432. Remember it. text. What is the pass key? The pass key is` is answered by
+    `71432`. The text is a window of a corpus from a random place; the sentence is at a uniform depth. The key
+    occurs nowhere else.
+
+    Source: Mohtashami & Jaggi 2023 (arXiv:2305.16300), section 4.2. There the text is one paragraph over and
+    over, a description of the task comes first, and the sentence says the key twice.
 
     Args:
         digits: digits of the number; a long text is likely to contain every shorter one by itself.
     """
 
-    questions, drawn_as, format = Passkey, Passkeys, 2
+    questions, drawn_as, format = PasskeyQuestions, Passkeys, 2
 
     def __init__(self, *, digits: Annotated[Positive, Field(ge=5)] = 5, **text: Any):
         super().__init__(**text)

@@ -22,52 +22,23 @@ from zoo.errors import InputError, Problem
 from zoo.fields import AtLeastTwo, Positive
 from zoo.registry import register
 
-
-class Needles(TextQuestions):
-    """`text. The number of belco is 71432. text. What is the number of belco? The number of belco is` is
-    answered by ` 71432`.
-
-    A needle is a line of its own between two words of a window of the text, at a uniform place. Names are
-    invented, and differ. The kinds of RULER:
-
-    - single: one needle.
-    - multi_key: several needles, each for another name; the question is about one of them.
-    - multi_value: several needles for one name; the answer is all its numbers, in the order of the text.
-    - multi_query: several needles, each for another name; the question is about all, in any order.
-    """
-
-    def draw_text(self, chance: Chance) -> tuple[list[str], str, str]:
-        kind, digits = self.options.kind, self.options.digits
-        count = 1 if kind == "single" else self.options.needles
-        names = few_of(NAMES, 1 if kind == "multi_value" else count, chance)
-        numbers = [number_of(digits, chance) for _ in range(count)]
-        pairs = list(zip(names * (count // len(names)), numbers, strict=True))
-        lines = [f"\nThe number of {name} is {number}.\n" for name, number in pairs]
-        if kind == "multi_value":
-            question = f"\nWhat are the numbers of {names[0]}? The numbers of {names[0]} are"
-            return lines, question, " " + ", ".join(numbers)
-        if kind == "multi_query":
-            asked = chance.few(pairs, count)
-            several = ", ".join(name for name, _ in asked)
-            question = f"\nWhat are the numbers of {several}? Their numbers are"
-            return lines, question, " " + ", ".join(number for _, number in asked)
-        # Lines are in the order of the text, so the answer must not always be in the first one.
-        name, number = chance.one(pairs)
-        return lines, f"\nWhat is the number of {name}? The number of {name} is", f" {number}"
+DIGITS = 5  # of the number that a chain of variables begins with
 
 
 @register.dataset("needle")
-class NeedleDataset(TextQuestionsDataset):
+class Needles(TextQuestionsDataset):
     """Find numbers that lines of a long text give to names: one of one, one of several, or several.
+
+    `text. The number of belco is 71432. text. What is the number of belco? The number of belco is` is
+    answered by ` 71432`. A needle is a line of its own between two words of a window of the text, at a
+    uniform place. Names are invented, and differ.
 
     Args:
         kind: `single`, `multi_key` (one of several names is asked for), `multi_value` (all numbers of one
-            name) or `multi_query` (the numbers of several names).
+            name, in the order of the text) or `multi_query` (the numbers of several names, in any order).
         needles: lines with a number, in all kinds but `single`.
         digits: digits of a number.
     """
-
-    questions = Needles
 
     def __init__(
         self,
@@ -82,25 +53,53 @@ class NeedleDataset(TextQuestionsDataset):
             raise InputError(Problem(f"there are {len(NAMES)} names, and no more", key="data.needles"))
         self.kind, self.needles, self.digits = kind, needles, digits
 
+    def draw_text(self, chance: Chance) -> tuple[list[str], str, str]:
+        count = 1 if self.kind == "single" else self.needles
+        names = few_of(NAMES, 1 if self.kind == "multi_value" else count, chance)
+        numbers = [number_of(self.digits, chance) for _ in range(count)]
+        pairs = list(zip(names * (count // len(names)), numbers, strict=True))
+        lines = [f"\nThe number of {name} is {number}.\n" for name, number in pairs]
+        if self.kind == "multi_value":
+            question = f"\nWhat are the numbers of {names[0]}? The numbers of {names[0]} are"
+            return lines, question, " " + ", ".join(numbers)
+        if self.kind == "multi_query":
+            asked = chance.few(pairs, count)
+            several = ", ".join(name for name, _ in asked)
+            question = f"\nWhat are the numbers of {several}? Their numbers are"
+            return lines, question, " " + ", ".join(number for _, number in asked)
+        # Lines are in the order of the text, so the answer must not always be in the first one.
+        name, number = chance.one(pairs)
+        return lines, f"\nWhat is the number of {name}? The number of {name} is", f" {number}"
 
-class Chains(TextQuestions):
-    """`VAR belco = 71432 text VAR arbi = belco text. Which variables are 71432? They are` is answered by
-    ` belco, arbi`.
 
-    Each chain begins with a number and continues in `hops` lines, each of which gives a variable the value of
-    the one before. Lines are in a window of the text at uniform places, those of a chain in its order; chains
+@register.dataset("variable_tracking")
+class Chains(TextQuestionsDataset):
+    """Name all variables that have a value, which lines of a long text pass from one to the next.
+
+    `VAR belco = 71432 text VAR arbi = belco text. Which variables are 71432? They are` is answered by
+    ` belco, arbi`. Each chain begins with a number and continues in `hops` lines, each of which gives a
+    variable the value of the one before. Lines are at uniform places, those of a chain in its order; chains
     are interleaved. The answer is the variables of one chain, in its order.
+
+    Args:
+        hops: how often the value is passed on.
+        chains: chains of variables, each with its own value; one is asked for.
     """
 
-    DIGITS = 5
+    def __init__(self, *, hops: Positive = 4, chains: Positive = 1, **text: Any):
+        super().__init__(**text)
+        if (hops + 1) * chains > len(NAMES):
+            message = f"{(hops + 1) * chains} variables: there are names for {len(NAMES)}"
+            raise InputError(Problem(message, key="data.hops"))
+        self.hops, self.chains = hops, chains
 
     def draw_text(self, chance: Chance) -> tuple[list[str], str, str]:
-        length, chains = self.options.hops + 1, self.options.chains
-        names = few_of(NAMES, length * chains, chance)
+        length = self.hops + 1
+        names = few_of(NAMES, length * self.chains, chance)
         own = [names[start : start + length] for start in range(0, len(names), length)]
         values: dict[str, None] = {}
-        while len(values) < chains:
-            values[number_of(self.DIGITS, chance)] = None
+        while len(values) < self.chains:
+            values[number_of(DIGITS, chance)] = None
         left = [
             [f"\nVAR {name} = {given}\n" for name, given in zip(chain, [value, *chain[:-1]], strict=True)]
             for chain, value in zip(own, values, strict=True)
@@ -115,47 +114,17 @@ class Chains(TextQuestions):
         return lines, f"\nWhich variables are {value}? They are", " " + ", ".join(asked)
 
 
-@register.dataset("variable_tracking")
-class VariableTracking(TextQuestionsDataset):
-    """Name all variables that have a value, which lines of a long text pass from one to the next.
+class WordList(TextQuestions):
+    """A list of words instead of a text; a longer list has more of the other words."""
 
-    Args:
-        hops: how often the value is passed on.
-        chains: chains of variables, each with its own value; one is asked for.
-    """
-
-    questions = Chains
-
-    def __init__(self, *, hops: Positive = 4, chains: Positive = 1, **text: Any):
-        super().__init__(**text)
-        if (hops + 1) * chains > len(NAMES):
-            message = f"{(hops + 1) * chains} variables: there are names for {len(NAMES)}"
-            raise InputError(Problem(message, key="data.hops"))
-        self.hops, self.chains = hops, chains
-
-
-class CommonWords(TextQuestions):
-    """A list of words in random order, some of which occur more often: the answer names these, in the order
-    of their first occurrence.
-
-    A longer list has more of the other words; the number of occurrences does not change. Words are invented,
-    of three syllables each. In RULER: ten words 30 times, the others 3 times, English ones, numbered.
-    """
+    dataset: CommonWords
 
     def obstacle(self, size: int, split: str) -> str | None:
-        most = self.options.others * sum(map(len, self._words.values()))
+        most = self.dataset.others * sum(map(len, self._words.values()))
         return f"there are words for {most} tokens, and no more" if size > most else None
 
-    def draw_text(self, chance: Chance) -> tuple[list[str], str, str]:
-        common = few_of(LONG_NAMES, self.options.common, chance)
-        listed = [word for word in common for _ in range(self.options.times)]
-        lines = [f" {word}" for word in chance.few(listed, len(listed))]
-        question = "\nWhich words are the most common in this list? They are"
-        first = dict.fromkeys(line.strip() for line in lines)
-        return lines, question, " " + ", ".join(first)
-
     def fill(self, room: int, lines: list[list[int]], chance: Chance) -> list[int]:
-        known, others = {tuple(line) for line in lines}, self.options.others
+        known, others = {tuple(line) for line in lines}, self.dataset.others
         # At least as many as fit: each word is two tokens or more.
         drawn = few_of(LONG_NAMES, min(len(LONG_NAMES), len(lines) + 1 + room // (2 * others)), chance)
         more: list[list[int]] = []
@@ -179,8 +148,12 @@ class CommonWords(TextQuestions):
 
 
 @register.dataset("common_words")
-class CommonWordsDataset(TextQuestionsDataset):
+class CommonWords(TextQuestionsDataset):
     """Name the words of a long list that occur most often.
+
+    They are in random order, and the answer has them in the order of their first occurrence. The number of
+    occurrences does not grow with the list. Words are invented, of three syllables each. In RULER: ten words
+    30 times, the others 3 times, English ones, numbered.
 
     Args:
         common: number of words that occur most often.
@@ -189,7 +162,7 @@ class CommonWordsDataset(TextQuestionsDataset):
         corpus: the corpus whose tokenizer writes the words.
     """
 
-    questions = CommonWords
+    questions = WordList
 
     def __init__(self, *, common: Positive = 3, times: Positive = 5, others: Positive = 2, **text: Any):
         super().__init__(**text)
@@ -199,3 +172,11 @@ class CommonWordsDataset(TextQuestionsDataset):
         if common > 100:
             raise InputError(Problem("at most 100 words are asked for", key="data.common"))
         self.common, self.times, self.others = common, times, others
+
+    def draw_text(self, chance: Chance) -> tuple[list[str], str, str]:
+        common = few_of(LONG_NAMES, self.common, chance)
+        listed = [word for word in common for _ in range(self.times)]
+        lines = [f" {word}" for word in chance.few(listed, len(listed))]
+        question = "\nWhich words are the most common in this list? They are"
+        first = dict.fromkeys(line.strip() for line in lines)
+        return lines, question, " " + ", ".join(first)

@@ -28,26 +28,20 @@ TRIED = 64
 
 
 class TextQuestions(Questions):
-    """A question at the end of a text, and its answer, in the tokens of any tokenizer.
+    """The questions of a dataset at the end of a text, and their answers, in the tokens of any tokenizer.
 
-    The size is all input tokens of an example: two models with one tokenizer read as many. A subclass gives
-    `draw_text` and, where the text is not a window of the corpus, `fill`. Its class name is a key of its
-    draws: another name gives other examples.
+    The size is all input tokens of an example: two models with one tokenizer read as many.
 
     Args:
-        options: the dataset, which has the options of the questions.
+        dataset: gives lines, question and answer.
         stream: the text that windows are taken from.
         tokenizer: the tokenizer of the stream.
     """
 
-    def __init__(self, options: Any, stream: TokenStream, tokenizer: TextTokenizer):
-        self.options, self.stream, self.tokenizer = options, stream, tokenizer
+    def __init__(self, dataset: TextQuestionsDataset, stream: TokenStream, tokenizer: TextTokenizer):
+        self.dataset, self.stream, self.tokenizer = dataset, stream, tokenizer
         # A document's end has no bytes; words part there too.
         self._opens = np.array([not raw or raw[0] in WHITESPACE for raw in tokenizer.token_bytes()])
-
-    def draw_text(self, chance: Chance) -> tuple[list[str], str, str]:
-        """The lines that are hidden in the text in this order, the question, and its answer."""
-        raise NotImplementedError
 
     @property
     def vocab_size(self) -> int:
@@ -63,7 +57,7 @@ class TextQuestions(Questions):
     @cached_property
     def smallest(self) -> int:
         """Tokens that lines, question and answer need without any text, at the most of some examples."""
-        draws = Draws("smallest", type(self).__name__)
+        draws = Draws("smallest", type(self.dataset).__name__)
         return max(self._needed(*self._draw(Chance(draws, row, AHEAD))) for row in range(TRIED))
 
     @property
@@ -81,8 +75,7 @@ class TextQuestions(Questions):
 
     def fill(self, room: int, lines: list[list[int]], chance: Chance) -> list[int]:
         """The lines within `room` tokens of text: a window from a random place, cut between words."""
-        start = chance.below(len(self.stream) - room + 1)
-        text = self.stream[start : start + room].tolist()
+        text = self.window(room, chance)
         places = sorted(chance.below(room + 1) for _ in lines)
         filled, done = [], 0
         for place, line in zip(places, lines, strict=True):
@@ -91,14 +84,18 @@ class TextQuestions(Questions):
             done = border
         return filled + text[done:]
 
+    def window(self, size: int, chance: Chance) -> list[int]:
+        start = chance.below(len(self.stream) - size + 1)
+        return self.stream[start : start + size].tolist()
+
     def nearest_border(self, text: list[int], place: int) -> int:
         """The place between two words of a text, its beginning or its end that is nearest to a place."""
         borders = np.concatenate([[0], 1 + np.flatnonzero(self._opens[text[1:]]), [len(text)]])
         return int(borders[np.abs(borders - place).argmin()])
 
     def _draw(self, chance: Chance) -> tuple[list[list[int]], list[int], list[int]]:
-        """`draw_text` in tokens."""
-        lines, question, answer = self.draw_text(chance)
+        """Lines, question and answer in tokens."""
+        lines, question, answer = self.dataset.draw_text(chance)
         *encoded, asked, both = map(self.tokenizer.encode_short, [*lines, question, question + answer])
         # Question and answer are tokenized as one text, as in the text that a model was trained on: the
         # answer begins with the first token that its own text changes.
@@ -111,9 +108,8 @@ class TextQuestions(Questions):
         return sum(map(len, lines)) + len(question) + len(answer) - 1
 
 
-_FIRST, _SECOND, _THIRD = WORDS.syllables
-NAMES = [one + two for one in _FIRST for two in _SECOND]
-LONG_NAMES = [name + three for name in NAMES for three in _THIRD]
+NAMES = [one + two for one in WORDS.syllables[0] for two in WORDS.syllables[1]]
+LONG_NAMES = [name + three for name in NAMES for three in WORDS.syllables[2]]
 """Invented names of two and of three syllables, which occur in no text."""
 
 
@@ -133,7 +129,8 @@ def number_of(digits: int, chance: Chance) -> str:
 class TextQuestionsDataset(TextDataset):
     """Questions that are asked in the text of a corpus; those of a split in the text of that split.
 
-    A subclass names its `questions`; its constructor's own options are the options of the questions.
+    A subclass gives `draw_text`; the options of its constructor are the options of the questions. Its class
+    name is a key of the draws: another name gives other examples.
 
     Args:
         corpus: the corpus whose text surrounds the question.
@@ -144,7 +141,7 @@ class TextQuestionsDataset(TextDataset):
 
     gives, source = "answers", "generated, from data.corpus"
     text_options = ("corpus", "root", "cache", "vocab_size", "tokenizer", "documents", "words", "corpus_seed")
-    questions: ClassVar[type[TextQuestions]]
+    questions: ClassVar[type[TextQuestions]] = TextQuestions
     drawn_as: ClassVar[type[Answers]] = Answers
     format: ClassVar[int] = 1
     """Counted up whenever the same draws give another example."""
@@ -161,6 +158,10 @@ class TextQuestionsDataset(TextDataset):
         super().__init__(**text)
         self._corpus = corpus
         self._options = {"documents": documents, "words": words, "corpus_seed": corpus_seed}
+
+    def draw_text(self, chance: Chance) -> tuple[list[str], str, str]:
+        """The lines that are hidden in the text in this order, the question, and its answer."""
+        raise NotImplementedError
 
     def own_options(self) -> dict[str, object]:
         """The options of the questions, without those of the text."""
