@@ -99,21 +99,15 @@ class Muon(torch.optim.Optimizer):
 def build_optimizer(config: OptimizerConfig, model: nn.Module, fused: bool) -> torch.optim.Optimizer:
     """Build the optimizer of a recipe. Weight decay is for the weights of linear layers and embeddings.
 
-    Phases, slopes, biases, scales and tables of biases are not decayed, whatever their shape.
-
-    Args:
-        model: its parameters are trained.
-        fused: take the fused kernel where the optimizer has one.
+    Phases, slopes, biases, scales and tables of biases are not decayed. `fused` selects the fused kernel
+    of an optimizer that has one.
     """
     weights = {id(weight) for weight in weight_matrices(model)}
-    groups: list[dict[str, Any]] = [
-        {"params": [p for p in model.parameters() if (id(p) in weights) == is_weight], "matrices": is_weight}
-        for is_weight in (True, False)
-    ]
-    if hasattr(config, "weight_decay"):
-        groups[1]["weight_decay"] = 0.0
-    groups = [group for group in groups if group["params"]]
-    optimizer = construct(registry.optimizers, config.name, config, groups)
+    matrices = [p for p in model.parameters() if id(p) in weights]
+    others = [p for p in model.parameters() if id(p) not in weights]
+    undecayed = {"weight_decay": 0.0} if hasattr(config, "weight_decay") else {}
+    groups = [{"params": matrices, "matrices": True}, {"params": others, "matrices": False, **undecayed}]
+    optimizer = construct(registry.optimizers, config.name, config, [one for one in groups if one["params"]])
     for group in optimizer.param_groups:
         if fused and "fused" in group:
             group["fused"] = True

@@ -1,4 +1,4 @@
-"""Learning rate schedules: what comes after the warm-up, which all of them have."""
+"""Learning rate schedules after a linear warm-up, which all of them have."""
 
 from __future__ import annotations
 
@@ -58,17 +58,13 @@ class Linear(Schedule):
         return self.final_lr + (1 - self.final_lr) * self._left(done)
 
     def _left(self, done: float) -> float:
-        """What is left of the fall once this fraction of its steps is done."""
+        """The remaining fraction of the fall after this fraction of its steps."""
         return 1 - done
 
 
 @register.schedule("cosine")
 class Cosine(Linear):
-    """Falls to the last step as half a cosine.
-
-    Args:
-        final_lr: learning rate at the last step, as a fraction of lr.
-    """
+    """Falls to the last step as half a cosine."""
 
     paper = "Loshchilov and Hutter 2017, arXiv:1608.03983"
 
@@ -84,7 +80,6 @@ class WarmupStableDecay(Linear):
     matches cosine.
 
     Args:
-        final_lr: learning rate at the last step, as a fraction of lr.
         decay_fraction: fraction of trainer.max_steps, at the end, over which the learning rate falls.
     """
 

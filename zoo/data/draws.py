@@ -64,9 +64,7 @@ class Chance:
     """
 
     def __init__(self, draws: Draws, row: int, ahead: int = 1024):
-        self._draws = draws
-        self._row = row
-        self._ahead = ahead
+        self._draws, self._row, self._ahead = draws, row, ahead
         self._used = 0  # in counters, which give four words each
         self._words: list[int] = []
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -39,10 +39,7 @@ class MaxIndexDataset(Dataset):
 
     def open(self, recipe: Recipe) -> DataSource:
         corpus = f"max_index of {self.num_values} values, format 2"
-
-        def draw(sizes: str, **asked: Any) -> MaxIndex:
-            return MaxIndex(num_values=self.num_values, **asked)
-
+        draw = functools.partial(MaxIndex, num_values=self.num_values)
         return GeneratedSource(recipe, self.gives, self.vocab_size, corpus, draw)
 
 
@@ -53,14 +50,14 @@ class MaxIndex(Batched):
     Sequence i depends on (seed, split, num_values, i), and at a greater length than 16 it begins with the
     shorter one. Token 0 is never used: the vocabulary has `num_values + 1`.
 
+    `sizes` is not used: all sequences have `length` numbers.
+
     Sequences of "valid" and "test" are held out: training with any seed draws none of them
     (`zoo.data.draws`), unless they are so short that too few exist.
     """
 
-    def __init__(self, length: int, num_values: int, seed: int, split: str, size: int):
-        self.length = length
-        self.num_values = num_values
-        self.size = size
+    def __init__(self, length: int, num_values: int, seed: int, split: str, size: int, sizes: str = ""):
+        self.length, self.num_values, self.size = length, num_values, size
         self._beginning = min(length, BEGINNING)
         self._held_out = split != "train" if num_values**self._beginning >= FEWEST else None
         self._draws = Draws("max_index", seed, split)

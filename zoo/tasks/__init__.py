@@ -1,4 +1,4 @@
-"""Tasks: LightningModules that say what a batch costs and what is measured."""
+"""Tasks: LightningModules with a loss and measures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BuiltRecipe:
-    """A recipe with its encoding, built once for all that needs it; a task takes it instead of a recipe."""
+    """A recipe with its encoding, built once; a task takes it instead of a recipe."""
 
     recipe: Recipe
     encoding: EncodingStack
@@ -41,10 +41,10 @@ def build(
     Args:
         recipe: a recipe, a mapping, or the path of a recipe file.
         sets: `key=value` changes to it.
-        vocab_size: number of token ids; by default what the recipe's data asks for.
+        vocab_size: number of token ids; by default that of the recipe's data.
 
     Raises:
-        InputError: the recipe is wrong, or asks for what cannot be built.
+        InputError: the recipe is wrong, or its model cannot be built.
     """
     recipe = to_recipe(recipe, sets)
     if vocab_size is None:

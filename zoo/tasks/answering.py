@@ -14,10 +14,8 @@ from zoo.tasks.task import Task, split_by_length
 class Answering(Task):
     """Continue a prompt with its answer.
 
-    A decoder reads a prompt and writes what follows, and learns from the answer alone.
-
-    A batch holds `tokens` [B,T], prompt and answer padded on the right, and `targets` [B,T], which are -100
-    wherever no token of an answer is predicted. What comes after a token never changes a decoder's output, so
+    Only the answer is scored. A batch holds `tokens` [B,T], prompt and answer padded on the right, and
+    `targets` [B,T], which are -100 wherever no token of an answer is predicted. A decoder is causal, so
     padding on the right needs no mask.
     """
 
@@ -25,7 +23,7 @@ class Answering(Task):
     validated = ("loss", "accuracy", "token_accuracy")
 
     def loss(self, batch: dict[str, Tensor]) -> Tensor:
-        # Over examples and not over tokens: devices have equally many examples, but not equally many tokens.
+        # The mean over examples: devices have equally many examples, but not equally many tokens.
         return answer_losses(*self._answers(batch)).mean()
 
     def validate(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -35,8 +33,8 @@ class Answering(Task):
     def judge(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         """Exact match and the fraction of an answer's tokens that are right, [B] each.
 
-        Where a batch has `distance` [B], how many tokens back the answer stands, the exact match
-        also apart for what lies `_within` the trained length and `_beyond` it.
+        Where a batch has `distance` [B], tokens back to the answer, the exact match also separately for
+        distances `_within` the trained length and `_beyond` it.
         """
         judged = judge(*self._answers(batch))
         if "distance" in batch:
@@ -62,10 +60,10 @@ def answer_losses(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def judge(logits: Tensor, targets: Tensor) -> dict[str, Tensor]:
-    """How right the answers are, [B] each; arguments as in `answer_losses`.
+    """Correctness of the answers, [B] each; arguments as in `answer_losses`.
 
-    `token_accuracy` is the fraction of an answer's tokens that are the likeliest, each after the true ones
-    before it; `accuracy` is 1 where all of them are, which is where greedy decoding writes the answer.
+    `token_accuracy` is the fraction of an answer's tokens that are the most likely, given the true ones
+    before them; `accuracy` is 1 where all of them are: then greedy decoding gives the answer.
     """
     scored = targets != NOT_SCORED
     right = _by_example((logits.argmax(-1) == targets[scored]).float(), scored)

@@ -14,9 +14,7 @@ from zoo.tasks.language_modelling import LanguageModelling
 
 @register.task("masked_language_modelling")
 class MaskedLanguageModelling(LanguageModelling):
-    """Predict the tokens that are hidden.
-
-    `targets` are -100 where nothing is asked.
+    """Predict the hidden tokens; `targets` are -100 elsewhere.
 
     Args:
         mask_fraction: fraction of the tokens that is to be predicted.
@@ -36,7 +34,7 @@ class MaskedLanguageModelling(LanguageModelling):
 
     def loss(self, batch: dict[str, Tensor]) -> Tensor:
         loss = self.model(batch["tokens"], targets=batch["targets"])
-        # Divided by what is expected rather than by what this device happened to draw: the mean over devices
-        # is then that of the global batch, whatever their number.
+        # Divided by the expected count and not by the drawn one: then the mean over devices is that of the
+        # global batch.
         expected = self.mask_fraction * batch["targets"].numel()
         return loss / expected

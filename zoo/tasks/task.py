@@ -1,4 +1,4 @@
-"""What all tasks share: the model, the optimizer and its schedule, validation, and what is logged."""
+"""The base of all tasks: model, optimizer and schedule, validation, logged values."""
 
 from __future__ import annotations
 
@@ -20,17 +20,10 @@ from zoo.tasks import BuiltRecipe
 
 
 class ExactMean(Metric):
-    """The mean of losses in nats, or of answers that are right or not, from their sum and their count.
+    """The mean of losses in nats, or of right answers, as a sum and a count in float64.
 
-    NaN where there was nothing. Other than torchmetrics' own mean it leaves no NaN out, and other than its
-    perplexity it stays finite on the losses that failed extrapolation produces. Options are those of
-    `torchmetrics.Metric`.
-
-    >>> loss, accuracy = ExactMean(), ExactMean()
-    >>> loss.update(torch.tensor([1.0, 2.0, 3.0]))
-    >>> accuracy.update(torch.tensor([True, False, True, True]))
-    >>> loss.compute().item(), accuracy.compute().item()
-    (2.0, 0.75)
+    NaN where there was nothing. Unlike torchmetrics' own mean it skips no NaN, and unlike its perplexity it
+    stays finite on the losses of a failed extrapolation.
     """
 
     full_state_update = False
@@ -52,29 +45,29 @@ class ExactMean(Metric):
 
 
 class Task(pl.LightningModule):
-    """A model and what it is asked to do. Subclasses say what a batch costs and what is measured.
+    """A model and its objective. Subclasses give the loss of a batch and the measures of its answers.
 
     Args:
         recipe: a resolved one, or one whose encoding is built; a checkpoint holds it as plain data.
         vocab_size: number of token ids.
 
     Attributes:
-        card: what is known of the run that it was trained in; empty before training.
-        changed: what of its encoding was set anew after training, by dotted key; empty where nothing was.
-        gradient_norm: of the step in hand, over all weights and before clipping: a number, on its device.
+        card: the card of the run that trained it; empty before training.
+        changed: options of its encoding that were changed after training, by dotted key.
+        gradient_norm: of the current step, over all weights and before clipping; a scalar on its device.
     """
 
     name: ClassVar[str]
     takes: ClassVar[str] = ""
-    """What examples it learns from: what a dataset `gives`."""
+    """Kind of its examples: that which a dataset `gives`."""
     kinds: ClassVar[tuple[str, ...]] = ("decoder",)
-    """Kinds of model that it is for."""
+    """Kinds of model."""
     protocols: ClassVar[tuple[str, ...]] = ()
-    """How its models can be evaluated; the first is the default."""
+    """Protocols that evaluate its models; the first is the default."""
     hides_tokens: ClassVar[bool] = False
-    """Of a text: it predicts tokens that are hidden from the model, in place of the next one."""
+    """Whether it predicts hidden tokens of a text instead of the next one."""
     validated: ClassVar[tuple[str, ...]] = ("loss",)
-    """What `validate` gives."""
+    """Names of the values of `validate`."""
     head: ClassVar[Literal["vocabulary", "pointer"]] = "vocabulary"
 
     def __init__(self, recipe: schema.Recipe | BuiltRecipe | dict[str, Any], vocab_size: int):
@@ -100,19 +93,18 @@ class Task(pl.LightningModule):
         raise NotImplementedError
 
     def validate(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        """What is validated of a batch: values, of any shape, the mean of which is logged as `val/NAME`."""
+        """Values of any shape by name; their mean over the validation data is logged as `val/NAME`."""
         raise NotImplementedError
 
     def judge(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        """How right the answer to each example of a batch is, from 0 to 1: [B] for each measure.
+        """Correctness of the answer to each example, from 0 to 1: [B] for each measure, the main one first.
 
-        The first measure is the main one. NaN where a measure does not apply to an example. Only tasks that
-        have an answer are judged.
+        NaN where a measure does not apply to an example. Only for tasks that have an answer.
         """
         raise NotImplementedError
 
     def on_train_start(self) -> None:
-        # A checkpoint holds the rate of its next step by the max_steps that the run had until then.
+        # A checkpoint holds the rate of its next step by the max_steps of that time.
         schedule = self.lr_schedulers()
         groups = zip(schedule.optimizer.param_groups, schedule.base_lrs, schedule.lr_lambdas, strict=True)
         for group, lr, factor in groups:
@@ -144,12 +136,10 @@ class Task(pl.LightningModule):
 
     def configure_optimizers(self) -> dict[str, Any]:
         config = self.recipe.optimizer
-        # The scaler of 16-mixed hands unscaled gradients to clip only to an optimizer that is not fused.
-        fused = self.recipe.trainer.precision != "16-mixed"
-        optimizer = build_optimizer(config, self.model, fused)
-        schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, schedule_of(config, self.recipe.trainer.max_steps)
-        )
+        # With 16-mixed only an optimizer that is not fused gets unscaled gradients for clipping.
+        optimizer = build_optimizer(config, self.model, self.recipe.trainer.precision != "16-mixed")
+        factor = schedule_of(config, self.recipe.trainer.max_steps)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
 

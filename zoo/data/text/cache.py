@@ -1,8 +1,8 @@
 """The token cache: a corpus is tokenized once, then mapped into memory.
 
 A folder for each corpus and vocabulary, named by a hash of both. It holds tokenizer.json, the files of a
-`TokenStream` for each split, and meta.json with a CRC-32 of every other file. It is built beside its path and
-renamed, so a folder of that name is complete; a lock lets one process build while others wait.
+`TokenStream` for each split, and meta.json with a CRC-32 of every other file. It is built under another
+name and renamed, so that it is complete; a lock lets one process build while others wait.
 """
 
 from __future__ import annotations

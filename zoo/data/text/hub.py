@@ -90,13 +90,10 @@ def _stream(given: dict[str, Any], column: str, max_bytes: int, folder: Path) ->
 def _beginning(rows: Any, column: str, where: str, limit: int) -> Iterator[str]:
     options = {"unit_scale": True, "unit_divisor": 1024, "leave": False}
     with progress_bar(limit, f"streaming {where}", "B", **options) as bar:
-        taken = 0
         for text in text_of_rows(rows, column, where):
             yield text
-            size = len(text.encode())
-            bar.update(size)
-            taken += size
-            if taken >= limit:
+            bar.update(len(text.encode()))
+            if bar.n >= limit:
                 return
 
 

@@ -1,9 +1,8 @@
-"""A corpus that the zoo writes itself, for work without a network.
+"""A generated corpus, for work without a network.
 
-Every document is the chronicle of one village. Its people, places and beasts have names made of syllables,
-so that no other document tells them; who they are, where they live, what they own and which number opens
-their box is drawn once, told, and told again and again in other words up to the end. To predict the later
-telling, a model must look back to the earlier one: here a longer context pays, as it does in real books.
+Every document is the chronicle of one village. The names of its people, places and animals are made of
+syllables and occur in no other document. Its facts are drawn once and repeated in other words up to the end.
+To predict a repetition, a model must look back to the first mention: a longer context pays, as in real books.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def chronicle(words: int, seed: int, split: str, number: int) -> str:
     paragraphs = [chance.one(WORDS.openings).format(**place)]
     count = len(paragraphs[0].split())
     while count < words:
-        # Few at a time on the stage, drawn from those who have entered: the cast grows through the document.
+        # The cast grows through the document; each scene has two of it.
         entered = min(PEOPLE, 2 + count * PEOPLE * 2 // words)
         paragraph = scene(chance, chance.few(people[:entered], 2), place)
         paragraphs.append(paragraph)

@@ -264,7 +264,7 @@ class TextUnits:
     """
 
     def __init__(self, token_bytes: list[bytes], newline_is_word: bool = False):
-        # One entry more than there are tokens, reached by index -1: what is not scored.
+        # One entry more than there are tokens, reached by index -1: targets that are not scored.
         rows = [*token_bytes, b""]
         self._bytes = np.array([len(raw) for raw in rows])
         # Words that begin after the token's first byte, and lines that end in it.
