@@ -147,7 +147,8 @@ class Measurement(_Model):
     """The protocol's own, the same at every length."""
     targets: Targets
     axis: str = "length"
-    """What the rows' lengths are, for a reader: `length` of a sequence, or `context` before a target."""
+    """What the rows' lengths are, for a reader: `length` of a sequence, `context` before a target, or
+    `distance` to an earlier token."""
     higher_is_better: bool = False
     explanation: str = ""
     """What the protocol measures, in a sentence."""

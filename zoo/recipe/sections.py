@@ -94,6 +94,8 @@ class EvaluateConfig(Section):
     """Protocol fixed_targets: tokens scored at the end of each document; at most the shortest length."""
     bins_per_octave: Positive = 2
     """Protocol per_position: bins of positions to every doubling of the context."""
+    rare_below: Positive = 10
+    """Protocol repeats: a bigram is rare if it occurs fewer times than this in the training text."""
     questions: Annotated[
         tuple[Text | dict[str, Any], ...], Field(min_length=1), BeforeValidator(_several)
     ] = ("needle", "variable_tracking", "common_words")  # fmt: skip

@@ -19,7 +19,8 @@ class LanguageModelling(Task):
     A batch holds `tokens` [B,T] and `targets` [B,T].
     """
 
-    takes, protocols = "text", ("nonoverlapping", "sliding", "fixed_targets", "per_position", "prompts")
+    takes = "text"
+    protocols = ("nonoverlapping", "sliding", "fixed_targets", "per_position", "repeats", "prompts")
 
     def loss(self, batch: dict[str, Tensor]) -> Tensor:
         return self.model(batch["tokens"], targets=batch["targets"]) / batch["targets"].numel()

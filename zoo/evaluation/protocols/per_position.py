@@ -75,8 +75,7 @@ def _score(text: Text, window: int, ends: list[int], execution: Execution) -> li
 
 
 def _numbers(text: Text, window: int, end: int, losses: Losses) -> Numbers:
-    # A bin's words are cut anywhere: a loss per word would not be that of words.
-    numbers = {k: v for k, v in text.numbers_of(losses).items() if not k.startswith("word_perplexity")}
+    numbers = text.numbers_of(losses, words=False)  # a bin cuts words anywhere
     own = text.task.model.encoding.max_cached_length
     if own is not None and end <= text.task.recipe.data.sequence_length and own < window:
         remark = f"the encoding depends on the length: this bin is computed as in a sequence of {window:,}"

@@ -85,7 +85,8 @@ class Protocol(ABC):
     name: ClassVar[str]
 
     axis: ClassVar[str] = "length"
-    """Meaning of `Row.length`, in tokens: `length` of a sequence, or `context` before a target."""
+    """Meaning of `Row.length`, in tokens: `length` of a sequence, `context` before a target, or `distance`
+    to an earlier token."""
     unit: ClassVar[str] = "documents"
     """The units of intervals."""
     higher_is_better: ClassVar[bool] = False

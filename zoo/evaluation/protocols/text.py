@@ -208,8 +208,10 @@ class Text:
         order = np.argsort(pairs, kind="stable")
         return Losses(pairs, nats, context)[order]
 
-    def numbers_of(self, losses: Losses) -> Numbers:
+    def numbers_of(self, losses: Losses, words: bool = True) -> Numbers:
         """documents, tokens, loss_nats, perplexity, and of a likelihood word_perplexity and bits_per_byte.
+
+        Pass `words=False` where the losses are not those of whole words: then there is no word_perplexity.
 
         Each measure M with the ends of its 95 % interval over documents, `M_low` and `M_high`; None where one
         unit is all, or a loss is not finite. `units` has the sums of each document. Of few documents `blocks`
@@ -240,9 +242,9 @@ class Text:
             )
         numbers |= _measure("loss_nats", sums, 1)
         numbers |= _exponential("perplexity", numbers, "loss_nats")
+        if self.likelihood and words:
+            numbers |= _exponential("word_perplexity", _measure("word", sums, 3), "word")
         if self.likelihood:
-            per_word = _measure("word", sums, 3)
-            numbers |= _exponential("word_perplexity", per_word, "word")
             numbers |= _measure("bits_per_byte", sums, 2, 1 / math.log(2))
         return numbers
 

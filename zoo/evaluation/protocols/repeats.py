@@ -1,0 +1,100 @@
+"""The loss on rare bigrams that repeat, by the distance to their last occurrence: is far context used?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from zoo.data.source import DataSource
+from zoo.evaluation.protocols.nonoverlapping import side_by_side
+from zoo.evaluation.protocols.per_position import bin_ends
+from zoo.evaluation.protocols.protocol import Execution, MeasurementPlan, Numbers, Protocol
+from zoo.evaluation.protocols.text import Text
+from zoo.registry import register
+from zoo.tasks.task import Task
+
+CHUNK = 2**22
+"""Tokens of the training text that are counted at a time."""
+
+
+@register.protocol("repeats")
+class Repeats(Protocol):
+    """One pass in windows of the longest length that can be read; a row for each octave of distances.
+
+    Scores the targets whose bigram (previous token, target) occurred earlier in the window and is rare in the
+    training text: fewer than `evaluate.rare_below` occurrences. A model cannot know such a bigram from its
+    weights, but can copy it from its context. These are the "AR hits" of Arora et al. 2023 (Zoology,
+    arXiv:2312.04927, section 3), here by distance. A row's `length` is the upper end of an octave of
+    distances to the last earlier occurrence, in tokens.
+
+    A window that the encoding cannot take, the text cannot fill or the memory cannot hold has a note, and the
+    next shorter one is read instead. Runs compare where their windows are the same.
+    """
+
+    axis = "distance"
+    first_plan_only = True
+    explanation = (
+        "The loss of tokens that a rare bigram seen earlier in the window gives away, by the distance to that "
+        "bigram: whether context so far away is used. Each octave of distances has other tokens."
+    )
+
+    def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:
+        config, text = task.recipe.evaluate, Text(task, source, lengths)
+        bigrams = text.inputs(0, text.size) * source.vocab_size + text.targets(0, text.size)
+        rare = _occurrences(bigrams, source) < config.rare_below
+        plans = []
+        for window in sorted(lengths, reverse=True):
+            distances = repeat_distances(bigrams, max(1, text.room(window)))
+            chosen = np.flatnonzero(rare & (distances > 0))
+            note = None if len(chosen) else "no rare bigram repeats within a window"
+            score = partial(_score, text, window, chosen, distances[chosen])
+            parameters = {"window": window, "rare_below": config.rare_below}
+            parameters |= self.scored_split(config)[1]
+            length_plan = text.length_plan(window, text.size, score, note)
+            plans.append(MeasurementPlan(parameters, text.targets_at(chosen), [length_plan]))
+        return plans
+
+
+def repeat_distances(bigrams: np.ndarray, window: int) -> np.ndarray:
+    """The distance of each bigram to its last earlier occurrence in its window, 0 where there is none.
+
+    Args:
+        bigrams: a number for each pair of an input token and its target, int64 [N].
+        window: number of pairs in each window; windows are consecutive.
+
+    >>> repeat_distances(np.array([7, 8, 7, 7, 7, 8]), 4).tolist()
+    [0, 0, 2, 1, 0, 0]
+    """
+    windows = np.arange(len(bigrams)) // window
+    order = np.lexsort((bigrams, windows))  # stable: equal bigrams of a window stay in the text's order
+    same = (np.diff(bigrams[order]) == 0) & (np.diff(windows[order]) == 0)
+    distances = np.zeros(len(bigrams), np.int64)
+    distances[order[1:][same]] = np.diff(order)[same]
+    return distances
+
+
+def _occurrences(bigrams: np.ndarray, source: DataSource) -> np.ndarray:
+    """How often each bigram occurs in the training text, int64 [N]."""
+    known, places = np.unique(bigrams, return_inverse=True)
+    counts = np.zeros(len(known), np.int64)
+    stream = source.stream("train")
+    for start in range(0, len(stream) - 1, CHUNK):
+        tokens = stream[start : start + CHUNK + 1].astype(np.int64)
+        found = tokens[:-1] * source.vocab_size + tokens[1:]
+        at = np.minimum(np.searchsorted(known, found), len(known) - 1)
+        counts += np.bincount(at[known[at] == found], minlength=len(known))
+    return counts[places]
+
+
+def _score(
+    text: Text, window: int, chosen: np.ndarray, distances: np.ndarray, execution: Execution
+) -> list[Numbers]:
+    losses = text.read(side_by_side(text.size, text.room(window)), execution)[chosen]
+    ends = bin_ends(window, 1)
+    bins = np.searchsorted(ends, distances)
+    return [
+        {"length": ends[number], **text.numbers_of(losses[bins == number], words=False)}
+        for number in np.unique(bins).tolist()
+    ]
