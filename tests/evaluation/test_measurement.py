@@ -105,13 +105,6 @@ def test_they_are_in_the_order_of_the_numbers_in_their_parameters(tmp_path):
     assert [one.parameters["window"] for one in read_measurements(tmp_path)] == sorted(windows)
 
 
-def test_units_that_would_make_a_file_unreadable_are_left_out(tmp_path, monkeypatch):
-    one = measurement(row(64))
-    monkeypatch.setattr("zoo.evaluation.store.MAX_BYTES", len(one.model_dump_json(exclude_unset=True)) - 10)
-    store(tmp_path, [one])
-    assert read_measurements(tmp_path) == [one.without_units()]
-
-
 @pytest.mark.parametrize("damage", [
     "{", {"rows": [{"length": 4, "loss_nats": "low"}]},
     {"rows": [{"length": 4, "units": {"documents": [1], "nats": [1, 2], "tokens": [1]}}]},

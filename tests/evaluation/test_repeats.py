@@ -1,6 +1,7 @@
 """Protocol repeats against plain loops over the text."""
 
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ LENGTHS = [16, 50]
 def repeats_of(source, size, window, rare_below):
     """{target's place: (distance to the bigram's last occurrence in the window, tokens of context)}."""
     train = source.stream("train")[:].tolist()
-    seen = Counter(zip(train, train[1:], strict=False))
+    seen = Counter(pairwise(train))
     stream = whole_stream(source).tolist()
     found = {}
     for first in range(0, size, window):

@@ -1,7 +1,7 @@
-"""What goes on inside a model while it reads: how far back it attends, how evenly, how much of it goes to the
-first token, how large its residual stream is, and what it loses, by position.
+"""Observe a model: distance and entropy of its attention, the weight on the first token, the norm of the
+residual stream and the loss, by position.
 
-One layer and one block of queries are held at a time, and reduced to bins of positions and of distances.
+One layer and one block of queries are held at a time and reduced to bins of positions and distances.
 
 Arrays have their shape in their docstring: W sequences, L layers, H heads, T tokens, N bins.
 """
@@ -56,7 +56,7 @@ class Activations:
     loss_bins: np.ndarray
     """[M+1], of positions, as `bins`."""
     loss: np.ndarray
-    """[W,M], in nats, of what is predicted at a position; NaN where nothing is."""
+    """[W,M], in nats, of the prediction at a position; NaN where there is none."""
 
 
 def middles(bins: np.ndarray) -> np.ndarray:
@@ -84,11 +84,11 @@ def observe(
     trained: int,
     advance: Callable[[int], Any] = lambda tokens: None,
 ) -> Activations:
-    """What goes on in a model while it reads sequences, one at a time.
+    """Observe a model while it reads sequences, one at a time.
 
     Args:
-        batch: `tokens` [W,T], and what is predicted, if anything: `targets` [W,T] (-100 where nothing is), or
-            for a pointer `answer` [W], its position.
+        batch: `tokens` [W,T], and optionally `targets` [W,T] (-100: not predicted), or for a pointer `answer`
+            [W], the position.
         trained: the trained length, in tokens.
         advance: called with the number of tokens that were read, after each sequence.
 
@@ -120,7 +120,7 @@ def observe(
 
 @contextmanager
 def _watched(model: Transformer, bins: np.ndarray, trained: int) -> Iterator[dict[str, list[Tensor]]]:
-    """What each layer does in a forward pass of one sequence, in lists of a tensor for each layer."""
+    """The observations of a forward pass of one sequence: lists with a tensor for each layer."""
     seen: dict[str, list[Tensor]] = {
         name: [] for name in ("attention", "entropy", "share", "first", "most", "norms")
     }

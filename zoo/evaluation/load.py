@@ -18,13 +18,10 @@ from zoo.runs.card import changed_data
 from zoo.runs.load import find_checkpoint, load_task, run_folder_of
 from zoo.tasks.task import Task
 
-MAX_LENGTH = 2**40
-"""The longest sequence that is tried: the number of a longer one may not be stored either."""
-
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """A trained model, its data, and the folder that its results go to; `path` is what the user gave."""
+    """A trained model, its data, and the folder of its results; `path` is the user's argument."""
 
     path: Path
     checkpoint: Path
@@ -34,7 +31,7 @@ class LoadedRun:
 
     @property
     def name(self) -> str:
-        """The folder as it is shortest: as it was given, or from where the user stands."""
+        """The shortest path of the folder: as given, or relative to the current folder."""
         given = [str(self.path)] if self.path.is_dir() else []
         return min(*given, str(self.folder), os.path.relpath(self.folder), key=len)
 
@@ -45,10 +42,10 @@ def load_runs(
     protocols: Sequence[str] | None = None,
     sets: Sequence[str] = (),
 ) -> list[LoadedRun]:
-    """Load all that is to be evaluated, each checkpoint once; arguments as in `evaluate`.
+    """Load the models to be evaluated, each checkpoint once; arguments as in `evaluate`.
 
     Raises:
-        InputError: everything that is wrong about any of it, before anything is measured.
+        InputError: all problems of all runs, before anything is measured.
     """
     loaded: dict[Path, LoadedRun] = {}
     problems: list[Problem] = []
@@ -58,13 +55,12 @@ def load_runs(
             if checkpoint.resolve() in loaded:
                 continue
             folder = run_folder_of(checkpoint) or checkpoint.parent
-            # What could not be stored is not measured.
             with collect(problems):
                 validate_results_folder(folder)
             task, source = _model_and_data(path, lengths, protocols, sets)
             loaded[checkpoint.resolve()] = LoadedRun(path, checkpoint, folder, task, source)
     if problems:
-        # A fault of the sets is one of every run, and is reported once.
+        # A wrong `sets` is a problem of every run: report it once.
         raise InputError(dict.fromkeys(problems))
     return [*loaded.values()]
 
@@ -76,8 +72,6 @@ def _model_and_data(
     recipe = _with_own_tokenizer(task.recipe, path)
     lengths, names = lengths or recipe.evaluate.lengths, protocols or recipe.evaluate.protocols
     faults = [no_protocol(name, recipe.task.name) for name in dict.fromkeys(protocols or ())]
-    if max(lengths) > MAX_LENGTH:
-        faults.append(f"no memory holds sequences of {max(lengths)} tokens")
     if any(faults):
         raise InputError(Problem(fault, where=str(path)) for fault in faults if fault)
     for name in names:
@@ -85,24 +79,23 @@ def _model_and_data(
     source = open_data(recipe)
     card = task.card or {}
     padded = card.get("imported") and source.vocab_size < task.hparams["vocab_size"]
-    # Token ids mean nothing to a model that was trained with another tokenizer, and results on another text
-    # would stand among those of the one that the card names.
+    # Token ids of another tokenizer mean nothing to this model, and its results would be stored as results on
+    # the text that the card names.
     if source.vocab_size != task.hparams["vocab_size"] and not padded:
         raise InputError(
-            f"{path}: {recipe.data.name!r} now has {source.vocab_size} tokens, and this model was trained "
-            f"with {task.hparams['vocab_size']}: the text has changed, or data.root or data.vocab_size is "
-            f"another"
+            f"{path}: {recipe.data.name!r} has {source.vocab_size} tokens, but this model was trained with "
+            f"{task.hparams['vocab_size']}: the text, data.root or data.vocab_size has changed"
         )
     if differing := changed_data(task.card, source):
         raise InputError(
-            f"{path}: {'; '.join(differing)} since this model was trained: its results would be of other "
-            f"data than its card says. Put the old text back, or name its place with --set data.root=..."
+            f"{path}: {'; '.join(differing)} since this model was trained, so its card would not describe "
+            f"the evaluated data. Restore the text, or give its folder with --set data.root=..."
         )
     return task, source
 
 
 def _with_own_tokenizer(recipe: Recipe, path: Path) -> Recipe:
-    """A recipe that names a tokenizer's file which is gone takes the copy in its run folder instead."""
+    """If the tokenizer file of a recipe is missing, use the copy in the run folder."""
     named, folder = getattr(recipe.data, "tokenizer", None), run_folder_of(find_checkpoint(path))
     own = None if folder is None else folder / "tokenizer.json"
     if named is None or Path(named).exists() or own is None or not own.is_file():

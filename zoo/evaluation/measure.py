@@ -30,7 +30,7 @@ from zoo.recipe.encoding import changed_label
 from zoo.tasks.task import Task
 
 SECONDS_AT_RISK = 30.0
-"""The least time between two saves of intermediate results, each of which draws the plots again."""
+"""Minimum time between two saves of intermediate results, each of which draws the plots again."""
 OUT_OF_MEMORY = "out of memory"
 SMALLER_BATCHES = f"{OUT_OF_MEMORY}; a smaller evaluate.batch_tokens may help"
 
@@ -123,7 +123,7 @@ def _score(plan: LengthPlan, task: Task, team: Team, bar: tqdm) -> list[Row]:
     except OutOfTime:
         note = f"stopped after evaluate.max_seconds={limit:g}"
     except (RuntimeError, MemoryError) as error:
-        # A RunError may quote another process's lack of memory.
+        # A RunError may quote the out-of-memory error of another process.
         if isinstance(error, RunError) or not is_out_of_memory(error):
             raise
         note = SMALLER_BATCHES if config.batch_tokens >= 2 * plan.length else OUT_OF_MEMORY

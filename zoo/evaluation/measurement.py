@@ -100,7 +100,7 @@ def _numbers(values: Iterable[float]) -> list[Number]:
 
 
 class Row(_Model):
-    """The numbers of one length; or `note`, why there are none.
+    """The numbers of one length, or a `note` with the reason why there are none.
 
     The measures themselves (`loss_nats`, `accuracy`, ..., each with the ends of its 95 % interval, `M_low`
     and `M_high`) are the protocol's or the task's own: further keys, numbers all of them.
@@ -113,7 +113,7 @@ class Row(_Model):
     """In tokens."""
     note: str | None = None
     remark: str | None = None
-    """What to know of the measured numbers."""
+    """A caveat about the numbers."""
     documents: Count | None = None
     documents_left_out: Count | None = None
     examples: Count | None = None
@@ -132,8 +132,8 @@ UNITS = {"units", "blocks"}
 
 
 class Measurement(_Model):
-    """One measurement. `checkpoint` is relative to the run folder; `changed` is what was changed of the
-    encoding after training; `step` the optimizer steps of the checkpoint."""
+    """One measurement. `checkpoint` is relative to the run folder; `changed` has the options of the encoding
+    that were changed after training; `step` is the number of optimizer steps of the checkpoint."""
 
     run: str
     encoding: str
@@ -147,11 +147,11 @@ class Measurement(_Model):
     """The protocol's own, the same at every length."""
     targets: Targets
     axis: str = "length"
-    """What the rows' lengths are, for a reader: `length` of a sequence, `context` before a target, or
+    """The meaning of the rows' lengths: `length` of a sequence, `context` before a target, or
     `distance` to an earlier token."""
     higher_is_better: bool = False
     explanation: str = ""
-    """What the protocol measures, in a sentence."""
+    """One sentence about the protocol."""
     rows: list[Row]
     """By length, ascending; one for each."""
 
@@ -185,10 +185,6 @@ class Measurement(_Model):
             if row.note is None or rows.get(row.length, row).note is not None:
                 rows[row.length] = row
         return other.model_copy(update={"rows": [rows[length] for length in sorted(rows)]})
-
-    def without_units(self) -> Measurement:
-        rows = [Row(**row.model_dump(exclude_unset=True, exclude=UNITS)) for row in self.rows]
-        return self.model_copy(update={"rows": rows})
 
     def flat(self, units: bool = False) -> list[dict[str, Any]]:
         """A mapping for each row with everything that is known of it, as `lengths.json` has them.

@@ -1,8 +1,8 @@
 """The measurements in a run folder, a file for each.
 
 evaluation/
-  measurements/PROTOCOL-DIGEST.json   what was measured, with what each document or example gave
-  lengths.json  .csv  .md  .png  .svg, index.html   made from all of them (zoo.reports.run_folder)
+  measurements/PROTOCOL-DIGEST.json   a measurement, with the scores of each document or example
+  lengths.json  .csv  .md  .png  .svg, index.html   made from all measurements (zoo.reports.run_folder)
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,26 +25,17 @@ EVALUATION = Path("evaluation")
 MEASUREMENTS = EVALUATION / "measurements"
 PAGE = EVALUATION / "index.html"
 LOCK = EVALUATION / ".lock"
-MAX_BYTES = 16 << 20
-"""Of one file. Where what each document or example gave would not fit, it is left out."""
 
 
 def read_measurements(folder: Path) -> list[Measurement]:
     """All measurements in a run folder, by checkpoint, protocol, parameters and change.
 
     Raises:
-        InputError: with all files that cannot be read, or that no evaluation has written.
+        InputError: with all files that cannot be read, or that are not measurements.
     """
     found: list[Measurement] = []
     problems: list[Problem] = []
-    try:
-        files = sorted(file for file in (folder / MEASUREMENTS).iterdir() if file.suffix == ".json")
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        where = str(folder / MEASUREMENTS)
-        raise InputError(Problem(f"cannot be read: {error.strerror}", where=where)) from error
-    for file in files:
+    for file in sorted((folder / MEASUREMENTS).glob("*.json")):
         with collect(problems):
             found.append(_read(file))
     if problems:
@@ -56,8 +46,8 @@ def read_measurements(folder: Path) -> list[Measurement]:
 def store(folder: Path, measurements: Sequence[Measurement]) -> None:
     """Add measurements to those of a run folder.
 
-    One that is there already gets the new rows, length by length; what an earlier step of the same checkpoint
-    file gave is removed, since that checkpoint is no more. Evaluations that end at once wait for each other.
+    A stored measurement gets the new rows, length by length. Measurements of an earlier step of the same
+    checkpoint file are deleted. Concurrent evaluations wait for each other.
     """
     with locked(folder):
         stored = read_measurements(folder)
@@ -69,8 +59,6 @@ def store(folder: Path, measurements: Sequence[Measurement]) -> None:
             current[one.identity] = changed[one.identity] = before.updated(one) if before else one
         for one in changed.values():
             text = one.model_dump_json(exclude_unset=True) + "\n"
-            if len(text) >= MAX_BYTES:
-                text = one.without_units().model_dump_json(exclude_unset=True) + "\n"
             atomic_write(folder / MEASUREMENTS / one.file_name, text)
         kept = {one.file_name for one in current.values()}
         for one in stored:
@@ -78,70 +66,34 @@ def store(folder: Path, measurements: Sequence[Measurement]) -> None:
                 (folder / MEASUREMENTS / one.file_name).unlink(missing_ok=True)
 
 
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """While no other process writes the results of a run."""
-    (folder / LOCK).parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / LOCK)
-    # Some network file systems know no locks; there one writes without.
-    with suppress(NotImplementedError):
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
+def locked(folder: Path) -> FileLock:
+    """The lock of a run's results: `with locked(folder): ...`."""
+    (folder / EVALUATION).mkdir(parents=True, exist_ok=True)
+    return FileLock(folder / LOCK)
+
+
+def validate_results_folder(folder: Path) -> None:
+    """Raises InputError if results cannot be stored, or stored ones cannot be read: before measuring."""
+    target = next(path for path in (folder / MEASUREMENTS, folder / EVALUATION, folder) if path.exists())
+    if not os.access(target, os.W_OK | os.X_OK):
+        raise InputError(Problem("results cannot be stored: no permission to write", where=str(target)))
+    read_measurements(folder)
 
 
 def _read(file: Path) -> Measurement:
     advice = "; move it away and evaluate again"
     try:
-        return Measurement.model_validate(read_json(file, limit=MAX_BYTES, advice=advice))
+        return Measurement.model_validate(read_json(file, advice=advice))
     except ValidationError as error:
         keys = dict.fromkeys(".".join(map(str, fault["loc"])) or "all of it" for fault in error.errors())
-        said = f"not a measurement as an evaluation writes it ({', '.join([*keys][:3])})"
-        raise InputError(Problem(said + advice, where=str(file))) from error
+        message = f"not a measurement of this program ({', '.join([*keys][:3])})"
+        raise InputError(Problem(message + advice, where=str(file))) from error
 
 
 def _order(measurement: Measurement) -> tuple[Any, ...]:
-    """By identity, but that a window of 64 comes before one of 512."""
+    """By identity, with a window of 64 before one of 512."""
     parameters = json.dumps(measurement.parameters, sort_keys=True)
-    # Texts and numbers take turns, so that like is compared with like.
+    # Texts and numbers alternate, so parts at the same place have the same type.
     parts = re.split(r"(\d+(?:\.\d+)?)", parameters)
     by_number = tuple(float(part) if index % 2 else part for index, part in enumerate(parts))
     return measurement.checkpoint, measurement.protocol, by_number, measurement.identity
-
-
-def validate_results_folder(folder: Path) -> None:
-    """Raises InputError, with all that is wrong, where results could not be stored. Ask before measuring."""
-    said = "results cannot be written there"
-    try:
-        problems = [Problem(f"{said}: {why}", where=str(path)) for path, why in _obstacles(folder)]
-    except OSError as error:
-        # Not even to be looked into.
-        where = str(folder / EVALUATION)
-        raise InputError(Problem(f"{said}: {error.strerror}", where=where)) from error
-    if (folder / MEASUREMENTS).is_dir():
-        with collect(problems):
-            read_measurements(folder)
-    if problems:
-        raise InputError(problems)
-
-
-def _obstacles(folder: Path) -> Iterator[tuple[Path, str]]:
-    for path in (folder / EVALUATION, folder / MEASUREMENTS):
-        above = path if path.is_dir() else path.parent
-        if path.exists() and not path.is_dir():
-            yield path, "it is a file; move it away"
-        elif not path.resolve().is_relative_to(folder.resolve()):
-            # A run folder may be a stranger's: what is measured of it stays in it.
-            yield path, f"it is a link out of the run folder, to {path.resolve()}; put a folder there"
-        elif above.is_dir() and not os.access(above, os.W_OK | os.X_OK):
-            yield path, f"no permission to write in {above}"
-        else:
-            continue
-        return
-    lock = folder / LOCK
-    if lock.is_symlink():
-        yield lock, "it is a link; remove it"  # it would empty what it points to
-    elif lock.is_file() and not os.access(lock, os.R_OK | os.W_OK):
-        yield lock, "no permission to write it"

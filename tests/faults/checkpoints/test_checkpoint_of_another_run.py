@@ -58,7 +58,7 @@ def test_a_text_or_a_tokenizer_that_has_changed_is_reported(text_run):
         (text / "3.txt").write_text(changed)
         for act in (lambda: fit(longer, out=folder, resume=True), lambda: evaluate([folder])):
             reported = refused(
-                act, "the text of 'text' has changed (", " then, ", "Put the old text back", "data.root="
+                act, "the text of 'text' has changed (", " then, ", "Restore the text", "data.root="
             )
             assert tokenizer not in reported, "a fingerprint is shown in short"
     assert (folder / "evaluation" / "lengths.json").read_bytes() == results

@@ -46,7 +46,7 @@ class Accuracy(Protocol):
     def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:
         samples = task.recipe.evaluate.samples
         split, parameters = self.scored_split(task.recipe.evaluate)
-        # All that decides which examples there are, at each length.
+        # These determine the examples at each length.
         targets = make_targets((sorted(source.fingerprint.items()), split, samples), samples)
         planned = [_plan(task, source, split, length, samples) for length in lengths]
         return [MeasurementPlan(parameters, targets, planned)]
@@ -72,7 +72,7 @@ def _score(task: Task, examples: Dataset, length: int, execution: Execution) -> 
 def score_examples(
     task: Task, examples: Dataset, length: int, judge: Callable[[Batch], Batch], execution: Execution
 ) -> Numbers:
-    """How right a model's answers to examples are, as `judge` says it of a batch (see `Task.judge`)."""
+    """Score a model's answers to examples with `judge` (see `Task.judge`)."""
     per_batch = max(1, task.recipe.evaluate.batch_tokens // length)
     starts = range(0, len(examples), per_batch)
     pieces = [range(start, min(start + per_batch, len(examples))) for start in starts]

@@ -18,21 +18,21 @@ from zoo.tasks.task import Task
 class FixedTargets(Protocol):
     """The last tokens of each document, read in windows of `length` tokens that end there.
 
-    Kazemnejad et al. 2023 (arXiv:2305.19466), appendix F. Nothing but the context differs between two
-    lengths: what the loss loses is what the farther tokens gave, and there is no early-token effect in it.
-    It hides the rest of the text: few targets, all at the ends of long documents.
+    Kazemnejad et al. 2023 (arXiv:2305.19466), appendix F. Only the context differs between two lengths, so a
+    lower loss comes from the farther tokens, without an early-token effect. It hides the rest of the text:
+    there are few targets, all at the ends of long documents.
 
-    The documents are those that begin within the text that the other protocols score; they may end beyond
-    it. A document counts with the end token that closes it, and of its tokens the last `evaluate.targets` are
-    the targets; no more than the shortest of `evaluate.lengths`. At length L the first target has
-    L - targets + 1 tokens of context and the last has L. No window crosses the beginning of its document: for
-    the longest of `evaluate.lengths` that any document allows, it needs that and one token more. Shorter
-    documents are left out at every length, and counted.
+    Documents are used if they begin within the text that the other protocols score; they may end beyond it.
+    The targets are the last `evaluate.targets` tokens of a document, its end token included, and at most the
+    shortest of `evaluate.lengths`. At length L the first target has L - targets + 1 tokens of context and the
+    last has L. No window crosses the beginning of its document: the document needs one token more than the
+    longest of `evaluate.lengths` that any document allows. Shorter documents are left out at every length,
+    and counted.
     """
 
     explanation = (
-        "The last tokens of each document are scored, with more and more of the document before them: only "
-        "the context differs between two lengths, so what the loss loses is what the farther tokens gave."
+        "The last tokens of each document are scored with growing context from the document: only the "
+        "context differs between two lengths, so a lower loss comes from the farther tokens."
     )
 
     def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:

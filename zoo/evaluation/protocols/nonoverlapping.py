@@ -13,13 +13,13 @@ from zoo.registry import register
 class Nonoverlapping(WholeText):
     """The validation text in windows of `length` side by side, every token scored once.
 
-    Shows what a model costs when a long text is cut into windows of this length. Hides where in the window
-    the loss comes from, and above all the early-token effect (Press et al. 2022, arXiv:2108.12409, appendix
-    B): tokens near a window's beginning have little context, and longer windows leave fewer of them. The loss
-    of a model that uses no more context than it was trained on still falls with the length.
+    Shows the loss when a long text is cut into windows of this length. Hides the position of the loss in the
+    window, above all the early-token effect (Press et al. 2022, arXiv:2108.12409, appendix B): tokens near
+    the beginning of a window have little context, and longer windows have fewer of them. The loss therefore
+    falls with the length even if a model uses no more context than it was trained on.
 
-    For masked language modelling the targets are the hidden tokens, hidden at the same places whatever the
-    length; they are no likelihood, and are not given per byte or word.
+    For masked language modelling the targets are the masked tokens, at the same places for every length. They
+    do not form a likelihood, so there is no loss per byte or word.
     """
 
     explanation = (

@@ -36,8 +36,8 @@ class PerPosition(Protocol):
     axis = "context"
     first_plan_only = True
     explanation = (
-        "One pass in long windows, with the loss of the tokens that had about so many tokens before them: "
-        "where exactly a model breaks. Each bin has other tokens, so small steps between bins may be theirs."
+        "One pass in long windows, with the loss by the number of tokens before the target: the position at "
+        "which a model breaks. Each bin has other tokens, which may explain small steps between bins."
     )
 
     def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:

@@ -32,20 +32,19 @@ from zoo.tasks.task import Task
 
 @register.protocol("prompts")
 class Prompts(Protocol):
-    """How often a language model goes on with the right answer after a text that ends in a question.
+    """How often a language model answers a question at the end of a text correctly.
 
-    The questions are those of `evaluate.questions`, each a measurement of its own: `evaluate.samples` of them
-    at each length, in the test split of the run's own corpus and in the tokens of its own tokenizer: so can
-    be asked any model that was trained on text alone, by whomever. `accuracy` is the share of answers that
-    greedy decoding writes token by token, `token_accuracy` that of their tokens, each after the true ones
-    before it.
+    Each entry of `evaluate.questions` is a measurement of its own: `evaluate.samples` prompts at each length,
+    made of the test split of the run's own corpus with its own tokenizer. The protocol needs a model that was
+    trained on text only. `accuracy` is the share of answers that greedy decoding produces, `token_accuracy`
+    the share of their tokens, each after the true ones before it.
 
-    Source: the tasks of RULER (Hsieh et al. 2024, arXiv:2404.06654). There an answer is right by the numbers
-    or words that it names, in any order; here it is right as written.
+    Source: the tasks of RULER (Hsieh et al. 2024, arXiv:2404.06654). RULER accepts an answer that contains
+    the numbers or words in any order; here the answer has to be equal.
     """
 
     unit, higher_is_better, split = "examples", True, "test"
-    explanation = "How often what the model writes after a text and a question is the answer, word for word."
+    explanation = "How often the model's answer to a question about the text before it is exactly right."
 
     def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:
         split, recorded = self.scored_split(task.recipe.evaluate)
@@ -85,7 +84,7 @@ def _at(
 def _judge(task: Task, start: int | None, batch: dict[str, Tensor]) -> dict[str, Tensor]:
     tokens, targets = batch["tokens"], batch["targets"]
     if start is not None:
-        # A prompt whose first token is the start token gets no second one, but padding.
+        # A prompt that already has the start token is padded instead.
         begun = tokens[:, :1] == start
         tokens, targets = (
             torch.where(begun, F.pad(one, (0, 1), value=fill), F.pad(one, (1, 0), value=fill))

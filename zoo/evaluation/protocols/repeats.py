@@ -36,8 +36,8 @@ class Repeats(Protocol):
     axis = "distance"
     first_plan_only = True
     explanation = (
-        "The loss of tokens that a rare bigram seen earlier in the window gives away, by the distance to that "
-        "bigram: whether context so far away is used. Each octave of distances has other tokens."
+        "The loss of tokens that complete a rare bigram which occurred earlier in the window, by the "
+        "distance to it: whether context so far away is used. Each octave of distances has other tokens."
     )
 
     def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:

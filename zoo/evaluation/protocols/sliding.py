@@ -16,14 +16,14 @@ from zoo.registry import register
 
 @register.protocol("sliding")
 class Sliding(WholeText):
-    """Windows of `length` that begin `evaluate.stride` apart; each scores the tokens that none before it did.
+    """Windows of `length` that begin `evaluate.stride` apart; each scores the tokens not scored before.
 
-    Every token is scored once and weighs the same: the first window scores all of its tokens, the others
-    `stride` each, so that a mean of the windows' means would be another number. Beyond the first window a
-    target has at least length - stride + 1 tokens of context, which does away with most of the early-token
-    effect: a loss that still falls with the length does so because farther tokens are used. With stride 1
-    every token has the full window: evaluation token by token. It hides where in the window a model breaks,
-    and costs length / stride times what windows side by side cost.
+    Every token is scored once with the same weight: the first window scores all of its tokens, the others
+    `stride` each (so the result is not the mean of the windows' means). Beyond the first window a target has
+    at least length - stride + 1 tokens of context, which removes most of the early-token effect: if the loss
+    still falls with the length, farther tokens are used. With stride 1 every token has the full window. The
+    protocol hides the position in the window at which a model breaks, and costs length / stride times as much
+    as consecutive windows.
     """
 
     explanation = (

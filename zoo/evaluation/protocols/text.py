@@ -1,10 +1,10 @@
-"""What all protocols for text share: the text, windows of it that are read, and from losses to a row.
+"""Shared by all protocols for text: the text, the windows that are read, and a row made from losses.
 
-A protocol says which windows of the text are read and which targets in each are scored (`Windows`). The rest
-is the same for all: windows of equal length are read in batches, and the losses are given per token, per byte
-and per word, with an interval over documents. Windows run on across documents as they do in training (but for
-`fixed_targets`); the unit of the interval is the document, since tokens of one are alike. Of a text of few
-documents the units are consecutive blocks, each at least as long as the longest length.
+A protocol chooses the windows of the text and the targets to score in each (`Windows`). The rest is shared:
+windows of equal length are read in batches, and losses are reported per token, byte and word with an interval
+over documents. Windows cross documents as in training, except in `fixed_targets`. The unit of the interval is
+the document, because tokens of one document are correlated. For a text of few documents the units are
+consecutive blocks, each at least as long as the longest length.
 """
 
 from __future__ import annotations
@@ -95,11 +95,10 @@ class Text:
         lengths: those asked for.
 
     Attributes:
-        size: number of pairs that are scored at every length: `evaluate.max_tokens`, or all that there are.
+        size: number of pairs that are scored at every length: at most `evaluate.max_tokens`.
         start_token: the token before each window, or None. It counts in the length of a window.
         blocks: number of blocks of the scored text, none shorter than the longest length.
-        likelihood: whether the targets' losses add up to the likelihood of a text, which those of hidden
-            tokens do not.
+        likelihood: whether the losses add up to the likelihood of a text; those of masked tokens do not.
         starts: the index of each document's first input token, int64.
         end: number of pairs in the whole split.
     """
