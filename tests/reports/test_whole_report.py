@@ -145,9 +145,9 @@ def test_the_tables_of_a_run(tmp_path):
     report = run_report(tmp_path, measurements_of(RUN))
     assert markdown_tables(markdown(report)) == console_tables(console(report)) == {
         "accuracy: accuracy": [
-            ["encoding", "64 (trained)", "128"],
-            ["alibi", "1.000 (0.950–1.000)", "0.250 (0.200–0.300)"],
-            ["token accuracy", "1.000", "0.625"],
+            ["encoding", "64 (trained)", "128", "effective length"],
+            ["alibi", "1.000 (0.950–1.000)", "0.250 (0.200–0.300)", "64"],
+            ["token accuracy", "1.000", "0.625", "–"],
         ],
         "nonoverlapping: bits per byte": [
             ["encoding", "32", "64 (trained)", "128"],

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from zoo.comparison.effective_length import effective_length
 from zoo.comparison.frame import COUNTS, MEASURES, Results
 from zoo.errors import InputError
 from zoo.evaluation.interval import (
@@ -47,7 +48,8 @@ COLUMNS = (
     "panel", "protocol", "parameters", "targets", "axis", "explanation", "measure", "lower_is_better",
     "encoding", "length", "train_length", "mean", "sd", "low", "high", "interval", "rank", "best",
     "reference", "difference", "difference_low", "difference_high", "no_interval", "behind", "behind_low",
-    "behind_high", "unranked", "seeds", "measured", "counted", "count", "note", "values", "runs",
+    "behind_high", "unranked", "effective_length", "effective_length_at_least", "seeds",
+    "measured", "counted", "count", "note", "values", "runs",
     "tokens_per_second", "peak_memory_mb", *MEASURES,
 )  # fmt: skip
 
@@ -233,7 +235,8 @@ def summary(results: Results, reference: str | None = None) -> pd.DataFrame:
     `difference` is the mean less that of `reference`, `behind` the mean less that of the best at this length;
     both are paired, and `no_interval` says why there is no interval. `rank` is 1 + the number of encodings
     that are better beyond the interval of their paired difference, `unranked` why there is none, and `best`
-    marks an encoding that is better than all others so. `note` says why a value is missing.
+    marks an encoding that is better than all others so. `note` says why a value is missing. For the effective
+    length see `zoo.comparison.effective_length`; it is the same at every length of a curve.
 
     Args:
         reference: a label; by default the best at the trained length of the first panel. A panel without it
@@ -269,7 +272,7 @@ def summary(results: Results, reference: str | None = None) -> pd.DataFrame:
 
 _NUMBERS = (
     "mean", "sd", "low", "high", "rank", "difference", "difference_low", "difference_high", "behind",
-    "behind_low", "behind_high", "count", "tokens_per_second", "peak_memory_mb",
+    "behind_low", "behind_high", "effective_length", "count", "tokens_per_second", "peak_memory_mb",
 )  # fmt: skip
 
 
@@ -401,6 +404,7 @@ def _compared(panel: Panel, basis: Basis, reference: str, number: int) -> list[d
     units = dict.fromkeys(sample.unit for sample in panel.samples.values())
     interval = basis.named("s or ".join(units) or "document")
     rows: dict[tuple[str, int], dict[str, Any]] = {}
+    effective = {label: _effective_length(panel, label) for label in panel.labels}
     any_pairs = any(sum(one == length for _, one in panel.samples) > 1 for length in panel.lengths)
     for length in panel.lengths:
         there = [label for label in panel.labels if (label, length) in panel.samples]
@@ -425,8 +429,17 @@ def _compared(panel: Panel, basis: Basis, reference: str, number: int) -> list[d
                 **_columns("difference", to_reference), **_columns("behind", behind),
                 "no_interval": to_reference.why if to_reference else "",
                 "unranked": "; ".join(dict.fromkeys(one.why for one in pairs.values() if one.sign is None)),
+                **dict(zip(("effective_length", "effective_length_at_least"), effective[label], strict=True)),
             }  # fmt: skip
     return [rows[label, length] for label in panel.labels for length in panel.lengths]
+
+
+def _effective_length(panel: Panel, label: str) -> tuple[int | None, bool]:
+    cells = {length: panel.cells[label, length] for length in panel.lengths}
+    if panel.about["axis"] != "length":
+        return None, False
+    trained = next(iter(cells.values()))["train_length"]
+    return effective_length(panel.about["protocol"], panel.about["measure"], trained, cells)
 
 
 def _columns(name: str, one: Difference | None) -> dict[str, float | None]:

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 COLUMNS = (
     "encoding", "protocol", "parameters", "length", "train_length", "measure", "mean", "sd", "low", "high",
     "interval", "rank", "reference", "difference", "difference_low", "difference_high",
-    "seeds", "measured", "counted", "count", "note", "added_parameters", "parameter_count",
-    "training_tokens_per_second", "evaluation_tokens_per_second", "peak_memory_mb", "runs", "comparable",
+    "effective_length", "effective_length_at_least", "seeds", "measured", "counted", "count", "note",
+    "added_parameters", "parameter_count", "training_tokens_per_second",
+    "evaluation_tokens_per_second", "peak_memory_mb", "runs", "comparable",
 )  # fmt: skip
 FACTS = (
     "run", "encoding", "changed", "checkpoint", "step", "seed", "protocol", "parameters", "length",
@@ -30,6 +31,7 @@ def as_csv(report: Report) -> str:
     `low` and `high` are the ends of the mean's interval, and `interval` its kind; `sd` is the standard
     deviation over seeds. `difference` is the mean less that of `reference` at this length, with the ends of
     its paired interval; `rank` is 1 + the number of encodings that are better beyond their intervals.
+    `effective_length` is one of the whole curve (`zoo.comparison.effective_length`).
     """
     comparable = f"no: {'; '.join(report.differences)}" if report.differences else "yes"
     if report.subject != "encoding":
@@ -38,7 +40,8 @@ def as_csv(report: Report) -> str:
     own = report.costs.rename(columns={"parameters": "parameter_count"})
     names = ["added_parameters", "parameter_count", "training_tokens_per_second"]
     table = table.join(own[names], on="encoding").assign(comparable=comparable)
-    return table[[*COLUMNS]].astype({"rank": "Int64", "count": "Int64"}).to_csv(index=False)
+    whole = dict.fromkeys(("rank", "count", "effective_length"), "Int64")
+    return table[[*COLUMNS]].astype(whole).to_csv(index=False)
 
 
 def rows_as_csv(rows: Sequence[dict[str, Any]]) -> str:

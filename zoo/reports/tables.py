@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from zoo.comparison.effective_length import NATS_LOST, SHARE_KEPT
 from zoo.comparison.findings import lengths_of
 from zoo.comparison.formatting import (
     DASH,
@@ -49,7 +50,7 @@ def tables(report: Report, most: int = MOST) -> list[Table]:
 def _values(panel: pd.DataFrame, subject: str, most: int) -> Table:
     """Encodings by lengths. A single curve has its other measures and costs in further rows."""
     first, lengths, notes = panel.iloc[0], _shown(panel, most), _Footnotes()
-    rows, best = [], set()
+    has_effective, rows, best = bool(panel["effective_length"].notna().any()), [], set()
     for _, curve in panel.groupby("encoding", sort=False):
         at, cells = curve.set_index("length"), []
         for column, length in enumerate(lengths):
@@ -58,6 +59,7 @@ def _values(panel: pd.DataFrame, subject: str, most: int) -> Table:
                 f"{number(_none(row['mean']))}{_ends(row['low'], row['high'])}{notes.mark(row['note'])}"
             )
             best |= {(len(rows), column)} if row["best"] else set()
+        cells += [_effective_length(curve.iloc[0])] * has_effective
         rows.append((_name(curve, panel), *cells))
     if panel["encoding"].nunique() == 1:
         at = panel.set_index("length")
@@ -66,7 +68,8 @@ def _values(panel: pd.DataFrame, subject: str, most: int) -> Table:
         columns["peak_memory_mb"] = "peak memory (MiB)", count_text
         for column, (name, text) in columns.items():
             if at[column].notna().any():
-                rows.append((name, *(text(_none(at.loc[length, column])) for length in lengths)))
+                texts = [text(_none(at.loc[length, column])) for length in lengths]
+                rows.append((name, *texts, *[DASH] * has_effective))
     counts = panel["count"].dropna()
     about = [
         f"{display_name(first['measure'])}, {'lower' if first['lower_is_better'] else 'higher'} is better",
@@ -77,7 +80,23 @@ def _values(panel: pd.DataFrame, subject: str, most: int) -> Table:
     if len(lengths) < panel["length"].nunique():
         about.append(f"{len(lengths)} of {panel['length'].nunique()} lengths are shown; the CSV file has all")
     title = f"{panel_title(panel)}: {display_name(first['measure'])} by {first['axis']} in tokens"
-    return Table((subject, *_heads(panel, lengths)), rows, title, frozenset(best), notes.lines(about))
+    heads = (subject, *_heads(panel, lengths), *["effective length"] * has_effective)
+    if has_effective:
+        kept = (
+            f"{SHARE_KEPT:g} of the accuracy at the trained length"
+            if first["measure"] == "accuracy"
+            else f"the loss at the trained length plus {NATS_LOST:g} nats"
+        )
+        about.append(f"effective length: the longest tested one up to which all keep {kept}")
+    return Table(heads, rows, title, frozenset(best), notes.lines(about))
+
+
+def _effective_length(row: pd.Series) -> str:
+    """`256`, or `≥ 512` where no tested length is worse; a dash where it is not defined."""
+    length = row["effective_length"]
+    if math.isnan(length):
+        return DASH
+    return f"{'≥ ' if row['effective_length_at_least'] else ''}{int(length)}"
 
 
 def _differences(panel: pd.DataFrame, subject: str, most: int) -> Table | None:
