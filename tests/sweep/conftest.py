@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from zoo.sweep.matrix import Run
+from zoo.sweep.plan import Run
 
 STUB = Path(__file__).parent / "fit_stub.py"
 ROOT = Path(__file__).parents[2]

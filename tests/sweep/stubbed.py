@@ -5,7 +5,7 @@ from pathlib import Path
 
 import zoo.reports.compare
 from zoo import cli
-from zoo.sweep.matrix import Run
+from zoo.sweep.plan import Run
 
 STUB = Path(__file__).with_name("fit_stub.py")
 

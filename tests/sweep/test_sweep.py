@@ -11,7 +11,7 @@ from zoo import cli
 from zoo.errors import InputError, RunError
 from zoo.launch.devices import cpu_cores
 from zoo.runs.folder import stored_recipe
-from zoo.sweep.matrix import covers
+from zoo.sweep.plan import covers
 from zoo.sweep.sweep import Sweep
 
 PAIR = ["alibi_tiny_s0", "rope_tiny_s0"]

@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     with waiting("loading torch"):
-        from zoo.sweep.matrix import read_encodings
+        from zoo.sweep.plan import read_encodings
         from zoo.sweep.sweep import Sweep
 
         encodings = read_encodings(options.encodings)

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zoo.errors import InputError, Problem, RunError
+from zoo.console import duration
+from zoo.errors import InputError, Problem, RunError, collect
 from zoo.files import atomic_write
-from zoo.launch.devices import number_of_devices
+from zoo.launch.devices import cpu_cores, number_of_devices
+from zoo.launch.ranks import PARENT
 from zoo.recipe import to_yaml_line
+from zoo.recipe.trainer import TrainerConfig
 from zoo.reports.write import validate_out
 from zoo.runs.folder import RUNS
-from zoo.sweep.local import LocalSweep, environments, visible_gpus
-from zoo.sweep.matrix import Run, matrix, note
+from zoo.sweep.plan import Run, plan
 
 SLURM_RUNS = """\
 #!/bin/sh
@@ -36,6 +43,7 @@ SLURM_COMPARISON = """\
 {options}
 {command}
 """
+VISIBLE, THREADS = "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"
 
 
 @dataclass(frozen=True)
@@ -47,9 +55,8 @@ class Sweep:
         encodings: as a recipe has them.
         seeds: of initial weights, data order and dropout.
         sets: `key=value` texts laid over the recipe, for all runs.
-        out: the folder in which the runs' folders lie. Their logs are in its `logs`, the comparison in its
-            RECIPE_comparison.
-        jobs: runs that go at the same time; by default one for each visible GPU, and on a CPU one.
+        out: the folder of the runs' folders. Logs are in its `logs`, the comparison in its RECIPE_comparison.
+        jobs: runs at the same time; by default one for each visible GPU, and on a CPU one.
     """
 
     recipe: Path
@@ -60,7 +67,7 @@ class Sweep:
     jobs: int | None = None
 
     def run(self) -> None:
-        """Train what is not finished, then compare.
+        """Train the unfinished runs, then compare all.
 
         Raises:
             InputError: every problem of every run, before anything is started; runs that cannot be compared.
@@ -68,30 +75,30 @@ class Sweep:
             KeyboardInterrupt: stopped by the user; its text has the command that continues.
         """
         name, runs, todo = self._plan()
-        finished, failed = [run for run in runs if run not in todo], {}
+        failed = {}
         if todo:
-            where = environments(runs[0].recipe.trainer, self.jobs, len(todo), visible_gpus())
-            self._announce(name, runs, todo, f"{len(where)} at a time; ")
-            outcome = LocalSweep(todo, where).run()
-            finished += outcome.finished
-            failed = outcome.failed
-            if outcome.interrupted:
+            places = environments(runs[0].recipe.trainer, self.jobs, len(todo), visible_gpus())
+            self._announce(name, runs, todo, f"{len(places)} at a time; ")
+            processes = _Processes(todo, places)
+            try:
+                failed = processes.run()
+            except KeyboardInterrupt:
+                finished = len(runs) - len(todo) + len(processes.finished)
                 raise KeyboardInterrupt(
-                    f"interrupted; {len(finished)} of {len(runs)} runs are finished, the others go on from "
+                    f"interrupted; {finished} of {len(runs)} runs are finished, the others go on from "
                     f"their last checkpoints; continue: {shlex.join(self.command())}"
-                )
+                ) from None
         else:
-            note(f"all {_count(runs)} of {name} are finished already")
-        self._compare(name, runs, finished, failed)
+            _note(f"all {_count(runs)} of {name} are finished already")
+        self._compare(name, runs, failed)
 
     def compare(self) -> None:
         """Train nothing: compare the runs that are finished, and report the others as failed."""
         name, runs, todo = self._plan()
-        failed = {run.name: "not finished" for run in todo}
-        self._compare(name, runs, [run for run in runs if run not in todo], failed)
+        self._compare(name, runs, {run.name: "not finished" for run in todo})
 
     def submit(self, options: str) -> None:
-        """Submit what is not finished to SLURM, and then the comparison.
+        """Submit the unfinished runs to SLURM, and then the comparison.
 
         Args:
             options: of `sbatch`, for both jobs: partition, time, GPUs.
@@ -101,12 +108,11 @@ class Sweep:
         """
         name, runs, todo = self._plan()
         if not todo:
-            note(f"all {_count(runs)} of {name} are finished already")
-            self._compare(name, runs, runs, {})
+            _note(f"all {_count(runs)} of {name} are finished already")
+            self._compare(name, runs, {})
             return
         folder, trainer = self.out / f"{name}_sweep", runs[0].recipe.trainer
-        log_folder = todo[0].log.parent
-        log_folder.mkdir(parents=True, exist_ok=True)
+        todo[0].log.parent.mkdir(parents=True, exist_ok=True)
         commands = [
             f"{shlex.join(run.command(sys.executable))} >>{shlex.quote(str(run.log))} 2>&1\n" for run in todo
         ]
@@ -131,18 +137,18 @@ class Sweep:
         self._announce(name, runs, todo)
         print(
             f"job {first} has the runs, job {second} the comparison after them; scripts in {folder}; "
-            f"the same command again submits what is not finished by then"
+            f"the same command again submits the runs that are unfinished by then"
         )
 
     def print_commands(self) -> None:
-        """Print the command of each run that is not finished; run nothing."""
+        """Print the command of each unfinished run; run nothing."""
         _, runs, todo = self._plan()
         for run in runs:
             if run in todo:
                 print(run.command_line(), flush=True)
             else:
-                note(f"# {run.name}: finished")
-        note(f"# then: {shlex.join([*self.command(), '--compare-only'])}")
+                _note(f"# {run.name}: finished")
+        _note(f"# then: {shlex.join([*self.command(), '--compare-only'])}")
 
     def command(self, python: str = "python") -> list[str]:
         """This sweep as a command."""
@@ -153,37 +159,33 @@ class Sweep:
         return [*command, "--out", str(self.out), *(["--jobs", str(self.jobs)] if self.jobs else [])]
 
     def _plan(self) -> tuple[str, list[Run], list[Run]]:
-        """The name of the sweep, its runs, and those that are not finished. Raises InputError with everything
-        that is in the way of any run, or of the comparison."""
-        name, runs = matrix(self.recipe, self.encodings, self.seeds, self.sets, self.out)
+        """The name of the sweep, its runs, and the unfinished ones.
+
+        Raises:
+            InputError: every obstacle to any run, or to the comparison.
+        """
+        name, runs = plan(self.recipe, self.encodings, self.seeds, self.sets, self.out)
         todo: list[Run] = []
         problems: list[Problem] = []
-        try:
+        with collect(problems):
             validate_out(self._comparison(name))
-        except InputError as error:
-            problems += error.problems
         for run in runs:
-            try:
+            with collect(problems):
                 run.check_folder()
                 if not run.is_finished():
                     todo.append(run)
-            except InputError as error:
-                problems += error.problems
         if problems:
             raise InputError(problems)
         return name, runs, todo
 
-    def _compare(
-        self, name: str, runs: Sequence[Run], finished: Sequence[Run], failed: dict[str, str]
-    ) -> None:
-        """Compare the finished runs. Raises RunError where some have failed, once that is done."""
+    def _compare(self, name: str, runs: Sequence[Run], failed: Mapping[str, str]) -> None:
+        """Compare the runs that have not failed. Raises RunError where some have, once that is done."""
         not_compared: InputError | RunError | None = None
-        if finished:
+        if len(failed) < len(runs):
             from zoo.reports.compare import compare
 
-            folders = [run.folder for run in runs if run in finished]
             try:
-                compare(folders, out=self._comparison(name))
+                compare([run.folder for run in runs if run.name not in failed], out=self._comparison(name))
             except (InputError, RunError) as error:
                 not_compared = error
         if not failed:
@@ -196,7 +198,7 @@ class Sweep:
                 lines.append(f"  {run.name}: {failed[run.name]}")
                 lines += [f"    log: {run.log}"] if run.log.is_file() else []
                 lines.append(f"    retry: {run.command_line()}")
-        lines.append(f"all that is not finished is tried again by: {shlex.join(self.command())}")
+        lines.append(f"all unfinished runs are tried again by: {shlex.join(self.command())}")
         lines += [f"not compared: {not_compared}"] if not_compared else []
         raise RunError("\n".join(lines))
 
@@ -208,7 +210,126 @@ class Sweep:
         seeds = ", ".join(dict.fromkeys(str(run.seed) for run in runs))
         done = f"{len(runs) - len(todo)} finished, {len(todo)} to do"
         logs = f"{how}logs in {todo[0].log.parent}"
-        note(f"sweep of {name}: {labels}; seeds {seeds}: {_count(runs)} ({done}), {logs}")
+        _note(f"sweep of {name}: {labels}; seeds {seeds}: {_count(runs)} ({done}), {logs}")
+
+
+def visible_gpus() -> list[str]:
+    """The GPUs that this process may use, as CUDA_VISIBLE_DEVICES names them."""
+    import torch
+
+    count = torch.cuda.device_count()
+    named = os.environ.get(VISIBLE, ",".join(map(str, range(count))))
+    return [name.strip() for name in named.split(",")][:count]
+
+
+def environments(
+    trainer: TrainerConfig, jobs: int | None, most: int, gpus: Sequence[str]
+) -> list[dict[str, str]]:
+    """The environment variables of each of the concurrent runs: its own GPUs, or its share of the CPU cores.
+
+    Args:
+        trainer: that of the recipe. Runs of several GPUs each get as many of their own.
+        jobs: concurrent runs; by default as many as the GPUs are enough for, and on a CPU one.
+        most: number of runs.
+    """
+    each = 0  # a list names GPUs by their number, which another choice of visible ones would change
+    if trainer.accelerator in ("auto", "gpu", "cuda"):
+        several = trainer.num_nodes == 1 and isinstance(trainer.devices, int) and trainer.devices > 0
+        each = trainer.devices if several else int(trainer.devices in ("auto", "1", "-1", -1))
+    groups = [gpus[i : i + each] for i in range(0, len(gpus) - each + 1, each)] if each else []
+    count = max(1, min(jobs or len(groups), most))
+    made = [{VISIBLE: ",".join(groups[i % len(groups)])} if groups else {} for i in range(count)]
+    if count > 1 and THREADS not in os.environ:
+        made = [{**one, THREADS: str(max(1, cpu_cores() // count))} for one in made]
+    return made
+
+
+@dataclass
+class _Job:
+    run: Run
+    process: subprocess.Popen
+    environment: Mapping[str, str]
+    started: float = field(default_factory=time.monotonic)
+
+    def signal(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+
+class _Processes:
+    """The runs as processes of this machine: at most one in each of `environments` at a time."""
+
+    def __init__(self, runs: Sequence[Run], environments: Sequence[Mapping[str, str]]):
+        self.waiting, self.free = deque(runs), deque(environments)
+        self.jobs: list[_Job] = []
+        self.finished: list[str] = []
+        self.failed: dict[str, str] = {}
+        self.total, self.started = len(runs), time.monotonic()
+
+    def run(self) -> dict[str, str]:
+        """Run all; returns the reasons of those that failed.
+
+        Raises:
+            KeyboardInterrupt: after the first Ctrl-C, when every run has saved; a second one kills them.
+        """
+        try:
+            while self.jobs or self.waiting:
+                while self.free and self.waiting:
+                    self._start(self.waiting.popleft())
+                self._report_ended()
+                time.sleep(0.05)
+        except KeyboardInterrupt:
+            _note("stopping: each run finishes its step and saves; once more to kill")
+            raise
+        finally:
+            for number in (signal.SIGINT, signal.SIGKILL):
+                for job in self.jobs:
+                    job.signal(number)
+                with suppress(KeyboardInterrupt):
+                    for job in self.jobs:
+                        job.process.wait()
+        return self.failed
+
+    def _start(self, run: Run) -> None:
+        run.log.parent.mkdir(parents=True, exist_ok=True)
+        environment = self.free.popleft()
+        with run.log.open("ab") as log:
+            log.write(f"$ {run.command_line()}\n".encode(errors="surrogateescape"))
+            log.flush()
+            process = subprocess.Popen(
+                run.command(sys.executable),
+                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                env={**os.environ, PARENT: str(os.getpid()), **environment},
+                # A group of its own: Ctrl-C in the terminal reaches the sweep alone, which signals all
+                # processes of every run.
+                start_new_session=True,
+            )  # fmt: skip
+        self.jobs.append(_Job(run, process, environment))
+
+    def _report_ended(self) -> None:
+        for job in [job for job in self.jobs if job.process.poll() is not None]:
+            self.jobs.remove(job)
+            self.free.append(job.environment)
+            name, code = job.run.name, job.process.returncode
+            if code == 0:
+                self.finished.append(name)
+                text = f"{name}: finished in {duration(time.monotonic() - job.started)}"
+            else:
+                why = f"exit code {code}" if code > 0 else f"killed by {signal.Signals(-code).name}"
+                memory = ": out of memory?" if code == -signal.SIGKILL else ""
+                self.failed[name] = f"{why}{memory}: {_last_line(job.run.log)}"
+                text = f"{name}: FAILED: {self.failed[name]}; log: {job.run.log}"
+            done = len(self.finished) + len(self.failed)
+            left = (time.monotonic() - self.started) / done * (self.total - done)
+            _note(f"[{done}/{self.total}] {text}" + (f"; about {duration(left)} left" if left else ""))
+
+
+def _last_line(log: Path) -> str:
+    """The last line of a log; of a traceback the error, before its notes."""
+    text = log.read_text(errors="replace").rpartition("\n$ ")[2]
+    _, traceback, end = text.rpartition("Traceback (most recent call last):")
+    lines = [line for line in end.splitlines() if line.strip() and not (traceback and line.startswith(" "))]
+    return lines[0 if traceback else -1].strip() if lines else ""
 
 
 def _sbatch(script: Path, *options: str) -> str:
@@ -221,6 +342,11 @@ def _sbatch(script: Path, *options: str) -> str:
     if done.returncode:
         raise RunError(f"{shlex.join(command)}: {(done.stderr or done.stdout).strip()}")
     return done.stdout.strip().partition(";")[0]  # the name of the cluster may follow
+
+
+def _note(text: str) -> None:
+    """Print progress on stderr: stdout has the results."""
+    print(text, file=sys.stderr, flush=True)
 
 
 def _count(runs: Sequence[Run]) -> str:

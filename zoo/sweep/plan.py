@@ -1,20 +1,18 @@
-"""The matrix of a sweep: every encoding with every seed, each a run, checked before anything starts."""
+"""The plan of a sweep: every encoding with every seed, each a run, checked before anything starts."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from zoo import registry
-from zoo.errors import InputError, Problem, shorten
+from zoo.errors import InputError, Problem, collect, shorten
 from zoo.evaluation.measurement import Measurement
 from zoo.evaluation.store import read_measurements
 from zoo.recipe import Recipe, read_recipe, to_yaml_line
@@ -71,34 +69,25 @@ class Run:
         if not (self.folder / LAST).is_file():
             return False
         wanted, steps = self.recipe.evaluate, self.recipe.trainer.max_steps
-        measured = [
-            one
-            for one in read_measurements(self.folder)
-            if Path(one.checkpoint) == LAST and not one.changed and one.step == steps
-        ]
-        of = [[one for one in measured if one.protocol == name] for name in wanted.protocols]
-        return all(covers(own, wanted.lengths) for own in of)
+        measured: dict[str, list[Measurement]] = {name: [] for name in wanted.protocols}
+        for one in read_measurements(self.folder):
+            if Path(one.checkpoint) == LAST and not one.changed and one.step == steps:
+                measured.setdefault(one.protocol, []).append(one)
+        return all(covers(measured[name], wanted.lengths) for name in wanted.protocols)
 
     def check_folder(self) -> None:
         """Raises InputError for a folder where `command` cannot begin the run, nor go on with it."""
         if not (self.folder / RECIPE).is_file():
             validate_free(self.folder)
             return
-        problems = []
-        try:
+        problems: list[Problem | None] = []
+        with collect(problems):
             existing_run(self.recipe, self.folder)
-        except InputError as error:
-            problems += error.problems
-        steps = read_card(self.folder)["steps"] if os.path.lexists(self.folder / CARD) else 0
+        steps = read_card(self.folder)["steps"] if (self.folder / CARD).exists() else 0
         problems.append(max_steps_problem(self.folder, stored_recipe(self.folder), self.recipe, steps))
         if any(problems):
             advice = "it holds a run of another recipe: move it away, or choose another --out"
             raise InputError([*filter(None, problems), Problem(advice, where=str(self.folder))])
-
-
-def note(text: str) -> None:
-    """Print what a sweep does on stderr: stdout has its results."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def covers(measured: Sequence[Measurement], lengths: Sequence[int]) -> bool:
@@ -121,7 +110,7 @@ def read_encodings(text: str) -> list[Any]:
     return items
 
 
-def matrix(
+def plan(
     file: Path, encodings: Sequence[Any], seeds: Sequence[int], sets: Sequence[str], out: Path
 ) -> tuple[str, list[Run]]:
     """Every run, seed by seed, so that a sweep that is stopped has compared all encodings at some seeds.
@@ -143,9 +132,8 @@ def matrix(
         for key, why in OWNED.items()
         if f"{text.partition('=')[0].strip()}.".startswith(f"{key}.")
     ]
-    broken = [Problem("must be on one line", where=f"--set {t!r}") for t in sets if "\n" in t]
-    if owned or broken:
-        raise InputError([*owned, *broken])
+    if owned:
+        raise InputError(owned)
     recipes: dict[tuple[str, int], Recipe] = {}
     found: dict[Problem, list[str]] = {}
     items = list(dict.fromkeys(map(to_yaml_line, encodings)))
@@ -159,8 +147,7 @@ def matrix(
                 for problem in error.problems:
                     found.setdefault(problem, []).append(item)
     if found:
-        located = (_located_in_sweep(problem, of, items) for problem, of in found.items())
-        raise InputError(dict.fromkeys(located))
+        raise InputError(dict.fromkeys(_located_in_sweep(*one, items) for one in found.items()))
     specs = {item: recipes[item, seeds[0]].as_dict()["model"]["encoding"] for item in items}
     # `rope` and `{name: rope}` are one.
     items = list({to_yaml_line(spec): item for item, spec in reversed(specs.items())}.values())[::-1]

@@ -10,17 +10,17 @@ from zoo.errors import InputError
 from zoo.recipe import read_recipe, to_yaml_line
 from zoo.recipe.encoding import check_encoding
 from zoo.recipe.tree import read_value
-from zoo.sweep.matrix import matrix, read_encodings, slugs
+from zoo.sweep.plan import plan, read_encodings, slugs
 
 
 def reported(tiny, encodings, seeds=(0, 1), sets=()):
     with pytest.raises(InputError) as caught:
-        matrix(tiny, read_encodings(encodings), seeds, sets, tiny.parent / "runs")
+        plan(tiny, read_encodings(encodings), seeds, sets, tiny.parent / "runs")
     return str(caught.value).splitlines()
 
 
 def runs_of(file, encodings, seeds=(0,), sets=()):
-    return matrix(file, read_encodings(encodings), seeds, sets, file.parent / "runs")[1]
+    return plan(file, read_encodings(encodings), seeds, sets, file.parent / "runs")[1]
 
 
 def resolved(spec):
@@ -151,5 +151,5 @@ def test_a_value_is_written_in_one_line_and_read_back():
 
 def test_an_option_that_an_encoding_refuses_is_reported_before_anything_starts(tiny, tmp_path):
     with pytest.raises(InputError, match=r"rope rotates pairs") as caught:
-        matrix(tiny, ["alibi", {"name": "rope", "partial": 0.01}], [0, 1], [], tmp_path)
+        plan(tiny, ["alibi", {"name": "rope", "partial": 0.01}], [0, 1], [], tmp_path)
     assert "seed" not in str(caught.value)
