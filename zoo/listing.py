@@ -63,9 +63,7 @@ def _encodings(pattern: str | None) -> str:
     found = _described(registry.encodings, pattern)
     if [one.name for one in found] == [pattern]:
         return _one_encoding(found[0])
-    broken = registry.encodings.broken if pattern is None else {}
-    notes = [f"cannot be used: {name}: {reason}" for name, reason in broken.items()]
-    rows = []
+    notes, rows = _broken(registry.encodings) if pattern is None else [], []
     for one in found:
         try:
             count = str(learned_parameters(one.name))
@@ -114,7 +112,6 @@ def _beyond(one: Description) -> str:
 
 
 def _kinds(one: Description) -> list[str]:
-    """The kinds of model that an encoding fits."""
     return [kind for kind in ("decoder", "encoder") if getattr(one, kind)]
 
 
@@ -129,7 +126,7 @@ def _near(where: str) -> str:
 
 
 def _type_text(annotation: Any) -> str:
-    """A type in the words of a recipe's author: `number`, `whole number`, `official | geometric`."""
+    """A type as recipes call it: `number`, `whole number`, `official | geometric`."""
     words = {int: "whole number", float: "number", bool: "true | false", str: "text", type(None): "null"}
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if registry.is_encoding(annotation):
@@ -146,7 +143,7 @@ def _type_text(annotation: Any) -> str:
 
 
 def _value_text(value: Any) -> str:
-    """A default or a choice as a recipe gives it; text without quotes."""
+    """A default or a choice as in a recipe; text without quotes."""
     return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
@@ -160,35 +157,25 @@ def _options(one: Description) -> str:
 
 
 def _data(task: Description) -> str:
-    names = (name for name in registry.datasets.names() if registry.datasets.load(name).gives == task.takes)
-    return ", ".join(names)
+    return ", ".join(one.name for one in _described(registry.datasets, None) if one.gives == task.takes)
 
 
 _COLUMNS: dict[str, tuple[registry.Registry, dict[str, Callable[[Description], str]]]] = {
-    "datasets": (
-        registry.datasets,
-        {"gives": lambda one: one.gives, "where from": lambda one: one.source},
-    ),
-    "tasks": (
-        registry.tasks,
-        {
-            "for": lambda one: ", ".join(one.kinds),
-            "data": _data,
-            "protocols": lambda one: ", ".join(one.protocols),
-        },
-    ),
-    "protocols": (
-        registry.protocols,
-        {
-            "needs": lambda one: one.needs,
-            "axis": lambda one: one.axis,
-            "intervals over": lambda one: one.unit,
-            "better": lambda one: "higher" if one.higher_is_better else "lower",
-        },
-    ),
+    "datasets": (registry.datasets, {"gives": lambda one: one.gives, "where from": lambda one: one.source}),
+    "tasks": (registry.tasks, {
+        "for": lambda one: ", ".join(one.kinds),
+        "data": _data,
+        "protocols": lambda one: ", ".join(one.protocols),
+    }),
+    "protocols": (registry.protocols, {
+        "needs": lambda one: one.needs,
+        "axis": lambda one: one.axis,
+        "intervals over": lambda one: one.unit,
+        "better": lambda one: "higher" if one.higher_is_better else "lower",
+    }),
     "optimizers": (registry.optimizers, {"options": _options}),
     "schedules": (registry.schedules, {"options": _options}),
-}
+}  # fmt: skip
 """The columns of each kind."""
 
 
@@ -198,8 +185,11 @@ def _kind(what: str, pattern: str | None) -> str:
         (one.name, *(cell(one) for cell in columns.values()), _origin(one), one.summary)
         for one in _described(kind, pattern)
     ]
-    notes = [f"\ncannot be used: {name}: {reason}" for name, reason in kind.broken.items()]
-    return table(("name", *columns, "from", "description"), rows) + "".join(notes)
+    return "\n".join([table(("name", *columns, "from", "description"), rows), *_broken(kind)])
+
+
+def _broken(kind: registry.Registry) -> list[str]:
+    return [f"cannot be used: {name}: {reason}" for name, reason in kind.broken.items()]
 
 
 def _recipes(pattern: str | None) -> str:
@@ -227,7 +217,7 @@ def _recipe(file: Path) -> Row:
 
 
 def _first_comment(file: Path) -> str:
-    """The first line of the comment that a file begins with, its command apart; else that of its base."""
+    """The first line of a file's leading comment that is not a command; else that of its base."""
     for line in read_text(file, MAX_BYTES).lstrip().splitlines():
         if not line.startswith("#"):
             break

@@ -102,18 +102,6 @@ _packages: dict[str, str] = {}
 """Name and version of each package with entry points, by its top-level module."""
 
 
-class NameTaken(InputError):
-    """Two classes are registered under one name; `known` is the first."""
-
-    def __init__(self, known: Description, new: Description):
-        self.known = known
-        shown = [
-            f"{one.class_name} ({f'package {one.package}, ' if one.package else ''}{one.where})"
-            for one in (known, new)
-        ]
-        super().__init__(f"two {new.kind}s are called {new.name!r}: {' and '.join(shown)}; rename one")
-
-
 class Registry:
     """The classes of one kind, by name.
 
@@ -151,7 +139,8 @@ class Registry:
             known = self.entries.get(name)
             # The same class again (a plugin file run again, a notebook's cell) replaces itself.
             if known is not None and (known.file, known.class_name) != (new.file, new.class_name):
-                raise NameTaken(known, new)
+                both = " and ".join(f"{one.class_name} ({one.where})" for one in (known, new))
+                raise InputError(f"two {self.kind}s are called {name!r}: {both}; rename one")
             cls.name = name
             self.entries[name] = new
             return cls
@@ -219,10 +208,6 @@ class Registry:
                         raise InputError(f'{file}:1: no class is decorated with @zoo.{decorator}("NAME")')
             except (Exception, SystemExit) as error:
                 self.broken[point.name] = f"package {package}: {_place(error)}{_cause(error)}"
-                if isinstance(error, NameTaken) and error.known.package:
-                    # Which of two packages comes first depends on their installation: neither is used.
-                    del self.entries[error.known.name]
-                    self.broken[error.known.name] = str(error)
 
 
 encodings = Registry("encoding", "zoo.encodings", "zoo.encodings.base:Encoding")

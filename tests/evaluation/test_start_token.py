@@ -12,8 +12,7 @@ from zoo.data.blocks import NOT_SCORED
 from zoo.data.text.tokenizer import END, TextTokenizer, train_tokenizer
 from zoo.evaluation.protocols.prompts import _judge
 from zoo.evaluation.protocols.protocol import build_protocol
-from zoo.pretrained.import_model import import_model
-from zoo.pretrained.published import read_published
+from zoo.pretrained.import_model import import_model, read_published
 from zoo.reports.evaluate import evaluate
 from zoo.runs.card import read_card
 from zoo.runs.load import load_task

@@ -15,8 +15,7 @@ from zoo.figures.model import columns, learned, mean_over_sequences
 from zoo.figures.plots import spread
 from zoo.figures.samples import open_samples
 from zoo.models.transformer import size_of
-from zoo.pretrained.import_model import import_model
-from zoo.pretrained.published import read_published
+from zoo.pretrained.import_model import import_model, read_published
 from zoo.runs.load import load_task
 
 QUICK = ["trainer.enable_progress_bar=false", "trainer.limit_val_batches=0"]

@@ -15,8 +15,7 @@ from zoo.data.text.tokenizer import train_tokenizer
 from zoo.errors import InputError
 from zoo.generation.text import TextGenerator, open_generator
 from zoo.models.decoding import GREEDY, Sampling
-from zoo.pretrained.import_model import import_model
-from zoo.pretrained.published import read_published
+from zoo.pretrained.import_model import import_model, read_published
 from zoo.tasks import build_task
 
 PROMPTS = ["the cat sat on", "one two three four five six", "the"]

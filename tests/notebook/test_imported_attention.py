@@ -5,8 +5,7 @@ import torch
 from published import VOCABULARY, publish
 
 import zoo
-from zoo.pretrained.import_model import import_model
-from zoo.pretrained.published import read_published
+from zoo.pretrained.import_model import import_model, read_published
 
 
 # By position embeddings, rotary with grouped heads, with windows, and with a bias.

@@ -14,8 +14,7 @@ import transformers
 from zoo.errors import InputError
 from zoo.pretrained.architectures import ARCHITECTURES, load
 from zoo.pretrained.config import NO_CHANGE, REQUIRED
-from zoo.pretrained.import_model import load_weights, recipe_of
-from zoo.pretrained.published import read_published
+from zoo.pretrained.import_model import load_weights, read_published, recipe_of
 from zoo.tasks import build_task
 
 SHORT, LONG, NEAR = 8, 2000, 1e-4

@@ -14,8 +14,7 @@ from zoo.errors import InputError
 from zoo.models.decoding import decode
 from zoo.pretrained.architectures import architecture_for
 from zoo.pretrained.export import export
-from zoo.pretrained.import_model import import_model
-from zoo.pretrained.published import read_published
+from zoo.pretrained.import_model import import_model, read_published
 from zoo.training.fit import fit
 
 GATED = ("model.norm=rmsnorm", "model.activation=swiglu")

@@ -5,8 +5,7 @@ from published import publish
 from transformers import AutoModelForCausalLM
 
 from zoo.pretrained.export import export
-from zoo.pretrained.import_model import import_model
-from zoo.pretrained.published import read_published
+from zoo.pretrained.import_model import import_model, read_published
 
 
 @pytest.mark.slow

@@ -15,8 +15,7 @@ from zoo.errors import InputError
 from zoo.generation.text import open_generator
 from zoo.models.cache import Cache
 from zoo.pretrained.architectures import ARCHITECTURES
-from zoo.pretrained.import_model import import_model
-from zoo.pretrained.published import read_published
+from zoo.pretrained.import_model import import_model, read_published
 from zoo.recipe import read_recipe
 
 NEAR = 1e-5

@@ -15,11 +15,6 @@ BROKEN = {
         ["trainer.accumulate_grad_batches=2", "trainer.limit_train_batches=5"],
         "trainer.limit_train_batches",
     ),
-    "precision_can_be_sharded": (
-        ["trainer.strategy=fsdp", "trainer.precision=16"],
-        "trainer.precision",
-    ),
-    "shards_are_of_fsdp": (["checkpoint.sharded=true"], "checkpoint.sharded"),
     "devices_are_some": (["trainer.devices=0"], "trainer.devices"),
     "task_fits_data": (["task=max_index", "evaluate.protocols=[accuracy]"], "task"),
     "task_fits_kind": (["task=masked_language_modelling"], "task"),

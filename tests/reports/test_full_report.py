@@ -9,8 +9,7 @@ from published import publish
 
 from zoo import cli
 from zoo.figures.training import POINTS, read_logged, thinned, training_curves
-from zoo.pretrained.import_model import import_model
-from zoo.pretrained.published import read_published
+from zoo.pretrained.import_model import import_model, read_published
 from zoo.reports import full_report
 
 

@@ -34,12 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from zoo.pretrained.published import read_published
+    with waiting("loading torch"):
+        from zoo.pretrained.import_model import import_model, read_published
 
     published = read_published(options.origin, options.ignore)
-    with waiting("loading torch"):
-        from zoo.pretrained.import_model import import_model
-
     folder = import_model(published, options.name, options.set, options.out)
     length = published.decoder.length
     print(f"done: {folder} holds this {published.name}, trained on {length:,} tokens at a time")

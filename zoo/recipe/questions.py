@@ -12,7 +12,7 @@ from zoo.errors import nearest, shorten
 from zoo.fields import Section
 from zoo.recipe.error_messages import explain_validation_error
 from zoo.recipe.sections import NamedConfig, config_class
-from zoo.recipe.tree import KeyPath, dotted
+from zoo.recipe.tree import dotted
 from zoo.registry import Description
 
 
@@ -36,21 +36,6 @@ def corpus_section(spec: Any) -> Section:
     corpora = {name: one for name, one in registry.datasets.all().items() if one.gives == "text"}
     shared = ("cache", "vocab_size", "tokenizer")
     return _section(spec, corpora, "text corpus", lambda _: shared, "the mix has one for all, under `data`")
-
-
-def mix_faults(of: Any, weights: Any) -> dict[KeyPath, str]:
-    """The faults of the corpora of a mix and of their weights, by key."""
-    if not isinstance(of, list | tuple) or len(of) < 2:
-        return {("data", "of"): "must be a list of two or more corpora"}
-    faults: dict[KeyPath, str] = {}
-    for number, one in enumerate(of):
-        try:
-            corpus_section(one)
-        except ValueError as error:
-            faults["data", "of", number] = str(error)
-    if weights is not None and len(weights) != len(of):
-        faults["data", "weights"] = f"{len(weights)} weights for {len(of)} corpora in data.of"
-    return faults
 
 
 def _section(

@@ -16,13 +16,11 @@ from zoo.fields import float_to_int
 from zoo.launch.devices import number_of_devices
 from zoo.recipe.diff import limits_epochs
 from zoo.recipe.encoding import ENCODING, encodings_in
-from zoo.recipe.questions import mix_faults, questions_section
+from zoo.recipe.questions import corpus_section, questions_section
 from zoo.recipe.schema import section_class
 from zoo.recipe.sections import MAX_TOKENS, construct
 from zoo.recipe.trainer import PRECISION_ALIASES
 from zoo.recipe.tree import KeyPath, dotted
-
-FSDP_PRECISIONS = ("auto", "32-true", "bf16-mixed", "bf16-true", "16-true")
 
 Fault = str | dict[KeyPath, str] | None
 """The error of the first of a rule's keys, or of others by their path; None where the rule holds."""
@@ -123,19 +121,6 @@ def an_epoch_ends_with_a_step(trainer: dict[str, Any]) -> Fault:
     return {("trainer", "limit_train_batches"): message}
 
 
-@rule("trainer.precision", "trainer.strategy")
-def precision_can_be_sharded(precision: Any, strategy: str) -> Fault:
-    precision = PRECISION_ALIASES.get(precision, precision)
-    if strategy == "fsdp" and precision not in FSDP_PRECISIONS:
-        return f"{precision} does not go with fsdp; it takes {', '.join(FSDP_PRECISIONS)}"
-
-
-@rule("checkpoint.sharded", "trainer.strategy")
-def shards_are_of_fsdp(sharded: Any, strategy: str) -> Fault:
-    if sharded is True and strategy != "fsdp":
-        return "only trainer.strategy fsdp has a model in shards"
-
-
 @rule("trainer.precision", "trainer.accelerator", of=FOR_TRAINING)
 def precision_runs_on_device(precision: Any, accelerator: str) -> Fault:
     return cpu_precision_fault(precision) if accelerator == "cpu" else None
@@ -193,11 +178,8 @@ def task_fits_kind(task: str, kind: str) -> Fault:
 
 @rule("evaluate.protocols", "task.name")
 def protocols_fit_task(protocols: Sequence[str] | None, task: str) -> Fault:
-    faults = {
-        ("evaluate", "protocols", index): no_protocol(protocol, task)
-        for index, protocol in enumerate(protocols or ())
-    }
-    return {path: fault for path, fault in faults.items() if fault}
+    indexed = _indexed(("evaluate", "protocols"), protocols or ())
+    return {path: fault for path, name in indexed.items() if (fault := no_protocol(name, task))}
 
 
 def no_protocol(name: str, task: str) -> str | None:
@@ -219,20 +201,21 @@ def no_protocol(name: str, task: str) -> str | None:
 
 @rule("evaluate.questions")
 def questions_can_be_asked(questions: Any) -> Fault:
-    faults = {}
     key = ("evaluate", "questions")
-    several = {(*key, index): one for index, one in enumerate(questions)}
-    for path, one in {key: questions}.items() if isinstance(questions, str | dict) else several.items():
-        try:
-            questions_section(one)
-        except ValueError as error:
-            faults[path] = str(error)
-    return faults
+    alone = isinstance(questions, str | dict)
+    return _faults_by(questions_section, {key: questions} if alone else _indexed(key, questions))
 
 
 @rule("data")
 def mixed_corpora_are_there(data: dict[str, Any]) -> Fault:
-    return mix_faults(data.get("of"), data.get("weights")) if data["name"] == "mix" else None
+    if data["name"] != "mix":
+        return None
+    of, weights = data.get("of"), data.get("weights")
+    if not isinstance(of, list | tuple) or len(of) < 2:
+        return {("data", "of"): "must be a list of two or more corpora"}
+    if weights is not None and len(weights) != len(of):
+        return {("data", "weights"): f"{len(weights)} weights for {len(of)} corpora in data.of"}
+    return _faults_by(corpus_section, _indexed(("data", "of"), of))
 
 
 @rule("evaluate.stride", "evaluate.protocols", "evaluate.lengths")
@@ -271,7 +254,7 @@ def examples_fit_lengths(data: dict[str, Any], evaluated: Sequence[int] | None) 
     except InputError as error:
         return {tuple((one.key or "data").split(".")): one.message for one in error.problems}
     lengths = {("data", "sequence_length"): config.sequence_length}
-    lengths |= {("evaluate", "lengths", index): length for index, length in enumerate(evaluated or ())}
+    lengths |= _indexed(("evaluate", "lengths"), evaluated or ())
     return {
         key: f"{length} is too short for {data['name']}, which needs at least {least} tokens"
         for key, length in lengths.items()
@@ -283,6 +266,21 @@ def examples_fit_lengths(data: dict[str, Any], evaluated: Sequence[int] | None) 
 def kernel_runs_on_device(kernel: str, accelerator: str) -> Fault:
     if kernel == "flex" and accelerator == "cpu":
         return "the flex kernel does not train on a CPU; choose auto, sdpa or reference"
+
+
+def _indexed(key: KeyPath, values: Iterable[Any]) -> dict[KeyPath, Any]:
+    return {(*key, index): value for index, value in enumerate(values)}
+
+
+def _faults_by(check: Callable[[Any], object], values: dict[KeyPath, Any]) -> dict[KeyPath, str]:
+    """The messages of the ValueError that a check raises, by key path."""
+    faults = {}
+    for path, value in values.items():
+        try:
+            check(value)
+        except ValueError as error:
+            faults[path] = str(error)
+    return faults
 
 
 def _a(kind: str) -> str:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from zoo.pretrained.architectures import Architecture, Decoder, gpt2
-from zoo.pretrained.conditions import Model, any_value, fixed_alibi, four_widths
+from zoo.pretrained.architectures import Architecture, Decoder, Row, gpt2, rows_of
 from zoo.pretrained.config import REQUIRED, Config
-from zoo.pretrained.options import read_named, write_named
-from zoo.pretrained.weights import Row, rows_of
+from zoo.pretrained.options import Model, any_value, fixed_alibi, four_widths, read_named, write_named
 
 DEFAULTS = {
     **dict.fromkeys(("vocab_size", "hidden_size", "n_layer", "n_head"), REQUIRED),

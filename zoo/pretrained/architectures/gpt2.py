@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from zoo.pretrained.architectures import Architecture, Decoder
-from zoo.pretrained.conditions import Model, any_value, only
+from zoo.pretrained.architectures import Architecture, Decoder, Row, rows_of
 from zoo.pretrained.config import NONE, REQUIRED, Config
-from zoo.pretrained.options import THEIR_ACTIVATIONS, activation, read_named, write_named
-from zoo.pretrained.weights import Row, rows_of
+from zoo.pretrained.options import (
+    THEIR_ACTIVATIONS,
+    Model,
+    activation,
+    any_value,
+    only,
+    read_named,
+    write_named,
+)
 
 DEFAULTS = {
     **dict.fromkeys(("vocab_size", "n_positions", "n_embd", "n_layer", "n_head"), REQUIRED),

@@ -8,11 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from zoo.pretrained.architectures import Architecture, Decoder, llama
-from zoo.pretrained.conditions import PARTIAL_ROPE, Model, any_value
+from zoo.pretrained.architectures import MODULES, Architecture, Decoder, Row, llama, rows_of
 from zoo.pretrained.config import NUMBER, Config
-from zoo.pretrained.options import THEIR_ACTIVATIONS, activation, read_named, rope, write_named, write_rope
-from zoo.pretrained.weights import MODULES, Row, rows_of
+from zoo.pretrained.options import (
+    PARTIAL_ROPE,
+    THEIR_ACTIVATIONS,
+    Model,
+    activation,
+    any_value,
+    read_named,
+    rope,
+    write_named,
+    write_rope,
+)
 
 DEFAULTS = {
     **llama.SIZES, "hidden_act": "gelu", "layer_norm_eps": 1e-5, "use_parallel_residual": True,

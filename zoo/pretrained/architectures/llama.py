@@ -8,11 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from zoo.pretrained.architectures import Architecture, Decoder
-from zoo.pretrained.conditions import WHOLE_ROPE, Model, any_value, called
+from zoo.pretrained.architectures import Architecture, Decoder, Row, rows_of
 from zoo.pretrained.config import NONE, NUMBER, REQUIRED, Config
-from zoo.pretrained.options import GATES, activation, head_width, read_named, rope, write_named, write_rope
-from zoo.pretrained.weights import Row, rows_of
+from zoo.pretrained.options import (
+    GATES,
+    WHOLE_ROPE,
+    Model,
+    activation,
+    any_value,
+    called,
+    head_width,
+    read_named,
+    rope,
+    write_named,
+    write_rope,
+)
 
 NAMES = {
     "d_model": ("hidden_size",), "num_layers": ("num_hidden_layers",), "num_heads": ("num_attention_heads",),

@@ -3,8 +3,8 @@
 from typing import Any
 
 from zoo.pretrained.architectures import Architecture, Decoder, llama
-from zoo.pretrained.conditions import WHOLE_ROPE, Model
 from zoo.pretrained.config import NONE, Config
+from zoo.pretrained.options import WHOLE_ROPE, Model
 
 DEFAULTS = llama.NO_BIASES | {"num_key_value_heads": 8, "sliding_window": 4096}
 

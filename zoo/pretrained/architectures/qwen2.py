@@ -3,9 +3,8 @@
 from typing import Any
 
 from zoo.pretrained.architectures import Architecture, Decoder, llama
-from zoo.pretrained.conditions import WHOLE_ROPE, one_width, own_heads
 from zoo.pretrained.config import NONE, Config
-from zoo.pretrained.options import windows
+from zoo.pretrained.options import WHOLE_ROPE, one_width, own_heads, windows
 
 DEFAULTS = llama.NO_BIASES | {
     "num_key_value_heads": 32, "use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28,

@@ -1,8 +1,8 @@
 """Qwen3: Llama with normalised queries and keys (Yang et al. 2025, arXiv:2505.09388)."""
 
 from zoo.pretrained.architectures import Architecture, Decoder, llama, qwen2
-from zoo.pretrained.conditions import WHOLE_ROPE, one_width
 from zoo.pretrained.config import Config
+from zoo.pretrained.options import WHOLE_ROPE, one_width
 
 DEFAULTS = qwen2.DEFAULTS | {"head_dim": 128, "attention_bias": False}
 

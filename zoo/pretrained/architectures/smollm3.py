@@ -3,9 +3,8 @@
 from typing import Any
 
 from zoo.pretrained.architectures import Architecture, Decoder, llama
-from zoo.pretrained.conditions import WHOLE_ROPE, Model, called, one_width, own_heads
 from zoo.pretrained.config import NONE, Config
-from zoo.pretrained.options import windows
+from zoo.pretrained.options import WHOLE_ROPE, Model, called, one_width, own_heads, windows
 
 DEFAULTS = llama.DEFAULTS | {
     "num_key_value_heads": 4, "tie_word_embeddings": True, "rope_theta": 2e6, "use_sliding_window": False,
