@@ -67,7 +67,7 @@ def test_a_stopped_run_goes_on_from_its_checkpoint(go, stub, compared, steps_of,
     Path("kills").write_text("alibi_tiny_s0")
     with pytest.raises(RunError, match=r"1 of 2 runs failed") as caught:
         go()
-    assert "was killed by SIGKILL: out of memory?" in str(caught.value)
+    assert "killed by SIGKILL: out of memory?" in str(caught.value)
     assert [name for name, _ in begun(stub())] == PAIR  # the other was run nevertheless
     assert compared == [(PAIR[1:], "runs/tiny_comparison")] and steps_of("runs/alibi_tiny_s0") == 4
     Path("kills").unlink()
