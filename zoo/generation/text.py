@@ -117,8 +117,8 @@ class TextGenerator:
     def prompt_tokens(self, prompt: str) -> list[int]:
         """The tokens of a prompt, at least one."""
         if self.start_token is not None:
-            start = self.tokenizer.tokenizer.token_to_id(self.start_token)
-            return [start, *self.tokenizer.encode_short(prompt.removeprefix(self.start_token))]
+            start = self.start_token
+            return [start.id, *self.tokenizer.encode_short(prompt.removeprefix(start.text))]
         tokens = self.tokenizer.encode_short(prompt)
         if not tokens and self.tokenizer.end_token is None:
             raise InputError("the tokenizer has no token to begin an empty prompt with; give a prompt")

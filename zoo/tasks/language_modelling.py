@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -30,13 +31,19 @@ class LanguageModelling(Task):
         return {"loss": losses[batch["targets"] != NOT_SCORED]}
 
 
-def start_token(task: Task, tokenizer: TextTokenizer) -> str | None:
+class StartToken(NamedTuple):
+    text: str
+    id: int
+
+
+def start_token(task: Task, tokenizer: TextTokenizer) -> StartToken | None:
     """The token that each window and prompt begins with, if any.
 
     Only imported models have one: training here reads windows of a text without a start token.
     """
     chosen = task.recipe.evaluate.start_token == "auto" and task.card.get("imported")
-    return tokenizer.start_token if chosen else None
+    text = tokenizer.start_token if chosen else None
+    return None if text is None else StartToken(text, tokenizer.tokenizer.token_to_id(text))
 
 
 def perplexity(loss: float) -> float:

@@ -59,16 +59,22 @@ def _plan(
     dataset: TextQuestionsDataset = construct(registry.datasets, section.name, section)
     asked = {"name": dataset.name, **dataset.own_options()}
     named = sorted(source.fingerprint.items()), split, samples, asked, dataset.format
-    targets = make_targets(named, samples, start_token(task, source.tokenizer))
-    planned = [_at(task, source, dataset, split, length, samples) for length in lengths]
+    start = start_token(task, source.tokenizer)
+    targets = make_targets(named, samples, start and start.text)
+    planned = [_at(task, source, dataset, split, length, samples, start and start.id) for length in lengths]
     return MeasurementPlan({"questions": asked, **recorded}, targets, planned)
 
 
 def _at(
-    task: Task, source: DataSource, dataset: TextQuestionsDataset, split: str, length: int, samples: int
+    task: Task,
+    source: DataSource,
+    dataset: TextQuestionsDataset,
+    split: str,
+    length: int,
+    samples: int,
+    start: int | None,
 ) -> LengthPlan:
-    note, token = end_of_encoding(task, length), start_token(task, source.tokenizer)
-    start = None if token is None else source.tokenizer.tokenizer.token_to_id(token)
+    note = end_of_encoding(task, length)
     if note is None:
         try:
             stream, room = source.stream(split), length - (start is not None)

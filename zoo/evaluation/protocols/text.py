@@ -150,7 +150,7 @@ class Text:
         named = sorted(self.source.fingerprint.items()), self.split, fraction
         places = np.ascontiguousarray(pairs, dtype="<i8").tobytes()
         text = self.source.fingerprint["corpus"][:12]
-        return make_targets(named, len(pairs), self.start_token, places, text=text)
+        return make_targets(named, len(pairs), self.start_token and self.start_token.text, places, text=text)
 
     def length_plan(
         self,
@@ -178,7 +178,7 @@ class Text:
 
         added, start = np.zeros_like(windows.starts), np.zeros(0, np.int64)
         if self.start_token is not None:
-            start = np.array([self.source.tokenizer.tokenizer.token_to_id(self.start_token)])
+            start = np.array([self.start_token.id])
             # A window whose first token is the start token gets no second one.
             added[:] = [self.inputs(at, at + 1)[0] != start[0] for at in windows.starts]
 
