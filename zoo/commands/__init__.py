@@ -1,1 +1,1 @@
-"""The command line: a file for each verb, with its options, its help, and what it runs."""
+"""The command line: one file per verb, with its options, help and call."""

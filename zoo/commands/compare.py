@@ -11,7 +11,7 @@ from zoo.errors import InputError
 from zoo.figures.style import DRAWING
 from zoo.launch.signals import raise_on_signals
 
-SUMMARY = "Put evaluated runs beside each other: tables, plots and a page to look at."
+SUMMARY = "Compare evaluated runs: tables, plots and a page."
 EXAMPLES = """
 zoo compare runs/alibi_wikitext2 runs/rope_wikitext2
 zoo compare runs/*_wikitext2 --protocol nonoverlapping,sliding --lengths 256,512,1024
@@ -35,11 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--models",
         action="store_true",
-        help="compare models, whatever they differ in, in bits per byte of the same documents; not encodings",
+        help="compare models that may differ in anything, in bits per byte of the same documents",
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="where it is written (default: comparison/)")
     parser.add_argument(
-        "--force", action="store_true", help="compare what is not comparable, and mark it on every output"
+        "--force", action="store_true", help="compare runs that are not comparable, and mark every output"
     )
     parser.add_argument(
         "--diff", type=Path, nargs=2, metavar=("A", "B"), help="print only what differs between two runs"

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         const=True,
         default=False,
         metavar="auto",
-        help="go on from the run folder's last checkpoint; `--resume auto`: if there is a run, else begin "
+        help="resume from the run folder's last checkpoint; `--resume auto`: if there is a run, else begin "
         "one (for a job script that is run again from its top)",
     )
 

@@ -26,7 +26,7 @@ zoo generate runs/rope_wikitext2 --prompt "The river" --set model.encoding.scali
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", type=Path, metavar="RUN", help="a run folder or a checkpoint")
     what = parser.add_mutually_exclusive_group()
-    what.add_argument("--prompt", metavar="TEXT", help="what to go on from (default: what comes on stdin)")
+    what.add_argument("--prompt", metavar="TEXT", help="the prompt (default: stdin)")
     what.add_argument("--prompts", type=Path, metavar="FILE", help="a prompt on each line, done together")
     parser.add_argument(
         "--max-new-tokens", type=count, default=200, metavar="N", help="where to end (default: 200)"
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     if options.out is not None and options.prompts is None:
-        raise InputError("--out takes what was written after the prompts of --prompts FILE")
+        raise InputError("--out needs --prompts FILE")
     prompts = _prompts(options)
     with waiting("loading torch and the model"):
         from zoo.generation.text import open_generator

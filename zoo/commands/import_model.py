@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="KEY,KEY",
         help="keys of config.json that are not known, and change nothing that is computed",
     )
-    add_set(parser, "change a key of the recipe: what it is evaluated on")
+    add_set(parser, "change a key of the recipe: the evaluation data")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -40,7 +40,7 @@ VERBS: dict[str, ModuleType] = {
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser of the command line; `run` of what is parsed does what was asked for."""
+    """The parser of the command line; the parsed options have the verb's function as `run`."""
     parser = argparse.ArgumentParser(
         prog="zoo",
         description="A zoo of positional encodings: train transformers that differ in nothing else, and see "

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out", type=Path, default=Path("report.html"), metavar="FILE", help="(default: report.html)"
     )
     parser.add_argument(
-        "--prompt", default="The", metavar="TEXT", help="what language models go on from (default: The)"
+        "--prompt", default="The", metavar="TEXT", help="prompt of language models (default: The)"
     )
     parser.add_argument(
         "--sample-tokens", type=whole_number, default=200, metavar="N",

@@ -6,7 +6,7 @@ import argparse
 
 
 def add_set(verb: argparse.ArgumentParser, about: str) -> None:
-    """Add `--set KEY=VALUE`, and say what it changes."""
+    """Add `--set KEY=VALUE` with its help."""
     verb.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help=f"{about}; may be given several times"
     )

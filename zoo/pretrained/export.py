@@ -48,7 +48,7 @@ __all__ = ["ZooConfig", "ZooForCausalLM"]
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written.
+    """The result of an export.
 
     Attributes:
         loaded_by: the Python expression that loads it.
@@ -72,7 +72,7 @@ def export(path: Path, out: Path, form: str, sets: Sequence[str] = ()) -> Export
         form: `hf` or `safetensors`.
         sets: `key=value` changes that leave its weights as they are, such as another scaling of RoPE.
 
-    Returns: what was written; `hf` was read back and compared with the model of the run.
+    Returns: the result; `hf` was read back and compared with the model of the run.
 
     Raises:
         InputError: no usable run, a folder that holds something, a model that the format cannot hold, or
@@ -89,7 +89,7 @@ def export(path: Path, out: Path, form: str, sets: Sequence[str] = ()) -> Export
         raise InputError(problems)
     checkpoint = find_checkpoint(path)
     task = load_task(path, sets)
-    # What was changed after training belongs to the model from here on.
+    # Changes after training belong to the exported model.
     card = {**task.card} | ({"changed_after_training": task.changed} if task.changed else {})
     run = run_folder_of(checkpoint) or checkpoint.parent
     if form == "hf":
@@ -120,28 +120,21 @@ def _not_free(out: Path) -> Iterator[str]:
 
 
 def checkpoint_content(task: Task, card: dict[str, Any]) -> dict[str, Any]:
-    """What a checkpoint holds beside its weights, as `read_checkpoint` gives it."""
+    """The content of a checkpoint without its weights, as `read_checkpoint` gives it."""
     parameters = {"recipe": task.recipe.as_dict(), "vocab_size": task.hparams["vocab_size"]}
     content = {"hyper_parameters": parameters, "global_step": card.get("steps") or 0}
     return content | ({"zoo_card": card} if card else {})
 
 
 def _validate_for_hf(task: Task, path: Path) -> None:
-    """Raises InputError for what is no language model of tokens to come."""
+    """Raises InputError for a model that is not a causal language model."""
     if not isinstance(task.model, Decoder) or task.model.pointer:
         kind = "a model that points at positions" if task.model.pointer else "an encoder"
-        raise InputError(
-            Problem(
-                f"{kind} is no model that `transformers` loads for causal language modelling: "
-                f"--format safetensors writes it for zoo.load",
-                where=str(path),
-            )
-        )
+        message = f"{kind} is not a causal language model of `transformers`: use --format safetensors"
+        raise InputError(Problem(message, where=str(path)))
     wrong = [Path(one).name for one in task.recipe.plugins if not Path(one).stem.isidentifier()]
     if wrong:
-        raise InputError(
-            Problem(f"{', '.join(wrong)} cannot be imported beside the model: name it as a Python module is")
-        )
+        raise InputError(f"{', '.join(wrong)} cannot be imported with the model: use the name of a module")
 
 
 def _write_hf(task: Task, folder: Path, out: Path) -> Exported:
@@ -168,7 +161,7 @@ def _write_hf(task: Task, folder: Path, out: Path) -> Exported:
         config = AutoConfig.for_model(
             architecture.model_type,
             vocab_size=vocab_size,
-            # Given at once: those that it has by default are of another vocabulary.
+            # The defaults are of another vocabulary.
             **dict.fromkeys(SPECIAL, special),
             **architecture.write(section, length),
         )
@@ -190,12 +183,12 @@ def _write_hf(task: Task, folder: Path, out: Path) -> Exported:
 
 
 def _write_modelling(folder: Path, task: Task) -> None:
-    """The module that `transformers` imports, and beside it the plugins whose encodings the model has."""
+    """Write the module that `transformers` imports, and the plugins of the model's encodings."""
     names = []
     for plugin in map(Path, task.recipe.plugins):
         shutil.copyfile(plugin, folder / plugin.name)
         names.append(plugin.stem)
-    # `transformers` copies what it finds imported so, to where it runs the module.
+    # `transformers` copies modules that are imported like this.
     imports = "".join(f"from .{name} import *  # registers its encodings\n" for name in names)
     atomic_write(folder / "modeling_zoo.py", MODELLING.format(plugins=f"\n{imports}" if imports else ""))
 

@@ -127,7 +127,7 @@ def import_model(
     Args:
         published: from `read_published`.
         name: of the run; by default the last part of where it comes from.
-        sets: `key=value` changes to the recipe: what it is evaluated on.
+        sets: `key=value` changes to the recipe: the evaluation data.
         out: the run folder; by default runs/NAME.
 
     Returns: the run folder.
@@ -169,7 +169,7 @@ def import_model(
 
 
 def load_weights(task: Task, published: Published) -> None:
-    """Give a task the weights of a published decoder; beside them no more than one is in memory at a time.
+    """Copy the weights of a published decoder into a task, one at a time.
 
     Raises:
         InputError: they are not those of its model.
@@ -251,7 +251,7 @@ def recipe_of(published: Published, name: str, tokenizer: Path, sets: Sequence[s
 
 
 def _origin(published: Published) -> dict[str, Any]:
-    """What the card says of where it comes from; null is what nobody knows."""
+    """The origin of the model, for the card; null where it is unknown."""
     files = sorted({CONFIG, TOKENIZER, *(file.name for file in published.files.values())})
     digests = {}
     for name in files:

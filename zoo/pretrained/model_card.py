@@ -1,4 +1,4 @@
-"""README.md of an exported model: what it is, what it learned from, its curves by length, how to load it."""
+"""README.md of an exported model: facts, training data, results by length, loading."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def model_card(
     }
     if causal:
         metadata["pipeline_tag"] = "text-generation"
-    # Of an imported model the recipe's data are what it is evaluated on.
+    # The data in the recipe of an imported model are its evaluation data.
     imported = card.get("imported") or {}
     if data["name"] in HUB_DATASETS and not imported:
         metadata["datasets"] = [HUB_DATASETS[data["name"]]]

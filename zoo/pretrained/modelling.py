@@ -29,7 +29,7 @@ class ZooConfig(PretrainedConfig):
     Args:
         recipe_model: the section `model` of the run's recipe.
         vocab_size: number of token ids.
-        max_position_embeddings: the trained length in tokens; the encoding decides what is possible beyond.
+        max_position_embeddings: the trained length in tokens; the encoding decides about longer sequences.
         use_cache: by default. False for an encoding whose positions depend on the length of the sequence.
     """
 
@@ -71,7 +71,7 @@ class GenerationCache(Cache):
         return self.length
 
     def reorder_cache(self, beam_idx: Tensor) -> None:
-        """Of beam search: sequence i goes on from what sequence beam_idx[i] was."""
+        """Beam search: sequence i continues sequence beam_idx[i]."""
         self.select(beam_idx)
 
 
@@ -86,8 +86,8 @@ class ZooForCausalLM(PreTrainedModel, GenerationMixin):
 
     def __init__(self, config: ZooConfig):
         super().__init__(config)
-        # `from_pretrained` builds models without memory and in the precision of the weights. What is not
-        # stored (frequencies, slopes) has to be computed, and in float32.
+        # `from_pretrained` builds models without memory and in the precision of the weights. Buffers that are
+        # not stored (frequencies, slopes) are computed in float32.
         dtype = torch.get_default_dtype()
         torch.set_default_dtype(torch.float32)
         try:
@@ -104,7 +104,7 @@ class ZooForCausalLM(PreTrainedModel, GenerationMixin):
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
-        # Weights are drawn when they are made; `from_pretrained` empties what is computed and not stored.
+        # Weights are drawn at construction; `from_pretrained` empties buffers that are not stored.
         with torch.no_grad():
             for name, value in self._computed.get(module, {}).items():
                 module.get_buffer(name).copy_(value)

@@ -210,7 +210,7 @@ def fixed_alibi(model: Model) -> str | None:
     """A test for ALiBi with the slopes that published models have."""
     fault = only("alibi", learned=(False,))(model)
     heads = model["num_heads"]
-    # The two rules for slopes differ where the heads are no power of two.
+    # The two rules for slopes differ where the number of heads is not a power of two.
     if fault is None and model["encoding"]["slopes"] != "official" and heads & (heads - 1):
         return f"alibi has slopes {model['encoding']['slopes']}"
     return fault

@@ -35,7 +35,7 @@ UNSAFE = r"[^A-Za-z0-9._-]+"
 
 @dataclass(frozen=True)
 class Run:
-    """One cell of the matrix: what it trains, and where."""
+    """One cell of the matrix: a recipe and the folder of its run."""
 
     name: str
     label: str
@@ -47,7 +47,7 @@ class Run:
 
     @property
     def log(self) -> Path:
-        """Where the run's process writes what it prints."""
+        """The output of the run's process."""
         return self.folder.parent / "logs" / f"{self.name}.log"
 
     def command(self, python: str = "python") -> list[str]:
@@ -76,7 +76,7 @@ class Run:
         return all(covers(measured[name], wanted.lengths) for name in wanted.protocols)
 
     def check_folder(self) -> None:
-        """Raises InputError for a folder where `command` cannot begin the run, nor go on with it."""
+        """Raises InputError for a folder where `command` can neither begin nor resume the run."""
         if not (self.folder / RECIPE).is_file():
             validate_free(self.folder)
             return

@@ -85,7 +85,7 @@ class Sweep:
             except KeyboardInterrupt:
                 finished = len(runs) - len(todo) + len(processes.finished)
                 raise KeyboardInterrupt(
-                    f"interrupted; {finished} of {len(runs)} runs are finished, the others go on from "
+                    f"interrupted; {finished} of {len(runs)} runs are finished, the others resume from "
                     f"their last checkpoints; continue: {shlex.join(self.command())}"
                 ) from None
         else:
@@ -267,7 +267,7 @@ class _Processes:
         self.total, self.started = len(runs), time.monotonic()
 
     def run(self) -> dict[str, str]:
-        """Run all; returns the reasons of those that failed.
+        """Run all; returns the reason of each failed run.
 
         Raises:
             KeyboardInterrupt: after the first Ctrl-C, when every run has saved; a second one kills them.

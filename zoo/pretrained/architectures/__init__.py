@@ -1,4 +1,4 @@
-"""Published decoders, one file each: how they are imported, and what is exported as one of them.
+"""Published decoders, one file each: import from their format and export to it.
 
 A file has `read`, which makes the section `model` of a recipe of a `config.json`, and `write`, its inverse;
 `rows`, the table of the weights for both; and which models it holds, those for which it computes the same. To
@@ -114,10 +114,10 @@ class Architecture:
     """One of `transformers`.
 
     Attributes:
-        title: what it is called.
+        title: for messages.
         model_type: in `config.json`, and the name of its file.
         defaults: the keys of its configuration that may change logits, with their defaults in `transformers`.
-        read: from its configuration; what is wrong is noted there.
+        read: from its configuration, which collects the problems.
         rows: its table, for a resolved section `model`.
         prefix: what the names of its weights begin with, but for the output layer; a file without it has the
             base model alone.
@@ -125,7 +125,7 @@ class Architecture:
             length.
         takes: values that keys of the section may have, or a test of them; others must have their default.
         encoding: why it cannot hold the encoding of a model; None where it can.
-        buffers: endings of names that are no weights.
+        buffers: endings of names of tensors that are not weights.
     """
 
     title: str
@@ -187,7 +187,7 @@ def architecture_of(values: dict[str, Any], where: str) -> tuple[str, Architectu
     known = ", ".join(ARCHITECTURES)
     near = nearest(name, ARCHITECTURES)
     hint = f"; did you mean {near!r}?" if near else ""
-    message = f"architecture {name!r} cannot be imported{hint}; those that can are {known}"
+    message = f"architecture {name!r} cannot be imported{hint}; there are {known}"
     raise InputError(Problem(message, key="architectures", where=where))
 
 
