@@ -16,7 +16,7 @@ from zoo.evaluation.protocols.prompts import _judge
 from zoo.evaluation.protocols.protocol import build_protocol
 from zoo.models.decoding import decode
 from zoo.recipe import resolve
-from zoo.recipe.questions import questions_section
+from zoo.recipe.sections import questions_section
 from zoo.tasks import build_task
 
 SAMPLES = 20

@@ -16,9 +16,8 @@ from zoo.fields import float_to_int
 from zoo.launch.devices import number_of_devices
 from zoo.recipe.diff import limits_epochs
 from zoo.recipe.encoding import ENCODING, encodings_in
-from zoo.recipe.questions import corpus_section, questions_section
 from zoo.recipe.schema import section_class
-from zoo.recipe.sections import MAX_TOKENS, construct
+from zoo.recipe.sections import MAX_TOKENS, construct, corpus_section, questions_section
 from zoo.recipe.trainer import PRECISION_ALIASES
 from zoo.recipe.tree import KeyPath, dotted
 

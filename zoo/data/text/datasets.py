@@ -24,7 +24,7 @@ from zoo.data.text.wikitext import open_wikitext
 from zoo.errors import InputError, Problem
 from zoo.fields import AboveZero, Folder, Positive, Seed, Text, Vocabulary
 from zoo.recipe import Recipe
-from zoo.recipe.questions import corpus_section
+from zoo.recipe.sections import corpus_section
 from zoo.registry import register, tasks
 
 

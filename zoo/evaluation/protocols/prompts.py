@@ -22,8 +22,7 @@ from zoo.evaluation.protocols.protocol import (
     end_of_encoding,
     make_targets,
 )
-from zoo.recipe.questions import questions_section
-from zoo.recipe.sections import construct
+from zoo.recipe.sections import construct, questions_section
 from zoo.registry import register
 from zoo.tasks.answering import judge
 from zoo.tasks.language_modelling import start_token
