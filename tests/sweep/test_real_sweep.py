@@ -1,8 +1,6 @@
 """A sweep of real runs."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -33,14 +31,3 @@ def test_one_fails_and_the_rest_is_compared(zoo_command, brittle):
     assert "1 of 2 runs failed" in done.stderr and "ArithmeticError: not today" in done.stderr
     assert "alibi" in done.stdout and Path("runs/tiny_comparison/index.html").is_file()
     assert json.loads(Path("runs/alibi_tiny_s0/card.json").read_text())["finished"] is True
-
-
-@pytest.mark.launch
-def test_nothing_heavy_is_imported(tiny):
-    code = (
-        "import sys; from zoo import cli; cli.main(sys.argv[1:]); "
-        "assert not {'lightning', 'matplotlib'} & set(sys.modules)"
-    )
-    arguments = ["sweep", "tiny.yaml", "--encodings", "alibi,{name: rope, partial: 0.5}", "--print-commands"]
-    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
-    assert done.returncode == 0 and len(done.stdout.splitlines()) == 2, done.stderr

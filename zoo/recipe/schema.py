@@ -169,9 +169,8 @@ class Recipe(Section):
 
 def section_class(section: str, value: Any, stored: bool = False) -> type[Section] | None:
     """The model of a section of the recipe with this value; None for a key that is not a section."""
-    if section == "trainer":  # Lightning is imported for keywords of its own only
-        has_others = isinstance(value, dict) and value.keys() - TrainerConfig.model_fields.keys()
-        return lightning_class() if has_others else TrainerConfig
+    if section == "trainer":
+        return lightning_class()
     if section in BASES:
         return section_model(section, value, stored)
     annotation = Recipe.model_fields[section].annotation
