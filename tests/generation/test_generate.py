@@ -150,7 +150,7 @@ def test_wrong_input_is_one_message(imported, capsys, here, monkeypatch):
     for options, message in (
         (["--prompts", "empty.txt"], "no prompt in it"),
         (["--prompts", "missing.txt"], "missing.txt"),
-        (["--prompt", "x", "--out", "y"], "--out takes"),
+        (["--prompt", "x", "--out", "y"], "--out needs"),
         ([], "no prompt: --prompt TEXT"),
         (["--prompt", "x", "--device", "nonsense"], "device 'nonsense'"),
         (["--prompt", "x", "--set", "model.num_layers=7"], "model.num_layers"),
