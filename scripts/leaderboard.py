@@ -1,0 +1,393 @@
+"""Write the pages of docs/results from the measurements that `scripts/results.py` has stored.
+
+    python scripts/leaderboard.py                  # a page for each study, and the leaderboard
+    python scripts/leaderboard.py --out DIR        # write the pages to another folder
+
+An encoding is compared when its entries for all seeds of a study are stored; a page lists the others.
+Nothing is computed again: run `scripts/results.py` to measure more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import math
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from zoo import registry
+from zoo.comparison.effective_length import NATS_LOST, SHARE_KEPT
+from zoo.comparison.formatting import number, signed
+from zoo.evaluation.interval import interval_of_rate
+from zoo.figures.curves import pictures
+from zoo.files import atomic_write
+from zoo.reports.report import Report, build
+from zoo.reports.text import markdown
+from zoo.runs.card import read_card
+
+ROOT = Path(__file__).resolve().parents[1]
+OUT = ROOT / "docs" / "results"
+COSTS = ROOT / "scripts" / "results" / "costs.json"
+REFERENCE = "rope"
+SHOWN = ("none", "sinusoidal", "learned", "t5", "alibi", "rope", "kerple", "fire", "fox", "cope")
+"""The encodings in the figure of a study; its tables have all."""
+SUCCESS = 0.95
+"""A seed with at least this accuracy counts as a success."""
+BOOTSTRAP = 2000
+DASH = "–"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A study with its stored entries.
+
+    Attributes:
+        names: for each label of the report the encoding's name in the study, or the label itself where the
+            encoding was changed after training.
+        missing: seeds that are not stored, by encoding.
+    """
+
+    study: Any
+    report: Report
+    names: dict[str, str]
+    missing: dict[str, list[int]]
+
+    @property
+    def summary(self) -> pd.DataFrame:
+        return self.report.summary.assign(name=self.report.summary["encoding"].map(self.names))
+
+    @property
+    def trained(self) -> int:
+        return int(self.report.summary["train_length"].min())
+
+    @property
+    def is_task(self) -> bool:
+        return self.report.summary.iloc[0]["measure"] == "accuracy"
+
+    def rows(self, name: str, protocol: str | None = None) -> pd.DataFrame:
+        """The rows of an encoding by one protocol, by default the first."""
+        table = self.summary
+        wanted = protocol or table.iloc[0]["protocol"]
+        return table[(table["name"] == name) & (table["protocol"] == wanted)]
+
+    def at(self, name: str, factor: int, protocol: str | None = None) -> pd.Series | None:
+        """The row at `factor` times the trained length; None if there is no value."""
+        rows = self.rows(name, protocol)
+        rows = rows[(rows["length"] == factor * self.trained) & rows["mean"].notna()]
+        return rows.iloc[0] if len(rows) else None
+
+    def why_not(self, name: str, factor: int) -> str:
+        """The reason why there is no value."""
+        if name not in self.names.values():
+            kind = self.study.recipe("none", 0).model.kind
+            able = getattr(registry.encodings.describe(name), kind)
+            return "not measured yet" if able else f"not for {kind}s"
+        rows = self.rows(name)
+        notes = rows.loc[rows["length"] == factor * self.trained, "note"].dropna()
+        return notes.iloc[0] if len(notes) else "not measured"
+
+
+def load_results_script() -> Any:
+    """The module `scripts/results.py`: it has the studies, and reads the stored entries."""
+    spec = importlib.util.spec_from_file_location("results", Path(__file__).with_name("results.py"))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["results"] = module  # its dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def read_measured(results: Any, stored: Path, folder: Path) -> list[Measured]:
+    """The studies in which at least two encodings are complete. Entries are unpacked into `folder`."""
+    found = []
+    for study in results.read_studies(results.STUDIES):
+        entries = study.entries(stored)
+        missing: dict[str, list[int]] = {}
+        for entry in entries:
+            if not entry.file.exists():
+                missing.setdefault(entry.encoding, []).append(entry.seed)
+        complete = [entry for entry in entries if entry.encoding not in missing]
+        if len({entry.encoding for entry in complete}) < 2:
+            continue
+        results.unpack(complete, folder)
+        runs = {folder / f"{study.name}_{entry.name}": entry.encoding for entry in complete}
+        reference = next(
+            (read_card(run)["encoding"] for run, name in runs.items() if name == REFERENCE), None
+        )
+        report = build([*runs], reference=reference)
+        first = report.results.rows.groupby("encoding", sort=False).first()
+        names = {
+            label: runs[Path(row["run"])] if row["changed"] == "{}" else label
+            for label, row in first.iterrows()
+        }
+        found.append(Measured(study, report, names, missing))
+    return found
+
+
+def study_page(one: Measured) -> tuple[str, dict[str, bytes]]:
+    """The Markdown of a study, and its figure by file ending."""
+    name, seeds = one.study.name, len(one.study.encodings)
+    kept = one.summary["name"].isin(SHOWN) | (one.summary["encoding"] == one.summary["reference"])
+    shown = one.summary[kept]
+    figure = pictures(shown, one.report.title)
+    parts = [
+        f"# {name}",
+        f"`{one.study.base}`, {seeds} seed{'s' * (seeds > 1)}, trained at {one.trained} tokens "
+        f"([study](../../scripts/studies), [measurements](../../scripts/results/{name}/measurements)).",
+    ]
+    if figure:
+        parts.append(f"![Values by length in tokens for the ten most used encodings]({name}.png)")
+    if one.missing:
+        parts.append(
+            "Not measured yet: "
+            + ", ".join(f"{key} (seeds {_listed(value)})" for key, value in one.missing.items())
+            + "."
+        )
+    if one.is_task:
+        parts += ["## Success rate", success_table(one)]
+    parts.append(markdown(one.report).partition("\n")[2].strip())
+    return "\n\n".join(parts) + "\n", {
+        ending: content for ending, content in figure.items() if ending == ".png"
+    }
+
+
+def success_table(one: Measured) -> str:
+    """The share of seeds that succeed, with Wilson's interval, the median and each seed; at 1, 2, 4 and 8
+    times the trained length."""
+    lengths = [
+        length for length in sorted(one.summary["length"].unique()) if length / one.trained in (1, 2, 4, 8)
+    ]
+    rows = []
+    for name in dict.fromkeys(one.summary["name"]):
+        cells = [name]
+        for length in lengths:
+            row = one.rows(name)
+            values = [*row.loc[row["length"] == length, "values"].iloc[0].values()]
+            if not values:
+                cells.append(DASH)
+                continue
+            won = np.array([float(value >= SUCCESS) for value in values])
+            low, high = interval_of_rate(won)
+            each = ", ".join(f"{value:.2f}" for value in sorted(values, reverse=True))
+            cells.append(
+                f"{int(won.sum())} of {len(won)} ({low:.2f}–{high:.2f}), {np.median(values):.2f} ({each})"
+            )
+        rows.append(cells)
+    note = (
+        f"The share of seeds with an accuracy of at least {SUCCESS}, with Wilson's 95 % interval; the median "
+        "accuracy, and in brackets the accuracy of each seed."
+    )
+    return f"{note}\n\n{table(['encoding', *map(str, lengths)], rows)}"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the leaderboard: the text of a cell, and a value to rank by (None: not ranked)."""
+
+    head: str
+    text: Callable[[str], str]
+    value: Callable[[str], float | None] = lambda name: None
+    ascending: bool = True
+
+
+def columns(found: Sequence[Measured], note: Callable[[str], str]) -> list[Column]:
+    """The columns for the studies that are measured."""
+    made = []
+
+    def add(one: Measured, head: str, factor: int, show: Callable[[pd.Series], str], ranked: bool) -> None:
+        def text(name: str) -> str:
+            row = one.at(name, factor)
+            return show(row) if row is not None else DASH + note(one.why_not(name, factor))
+
+        def value(name: str) -> float | None:
+            row = one.at(name, factor)
+            return None if row is None else float(row["mean"])
+
+        made.append(Column(head, text, value if ranked else lambda name: None, not one.is_task))
+
+    for one in found:
+        if one.is_task:
+            for factor in (1, 4):
+                add(one, f"{one.study.name} {factor}x", factor, lambda row: f"{row['mean']:.2f}", factor == 4)
+        elif one.study.name == "text":
+            for factor in (1, 4, 32):
+                add(one, f"text {factor}x", factor, _with_difference, factor == 4)
+            made.append(Column("repeats beyond 1x", lambda name, one=one: _repeats(one, name)))
+            made.append(Column("effective length", lambda name, one=one: _effective_length(one, name)))
+    costs = {row["name"]: row for row in json.loads(COSTS.read_text())["rows"] if row.get("time")}
+    for head, key in (("step time", "time"), ("memory", "memory")):
+        made.append(Column(head, lambda name, key=key: f"{costs[name][key]:.2f}" if name in costs else DASH))
+    return made
+
+
+def _with_difference(row: pd.Series) -> str:
+    if math.isnan(row["difference_low"]):
+        return number(row["mean"])
+    ends = f"{signed(row['difference_low'])} to {signed(row['difference_high'])}"
+    return f"{number(row['mean'])} ({signed(row['difference'])} [{ends}])"
+
+
+def _repeats(one: Measured, name: str) -> str:
+    """Bits per byte of repeated rare bigrams that are farther away than the trained length, weighted."""
+    rows = one.rows(name, "repeats")
+    rows = rows[(rows["length"] > one.trained) & rows["mean"].notna()]
+    return number(float(np.average(rows["mean"], weights=rows["count"]))) if len(rows) else DASH
+
+
+def _effective_length(one: Measured, name: str) -> str:
+    rows = one.rows(name, "fixed_targets")
+    rows = rows[rows["effective_length"].notna()]
+    if not len(rows):
+        return DASH
+    return f"{'≥ ' * bool(rows.iloc[0]['effective_length_at_least'])}{int(rows.iloc[0]['effective_length'])}"
+
+
+def leaderboard(found: Sequence[Measured], only: Iterable[str] | None = None) -> str:
+    """The table of all encodings, the best first, with footnotes for the cells without a value.
+
+    Args:
+        only: show these encodings; their order stays that of the whole table.
+    """
+    notes: dict[str, int] = {}
+
+    def note(reason: str) -> str:
+        return f"<sup>{notes.setdefault(reason, len(notes) + 1)}</sup>"
+
+    shown = columns(found, note)
+    names = list(
+        dict.fromkeys(
+            name for one in found for name in one.names.values() if name in registry.encodings.names()
+        )
+    )
+    ranks = mean_ranks(names, shown)
+    places = {name: 1 + sum(other < ranks[name] for other in ranks.values()) for name in names}
+    rows = [
+        [
+            str(places[name]) + "=" * (list(places.values()).count(places[name]) > 1),
+            name,
+            *(one.text(name) for one in shown),
+        ]
+        for name in sorted(names, key=lambda name: (ranks[name], name))
+        if only is None or name in only
+    ]
+    below = "; ".join(f"<sup>{count}</sup> {reason}" for reason, count in notes.items())
+    text = table(["place", "encoding", *(one.head for one in shown)], rows)
+    return f"{text}\n\n{below}" if below else text
+
+
+def mean_ranks(names: Sequence[str], shown: Sequence[Column]) -> dict[str, float]:
+    """The mean of the relative ranks (0 to 1) of each encoding, over the ranked columns in which it
+    and at least half of all encodings have a value."""
+    ranks = pd.DataFrame(index=list(names))
+    for one in shown:
+        values = pd.Series({name: one.value(name) for name in names}, dtype=float)
+        if 2 * values.notna().sum() >= len(names):
+            ranks[one.head] = values.rank(ascending=one.ascending, pct=True)
+    return ranks.mean(axis=1).fillna(1.0).round(6).to_dict()
+
+
+def correlations(found: Sequence[Measured]) -> str:
+    """Spearman's rank correlation over encodings between each text protocol and each task, at 4 times the
+    trained length, with a 95 % interval by bootstrap over encodings. Empty without the text study."""
+    text = next((one for one in found if one.study.name == "text"), None)
+    tasks = [one for one in found if one.is_task]
+    if text is None or not tasks:
+        return ""
+    protocols = [name for name in text.study.protocols if name != "repeats"]
+    rows = []
+    for protocol in protocols:
+        cells = [protocol]
+        for task in tasks:
+            both = [(text.at(name, 4, protocol), task.at(name, 4)) for name in set(text.names.values())]
+            pairs = np.array([(-a["mean"], b["mean"]) for a, b in both if a is not None and b is not None])
+            cells.append(_correlation(pairs))
+        rows.append(cells)
+    return table(["protocol", *(one.study.name for one in tasks)], rows)
+
+
+def _correlation(pairs: np.ndarray) -> str:
+    if len(pairs) < 5:
+        return DASH
+    rng = np.random.default_rng(0)
+    drawn = [spearman(pairs[rng.integers(0, len(pairs), len(pairs))]) for _ in range(BOOTSTRAP)]
+    low, high = np.nanquantile(drawn, (0.025, 0.975))
+    return f"{spearman(pairs):.2f} ({low:.2f} to {high:.2f}), {len(pairs)} encodings"
+
+
+def spearman(pairs: np.ndarray) -> float:
+    """The correlation of the ranks, ties with their mean rank; NaN where all values are equal."""
+    ranks = pd.DataFrame(pairs).rank().to_numpy()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return float(np.corrcoef(ranks.T)[0, 1]) if len(np.unique(ranks[:, 0])) > 1 else math.nan
+
+
+LEGEND = f"""\
+Tasks: accuracy. Text: bits per byte, with the paired difference to {REFERENCE} and its 95 % interval.
+1x, 4x and 32x are multiples of the trained length. `repeats beyond 1x`: bits per byte of tokens that
+complete a rare bigram seen farther back than the trained length. Effective length: the longest tested
+length up to which an accuracy keeps {SHARE_KEPT:g} of its value at the trained length, or a loss rises
+by at most {NATS_LOST:g} nats. Step time and memory are those of a training step relative to `none`.
+
+Order: the mean of the relative ranks in those columns at 4x in which at least half of the encodings have
+a value. Equal places have a `=`. Differences in a column that are smaller than the intervals on the
+pages of the studies do not decide an order."""
+CORRELATION = """\
+Spearman's rank correlation over encodings between the loss on text (negated, at 4x) and the accuracy of
+each task (at 4x), with a 95 % interval by bootstrap over encodings."""
+
+
+def leaderboard_page(found: Sequence[Measured]) -> str:
+    seeds = "; ".join(f"{one.study.name} {len(one.study.encodings)}" for one in found)
+    links = [f"- [{one.study.name}]({one.study.name}.md): {one.report.verdict}" for one in found]
+    parts = [
+        "# Leaderboard",
+        "All encodings in one training setup. The models are small and trained for minutes on a CPU: the\n"
+        "table shows how encodings fail beyond the trained length, not which one a large model should use.",
+        leaderboard(found),
+        LEGEND,
+        f"Seeds: {seeds}.",
+    ]
+    if rows := correlations(found):
+        parts += ["## Does perplexity predict the tasks?", CORRELATION, rows]
+    parts += ["## Studies", "\n".join(links)]
+    return "\n\n".join(parts) + "\n"
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heads, ["---", *["--:"] * (len(heads) - 1)], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _listed(values: Iterable[Any]) -> str:
+    return ", ".join(map(str, values))
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", default=OUT, help="the folder of the pages")
+    parser.add_argument("--stored", type=Path, metavar="DIR", help="the stored results")
+    options = parser.parse_args(argv)
+    results = load_results_script()
+    with tempfile.TemporaryDirectory() as folder:
+        found = read_measured(results, options.stored or results.OUT, Path(folder))
+        for one in found:
+            text, figure = study_page(one)
+            text = text.replace(f"{folder}/", "")
+            atomic_write(options.out / f"{one.study.name}.md", text)
+            for ending, content in figure.items():
+                atomic_write(options.out / f"{one.study.name}{ending}", content)
+        atomic_write(options.out / "leaderboard.md", leaderboard_page(found))
+    print(f"{len(found)} studies: {options.out / 'leaderboard.md'}")
+
+
+if __name__ == "__main__":
+    main()
