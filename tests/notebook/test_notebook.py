@@ -142,7 +142,7 @@ def test_wrong_input_raises_an_input_error(runs, monkeypatch):
         (lambda: zoo.open("runs/frist"), "^runs/frist: no such run; did you mean runs/first"),
         (lambda: zoo.open("."), r"^\.: no run folder: there is no recipe.yaml in it"),
         (lambda: zoo.evaluate("runs/frist"), "^runs/frist: no such run folder .* mean runs/first"),
-        (lambda: zoo.evaluate(runs, lengths=[0, 8, "16"]), "^lengths: 0, '16': lengths are whole"),
+        (lambda: zoo.evaluate(runs, lengths=[0, 8, "16"]), r"^lengths: \[0, 8, '16'\]: lengths are numbers"),
         (lambda: zoo.evaluate(runs, protocols="acuracy"), "did you mean 'accuracy'"),
         (lambda: zoo.evaluate([]), "^which runs"),
         (lambda: zoo.compare(runs, models=True), "^these models have no scores in common"),

@@ -26,8 +26,7 @@ MOST = 8
 
 @dataclass(frozen=True)
 class Caveat:
-    """A caveat. `kind` groups alike ones; `runs` and `lengths` are those that it is about, all where it names
-    none; `command` removes it."""
+    """A caveat of one kind, for all `runs` and `lengths` where it names none. `command` removes it."""
 
     kind: str
     text: str
@@ -130,7 +129,7 @@ def of_seeds(results: Results) -> list[Caveat]:
 
 
 def of_gaps(results: Results, summary: pd.DataFrame, alone: Sequence[tuple[str, str, str]]) -> list[Caveat]:
-    """Protocols and lengths that some runs lack, those that could not be measured, and those left out.
+    """Protocols and lengths that some runs lack, or that could not be measured, or that are left out.
 
     Args:
         alone: protocol, parameters and encoding of measurements without a rival.

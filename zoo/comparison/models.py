@@ -2,7 +2,7 @@
 
 Each model reads a text in the tokens of its own tokenizer, so that neither losses per token nor targets
 compare. Documents do: where two models were scored on the same number of bytes of a document, those were the
-same bytes, whatever tokens they made of them. Only such documents count. Each length is in a model's own
+same bytes, in any tokens. Only such documents count. Each length is in a model's own
 tokens.
 """
 
@@ -116,7 +116,7 @@ def _validate_text(readings: Sequence[Reading], remedy: str) -> None:
 
 
 def _text_of(one: Measurement, run: RunInfo) -> str:
-    """The digest of the text that was scored; empty where nobody knows."""
+    """The digest of the text that was scored; empty where it is not stored."""
     # Before it was stored, a measurement was always of the text of the card.
     return one.targets.text or str((run.card.get("fingerprint") or {}).get("corpus") or "")[:12]
 
@@ -158,7 +158,7 @@ def _shared(readings: Sequence[Reading], left_out: list[Caveat]) -> dict[str, li
 
 
 def _measured(one: Measurement) -> list[Row]:
-    """The rows of a likelihood that say what each document gave."""
+    """The rows of a likelihood that have the scores of each document."""
     if one.axis != "length":
         return []  # bins of one window: equally many bytes need not be the same ones
     return [row for row in one.rows if row.units is not None and row.units.bytes is not None]
@@ -177,7 +177,7 @@ def _narrowed(row: Row, same: set[int]) -> Row:
     """A row of these documents alone, in bits per byte alone."""
     units = row.units
     if units is None or units.bytes is None:
-        return row if row.note else Row(length=row.length, note="what each document gave is not stored")
+        return row if row.note else Row(length=row.length, note="the scores of each document are not stored")
     kept = [index for index, document in enumerate(units.documents or ()) if document in same]
     nats = [(units.nats or ())[index] for index in kept]
     tokens, sizes = ([column[index] for index in kept] for column in (units.tokens or [], units.bytes))
@@ -199,7 +199,7 @@ def _narrowed(row: Row, same: set[int]) -> Row:
 
 
 def _facts(reading: Reading) -> dict[str, str]:
-    """What a reader must know of a model to judge its numbers; what nobody knows says so."""
+    """Facts of a model by which a reader judges its numbers."""
     recipe, card = reading.run.recipe, reading.run.card
     model, imported = recipe["model"], card.get("imported") or {}
     tokenizer = (card.get("fingerprint") or {}).get("tokenizer")

@@ -39,7 +39,7 @@ RANDOM = " Weights that start near zero are drawn at random here: training sets 
 def figure(
     specs: Any, *, length: int = LENGTH, trained: int = TRAINED, heads: int = HEADS, d_model: int = D_MODEL
 ) -> PanelFigure:
-    """The figure of one encoding, or of several beside each other on shared scales.
+    """The figure of one encoding, or of several side by side on shared scales.
 
     Args:
         specs: a name, a mapping of a name and options, a list of encodings that are combined; or a tuple of
@@ -74,19 +74,14 @@ def title(trained: int, length: int) -> str:
 
 def check_sizes(length: int, trained: int, heads: int, d_model: int) -> None:
     """Raise InputError where the numbers do not fit together, or are too large for a figure."""
-    sizes = {"--length": length, "--trained": trained, "--heads": heads, "--d-model": d_model}
-    low = [Problem(f"{value} is not 1 or more", where=name) for name, value in sizes.items() if value < 1]
-    if low:
-        raise InputError(low)
-    problems, most = [], int((PAIRS / heads) ** 0.5)
-    if trained > length:
-        problems.append(Problem(f"{trained} is beyond --length {length}", where="--trained"))
-    if d_model % (2 * heads):
-        problems.append(Problem(f"{d_model} is not a multiple of twice --heads {heads}", where="--d-model"))
-    if length > most:
-        problems.append(Problem(f"{length} tokens of {heads} heads; the most is {most}", where="--length"))
-    if problems:
-        raise InputError(problems)
+    most = int((PAIRS / heads) ** 0.5)
+    wrong = {
+        "--trained": f"{trained} is beyond --length {length}" if trained > length else "",
+        "--d-model": f"{d_model} is not a multiple of twice --heads {heads}" if d_model % (2 * heads) else "",
+        "--length": f"{length} tokens of {heads} heads; the most is {most}" if length > most else "",
+    }
+    if any(wrong.values()):
+        raise InputError([Problem(text, where=name) for name, text in wrong.items() if text])
 
 
 def resolved(spec: Any) -> Any:

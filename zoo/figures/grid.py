@@ -23,7 +23,7 @@ from zoo.figures.style import CAPTION, FAINT, METADATA, RC, styles
 from zoo.files import atomic_write
 
 ACROSS = 3
-"""Panels beside each other where all are of one encoding or run."""
+"""Panels in a row where all are of one encoding or run."""
 WIDTH, HEIGHT, HEAD = 3.9, 3.2, 0.3
 """Of a panel with title and caption, and of a line of the figure's title, in inches."""
 LEFT, RIGHT, BOTTOM, TOP = 0.7, 0.5, 0.52, 0.86
@@ -93,7 +93,7 @@ def grid(columns: Columns, title: str = "") -> PanelFigure:
 
 
 def single(panel: Panel) -> PanelFigure:
-    """One panel without title and caption, which stand beside it on a page."""
+    """One panel without title and caption, which a page has as text."""
     with matplotlib.rc_context(RC):
         figure = _sheet(1, 1, 0.15 - TOP)
         panel.draw(figure.subplots(), panel.data)

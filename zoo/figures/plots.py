@@ -113,7 +113,7 @@ def image(axes: Axes, table: np.ndarray, unit: str, signed: bool = False, **opti
 def matrices(
     axes: Axes, tables: np.ndarray, names: Sequence[str], trained: int, unit: str, depth: float
 ) -> None:
-    """Tables [N,T,S] beside each other, a row for each query and a column for each key.
+    """Tables [N,T,S] side by side, a row for each query and a column for each key.
 
     Args:
         depth: values farther below the highest have one colour.

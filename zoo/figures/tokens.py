@@ -42,7 +42,7 @@ class Cloud:
 
 def vectors_of(words: Sequence[str], seed: int = 0) -> Tensor:
     """A vector for each word, [T,E], from (seed, word): N(0, 1/E), as Vaswani et al. 2017
-    (arXiv:1706.03762, 3.4) have them beside their sinusoids."""
+    (arXiv:1706.03762, 3.4) have them with their sinusoids."""
 
     def draw(word: str) -> Tensor:
         generator = torch.Generator().manual_seed(seed_of(seed, "word", word))

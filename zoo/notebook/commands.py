@@ -1,4 +1,4 @@
-"""The commands as functions. What is wrong with their arguments raises InputError, with the same message."""
+"""The commands as functions. Wrong arguments raise InputError with the message of the command."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ def fit(
     out: str | Path | None = None,
     resume: bool | Literal["auto"] = False,
 ) -> Run:
-    """Train, and evaluate at the recipe's lengths; shows the progress of `zoo fit`.
+    """Train, and evaluate at the recipe's lengths.
 
     Args:
         recipe: the path of a recipe file, a mapping, or a recipe, such as another run's.
         sets: `key=value` changes to it.
         out: the run folder; by default runs/NAME, or the next free number after it.
-        resume: continue the run in `out`, or the newest of this name; "auto": if there is one, else begin.
+        resume: continue the run in `out`, or the newest of this name; "auto" starts one if there is none.
 
     Raises:
-        InputError: the recipe or its data are wrong, or cannot be used here.
-        RunError: training failed; what was saved stays in the run folder.
-        KeyboardInterrupt: it was stopped; its text says how to continue.
+        InputError: the recipe or its data are wrong.
+        RunError: training failed; the checkpoints stay in the run folder.
+        KeyboardInterrupt: it was stopped; its text has the command that continues.
     """
     resolved = to_recipe(recipe, sets)
     try:
@@ -61,11 +61,11 @@ def fit(
 
 def evaluate(
     runs: Runs,
-    lengths: Sequence[int] | None = None,
+    lengths: int | Sequence[int] | None = None,
     protocols: str | Sequence[str] | None = None,
     sets: Sequence[str] = (),
 ) -> pd.DataFrame:
-    """Score trained models at several lengths, store the results beside each, and print them.
+    """Score trained models at several lengths, store the results in each run folder, and print them.
 
     Args:
         runs: a run, its folder or one of its checkpoints, or several.
@@ -74,10 +74,6 @@ def evaluate(
         sets: `key=value` changes to the recipes, as `model.encoding=rerope`.
 
     Returns: a row for each run, protocol and length, as in `lengths.json`.
-
-    Raises:
-        InputError: what cannot be read or cannot be measured so, with all that is wrong.
-        RunError: nothing at all could be measured.
     """
     import pandas as pd
 
@@ -88,26 +84,19 @@ def evaluate(
 
 
 def results(
-    runs: Runs, protocols: str | Sequence[str] | None = None, lengths: Sequence[int] | None = None
+    runs: Runs,
+    protocols: str | Sequence[str] | None = None,
+    lengths: int | Sequence[int] | None = None,
 ) -> pd.DataFrame:
-    """The measurements of runs as one tidy table: a row for each run, protocol, length and measure, with its
-    value and 95 % interval (`zoo.comparison.frame.Results`).
-
-    Args:
-        runs: run folders.
-        protocols: a name or several; by default all.
-        lengths: in tokens; by default all.
-
-    Raises:
-        InputError: runs that cannot be read, or that were not evaluated so.
-    """
+    """The measurements of runs as one tidy table (`zoo.comparison.frame.Results`): a row for each run,
+    protocol, length and measure, with its value and 95 % interval."""
     return load(_paths(runs), _names(protocols), _lengths(lengths)).rows
 
 
 def compare(
     runs: Runs,
     protocols: str | Sequence[str] | None = None,
-    lengths: Sequence[int] | None = None,
+    lengths: int | Sequence[int] | None = None,
     force: bool = False,
     reference: str | None = None,
     models: bool = False,
@@ -116,17 +105,8 @@ def compare(
     """Compare evaluated runs: a picture, tables and a verdict, which a notebook shows.
 
     Args:
-        runs: run folders.
-        protocols: a name or several; by default all by which one of the runs was evaluated.
-        lengths: in tokens; by default all at which one was.
-        force: compare runs that are not comparable, marked as such.
-        reference: the label of the curve that differences are to; by default the best at the trained length.
-        models: compare them as models, whatever they differ in, in bits per byte of the same documents.
-        out: a folder to write it to, as the command does; by default nothing is written.
-
-    Raises:
-        InputError: runs that cannot be read, were not evaluated or are not comparable, with all that is
-            wrong; or a folder that holds anything else.
+        out: a folder for the files of the command; by default none is written.
+        runs, protocols, lengths, force, reference, models: as of `zoo.reports.report.build`.
     """
     folder = OUT if out is None else Path(out)
     if out is not None:
@@ -146,29 +126,14 @@ def report(
     sample_tokens: int = 200,
     attention: bool = False,
 ) -> Path:
-    """Write one self-contained page on runs: results, trainings, encodings, samples, cards and recipes.
-
-    Args:
-        runs: run folders; those that were not evaluated yet are shown without results.
-        out: the page; one that is there is replaced, if it is a page of this kind.
-        force: report runs that are not comparable, marked as such.
-        prompt: text that language models continue.
-        sample_tokens: length of a continuation; 0 for no samples.
-        attention: draw what goes on inside the models, which runs them.
-
-    Returns: the page's path.
-
-    Raises:
-        InputError: runs that cannot be read or are not comparable, with all that is wrong; or a file that is
-            something else.
-    """
+    """Write one self-contained page on runs; arguments as of `zoo.reports.full_report.report`."""
     reporting.report(_paths(runs), Path(out), force, prompt, sample_tokens, attention)
     return Path(out)
 
 
 def _validate_one_process(recipe: Recipe) -> None:
-    """Raises InputError for a recipe of several processes in a notebook or at a prompt: Lightning starts
-    further ones by running the program again, and here it is none; it would fork this one."""
+    """Raise InputError for several devices in a notebook or at a prompt: Lightning starts the other processes
+    by running the program again."""
     interactive = hasattr(sys, "ps1") or bool(sys.flags.interactive)
     devices = devices_taken(recipe.trainer.devices, recipe.trainer.accelerator)
     if interactive and not is_distributed() and devices * recipe.trainer.num_nodes > 1:
@@ -187,12 +152,10 @@ def _names(names: str | Sequence[str] | None) -> list[str] | None:
     return ([names] if isinstance(names, str) else list(names)) if names else None
 
 
-def _lengths(lengths: Sequence[int] | None) -> list[int] | None:
+def _lengths(lengths: int | Sequence[int] | None) -> list[int] | None:
     if lengths is None:
         return None
     given = [lengths] if isinstance(lengths, Integral) else list(lengths)
-    wrong = [one for one in given if isinstance(one, bool) or not isinstance(one, Integral) or one < 1]
-    if wrong or not given:
-        named = ", ".join(map(repr, wrong)) or "none"
-        raise InputError(Problem(f"{named}: lengths are whole numbers of tokens, 1 or more", key="lengths"))
-    return [int(one) for one in given]
+    if not given or not all(isinstance(one, Integral) and one > 0 for one in given):
+        raise InputError(Problem(f"{given}: lengths are numbers of tokens, 1 or more", key="lengths"))
+    return list(map(int, given))

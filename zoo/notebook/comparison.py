@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """Runs beside each other. A notebook shows it; `print` gives the output of the command."""
+    """The comparison of runs. A notebook shows it; `print` gives the output of the command."""
 
     report: Report
 
     @property
     def verdict(self) -> str:
-        """Which encoding is ahead, by how much, which are tied, and what that rests on, as a sentence."""
+        """The findings as a sentence."""
         return self.report.verdict
 
     @cached_property

@@ -1,4 +1,4 @@
-"""A run folder as an object: what was trained, how it went, what was measured, and the model."""
+"""A run folder as an object: recipe, card, training curves, results and model."""
 
 from __future__ import annotations
 
@@ -25,11 +25,9 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """A run folder. Each part is read when it is asked for and not before; what a run of this process or of
-    another has written since is there.
+    """A run folder at `path`. Each part is read when it is used, so that later results are included.
 
-    Attributes:
-        path: the folder.
+    Parts that cannot be read raise InputError.
     """
 
     def __init__(self, path: str | Path):
@@ -43,26 +41,17 @@ class Run:
 
     @cached_property
     def recipe(self) -> Recipe:
-        """The resolved recipe, as it was trained; its plugins are not imported.
-
-        Raises:
-            InputError: it cannot be read.
-        """
+        """The resolved recipe; its plugins are not imported."""
         return recipe_of_run(stored_recipe(self.path))
 
     @property
     def card(self) -> dict[str, Any]:
-        """What makes its checkpoint comparable to others. Raises InputError where it cannot be read."""
         return read_card(self.path)
 
     @property
     def curves(self) -> pd.DataFrame:
-        """What was logged in training, a row for each logged step (its index) and a column for each number,
-        NaN where it was not logged: `run.curves["train/loss"].plot()`. Empty where nothing was.
-
-        Raises:
-            InputError: metrics.csv is not what a run has written.
-        """
+        """The log of the training, by step, NaN where a column was not logged:
+        `run.curves["train/loss"].plot()`."""
         import pandas as pd
 
         columns, rows = read_metrics(self.path / METRICS)
@@ -71,28 +60,21 @@ class Run:
 
     @property
     def results(self) -> pd.DataFrame:
-        """What was measured in evaluations, the rows of `evaluation/lengths.json`; empty before the first.
-
-        Raises:
-            InputError: a file there that no evaluation has written.
-        """
+        """The rows of `evaluation/lengths.json`; empty before the first evaluation."""
         import pandas as pd
 
         return pd.DataFrame(flat_rows(read_measurements(self.path)))
 
     def model(self, best: bool = False, **options: Any) -> Transformer:
-        """The trained model, in evaluation mode: of the last checkpoint, or of the one with the lowest
+        """The trained model in evaluation mode: of the last checkpoint, or of the one with the lowest
         validation loss. `options` are those of `zoo.load`: `device`, `plugins`, `sets`."""
         return load(self.path / (BEST if best else LAST), **options)
 
     def generate(self, prompt: str, max_new_tokens: int = 200, seed: int = 0, **options: Any) -> str:
-        """What the model writes after a prompt: `run.generate("The river", temperature=0.8, top_p=0.95)`.
+        """A continuation of a prompt: `run.generate("The river", temperature=0.8, top_p=0.95)`.
 
         Args:
             options: `temperature`, `top_k` and `top_p`, as of `zoo generate`.
-
-        Raises:
-            InputError: no language model, or a prompt longer than its encoding takes.
         """
         from zoo.generation.text import open_generator
         from zoo.models.decoding import Sampling
@@ -101,17 +83,7 @@ class Run:
         return one.text
 
     def draw(self, text: str | None = None, lengths: Sequence[int] | None = None) -> Figure:
-        """The figure of `zoo draw`: attention on an excerpt, and by distance and position.
-
-        A notebook shows it; `.savefig("x.png")` writes it.
-
-        Args:
-            text: the input; by default the validation data of the run.
-            lengths: in tokens; by default the trained one, twice and four times that.
-
-        Raises:
-            InputError: no data to read, or lengths that the encoding does not take.
-        """
+        """The figure of `zoo draw`, which a notebook shows; arguments as of `zoo.figures.model.columns`."""
         from zoo.figures import model
         from zoo.figures.grid import grid
 
@@ -125,9 +97,5 @@ class Run:
 
 
 def open_run(path: str | Path) -> Run:
-    """A run folder, or the one that a checkpoint lies in, as an object.
-
-    Raises:
-        InputError: there is no run.
-    """
+    """The run in a folder, or the run of a checkpoint. Raises InputError where there is none."""
     return Run(path)

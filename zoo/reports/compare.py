@@ -48,7 +48,7 @@ def compare(
 
 
 def diff(first: Path, second: Path) -> str:
-    """All differences between two runs, as text: those that make them not comparable, and the others.
+    """All differences between two runs, as text: first the ones that make them not comparable.
 
     Raises:
         InputError: a run that cannot be read.
@@ -63,7 +63,7 @@ def diff(first: Path, second: Path) -> str:
     if keys:
         parts.append(_as_table(runs, keys))
     parts += [f"  {one}" for one in found if one not in keys]
-    allowed = [one for one in _all_differences(runs) if one.key not in {key.key for key in keys}]
+    allowed = [one for one in all_differences(runs) if one.key not in {key.key for key in keys}]
     if allowed:
         parts += ["", "what comparable runs may differ in:", _as_table(runs, allowed)]
     notes = [one.line for one in caveats.of_runs(runs)]
@@ -73,12 +73,12 @@ def diff(first: Path, second: Path) -> str:
     return "\n".join(parts)
 
 
-def _all_differences(runs: Sequence[RunInfo]) -> list[KeyDifference]:
+def all_differences(runs: Sequence[RunInfo]) -> list[KeyDifference]:
     """The differing keys of the recipes, and of the cards those of parameters and plugins."""
     named = []
     # Options of two different encodings are not differences.
-    same = runs[0].label == runs[1].label
-    shared = facts(runs[0]).keys() & facts(runs[1]).keys()
+    same = len({run.label for run in runs}) == 1
+    shared = set.intersection(*(set(facts(run)) for run in runs))
     code = {key for key in shared if key[0] == "card" and is_of_the_encoding(key)}
     for run in runs:
         recipe = {("recipe", key): value for key, value in flatten(run.recipe).items()}

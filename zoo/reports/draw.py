@@ -20,7 +20,7 @@ from zoo.reports.page import Section, page
 
 SUFFIXES = (".png", ".svg", ".html")
 MOST = 8
-"""Encodings beside each other."""
+"""Encodings in one figure."""
 MAX_BYTES, LONGEST_NAME = 1 << 24, 200
 """Of a file of text, and characters of its name."""
 
@@ -28,7 +28,7 @@ MAX_BYTES, LONGEST_NAME = 1 << 24, 200
 def draw_encodings(
     what: Sequence[str], out: Path | None, *, length: int, trained: int | None, heads: int, d_model: int
 ) -> None:
-    """Draw encodings beside each other into a file.
+    """Draw encodings side by side into a file.
 
     Args:
         what: see `read_specs`.
@@ -58,7 +58,7 @@ def draw_runs(
     sets: Sequence[str],
     device: str,
 ) -> None:
-    """Draw trained models beside each other into a file.
+    """Draw trained models side by side into a file.
 
     Args:
         text: the input, or a file that holds it.
@@ -116,7 +116,7 @@ def read_specs(texts: Sequence[str]) -> tuple[Any, ...]:
         with collect(problems):
             found += [encoding.resolved(one) for one in _named(text.strip())]
     if len(found) > MOST:
-        problems.append(Problem(f"{len(found)} encodings do not fit beside each other; the most is {MOST}"))
+        problems.append(Problem(f"{len(found)} encodings do not fit into one figure; the most is {MOST}"))
     if problems:
         raise InputError(problems)
     return tuple(found)

@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from zoo.comparison.caveats import Caveat, of_runs
 from zoo.comparison.commands import command
-from zoo.comparison.comparable import differing, value_as_text
+from zoo.comparison.comparable import value_as_text
 from zoo.comparison.frame import Results
 from zoo.comparison.runs import RunInfo, read_runs
 from zoo.comparison.statistics import costs, summary
 from zoo.console import progress_bar, waiting
 from zoo.errors import InputError, printable
 from zoo.files import atomic_write, read_text
-from zoo.recipe.diff import ENCODING, flatten, is_among
+from zoo.reports.compare import all_differences
 from zoo.reports.page import GENERATOR, Code, Folded, Part, Picture, Section, Table
 from zoo.reports.report import Report, about_runs, build
 from zoo.reports.sections import report_page
-from zoo.runs.folder import METRICS, RECIPE, stored_recipe
+from zoo.runs.folder import METRICS, RECIPE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,18 +29,14 @@ OUT = Path("report.html")
 LONGEST = 256
 """Tokens at which encodings of models that were trained on more are drawn as trained."""
 HEAD = 2000
-"""Characters in which a page of ours names its generator."""
+"""Characters in which a page of the zoo names its generator."""
 MAX_BYTES = 1 << 20
-CARD = {
-    "encoding": "encoding", "task": "task", "data": "data", "train_length": "trained length (tokens)",
-    "seed": "seed", "steps": "steps", "tokens_seen": "tokens seen", "finished": "finished",
-    "parameters.total": "parameters", "parameters.positional": "parameters of the encoding",
-    "precision": "precision", "compiled": "compiled", "device": "device", "init_from": "weights from",
-    "imported": "imported from", "fingerprint.corpus": "fingerprint of the corpus",
-    "fingerprint.tokenizer": "fingerprint of the tokenizer", "versions.torch": "torch",
-    "versions.lightning": "lightning", "git_commit": "git commit",
-}  # fmt: skip
-"""The keys of a card in its table, with their names."""
+CARD = (
+    "encoding", "task", "data", "train_length", "seed", "steps", "tokens_seen", "finished",
+    "parameters.total", "parameters.positional", "precision", "compiled", "device", "init_from", "imported",
+    "fingerprint.corpus", "fingerprint.tokenizer", "versions.torch", "versions.lightning", "git_commit",
+)  # fmt: skip
+"""The keys of a card in its table."""
 UNKNOWN = "not known"
 
 
@@ -57,7 +51,7 @@ def report(
     """Write one page on runs.
 
     Args:
-        paths: run folders; those that were not evaluated yet are shown without results.
+        paths: run folders; runs without an evaluation are shown without results.
         out: the page; one that is there is replaced, if it is a page of this kind.
         force: report runs that are not comparable, and mark it.
         prompt, sample_tokens: of the samples; 0 tokens for none.
@@ -111,18 +105,7 @@ def _training(runs: Sequence[RunInfo]) -> Section:
     logged = {run.path: (run.label, read_logged(Path(run.path))) for run in runs}
     parts: list[Part] = [training_curves(logged)] if any(own for _, own in logged.values()) else []
     parts += [f"{path}: nothing was logged to {METRICS}" for path, (_, own) in logged.items() if not own]
-    rows = []
-    for path, (label, own) in logged.items():
-        steps, losses = own.get("train/loss", ((), ()))
-        valid_steps, valid = own.get("val/loss", ((), ()))
-        best = int(np.argmin(valid)) if len(valid) else None
-        rows.append((
-            path, label, f"{steps[-1]:,}" if len(steps) else UNKNOWN,
-            f"{losses[-1]:.3f}" if len(losses) else UNKNOWN, f"{valid[-1]:.3f}" if len(valid) else UNKNOWN,
-            UNKNOWN if best is None else f"{valid[best]:.3f} at step {valid_steps[best]:,}",
-        ))  # fmt: skip
-    header = ("run", "encoding", "last step", "training loss", "validation loss", "lowest validation loss")
-    return Section("Training", [*parts, Table(header, rows, "Last logged values; losses in nats")])
+    return Section("Training", parts)
 
 
 def _encodings(runs: Sequence[RunInfo]) -> list[Part]:
@@ -181,38 +164,25 @@ def _samples(runs: Sequence[RunInfo], prompt: str, tokens: int) -> Iterator[Part
 
 def _runs(runs: Sequence[RunInfo]) -> Iterator[Part]:
     """Tables of the cards and of the differing keys, and the recipes."""
-    cards, rows = [flatten(run.card) for run in runs], []
-    for key, name in CARD.items():
-        cells = []
-        for card in cards:
-            below = {k.removeprefix(f"{key}."): v for k, v in card.items() if k.startswith(f"{key}.")}
-            value = "; ".join(f"{k} {v}" for k, v in below.items()) if below else card.get(key)
-            cells.append(UNKNOWN if value is None else _shown(value))
-        if any(cell != UNKNOWN for cell in cells) or key == "tokens_seen":
-            rows.append((name, *cells))
-    paths = tuple(run.path for run in runs)
+    paths, rows = tuple(run.path for run in runs), []
+    for key in CARD:
+        own = []
+        for run in runs:
+            value = run.card
+            for name in key.split("."):
+                value = (value or {}).get(name)
+            own.append(UNKNOWN if value is None else value_as_text(value))
+        if key == "tokens_seen" or set(own) != {UNKNOWN}:
+            rows.append((key, *own))
     yield Table(("", *paths), rows, "Cards")
-    named, several = [], len({run.label for run in runs}) > 1
-    for run in runs:
-        values = flatten(stored_recipe(Path(run.path)))
-        if several:  # options of two different encodings are not differences
-            values = {key: value for key, value in values.items() if not is_among(key, (ENCODING,))}
-            values[ENCODING] = run.label
-        named.append((run.path, {("recipe", key): value for key, value in values.items()}))
     found = []
-    for one in differing(named):
+    for one in all_differences(runs):
         own = {path: value_as_text(value) for value, group in one.values for path in group}
-        found.append((one.key[1], *(own[path] for path in paths)))
+        found.append((" ".join(one.key), *(own[path] for path in paths)))
     if found:
-        yield Table(("key", *paths), found, "Keys of the recipes at which the runs differ")
+        yield Table(("key", *paths), found, "Keys at which the runs differ")
     for run in runs:
         yield Folded(f"Recipe of {run.path}", [Code(read_text(Path(run.path) / RECIPE, MAX_BYTES))])
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, int) else value_as_text(value)
 
 
 def _validate_out(out: Path) -> None:

@@ -105,7 +105,7 @@ Part = Union[str, Table, Picture, Code, Folded, Warned, "Figure", Sequence[str]]
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, or an empty text for none, and what stands under it."""
+    """A heading, or an empty text for none, and its parts."""
 
     heading: str
     parts: Sequence[Part]

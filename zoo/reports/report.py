@@ -80,7 +80,7 @@ def build(
         force: compare runs that are not comparable, and mark it on every output.
         out: the folder in the report's command.
         reference: the label of the curve for differences; by default the best at the trained length.
-        models: compare them as models, whatever they differ in (`zoo.comparison.models`).
+        models: compare them as models, which may differ in anything (`zoo.comparison.models`).
 
     Raises:
         InputError: runs that cannot be read, were not evaluated or are not comparable.
@@ -130,7 +130,7 @@ def _title(runs: Sequence[RunInfo], count: int) -> str:
 
 
 def _refusal(found: Sequence[KeyDifference | str]) -> InputError:
-    """Why runs are not compared, and the commands that go on from there."""
+    """Why runs are not compared, and the commands that follow from it."""
     lines = ["not comparable:", *(f"  {one}" for one in found)]
     keys = [one for one in found if isinstance(one, KeyDifference)]
     if keys:

@@ -122,7 +122,7 @@ def _differences(panel: pd.DataFrame, subject: str, most: int) -> Table | None:
     about = [f"{'below' if first['lower_is_better'] else 'above'} zero is better than {quoted(reference)}"]
     if interval := next(iter(panel["interval"].dropna()), ""):
         about.append(f"in brackets the {interval} of the paired difference, tied where it includes zero")
-    about.append("rank: 1 + the number of those that are better beyond the interval of the difference")
+    about.append(f"rank: 1 + the number of {subject}s that are better beyond the interval of the difference")
     heads = (subject, *_heads(panel, lengths), *(f"rank at {length}" for length in ranked))
     title = f"{panel_title(panel)}: difference to {reference}"
     return Table(heads, rows, title, notes=notes.lines(about))
@@ -177,7 +177,7 @@ def rank_text(panel: pd.DataFrame, label: str, length: int) -> str:
 
 
 def spread_text(panel: pd.DataFrame) -> str:
-    """The kind of the intervals beside the values, or why there are none."""
+    """The kind of the intervals, or why there are none."""
     if interval := next(iter(panel["interval"].dropna()), ""):
         few = panel.loc[panel["seeds"] == 1, "encoding"].unique()
         averaged = "seeds" not in interval and (panel["seeds"] > 1).any()

@@ -72,7 +72,7 @@ def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
 
 
 def markdown(report: Report, pictures: Sequence[str] = ()) -> str:
-    """The whole report, with links to pictures beside it."""
+    """The whole report, with links to pictures."""
     shown = [f"# {_plain(report.title)}"]
     if report.about:
         shown.append(_plain("; ".join(f"{name}: {value}" for name, value in report.about)) + ".")
