@@ -57,7 +57,7 @@ def test_only_documents_that_all_read_the_same_bytes_of_count(model):
     apart = [0.1 * n / math.log(2) for n in (31.0, 18.0)]
     assert (one.low, one.high) == pytest.approx(interval_of_ratio(apart, [90, 63]))
     said = " ".join(caveat.line for caveat in report.caveats)
-    assert "2 documents count, of up to 4" in said
+    assert "2 of up to 4 documents were scored by all in the same bytes" in said
     assert "bytes per token: 15.30 for ours, 25.50 for theirs" in said
 
 
@@ -114,7 +114,9 @@ def test_different_texts_are_refused(model, capsys):
 
 def test_nothing_in_common_is_refused_with_the_command(model):
     runs = [model("ours", units()), model("theirs", units(sizes=[1, 2, 3, 4]))]
-    with pytest.raises(InputError, match=r"no document was scored by all in the same bytes\); do it with: "):
+    with pytest.raises(
+        InputError, match=r"0 of up to 4 documents were scored by all in the same bytes\); do it with: "
+    ):
         build(runs, models=True)
     third = model("third", units(), protocol="sliding")
     with pytest.raises(InputError, match="sliding was measured for third alone"):

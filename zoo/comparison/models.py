@@ -12,7 +12,7 @@ import hashlib
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +29,6 @@ from zoo.evaluation.interval import UNKNOWN, interval_of_ratio
 from zoo.evaluation.measurement import Measurement, Row, Targets, Units
 
 UNKNOWN_VALUE = "not known"
-
-
-@dataclass(frozen=True)
-class Reading:
-    """A model with its measurements, as it was trained or with its encoding changed after training."""
-
-    label: str
-    run: RunInfo
-    changed: dict[str, Any]
 
 
 def models_results(
@@ -61,32 +52,32 @@ def models_results(
     left_out: list[Caveat] = []
     shared = _shared(readings, left_out)
     series = [
-        Series(one.label, (replace(one.run, measurements=tuple(shared[one.label])),), one.changed)
+        replace(one, runs=(replace(one.runs[0], measurements=tuple(shared[one.label])),))
         for one in readings
         if shared[one.label]
     ]
     if not series:
         why = "; ".join(one.text for one in left_out)
         raise InputError(f"these models have no scores in common ({why}); do it with: {remedy}")
-    known = {one.label: _facts(one) for one in readings}
-    keys = list(dict.fromkeys(key for facts in known.values() for key in facts))
-    values = {key: {label: facts.get(key, "none") for label, facts in known.items()} for key in keys}
-    differ = [key for key in keys if len(set(values[key].values())) > 1]
-    blind = [label for label, facts in known.items() if facts["trained on"] == UNKNOWN_VALUE]
-    caveats = [
-        Caveat(
-            "models", f"models are compared, not encodings: they differ in {', '.join(differ) or 'nothing'}"
-        ),
-        *(Caveat("differs", f"{key}: {_grouped(values[key])}") for key in differ),
-    ]
-    if blind:
-        caveats.append(Caveat("seen", f"{', '.join(blind)} may have been trained on this text"))
-    caveats += [_bytes_per_token(series), *left_out]
-    about = [(key, next(iter(values[key].values()))) for key in keys if key not in differ]
-    return Results.of(series), tuple(caveats), about
+    known = {one.label: _facts(one.runs[0]) for one in readings}
+    values = {key: {label: facts[key] for label, facts in known.items()} for key in known[readings[0].label]}
+    differ = [key for key, own in values.items() if len(set(own.values())) > 1]
+    unknown = [label for label, facts in known.items() if facts["trained on"] == UNKNOWN_VALUE]
+    named = ", ".join(differ) or "nothing"
+    caveats = [Caveat("models", f"models are compared, not encodings: they differ in {named}")]
+    for key in differ:
+        labels: dict[str, list[str]] = defaultdict(list)
+        for label, value in values[key].items():
+            labels[value].append(label)
+        caveats.append(Caveat("differs", f"{key}: {groups_as_text([*labels.items()])}"))
+    if unknown:
+        caveats.append(Caveat("seen", f"{', '.join(unknown)} may have been trained on this text"))
+    about = [(key, known[readings[0].label][key]) for key in values if key not in differ]
+    return Results.of(series), (*caveats, _bytes_per_token(series), *left_out), about
 
 
-def _readings(runs: Sequence[RunInfo]) -> Iterator[Reading]:
+def _readings(runs: Sequence[RunInfo]) -> Iterator[Series]:
+    """A curve for each model as it was trained, and for each change of its encoding after training."""
     names = [Path(run.path).resolve().name for run in runs]
     for run, name in zip(runs, names, strict=True):
         own = name if names.count(name) == 1 else run.path
@@ -95,14 +86,16 @@ def _readings(runs: Sequence[RunInfo]) -> Iterator[Reading]:
             changes[one.encoding if one.changed else ""].append(one)
         for changed, measured in sorted(changes.items()):
             label = printable(f"{own} ({changed})" if changed else own)
-            yield Reading(label, replace(run, measurements=tuple(measured)), measured[0].changed)
+            yield Series(label, (replace(run, measurements=tuple(measured)),), measured[0].changed)
 
 
-def _validate_text(readings: Sequence[Reading], remedy: str) -> None:
+def _validate_text(readings: Sequence[Series], remedy: str) -> None:
     texts: dict[str, list[str]] = defaultdict(list)
-    for reading in readings:
-        for one in filter(_measured, reading.run.measurements):
-            texts[_text_of(one, reading.run)].append(reading.run.path)
+    for run in (one.runs[0] for one in readings):
+        # Before the text was stored, a measurement was always of the text of the card.
+        corpus = str((run.card.get("fingerprint") or {}).get("corpus") or "")[:12]
+        for one in filter(_measured, run.measurements):
+            texts[one.targets.text or corpus].append(run.path)
     unknown = texts.pop("", [])
     problems = [
         Problem(f"which text was scored is not stored; measure it again: {remedy}", where=path)
@@ -115,40 +108,29 @@ def _validate_text(readings: Sequence[Reading], remedy: str) -> None:
         raise InputError(problems)
 
 
-def _text_of(one: Measurement, run: RunInfo) -> str:
-    """The digest of the text that was scored; empty where it is not stored."""
-    # Before it was stored, a measurement was always of the text of the card.
-    return one.targets.text or str((run.card.get("fingerprint") or {}).get("corpus") or "")[:12]
-
-
-def _shared(readings: Sequence[Reading], left_out: list[Caveat]) -> dict[str, list[Measurement]]:
-    """The measurements of each reading that others have too, of the documents that all were scored on."""
+def _shared(readings: Sequence[Series], left_out: list[Caveat]) -> dict[str, list[Measurement]]:
+    """The measurements that several readings have, of the documents that all of these scored."""
     found: dict[tuple[str, str], dict[str, Measurement]] = defaultdict(dict)
     for reading in readings:
         # Of several, that on the most targets, and with the start token.
-        for one in sorted(reading.run.measurements, key=lambda one: (one.targets.count, _start_token(one))):
-            if _measured(one):
-                found[one.kind[:2]][reading.label] = one
+        ordered = sorted(reading.runs[0].measurements, key=lambda one: (one.targets.count, _start_token(one)))
+        for one in filter(_measured, ordered):
+            found[one.kind[:2]][reading.label] = one
     shared: dict[str, list[Measurement]] = {reading.label: [] for reading in readings}
     for (protocol, _), own in found.items():
         named = protocol_text(protocol, next(iter(own.values())).parameters)
         if len(own) < 2:
-            left_out.append(
-                Caveat("left out", f"{named} was measured for {', '.join(own)} alone, and is left out")
-            )
+            text = f"{named} was measured for {', '.join(own)} alone, and is left out"
+            left_out.append(Caveat("left out", text))
             continue
-        sizes = [dict(zip(*_columns(one, "documents", "bytes"), strict=True)) for one in own.values()]
+        sizes = [dict(zip(units.documents, units.bytes, strict=True)) for units in map(_units, own.values())]
         first, *others = sizes
-        same = [
-            doc for doc, size in first.items() if size and all(other.get(doc) == size for other in others)
-        ]
+        same = [doc for doc, size in first.items() if size and all(one.get(doc) == size for one in others)]
+        if (most := max(map(len, sizes))) > len(same):
+            text = f"{len(same)} of up to {most} documents were scored by all in the same bytes"
+            left_out.append(Caveat("left out", f"{named}: {text}"))
         if not same:
-            left_out.append(Caveat("left out", f"{named}: no document was scored by all in the same bytes"))
             continue
-        most = max(map(len, sizes))
-        if len(same) < most:
-            said = f"{named}: {len(same)} documents count, of up to {most}: of the others not the same bytes"
-            left_out.append(Caveat("left out", f"{said} were scored by all"))
         digest = hashlib.sha256(repr([(doc, first[doc]) for doc in same]).encode()).hexdigest()[:12]
         for label, one in own.items():
             rows = [_narrowed(row, set(same)) for row in one.rows]
@@ -164,13 +146,12 @@ def _measured(one: Measurement) -> list[Row]:
     return [row for row in one.rows if row.units is not None and row.units.bytes is not None]
 
 
+def _units(one: Measurement) -> Any:
+    return _measured(one)[0].units
+
+
 def _start_token(one: Measurement) -> str:
     return one.targets.start_token or ""
-
-
-def _columns(one: Measurement, *names: str) -> list[list[int]]:
-    units = _measured(one)[0].units
-    return [getattr(units, name) for name in names]
 
 
 def _narrowed(row: Row, same: set[int]) -> Row:
@@ -198,41 +179,32 @@ def _narrowed(row: Row, same: set[int]) -> Row:
     )  # fmt: skip
 
 
-def _facts(reading: Reading) -> dict[str, str]:
+def _facts(run: RunInfo) -> dict[str, str]:
     """Facts of a model by which a reader judges its numbers."""
-    recipe, card = reading.run.recipe, reading.run.card
-    model, imported = recipe["model"], card.get("imported") or {}
-    tokenizer = (card.get("fingerprint") or {}).get("tokenizer")
-    # Of a model from elsewhere the card's corpus is that on which it is scored.
-    corpus = None if imported else (card.get("fingerprint") or {}).get("corpus")
+    model, card = run.recipe["model"], run.card
+    imported, fingerprint = card.get("imported") or {}, card.get("fingerprint") or {}
+    # The card of an imported model has the corpus that it is scored on.
+    corpus = None if imported else fingerprint.get("corpus")
     seen, total = card.get("tokens_seen"), (card.get("parameters") or {}).get("total")
-    facts = {
+    return {
         "from": str(imported.get("from") or "trained here"),
         "architecture": str(imported.get("architecture") or "the zoo's"),
         "size": "{num_layers} layers of width {d_model}, {num_heads} heads".format(**model),
         "parameters": UNKNOWN_VALUE if total is None else f"{total:,}",
-        "encoding": str(reading.run.measurements[0].encoding),
-        "trained length": f"{recipe['data']['sequence_length']:,}",
-        "tokenizer": str(tokenizer)[:12] if tokenizer else UNKNOWN_VALUE,
-        "trained on": str(corpus)[:12] if corpus else UNKNOWN_VALUE,
+        "encoding": str(run.measurements[0].encoding),
+        "trained length": f"{run.recipe['data']['sequence_length']:,}",
+        "tokenizer": str(fingerprint.get("tokenizer") or UNKNOWN_VALUE)[:12],
+        "trained on": str(corpus or UNKNOWN_VALUE)[:12],
         "tokens seen": UNKNOWN_VALUE if seen is None else f"{seen:,}",
-        "start token": max(map(_start_token, reading.run.measurements)) or "none",
+        "start token": max(map(_start_token, run.measurements)) or "none",
     }
-    return facts
-
-
-def _grouped(values: dict[str, str]) -> str:
-    labels: dict[str, list[str]] = defaultdict(list)
-    for label, value in values.items():
-        labels[value].append(label)
-    return groups_as_text([*labels.items()])
 
 
 def _bytes_per_token(series: Sequence[Series]) -> Caveat:
-    """How much text a length is to each model."""
+    """The amount of text that a length is to each model."""
     parts = []
     for one in series:
-        tokens, sizes = _columns(one.runs[0].measurements[0], "tokens", "bytes")
-        parts.append(f"{sum(sizes) / max(sum(tokens), 1):.2f} for {one.label}")
+        units = _units(one.runs[0].measurements[0])
+        parts.append(f"{sum(units.bytes) / max(sum(units.tokens), 1):.2f} for {one.label}")
     text = f"a length is in each model's own tokens; bytes per token: {', '.join(parts)}"
     return Caveat("lengths", text)
