@@ -64,7 +64,7 @@ def grid(columns: Columns, title: str = "") -> PanelFigure:
     (label, *others) = columns
     rows: list[list[Panel | None]]
     if others:
-        rows = [[there.get(label) for label in columns] for there in by_key(columns).values()]
+        rows = _rows(columns)
     else:
         panels = list(columns[label])
         rows = [panels[start : start + ACROSS] for start in range(0, len(panels), ACROSS)]
@@ -195,6 +195,19 @@ def by_key(columns: Columns) -> dict[str, dict[str, Panel]]:
         for panel in panels:
             found[panel.key][label] = panel
     return found
+
+
+def _rows(columns: Columns) -> list[list[Panel | None]]:
+    """Rows of cells: each key has one row, which keys of other columns may share, so that few are empty."""
+    labels, rows = list(columns), []
+    ends = dict.fromkeys(labels, 0)
+    for there in by_key(columns).values():
+        at = max(ends[label] for label in there)
+        while len(rows) <= at:
+            rows.append([None] * len(labels))
+        for label, panel in there.items():
+            rows[at][labels.index(label)], ends[label] = panel, at + 1
+    return rows
 
 
 def _sheet(across: int, rows: int, head: float) -> PanelFigure:
