@@ -24,7 +24,7 @@ def plain(model, tokens, bins):
     weights = model.attention(tokens).double().numpy()[:, 0]  # [L,H,T,T]
     length = tokens.shape[1]
     layers, heads = weights.shape[:2]
-    found = {name: np.full((layers, heads, len(bins) - 1), np.nan) for name in ("entropy", "first", "share")}
+    found = {name: np.full((layers, heads, len(bins) - 1), np.nan) for name in ("entropy", "first")}
     found["attention"] = np.full((layers, heads, 2, len(bins) - 1), np.nan)
     windows = [window or length for window in model.windows]
     for layer in range(layers):
@@ -33,15 +33,10 @@ def plain(model, tokens, bins):
             for q in range(length)
         ]
         for index, (low, high) in enumerate(pairwise(bins)):
-            rows = range(low, high)
             own = weights[layer][:, low:high]
             entropy = -np.where(own > 0, own * np.log(np.maximum(own, 1e-300)), 0).sum(-1)
             found["entropy"][layer, :, index] = entropy.mean(-1)
             found["first"][layer, :, index] = own[..., 0].mean(-1)
-            count = np.array([sum(sees[q]) for q in rows])
-            if (count > 1).any():
-                share = entropy[:, count > 1] / np.log(count[count > 1])
-                found["share"][layer, :, index] = share.mean(-1)
             for side, queries in enumerate((range(TRAINED), range(TRAINED, length))):
                 pairs = [
                     weights[layer][:, q, k]
@@ -74,7 +69,6 @@ def test_even_attention_has_all_the_entropy_there_can_be(model_of, tokens):
     for block in model.blocks:
         torch.nn.init.zeros_(block.attention.qkv.weight)
     found = observe(model, {"tokens": tokens(1, LENGTH)}, TRAINED)
-    assert np.allclose(found.share[..., 1:], 1) and np.isnan(found.share[..., 0]).all()
     assert np.allclose(found.entropy[0, 0, 0], found.most, atol=1e-6)
     assert found.most[found.bins[:-1] == 3] == pytest.approx(math.log(4))
     assert np.allclose(found.first[0, :, :, 3], 1 / 4)

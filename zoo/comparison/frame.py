@@ -116,23 +116,21 @@ def chosen(
     Raises:
         InputError: a protocol or a length that no run has, or a run that has none of them.
     """
-    problems, kept_runs = [], []
-    able = [run.path for run in runs if not _faults(run, protocols)]
-    remedy = command(["evaluate", *able, *options(protocols, lengths)])
     measured = [one for run in runs for one in run.measurements]
-    by_name, by_length = (
-        {one.protocol for one in measured},
-        {row.length for one in measured for row in one.rows},
-    )
-    for word, asked, there in (("by", protocols, by_name), ("at", lengths, by_length)):
-        absent = [one for one in asked or () if one not in there]
+    for word, asked, there in (
+        ("by", protocols, {one.protocol for one in measured}),
+        ("at", lengths, {row.length for one in measured for row in one.rows}),
+    ):
+        absent = ", ".join(str(one) for one in asked or () if one not in there)
+        able = [run.path for run in runs if not _faults(run, protocols)]
         if absent and able:
-            listed = (", ".join(map(str, group)) for group in (absent, sorted(there)))
-            said = f"{word} {next(listed)}, only {word} {next(listed)}"
-            problems.append(Problem(f"no run was evaluated {said}; do it with: {remedy}"))
-        elif absent:
-            problems += map(Problem, _faults(runs[0], protocols))
-    for run in runs if not problems else ():
+            only = ", ".join(map(str, sorted(there)))
+            remedy = command(["evaluate", *able, *options(protocols, lengths)])
+            raise InputError(
+                f"no run was evaluated {word} {absent}, only {word} {only}; do it with: {remedy}"
+            )
+    problems, chosen_runs = [], []
+    for run in runs:
         kept = []
         for one in run.measurements:
             rows = [row for row in one.rows if not lengths or row.length in lengths]
@@ -140,13 +138,12 @@ def chosen(
                 kept.append(one.model_copy(update={"rows": rows}))
         if not kept:
             remedy = command(["evaluate", run.path, *options(protocols, lengths)])
-            faults = "; ".join(_faults(run, protocols))
-            why = faults or f"was not evaluated so; do it with: {remedy}"
+            why = "; ".join(_faults(run, protocols)) or f"was not evaluated so; do it with: {remedy}"
             problems.append(Problem(why, where=run.path))
-        kept_runs.append(replace(run, measurements=tuple(kept)))
+        chosen_runs.append(replace(run, measurements=tuple(kept)))
     if problems:
-        raise InputError(dict.fromkeys(problems))
-    return kept_runs
+        raise InputError(problems)
+    return chosen_runs
 
 
 def _faults(run: RunInfo, protocols: Sequence[str] | None) -> list[str]:

@@ -44,8 +44,6 @@ class Activations:
     length and of those beyond it."""
     entropy: np.ndarray
     """[W,L,H,N], of a query's attention, in nats, by its position."""
-    share: np.ndarray
-    """[W,L,H,N]: the entropy as a share of log n, its most, where the query sees n > 1 keys."""
     first: np.ndarray
     """[W,L,H,N]: the weight on the first token of the sequence, by the query's position."""
     most: np.ndarray
@@ -121,9 +119,7 @@ def observe(
 @contextmanager
 def _watched(model: Transformer, bins: np.ndarray, trained: int) -> Iterator[dict[str, list[Tensor]]]:
     """The observations of a forward pass of one sequence: lists with a tensor for each layer."""
-    seen: dict[str, list[Tensor]] = {
-        name: [] for name in ("attention", "entropy", "share", "first", "most", "norms")
-    }
+    seen: dict[str, list[Tensor]] = {name: [] for name in ("attention", "entropy", "first", "most", "norms")}
 
     def attended(module: nn.Module, given: tuple[Any, ...]) -> None:
         for name, value in _reduced(module, given, bins, trained).items():
@@ -164,15 +160,12 @@ def _reduced(
                 seen = _by_distance(context.allowed()[part].float()[None], at)[0]
                 counts[side, : len(seen)] += seen
     log_n = visible_keys(contexts[0]).float().log()
-    entropy_HT = torch.cat(entropy, 1)
     at_bin = _bin_of(bins, sums.device)
     pairs = counts.new_zeros(2, len(bins) - 1).index_add_(1, at_bin, counts)
     in_bins = sums.new_zeros(2, heads, len(bins) - 1).index_add_(2, at_bin, sums)
     return {
         "attention": (in_bins / pairs[:, None]).transpose(0, 1),
-        "entropy": _by_bin(entropy_HT, bins),
-        # One visible key leaves nothing to choose: 0 / 0 is NaN, and is left out.
-        "share": _by_bin(entropy_HT / log_n, bins),
+        "entropy": _by_bin(torch.cat(entropy, 1), bins),
         "first": _by_bin(torch.cat(first, 1), bins),
         "most": _by_bin(log_n, bins),
     }
