@@ -1,4 +1,4 @@
-"""`zoo evaluate`: trained models in, scored at lengths they never saw; tables, plots and a page out."""
+"""`zoo evaluate`: scores of trained models at several lengths, with tables, plots and a page."""
 
 from __future__ import annotations
 
@@ -29,15 +29,14 @@ def evaluate(
     devices: int = 1,
     children: Children | None = None,
 ) -> list[dict[str, Any]]:
-    """Evaluate runs or checkpoints, store each one's results beside it, and print the report of what was
-    measured of each.
+    """Evaluate runs or checkpoints, store the results in each run folder, and print the report of each.
 
     Args:
         paths: run folders or checkpoint files.
         lengths: in tokens; by default those of each recipe.
         protocols: names; by default those of each recipe.
         sets: `key=value` changes to the recipes, for example where the data lies, or of an encoding what may
-            change after training; such measurements are kept beside those of the encoding as it was trained.
+            change after training; such measurements are kept as well as those of the encoding as trained.
         devices: how many share the work. For each further one the command is started again; those that
             torchrun and SLURM have started are all taken.
         children: those further processes, if they were started ahead.
@@ -48,14 +47,14 @@ def evaluate(
         InputError: a path, a protocol or a change that cannot be used, data of another tokenizer, or a folder
             that takes no results.
         RunError: a process that shared the work has ended, or nothing at all could be measured.
-        KeyboardInterrupt: stopped on demand; its text says what is kept, and how to go on.
+        KeyboardInterrupt: stopped on demand; its text has the command for the rest.
     """
     given = paths, lengths, protocols, sets
     measured: list[Measurement] = []
     done: list[Path] = []
     folders: dict[str, None] = {}
     try:
-        # Processes that were started together meet first, so that one of them reports what is wrong.
+        # Processes that were started together meet first, so that one of them reports an error.
         runs = None if is_distributed() else load_runs(*given)
         accelerator = runs[0].task.recipe.trainer.accelerator if runs else "auto"
         with join(devices, accelerator, children) as team:
@@ -72,7 +71,7 @@ def evaluate(
                 try:
                     measure(run.task, run.source, run.folder, run.checkpoint, lengths, protocols, team, save)
                 finally:
-                    # What was measured is shown, even if it cannot be stored or a later run fails.
+                    # Measurements are shown, even if it cannot be stored or a later run fails.
                     if team.rank == 0 and of_run:
                         # Only their folders tell runs of one recipe apart.
                         name = run.name if len(paths) > 1 else None
