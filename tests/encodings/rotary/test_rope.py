@@ -139,8 +139,8 @@ REFUSED = (
     ({"original_length": 0, "scaling": "yarn"}, "original_length is in tokens, at least 2, not 0"),
     ({"partial": 0.25, "scaling": "ntk"}, "scaling ntk needs two pairs"),
     ({"partial": 0.25, "scaling": "dynamic_ntk"}, "scaling dynamic_ntk needs two pairs"),
-    ({"beta_fast": 1.0, "scaling": "yarn"}, "0 < slow < fast, not 1.0 and 1.0"),
-    ({"high_freq_factor": 0.5, "scaling": "llama3"}, "0 < low < high, not 1.0 and 0.5"),
+    ({"beta_fast": 1.0, "scaling": "yarn"}, "both above 0, not 1.0 and 1.0"),
+    ({"high_freq_factor": 0.5, "scaling": "llama3"}, "both above 0, not 1.0 and 0.5"),
     (
         {"long_factor": [1.0], "scaling": "longrope"},
         "long_factor lists a divisor for each of the 4",

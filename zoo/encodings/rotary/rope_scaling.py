@@ -60,21 +60,16 @@ class Scaling:
             raise ValueError(f"original_length is in tokens, at least 2, not {self.full_length}")
         if self.rule in ("ntk", "dynamic_ntk") and self.width < 4:
             raise ValueError(f"scaling {self.rule} needs two pairs to rotate, and here there is one")
-        if not 0 < self.beta_slow < self.beta_fast:
-            raise ValueError(
-                f"beta_slow and beta_fast are turns in the original length, 0 < slow < fast, "
-                f"not {self.beta_slow} and {self.beta_fast}"
-            )
-        if not 0 < self.low_freq_factor < self.high_freq_factor:
-            raise ValueError(
-                f"low_freq_factor and high_freq_factor are turns in the original length, 0 < low < high, "
-                f"not {self.low_freq_factor} and {self.high_freq_factor}"
-            )
-        for name, factors in (("short_factor", self.short_factor), ("long_factor", self.long_factor)):
-            if factors is not None and len(factors) != self.width // 2:
+        for few, many in (("beta_slow", "beta_fast"), ("low_freq_factor", "high_freq_factor")):
+            if not 0 < getattr(self, few) < getattr(self, many):
                 raise ValueError(
-                    f"{name} lists a divisor for each of the {self.width // 2} pairs, not {factors}"
+                    f"{few} and {many} are turns in the original length, the second more than the first and "
+                    f"both above 0, not {getattr(self, few)} and {getattr(self, many)}"
                 )
+        for name in ("short_factor", "long_factor"):
+            factors, pairs = getattr(self, name), self.width // 2
+            if factors is not None and len(factors) != pairs:
+                raise ValueError(f"{name} lists a divisor for each of the {pairs} pairs, not {factors}")
 
     @property
     def full_length(self) -> int:
@@ -92,8 +87,6 @@ class Scaling:
 
     def _of_turning(self, frequency: Tensor) -> Tensor:
         """The same, with 0 for the pairs that stand still."""
-        if self.turning == self.width // 2:
-            return frequency
         pair = torch.arange(self.width // 2, device=frequency.device)
         return torch.where(pair < self.turning, frequency, 0.0)
 

@@ -46,14 +46,11 @@ class TwoRanges(RoPE):
         distance = query - key
         # The difference is added, so that terms of other encodings stay.
         behind = self._difference(q, keys, context, self.gap).to(logits.dtype)
-        # Of consecutive tokens, the keys before these are far from all queries.
-        later = slice(max(0, context.query_offset - self.window + 1) if context.consecutive else 0, None)
-        behind[..., later].masked_fill_(distance[..., later] < self.window, 0.0)
-        changed = behind.add_(logits)
+        changed = logits + behind.masked_fill(distance < self.window, 0.0)
         if context.causal:
             return changed
         ahead = self._difference(q, keys, context, -self.gap).to(logits.dtype)
-        return changed + ahead.masked_fill_(distance > -self.window, 0.0)
+        return changed + ahead.masked_fill(distance > -self.window, 0.0)
 
     def _difference(self, q: Tensor, keys_BHSE: Tensor, context: AttentionContext, gap: float) -> Tensor:
         """The scores of far pairs less those of near ones, [B,H,T,S], of `_far_and_near` keys."""
