@@ -112,11 +112,15 @@ def _recomputed(
         return path(q, k, v, some.with_keys(unrotated_k), scale)
 
     wide = [x.to(torch.promote_types(x.dtype, torch.float32)) for x in keys]
-    parts = []
+    out_BHTV = None
     for block, some in _blocks(scores, rows):
         seen_wide = (x[:, :, : some.context.num_keys] for x in wide)
-        parts.append(checkpoint(part, some, q_BHTD[:, :, block], *seen_wide, use_reentrant=False))
-    return torch.cat(parts, 2)
+        part_BHTV = checkpoint(part, some, q_BHTD[:, :, block], *seen_wide, use_reentrant=False)
+        # As above: no list of parts.
+        if out_BHTV is None:
+            out_BHTV = part_BHTV.new_empty(*q_BHTD.shape[:3], part_BHTV.shape[-1])
+        out_BHTV[:, :, block] = part_BHTV
+    return out_BHTV
 
 
 def _blocks(scores: ScoreTerms, rows: int) -> Iterator[tuple[slice, ScoreTerms]]:
