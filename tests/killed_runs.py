@@ -45,10 +45,12 @@ class Forks:
         pids = []
         if world_size > 1:
             environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-            if "SLURM_JOB_ID" not in environment:
-                environment |= {"NODE_RANK": "0", "WORLD_SIZE": str(world_size)}
         for rank in range(world_size):
-            own = {"LOCAL_RANK": str(rank)} if world_size > 1 else {}
+            own = {}
+            if world_size > 1:
+                own = {"RANK": str(rank), "LOCAL_RANK": str(rank), "GROUP_RANK": "0",
+                       "LOCAL_WORLD_SIZE": str(world_size), "WORLD_SIZE": str(world_size),
+                       "TORCHELASTIC_RUN_ID": "test", "TORCHELASTIC_USE_AGENT_STORE": "False"}  # fmt: skip
             if "SLURM_JOB_ID" in environment:
                 own = {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank), "SLURM_NODEID": "0",
                        "SLURM_NTASKS": str(world_size), "SLURM_NTASKS_PER_NODE": str(world_size),

@@ -1,7 +1,6 @@
-"""The command line as a whole: a verb is run, and how it ended is reported.
+"""The command line: run a verb and report how it ended.
 
-What a verb needs is imported when the verb is called. Each says when signals may raise: those that only read
-and print never do.
+A verb imports its modules when it is called, and decides when signals may raise.
 """
 
 from __future__ import annotations
@@ -10,12 +9,13 @@ import argparse
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from zoo.commands.parser import make_parser
 from zoo.errors import InputError, RunError
-from zoo.launch.ranks import is_first_process, report_once
+from zoo.launch.ranks import is_first_process
 from zoo.launch.signals import INTERRUPTED, may_set_handlers
 
 DONE, FAILED, WRONG_INPUT = 0, 1, 2
@@ -23,65 +23,72 @@ OUT_OF_MEMORY = (
     "raise trainer.accumulate_grad_batches (the result stays the same), train with "
     "trainer.precision=bf16-mixed, or lower data.batch_size, data.sequence_length or model.d_model"
 )
+REPORT_SECONDS = 3.0
+"""Time that the first process has to report an error that all processes meet."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0 done, 1 the run failed, 2 wrong input, 130 interrupted.
 
-    An exception that nobody foresaw keeps its traceback.
+    An unexpected exception keeps its traceback.
     """
+    arguments = sys.argv[1:] if arguments is None else list(map(str, arguments))
     options = make_parser().parse_args(arguments)
+    options.arguments = arguments
     with _signal_handlers_restored():
         return _run(options)
 
 
 def _run(options: argparse.Namespace) -> int:
     try:
-        with report_once():
-            _check_working_directory()
-        options.run(options)
+        _check_working_directory()
+        code = options.run(options)
         sys.stdout.flush()
     except InputError as error:
         return _ended(error, WRONG_INPUT)
     except RunError as error:
-        return _ended(error, FAILED)
+        return _ended(error, FAILED, error)
     except KeyboardInterrupt as error:
         return _interrupted(error)
     except SystemExit as error:
-        # Lightning turns Ctrl-C into an exit of its own. With our code another process reports it.
+        # Lightning turns Ctrl-C into its own exit.
         if isinstance(error.__context__, KeyboardInterrupt) and error.code != INTERRUPTED:
             return _interrupted(error.__context__)
         if error.code:
             raise
-        # Code that is not ours has left, and nothing of what was asked for need have been done.
-        return _ended("stopped before its end: something called exit()", FAILED)
+        return _ended("stopped before its end: a plugin or library called exit()", FAILED)
     except BrokenPipeError:
-        # The reader of our output has left (`| head`); Python would complain once more while closing it.
+        # The reader of the output has left (`| head`); Python would complain again while closing it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
     except OSError as error:
         from zoo.files import full_disk_message, is_disk_full
 
         if not is_disk_full(error):
             raise
-        return _ended(f"{full_disk_message(error)}; make room and try again", FAILED)
+        return _ended(f"{full_disk_message(error)}; make room and try again", FAILED, error)
     except (RuntimeError, MemoryError) as error:
         from zoo.memory import is_out_of_memory
 
         if not is_out_of_memory(error):
             raise
-        notes = "".join(f" {note}" for note in getattr(error, "__notes__", ()))
-        return _ended(f"out of memory: {OUT_OF_MEMORY}.{notes}", FAILED)
-    return DONE
+        return _ended(f"out of memory: {OUT_OF_MEMORY}", FAILED, error)
+    return code or DONE
 
 
-def _ended(message: object, code: int) -> int:
-    print(message, file=sys.stderr)
+def _ended(message: object, code: int, error: BaseException | None = None) -> int:
+    """Print a message with the notes of its error."""
+    if not is_first_process():
+        # The first process mostly reports the same, and the launcher then ends this one.
+        if may_set_handlers():
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        time.sleep(REPORT_SECONDS)
+    print(". ".join([str(message), *getattr(error, "__notes__", ())]), file=sys.stderr)
     return code
 
 
 def _interrupted(error: KeyboardInterrupt) -> int:
-    # Of processes that were started together the first reports it.
-    if str(error) or is_first_process():
+    if is_first_process():
         print(str(error) or "interrupted", file=sys.stderr)
     return INTERRUPTED
 
@@ -96,7 +103,7 @@ def _check_working_directory() -> None:
 
 @contextmanager
 def _signal_handlers_restored() -> Iterator[None]:
-    """Restore the handlers of signals after the block: a verb replaces them, until its end is reported."""
+    """Restore the handlers of signals after the block; a verb replaces them until its end is reported."""
     if not may_set_handlers():
         yield
         return
@@ -105,7 +112,4 @@ def _signal_handlers_restored() -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            try:
-                signal.signal(number, handler)
-            except KeyboardInterrupt:  # by a signal at this moment, after the command's end
-                signal.signal(number, handler)
+            signal.signal(number, handler)

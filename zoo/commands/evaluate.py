@@ -9,7 +9,6 @@ from zoo.commands.argument_types import count, lengths, words
 from zoo.commands.shared import add_set
 from zoo.console import waiting
 from zoo.figures.style import DRAWING
-from zoo.launch.ranks import is_distributed
 from zoo.launch.signals import raise_on_signals
 
 SUMMARY = "Score trained models at several sequence lengths."
@@ -31,22 +30,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_set(parser, "change a key of the run's recipe: where its data lies, or what of its encoding may")
 
 
-def run(options: argparse.Namespace) -> None:
-    from zoo.launch.children import Children, wait_until_started
-    from zoo.launch.ranks import exit_when_parent_dies
+def run(options: argparse.Namespace) -> int:
+    from zoo.launch.ranks import exit_when_parent_dies, find_launcher
 
     exit_when_parent_dies()
-    # Processes that were started together meet first; then the first of them reports it.
-    if not is_distributed() and not all(path.exists() for path in options.paths):
+    if not all(path.exists() for path in options.paths):
         from zoo.runs.folder import validate_present
 
         validate_present(options.paths)
-    with Children() as children:
-        children.start_ahead(options.devices)
-        with waiting("loading torch and lightning"):
-            from zoo.reports.evaluate import evaluate
+    if options.devices > 1 and find_launcher() is None:
+        from zoo.launch.torchrun import launch
 
-            raise_on_signals(*DRAWING)
-        wait_until_started()
-        given = options.paths, options.lengths, options.protocol, options.set, options.devices
-        evaluate(*given, children=children)
+        return launch(options.arguments, options.devices)
+    with waiting("loading torch and lightning"):
+        from zoo.reports.evaluate import evaluate
+
+        raise_on_signals(*DRAWING)
+    evaluate(options.paths, options.lengths, options.protocol, options.set, options.devices)
+    return 0

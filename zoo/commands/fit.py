@@ -42,27 +42,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace) -> None:
-    from zoo.launch.children import Children, wait_until_started
+def run(options: argparse.Namespace) -> int:
     from zoo.launch.devices import devices_taken
-    from zoo.launch.ranks import exit_when_parent_dies
+    from zoo.launch.ranks import exit_when_parent_dies, find_launcher
 
     exit_when_parent_dies()
     from zoo.recipe import read_recipe, with_locations
 
     _set_recipe(options)
     recipe = read_recipe(options.recipe, options.set)
-    with Children() as children:
-        with waiting(f"{recipe.name}: loading torch and lightning"):
-            children.start_ahead(devices_taken(recipe.trainer.devices, recipe.trainer.accelerator))
-            from zoo.training.fit import fit
+    trainer = recipe.trainer
+    processes = devices_taken(trainer.devices, trainer.accelerator)
+    if processes > 1 and trainer.num_nodes == 1 and find_launcher() is None:
+        from zoo.launch.torchrun import launch
 
-            raise_on_signals(*_late_imports(recipe))
-        wait_until_started()
-        try:
-            fit(recipe, out=options.out, resume=options.resume, ignore_signals=True, children=children)
-        except InputError as error:
-            raise with_locations(error, options.recipe, options.set) from error
+        return launch(options.arguments, processes)
+    with waiting(f"{recipe.name}: loading torch and lightning"):
+        from zoo.training.fit import fit
+
+        raise_on_signals(*_late_imports(recipe))
+    try:
+        fit(recipe, out=options.out, resume=options.resume, ignore_signals=True)
+    except InputError as error:
+        raise with_locations(error, options.recipe, options.set) from error
+    return 0
 
 
 def _set_recipe(options: argparse.Namespace) -> None:

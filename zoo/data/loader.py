@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -82,9 +83,16 @@ class _ByBatch(Dataset):
         return default_collate([self.dataset[int(index)] for index in indices])
 
 
+def _leave_group(_worker: int) -> None:
+    """torchrun signals the group of a process; the process itself stops its workers."""
+    if hasattr(os, "setpgid"):  # not on Windows
+        os.setpgid(0, 0)
+
+
 def _read(dataset: Dataset, batches: Iterable[np.ndarray], workers: int) -> Iterator[Any]:
     # Without a batch size, each element of the sampler is passed to the dataset as it is: a batch of indices.
-    return iter(DataLoader(_ByBatch(dataset), batch_size=None, sampler=batches, num_workers=workers))
+    how = {"sampler": batches, "num_workers": workers, "worker_init_fn": _leave_group}
+    return iter(DataLoader(_ByBatch(dataset), batch_size=None, **how))
 
 
 class Loader:

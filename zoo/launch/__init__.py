@@ -1,1 +1,1 @@
-"""The processes of one command: ranks, signals, children and their supervision, rendezvous, SLURM."""
+"""The processes of one command: ranks, signals, torchrun, devices."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
@@ -11,8 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from zoo.comparison.frame import load
 from zoo.errors import InputError, Problem
-from zoo.launch.devices import devices_taken
-from zoo.launch.ranks import is_distributed
 from zoo.notebook.comparison import Comparison
 from zoo.notebook.run import Run
 from zoo.recipe import Recipe, to_recipe, with_locations
@@ -51,7 +48,6 @@ def fit(
     """
     resolved = to_recipe(recipe, sets)
     try:
-        _validate_one_process(resolved)
         return Run(training.fit(resolved, None if out is None else Path(out), resume))
     except InputError as error:
         if isinstance(recipe, str | Path):
@@ -78,8 +74,7 @@ def evaluate(
     import pandas as pd
 
     paths = _paths(runs)
-    if not is_distributed():
-        validate_present(paths)
+    validate_present(paths)
     return pd.DataFrame(evaluating.evaluate(paths, _lengths(lengths), _names(protocols), sets))
 
 
@@ -129,16 +124,6 @@ def report(
     """Write one self-contained page on runs; arguments as of `zoo.reports.full_report.report`."""
     reporting.report(_paths(runs), Path(out), force, prompt, sample_tokens, attention)
     return Path(out)
-
-
-def _validate_one_process(recipe: Recipe) -> None:
-    """Raise InputError for several devices in a notebook or at a prompt: Lightning starts the other processes
-    by running the program again."""
-    interactive = hasattr(sys, "ps1") or bool(sys.flags.interactive)
-    devices = devices_taken(recipe.trainer.devices, recipe.trainer.accelerator)
-    if interactive and not is_distributed() and devices * recipe.trainer.num_nodes > 1:
-        message = f"{devices}, but a notebook trains on one: set trainer.devices=1, or train by `zoo fit`"
-        raise InputError(Problem(message, key="trainer.devices"))
 
 
 def _paths(runs: Runs) -> list[Path]:

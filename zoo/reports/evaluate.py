@@ -13,8 +13,6 @@ from zoo.evaluation.load import load_runs
 from zoo.evaluation.measure import measure
 from zoo.evaluation.measurement import Measurement, flat_rows
 from zoo.evaluation.store import EVALUATION
-from zoo.launch.children import Children
-from zoo.launch.ranks import is_distributed
 from zoo.launch.team import join
 from zoo.reports.report import run_report
 from zoo.reports.run_folder import store_results
@@ -27,7 +25,6 @@ def evaluate(
     protocols: Sequence[str] | None = None,
     sets: Sequence[str] = (),
     devices: int = 1,
-    children: Children | None = None,
 ) -> list[dict[str, Any]]:
     """Evaluate runs or checkpoints, store the results in each run folder, and print the report of each.
 
@@ -37,9 +34,7 @@ def evaluate(
         protocols: names; by default those of each recipe.
         sets: `key=value` changes to the recipes, for example where the data lies, or of an encoding what may
             change after training; such measurements are kept as well as those of the encoding as trained.
-        devices: how many share the work. For each further one the command is started again; those that
-            torchrun and SLURM have started are all taken.
-        children: those further processes, if they were started ahead.
+        devices: the processes on this machine that share the work, started by torchrun or SLURM.
 
     Returns: the rows, as in `lengths.json`.
 
@@ -54,11 +49,9 @@ def evaluate(
     done: list[Path] = []
     folders: dict[str, None] = {}
     try:
-        # Processes that were started together meet first, so that one of them reports an error.
-        runs = None if is_distributed() else load_runs(*given)
-        accelerator = runs[0].task.recipe.trainer.accelerator if runs else "auto"
-        with join(devices, accelerator, children) as team:
-            for run in runs or load_runs(*given):
+        runs = load_runs(*given)
+        with join(devices, runs[0].task.recipe.trainer.accelerator) as team:
+            for run in runs:
                 of_run: list[Measurement] = []
 
                 def save(so_far: list[Measurement], run=run, of_run=of_run) -> None:

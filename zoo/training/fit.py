@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch.distributed as dist
+
 from zoo import registry
 from zoo.data import open_data
 from zoo.data.source import DataSource
 from zoo.errors import RunError
 from zoo.evaluation.measure import unmeasurable_lengths, validation_seen_in_training
 from zoo.evaluation.store import validate_results_folder
-from zoo.launch.children import Children
-from zoo.launch.ranks import exit_when_parent_dies, is_first_process, quiet_exit, report_once
+from zoo.launch.ranks import is_first_process
 from zoo.memory import freed_memory_kept
 from zoo.recipe import Recipe, validate_trainable
 from zoo.recipe.encoding import encodings_in
@@ -25,7 +26,7 @@ from zoo.tasks import build_encoding, build_task
 from zoo.tasks.task import Task
 from zoo.training.auto import choose_auto
 from zoo.training.finish import finish, opening_line
-from zoo.training.interruption import GO_ON
+from zoo.training.interruption import CONTINUE
 from zoo.training.library_messages import hide_library_messages
 from zoo.training.loggers import hide_writer_tracebacks, trackers_released, validate_installed
 from zoo.training.resume import (
@@ -46,7 +47,6 @@ def fit(
     out: Path | None = None,
     resume: Resume = False,
     ignore_signals: bool = False,
-    children: Children | None = None,
 ) -> Path:
     """Train, evaluate at the recipe's lengths, and print where everything is.
 
@@ -57,7 +57,6 @@ def fit(
             beginning where there is none yet; "auto": if there is such a run, else begin one.
         ignore_signals: after an error leave SIGINT, SIGTERM and SIGUSR1 ignored, so that the caller can
             report it; the caller restores the handlers.
-        children: the processes of further devices, if they were started ahead.
 
     Returns: the run folder.
 
@@ -67,27 +66,23 @@ def fit(
         KeyboardInterrupt: Ctrl-C, SIGTERM or SLURM's warning; its text has the step of the run and how to
             continue it.
     """
-    exit_when_parent_dies()
     hide_library_messages()
-    status = RunStatus(children)
-    with status.interruption.handling(ignore_signals), status.children:
+    status = RunStatus()
+    with status.interruption.handling(ignore_signals):
         try:
-            with report_once():
-                start = _prepare(recipe, out, resume)
+            start = _prepare(recipe, out, resume)
             recipe = start.recipe
             folder = _train(recipe, start, status)
             if is_first_process():
                 _measure(recipe, start.source, status)
             return folder
         except KeyboardInterrupt as error:
-            status.close()
+            status.interruption.ignore_signals()
             text = str(error) or status.interrupted()
         except BaseException:
-            status.close()
+            status.interruption.ignore_signals()
             raise
-        if not is_first_process():
-            raise quiet_exit(130)
-        raise KeyboardInterrupt(status.requeued(text))
+        raise KeyboardInterrupt(status.requeued(text) if is_first_process() else text)
 
 
 @dataclass
@@ -171,6 +166,7 @@ def _train(recipe: Recipe, start: _Start, status: RunStatus) -> Path:
         trainer, last = make_trainer(
             recipe, task, source, folder, status, start.checkpoint, content, start.origin
         )
+        status.last = last
         del content  # the Trainer has it, and frees it once it is restored
         source.train_loader(trainer.global_rank, trainer.world_size)
         if recipe.trainer.limit_val_batches != 0:
@@ -190,7 +186,6 @@ def _train(recipe: Recipe, start: _Start, status: RunStatus) -> Path:
             trackers_released(recipe, lambda: status.steps > 0),
             restoring(start.checkpoint),
         ):
-            status.start_processes(trainer, last)
             trainer.fit(task, DataModule(source), ckpt_path=start.checkpoint, weights_only=True)
     except BaseException as error:
         end = status.explain(error, folder)
@@ -198,9 +193,11 @@ def _train(recipe: Recipe, start: _Start, status: RunStatus) -> Path:
             raise
         raise end from error
     finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()  # the first process evaluates alone
         if lock is not None:
             lock.release()
-    if status.interruption.request > GO_ON:
+    if status.interruption.request > CONTINUE:
         raise KeyboardInterrupt(status.interrupted())
     if not last.saved_at:
         raise RunError(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import lightning.pytorch as pl
 import torch
-import torch.distributed as dist
 from lightning.pytorch.accelerators import CUDAAccelerator, MPSAccelerator, XLAAccelerator
 from lightning.pytorch.core.optimizer import LightningOptimizer
 from lightning.pytorch.strategies import ModelParallelStrategy, Strategy
@@ -18,7 +17,7 @@ from torch.optim import Optimizer
 
 from zoo.errors import InputError, Problem
 from zoo.launch.devices import devices_taken
-from zoo.launch.ranks import Launcher, find_launcher, report_once
+from zoo.launch.ranks import Launcher, find_launcher
 from zoo.models.shards import gather_full_state, shard, to_shard, validate_shardable
 from zoo.models.transformer import Transformer
 from zoo.recipe import Recipe
@@ -137,22 +136,30 @@ class FullyShardedStrategy(ModelParallelStrategy):
 
 
 def validate_world_size(recipe: Recipe) -> None:
-    """Compare a recipe with the devices that are there, and with the processes that a launcher has started.
+    """Compare the devices of a recipe with the processes that were started, and its batch with the devices.
 
-    Raises:
-        InputError: in the first process, a batch that they cannot share equally, or another number of them
-            than the recipe has. Left alone, processes would wait for others that never come.
-        SystemExit: the same, in all others.
+    Raises InputError. Without this check processes would wait for others that never start.
     """
-    problems = list(_launch_problems(recipe))
-    trainer = recipe.trainer
+    trainer, launcher = recipe.trainer, find_launcher() or Launcher("this command", 1, 1)
     devices = devices_taken(trainer.devices, trainer.accelerator)
+    problems = []
+    if launcher.name == "slurm" and "SLURM_NTASKS_PER_NODE" not in os.environ:
+        fault = f"slurm has started {launcher.processes_per_node} processes without --ntasks-per-node"
+        hint = f"give srun, or the job, --ntasks-per-node={launcher.processes_per_node}"
+        problems.append(Problem(f"{fault}, which Lightning reads: {hint}", key="trainer.devices"))
+    for key, wanted, started, unit in (
+        ("trainer.devices", devices, launcher.processes_per_node, "processes on each machine"),
+        ("trainer.num_nodes", trainer.num_nodes, launcher.num_nodes, "machines"),
+    ):
+        if wanted != started:
+            fault = f"{wanted}, but {launcher.name} has started {started} {unit}"
+            hint = f"give --set {key}={started}, or start {wanted} with torchrun (`zoo fit` starts devices)"
+            problems.append(Problem(f"{fault}: {hint}", key=key))
     fault = batch_fault(recipe.data.batch_size, devices, trainer.num_nodes, trainer.accumulate_grad_batches)
     if fault and not problems:
         problems.append(Problem(fault, key="data.batch_size"))
     if problems:
-        with report_once():
-            raise InputError(problems)
+        raise InputError(problems)
 
 
 def validate_precision(recipe: Recipe) -> None:
@@ -160,40 +167,3 @@ def validate_precision(recipe: Recipe) -> None:
     fault = cpu_precision_fault(recipe.trainer.precision) if recipe.trainer.accelerator == "auto" else None
     if fault and not any(kind.is_available() for kind in (CUDAAccelerator, MPSAccelerator, XLAAccelerator)):
         raise InputError(Problem(fault, key="trainer.precision"))
-
-
-def _launch_problems(recipe: Recipe) -> Iterator[Problem]:
-    launcher = _lightning_launcher()
-    if launcher is None:
-        return
-    name, here, nodes = launcher
-    if name == "slurm" and here * nodes > 1 and "SLURM_NTASKS_PER_NODE" not in os.environ:
-        yield Problem(
-            f"slurm has started {here * nodes} processes without --ntasks-per-node, by which Lightning goes: "
-            f"give srun, or the job, --ntasks-per-node={here}",
-            key="trainer.devices",
-        )
-    trainer = recipe.trainer
-    devices, num_nodes = devices_taken(trainer.devices, trainer.accelerator), trainer.num_nodes
-    if devices != here:
-        started = f"{here} process{'' if here == 1 else 'es'} on each machine"
-        hint = f"give --set trainer.devices={here}, or start {devices}"
-        if name == "slurm" and here == 1:
-            hint += f" (`srun` starts them, of a job with --ntasks-per-node={devices})"
-        yield Problem(f"{devices}, but {name} has started {started}: {hint}", key="trainer.devices")
-    if num_nodes != nodes:
-        hint = f"give --set trainer.num_nodes={nodes}, or start {num_nodes}"
-        message = f"{num_nodes}, but {name} has started processes on {nodes} machines: {hint}"
-        yield Problem(message, key="trainer.num_nodes")
-
-
-def _lightning_launcher() -> Launcher | None:
-    """Which launcher Lightning will go by: its name, processes on each machine, machines. None: its own."""
-    several = find_launcher()
-    if several is not None:
-        return None if several.name == "zoo" else several
-    if dist.is_available() and dist.is_torchelastic_launched():
-        return Launcher("torchrun", 1, 1)
-    # Lightning goes by SLURM in a batch script too, where no more than this process was started.
-    slurm = "SLURM_NTASKS" in os.environ and os.environ.get("SLURM_JOB_NAME") not in ("bash", "interactive")
-    return Launcher("slurm", 1, 1) if slurm else None
