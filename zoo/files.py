@@ -1,14 +1,11 @@
-"""Writing files atomically, reading files of unknown origin within limits, and errors of full disks."""
+"""Writing files atomically, reading small files, and errors of full disks."""
 
 from __future__ import annotations
 
 import errno
 import json
-import math
 import os
-import re
 import shutil
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -34,7 +31,7 @@ class DiskFull(OSError):
 
 
 def atomic_write(path: Path, content: str | bytes) -> None:
-    """Write a file that is either the old one or the new one, whatever happens in between.
+    """Write a file that is either the old one or the complete new one.
 
     Raises DiskFull, or another OSError where it cannot be written.
     """
@@ -46,59 +43,48 @@ def atomic_write(path: Path, content: str | bytes) -> None:
 
 @contextmanager
 def atomic_file(path: Path, size: int = 0) -> Iterator[IO[bytes]]:
-    """A file to be written piece by piece, which is renamed to `path` once the block has ended well.
+    """A temporary file that is flushed and renamed to `path` after the block; an error leaves `path` alone.
 
-    It is written beside, flushed and renamed; after an error what was there before is as it was.
-
-    Args:
-        size: bytes that it will have, as far as they are known; for the message when they do not fit.
-
-    Raises:
-        DiskFull: whatever error the block raised for it.
+    `size` is the number of bytes, if known, for the message of DiskFull.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with raise_disk_full(path, size), beside.open("wb") as file:
+        with raise_disk_full(path, size), temporary.open("wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, path)
+        os.replace(temporary, path)
         fsync_folder(path.parent)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 @contextmanager
-def made_complete(folder: Path) -> Iterator[Path]:
-    """A new folder to write into, which gets its name once the block has ended well, and else is gone.
+def atomic_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder that is renamed to `folder` after the block, and removed after an error.
 
-    Args:
-        folder: its name; not there yet, or empty.
-
-    Raises:
-        InputError: it cannot be made.
-        DiskFull: whatever error the block raised for it.
+    Raises InputError if it cannot be made, DiskFull if its content does not fit.
     """
-    beside = folder.with_name(f".{folder.name}.{os.getpid()}")
+    temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        beside.mkdir()
+        temporary.mkdir()
     except OSError as error:
         if is_disk_full(error):
             raise
         raise InputError(Problem(f"cannot be written: {error.strerror}", where=str(folder))) from error
     try:
         with raise_disk_full(folder):
-            yield beside
-            fsync_tree(beside)
-            os.rename(beside, folder)
+            yield temporary
+            fsync_tree(temporary)
+            os.rename(temporary, folder)
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 @contextmanager
 def raise_disk_full(path: Path, size: int = 0) -> Iterator[None]:
-    """Turns every error that means a full disk into a DiskFull of `path`, which needs `size` bytes."""
+    """Turn an error that means a full disk into a DiskFull of `path`, which needs `size` bytes."""
     try:
         yield
     except BaseException as error:
@@ -108,21 +94,13 @@ def raise_disk_full(path: Path, size: int = 0) -> Iterator[None]:
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Whether an error, or one that it came from, says that a disk or a quota is full.
-
-    torch's writer, for one, stumbles over what is missing in the file, and only the context of its error has
-    the reason.
-    """
+    """Whether an error or one of its causes means a full disk or quota: the writer of torch raises another
+    error, with the reason in its context."""
     return _full_disk_in(error) is not None
 
 
 def full_disk_message(error: BaseException, folder: Path | None = None) -> str:
-    """What could not be written, how much it needs and how much there is.
-
-    Args:
-        error: of which `is_disk_full` holds.
-        folder: where it was to be written, as far as that is known, if the error does not name it.
-    """
+    """The file that could not be written, its size and the free space; `folder` replaces an unknown path."""
     cause = _full_disk_in(error)
     path = Path(cause.filename) if isinstance(cause, OSError) and cause.filename else None
     where = folder if path is None else path.parent
@@ -138,7 +116,7 @@ def full_disk_message(error: BaseException, folder: Path | None = None) -> str:
 
 
 def format_bytes(count: int) -> str:
-    """A number of bytes as people read it: 512 bytes, 1.4 MB."""
+    """`512 bytes`, `1.4 MB`."""
     size, unit = float(count), "bytes"
     for larger in ("kB", "MB", "GB", "TB"):
         if size < 1000:
@@ -148,7 +126,7 @@ def format_bytes(count: int) -> str:
 
 
 def fsync_folder(folder: Path) -> None:
-    """Have the names in a folder on the disk itself: a rename outlives a power failure only then."""
+    """Write the names in a folder to the disk, so that a rename outlives a power failure."""
     with suppress(OSError):  # Windows, and file systems that cannot
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -158,10 +136,7 @@ def fsync_folder(folder: Path) -> None:
 
 
 def fsync_tree(folder: Path) -> None:
-    """Have all that is in a folder, and below, on the disk itself: before the folder is renamed.
-
-    Raises OSError (DiskFull among them) where the disk does not take it.
-    """
+    """Write everything below a folder to the disk, before the folder is renamed. Raises OSError."""
     for path in sorted(folder.rglob("*")):
         if path.is_dir():
             fsync_folder(path)
@@ -186,54 +161,25 @@ def _full_disk_in(error: BaseException) -> BaseException | None:
 
 
 MAX_BYTES = 16 << 20
-MAX_DEPTH = 32
-MAX_DIGITS = 19
-"""Of a whole number: more do not fit into 64 bits."""
-
-# What a terminal would act upon instead of showing it, and halves of characters, which no file can hold.
-_NO_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-
-
-def control_character(text: str) -> str | None:
-    """The first character of a text that is none to be read, as `U+001B`; None where all are."""
-    found = _NO_TEXT.search(text)
-    return None if found is None else f"U+{ord(found[0]):04X}"
 
 
 def read_bytes(file: Path, limit: int) -> bytes:
-    """The content of an ordinary file.
-
-    Raises:
-        InputError: none of `limit` bytes or fewer can be read there; a pipe or device is not waited for.
-    """
-    where = str(file)
+    """The content of a file. Raises InputError if it cannot be read, or is larger than `limit` bytes."""
     try:
-        # Without O_NONBLOCK the opening of a pipe waits for somebody who writes into it.
-        descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-        with open(descriptor, "rb") as opened:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise InputError(Problem("cannot be read: it is no ordinary file", where=where))
-            raw = opened.read(limit + 1)
-    except IsADirectoryError as error:
-        raise InputError(Problem("cannot be read: it is a folder", where=where)) from error
-    except InputError:
-        raise
-    except (OSError, ValueError) as error:  # ValueError: no name that a file can have
-        cause = getattr(error, "strerror", None) or error
-        raise InputError(Problem(f"cannot be read: {cause}", where=where)) from error
-    if len(raw) > limit:
-        size = f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit >> 10} KiB"
-        raise InputError(Problem(f"cannot be read: larger than {size}", where=where))
-    return raw
+        if file.stat().st_size > limit:
+            size = f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit >> 10} KiB"
+            raise InputError(Problem(f"cannot be read: larger than {size}", where=str(file)))
+        return file.read_bytes()
+    except OSError as error:
+        raise InputError(Problem(f"cannot be read: {error.strerror}", where=str(file))) from error
 
 
 def read_text(file: Path, limit: int, advice: str = "") -> str:
-    """The text of an ordinary file in UTF-8, with or without a byte order mark.
+    """The text of a UTF-8 file, with or without a byte order mark.
 
-    `advice` is what to do about one that holds something else.
+    `advice` ends the message about another encoding.
 
-    Raises:
-        InputError: as `read_bytes`, or it is not UTF-8, with the line.
+    Raises InputError as `read_bytes` does, or with the line that is not UTF-8.
     """
     raw = read_bytes(file, limit)
     try:
@@ -244,51 +190,13 @@ def read_text(file: Path, limit: int, advice: str = "") -> str:
 
 
 def read_json(file: Path, limit: int = MAX_BYTES, advice: str = "") -> Any:
-    """What a JSON file holds. Numbers that are none (NaN, or beyond what a float holds) are None.
+    """The value in a JSON file; NaN and Infinity become None. `advice` ends the message about a broken file.
 
-    `advice` is what to do about one that holds something else.
-
-    Raises:
-        InputError: it cannot be read, or holds what the zoo never writes: values nested deeper than
-            MAX_DEPTH, whole numbers beyond 64 bits, control characters; with the line where there is one.
+    Raises InputError where it cannot be read, with the line.
     """
     text = read_text(file, limit, advice)
-    where = str(file)
     try:
-        value = json.loads(text, parse_constant=lambda _: None, parse_float=_finite, parse_int=_whole)
-        character = control_character("".join(_texts(value)))
-        if character is None:
-            return value
-        fault = f"a control character ({character}) in it"
+        return json.loads(text, parse_constant=lambda _: None)
     except json.JSONDecodeError as error:
-        where, fault = f"{file}:{error.lineno}", f"it is not JSON: {error.msg}"
-    except RecursionError:
-        fault = "nested too deeply"
-    except ValueError as error:
-        fault = str(error)
-    raise InputError(Problem(f"cannot be read: {fault}{advice}", where=where))
-
-
-def _finite(text: str) -> float | None:
-    value = float(text)
-    return value if math.isfinite(value) else None
-
-
-def _whole(text: str) -> int:
-    if len(text.lstrip("-")) > MAX_DIGITS:
-        raise ValueError(f"a whole number of {len(text.lstrip('-'))} digits in it")
-    return int(text)
-
-
-def _texts(value: Any, depth: int = 0) -> Iterator[str]:
-    """Every text and key in what a JSON file holds. Raises RecursionError beyond MAX_DEPTH."""
-    if depth >= MAX_DEPTH:
-        raise RecursionError
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        yield from value
-        value = list(value.values())
-    if isinstance(value, list):
-        for inner in value:
-            yield from _texts(inner, depth + 1)
+        message = f"cannot be read: it is not JSON: {error.msg}{advice}"
+        raise InputError(Problem(message, where=f"{file}:{error.lineno}")) from error

@@ -1,6 +1,5 @@
 """A full disk: one message, the files from before stay whole, and the run can be continued."""
 
-import functools
 import json
 import os
 import re
@@ -16,13 +15,11 @@ from zoo import cli
 from zoo.data import build_dataset
 from zoo.data.text.cache import open_cache
 from zoo.errors import InputError
-from zoo.tasks.task import Task
-from zoo.training import loggers
 
 pytestmark = pytest.mark.slow
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
-BIG = 4 << 20
+BIG = 32 << 20
 LOGGING = "logging=[csv,tensorboard]"
 STEPS = "trainer.max_steps=8"
 
@@ -97,7 +94,7 @@ def drafts(folder):
     return [path for path in folder.rglob("*") if re.search(r"^\.[^/]*\.\d+$|\.part-", path.name)]
 
 
-PAGES = [0, 1, 2, 4, 12, 28, 38, 44, 49, 55, 62, 200]
+PAGES = [0, 1, 2, 4, 12, 28, 38, 44, 49, 55, 62, 200, 4000]
 """The first checkpoint takes 37 pages, the full run 70."""
 
 
@@ -119,10 +116,10 @@ def test_a_run_that_fills_its_disk_can_be_continued(disk, zoo, here):
         unwritten.update(re.findall(r"([\w.]+)(?: of [\d.]+ \w+)? could not be written", expected[0]))
         command = expected[0].rpartition(": ")[2]
         if not folder.exists():
-            assert "make room and start it again" in expected[0]
+            assert "No checkpoint was written" in expected[0] or "Nothing was saved" in expected[0]
             continue
         disk.resize(BIG)
-        done = re.search(r"last good checkpoint is of step (\d+)", expected[0])
+        done = re.search(r"last checkpoint is of step (\d+)", expected[0])
         if done is None:
             assert "The run is trained and saved" in expected[0]
         else:
@@ -139,31 +136,6 @@ def test_a_run_that_fills_its_disk_can_be_continued(disk, zoo, here):
     )
     assert resumed >= 2
     assert unwritten >= {"recipe.yaml", "metrics.csv", "last.ckpt", "best.ckpt"}
-
-
-def full_at(monkeypatch, disk, step):
-    """Let the disk be full from a step on."""
-    real = Task.training_step
-
-    def fills(self, batch, index):
-        if self.global_step == step:
-            disk.fill()
-        return real(self, batch, index)
-
-    monkeypatch.setattr(Task, "training_step", fills)
-
-
-@pytest.mark.filterwarnings("error")  # pytest makes a warning of an error in a thread
-def test_a_full_disk_is_no_traceback_of_tensorboards_thread(disk, zoo, monkeypatch):
-    often = functools.partial(loggers.TensorBoardLogger, flush_secs=0)
-    monkeypatch.setattr(loggers, "TensorBoardLogger", often)
-    # So many numbers that they need another page of memory.
-    more = ["--set", "logging=[tensorboard]", "--set", "trainer.log_every_n_steps=1",
-            "--set", "trainer.max_steps=60", "--set", "checkpoint.every_n_steps=100"]  # fmt: skip
-    with monkeypatch.context() as patch:
-        full_at(patch, disk, 3)
-        code, expected = fit(zoo, disk.folder / "run", *more, "--set", "trainer.limit_val_batches=0")
-    assert code == 1 and len(expected) == 1 and "no space left on device" in expected[0]
 
 
 def test_the_log_of_a_sweep_that_does_not_fit_is_reported(disk, zoo):

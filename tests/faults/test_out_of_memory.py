@@ -42,7 +42,7 @@ def test_a_data_worker_that_dies_is_reported(here, recipe, monkeypatch):
         return real(self, indices)
 
     monkeypatch.setattr(MaxIndex, "batch", batch)
-    with pytest.raises(RunError, match=r"a data worker has died .*lower data\.workers"):
+    with pytest.raises(RunError, match=r"DataLoader worker .* out of memory\? Lower data\.workers"):
         fit(recipe("max_index", "data.workers=1"))
 
 

@@ -105,7 +105,6 @@ def test_a_save_that_fails_keeps_the_checkpoint_before(save, monkeypatch, error)
     (lambda shard: shard.write_bytes(shard.read_bytes()[:-1] + b"\xff"), "is not what was written there"),
     (lambda shard: shard.write_bytes(shard.read_bytes()[:-9]), "is not what was written there"),
     (lambda shard: shard.unlink(), "is missing"),
-    (lambda shard: (shard.parent / "more").write_text("x"), "something else is in that folder"),
 ])  # fmt: skip
 def test_damage_is_reported(save, damage, message):
     file, _ = save()
@@ -116,20 +115,11 @@ def test_damage_is_reported(save, damage, message):
 
 
 @pytest.mark.parametrize("about", [
-    {"folder": "../elsewhere", "files": {}}, {"folder": "x.shards", "files": {"../../secret": {}}}, [],
+    {"folder": "../elsewhere", "files": {}}, {"folder": "x.shards", "files": {"../../secret": {}}},
 ])  # fmt: skip
 def test_a_checkpoint_names_no_file_elsewhere(save, about):
     file, _ = save()
     content = torch.load(file, weights_only=True)
     torch.save({**content, checkpoint_shards.SHARDS: about}, file)
-    with pytest.raises(InputError, match=r"last\.ckpt: damaged: (what it says of|its tensors are in)"):
-        read_checkpoint(file)
-
-
-def test_a_name_that_no_shard_has_is_reported(save):
-    file, _ = save()
-    content = torch.load(file, weights_only=True)
-    content["state_dict"]["model.more"] = {checkpoint_shards.SHARD: "tensor-999"}
-    torch.save(content, file)
-    with pytest.raises(InputError, match="'tensor-999' is in no shard"):
+    with pytest.raises(InputError, match=r"last\.ckpt: damaged: unexpected names of shards"):
         read_checkpoint(file)

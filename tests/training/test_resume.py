@@ -217,7 +217,7 @@ def test_a_resumed_run_keeps_its_recipe(here, recipe):
     for key, (old, new) in KEPT.items():
         with pytest.raises(InputError) as caught:
             fit(recipe("max_index", f"{key}={new}"), resume=True)
-        reported = f"runs/tiny/recipe.yaml: {key}: the run has {old!r}, the recipe now {new!r}; "
+        reported = f"runs/tiny/recipe.yaml: {key}: the run has {old!r}, the recipe now {new!r}; a resumed "
         assert str(caught.value).startswith(reported)
     with pytest.raises(InputError) as caught:
         fit(recipe("max_index", *(f"{key}={new}" for key, (_, new) in KEPT.items())), resume=True)

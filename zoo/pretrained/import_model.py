@@ -25,7 +25,7 @@ from zoo.pretrained.config import Config
 from zoo.recipe import Recipe, resolve
 from zoo.runs.card import make_card, write_card
 from zoo.runs.folder import LAST, RUNS, validate_free, write_recipe
-from zoo.runs.load import validate_weights
+from zoo.runs.load import restore_weights
 from zoo.tasks import build_task
 from zoo.tasks.task import Task
 
@@ -157,7 +157,7 @@ def import_model(
         "hyper_parameters": {"recipe": recipe.as_dict(), "vocab_size": published.decoder.vocab_size},
         "state_dict": task.state_dict(), "global_step": 0, "zoo_card": card,
     }  # fmt: skip
-    with made_complete(folder) as made:
+    with atomic_folder(folder) as made:
         (made / LAST).parent.mkdir()
         with atomic_file(made / LAST, 4 * card["parameters"]["total"]) as file:
             torch.save(content, file)
@@ -185,7 +185,7 @@ def load_weights(task: Task, published: Published) -> None:
     problems += [f"{name} is not among them" for name, _ in task.named_parameters() if name not in given]
     if problems:
         raise _do_not_fit(published, problems)
-    validate_weights(own, task, published.folder)
+    restore_weights(task, own, published.folder)
 
 
 def decoder_weights(published: Published, recipe: Recipe) -> Iterator[tuple[str, Tensor]]:

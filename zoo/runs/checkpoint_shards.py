@@ -27,7 +27,6 @@ SHARDS = "zoo_shards"
 SHARD = "zoo_shard"
 """The one key of what stands in place of a tensor: its name in the shards."""
 _NAME = re.compile(r"[\w-][\w.-]*")
-_KEYS = {"folder", "files"}
 _BLOCK = 1 << 24
 
 
@@ -103,23 +102,13 @@ def remove_old_shards(folder: Path) -> None:
             shutil.rmtree(shards, ignore_errors=True)
 
 
-def size_of_shards(checkpoint: Path, content: Any) -> int:
-    """Bytes of the shards that a checkpoint names; 0 where it names none.
+def with_shards(checkpoint: Path, content: dict[str, Any]) -> dict[str, Any]:
+    """The content of a checkpoint with its tensors from the shards, if any, each in one piece on the CPU.
 
-    Raises:
-        DamagedShards: they are not there.
+    Raises DamagedShards.
     """
     if not isinstance(content, dict) or SHARDS not in content:
-        return 0
-    return sum(file.stat().st_size for file in _files(checkpoint, content[SHARDS]))
-
-
-def with_shards(checkpoint: Path, content: dict[str, Any]) -> dict[str, Any]:
-    """The content of a checkpoint with its tensors from the shards, on the CPU, each in one piece.
-
-    Raises:
-        DamagedShards: they are not what was written.
-    """
+        return content
     from torch.distributed.checkpoint import HuggingFaceStorageReader, load
 
     about = content.pop(SHARDS)
@@ -139,25 +128,20 @@ def with_shards(checkpoint: Path, content: dict[str, Any]) -> dict[str, Any]:
 def _put_back(content: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(content, dict):
         if content.keys() == {SHARD}:
-            if content[SHARD] not in tensors:
-                raise DamagedShards(f"{content[SHARD]!r} is in no shard")
             return tensors[content[SHARD]]
         return type(content)((key, _put_back(value, tensors)) for key, value in content.items())
     return [_put_back(value, tensors) for value in content] if isinstance(content, list) else content
 
 
-def _files(checkpoint: Path, about: Any) -> list[Path]:
-    """The files of the shards, all of them there and in the folder of the checkpoint."""
-    names = [about["folder"], *about["files"]] if isinstance(about, dict) and about.keys() == _KEYS else [""]
-    if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in names):
-        raise DamagedShards("what it says of its shards is not what the zoo writes")
-    folder = checkpoint.parent / names[0]
-    files = [folder / name for name in names[1:]]
-    there = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+def _files(checkpoint: Path, about: dict[str, Any]) -> list[Path]:
+    """The files of the shards. A checkpoint names no file outside its folder."""
+    names = [about["folder"], *about["files"]]
+    if not all(_NAME.fullmatch(name) for name in names):
+        raise DamagedShards(f"unexpected names of shards: {names[:3]}")
+    files = [checkpoint.parent / names[0] / name for name in names[1:]]
     missing = [file.name for file in files if not file.is_file()]
-    if missing or there != {file.name for file in files}:
-        what = f"{', '.join(missing[:3])} is missing" if missing else "something else is in that folder"
-        raise DamagedShards(f"its tensors are in {folder.name} beside it, and {what}")
+    if missing:
+        raise DamagedShards(f"its tensors are in {names[0]} beside it, and {missing[0]} is missing")
     return files
 
 

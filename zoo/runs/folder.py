@@ -137,14 +137,20 @@ def existing_run(recipe: Recipe, out: Path | None) -> Path:
     folder = find_run(recipe, out)
     if folder is None:
         raise InputError(f"nothing to resume: there is no run in {out or RUNS / recipe.name}")
-    file, keeps = str(folder / RECIPE), "a resumed run keeps its recipe"
+    validate_same_recipe(stored_recipe(folder), recipe, folder / RECIPE)
+    return folder
+
+
+def validate_same_recipe(stored: dict[str, Any], recipe: Recipe, where: Path) -> None:
+    """Raises InputError where a recipe would make another run than the stored one, found in `where`."""
     problems = [
-        Problem(f"the run has {shorten(repr(old))}, the recipe now {shorten(repr(new))}; {keeps}", key, file)
-        for key, old, new in refused_on_resume(stored_recipe(folder), recipe)
+        Problem(f"the run has {shorten(repr(old))}, the recipe now {shorten(repr(new))}", key, str(where))
+        for key, old, new in refused_on_resume(stored, recipe)
     ]
     if problems:
+        last = problems[-1]
+        problems[-1] = Problem(f"{last.message}; a resumed run keeps its recipe", last.key, last.where)
         raise InputError(problems)
-    return folder
 
 
 def max_steps_problem(folder: Path, stored: dict[str, Any], recipe: Recipe, done: int) -> Problem | None:

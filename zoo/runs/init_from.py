@@ -12,7 +12,7 @@ from torch import Tensor
 from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem
 from zoo.runs.checkpoint_file import read_checkpoint
-from zoo.runs.load import find_checkpoint, validate_weights
+from zoo.runs.load import find_checkpoint, restore_weights
 from zoo.tasks.task import Task
 
 KEY = "init_from"
@@ -89,10 +89,9 @@ def init_weights(origin: Origin, task: Task) -> None:
     weights |= {name: value for name, value in origin.weights.items() if not name.startswith(ENCODING)}
     weights |= _same_encodings(origin, task, own)
     try:
-        validate_weights(weights, task)
+        restore_weights(task, weights)
     except InputError as error:
         raise InputError([Problem(f"{origin.path}: {p.message}", key=KEY) for p in error.problems]) from error
-    task.load_state_dict(weights)
 
 
 def validate_same_tokenizer(origin: Origin, source: DataSource) -> None:

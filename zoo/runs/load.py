@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zoo.errors import InputError, Problem
+from zoo.errors import InputError, Problem, shorten
 from zoo.launch.ranks import is_first_process
 from zoo.recipe import Recipe, resolve
 from zoo.recipe.diff import ENCODING, affects, diff, is_among, may_change_after_training
@@ -28,8 +28,8 @@ from zoo.runs.folder import EXPORTED, LAST, RECIPE
 from zoo.tasks import build_task
 from zoo.tasks.task import Task
 
-MANY_RUNS, MANY_WEIGHTS = 12, 6
-"""No more than these are named in a message."""
+MANY_RUNS, MOST_SHOWN = 12, 600
+"""Runs that a message names, and characters of an error of torch."""
 
 
 def find_checkpoint(path: Path) -> Path:
@@ -114,14 +114,14 @@ def load_task(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path
     try:
         recipe = _with_named_plugins(settings["recipe"], path, sets, plugins, sources)
         changed = _changes_of_encoding(settings["recipe"], recipe) if sets else {}
-        task = _build_for_weights(weights, recipe, settings["vocab_size"])
+        task = build_task(recipe, settings["vocab_size"])
+        restore_weights(task, weights)
     except InputError as error:
         problems = error.problems
         raise InputError([replace(one, where=one.where or str(path)) for one in problems]) from error
     # What other code gives is no result of the code that was trained.
     task.changed = changed | changed_digests(sources)
     task.card = content.get("zoo_card", {})
-    task.load_state_dict(weights)
     return task.eval()
 
 
@@ -131,41 +131,20 @@ def warn_of_changed_code(path: Path, sources: Sequence[Source]) -> None:
         print(f"warning: {path}: {text}", file=sys.stderr)
 
 
-def validate_weights(weights: Mapping[str, Tensor], task: Task, where: Path | None = None) -> None:
-    """Raises InputError, as of the file `where`, for weights that are not a task's, or are of no use."""
-    own, what = task.state_dict(), "its weights do not fit its recipe"
-    problems = [f"{name} is missing" for name in own if name not in weights]
-    problems += [f"{name} is not in the model" for name in weights if name not in own]
-    for name, value in own.items():
-        given = weights.get(name, value)
-        if given.shape != value.shape:
-            problems.append(f"size mismatch for {name}: {list(given.shape)} and not {list(value.shape)}")
-        # Precision is a matter of the run; an integer instead of a weight is not.
-        elif given.dtype != value.dtype and not (given.is_floating_point() and value.is_floating_point()):
-            kinds = [str(one.dtype).removeprefix("torch.") for one in (given, value)]
-            problems.append(f"{name} holds {kinds[0]} and not {kinds[1]}")
-    if not problems:
-        what = "training had failed when it was written; an earlier one may do"
-        # A buffer may hold infinities: a mask is made of them.
-        problems = [
-            f"{name} holds NaN or infinite numbers"
-            for name, _ in task.named_parameters()
-            if not weights[name].isfinite().all()
-        ]
-    if problems:
-        more = len(problems) - MANY_WEIGHTS
-        named = [*problems[:MANY_WEIGHTS], *([f"and {more} more"] if more > 0 else [])]
-        raise InputError(f"{f'{where}: ' if where else ''}{what}: {'; '.join(named)}")
-
-
-def _build_for_weights(weights: Mapping[str, Tensor], recipe: Recipe, vocab_size: int) -> Task:
-    """The task of a recipe, at its initial weights, once `weights` are known to fit it.
-
-    Raises InputError where they do not.
-    """
-    task = build_task(recipe, vocab_size)
-    validate_weights(weights, task)
-    return task
+def restore_weights(task: Task, weights: Mapping[str, Tensor], where: Path | None = None) -> None:
+    """Give a task its weights. Raises InputError, as of the file `where`, if they do not fit or are NaN."""
+    begin = f"{where}: " if where else ""
+    try:
+        task.load_state_dict(weights)
+    except RuntimeError as error:
+        faults = "; ".join(line.strip() for line in str(error).splitlines()[1:])
+        message = f"{begin}its weights do not fit its recipe: {shorten(faults, MOST_SHOWN)}"
+        raise InputError(message) from error
+    # A buffer may hold infinities: a mask is made of them.
+    wrong = [name for name, value in task.named_parameters() if not value.isfinite().all()]
+    if wrong:
+        why = "training had failed when it was written; an earlier one may be usable"
+        raise InputError(f"{begin}{why}: {', '.join(wrong[:6])}: NaN or infinite numbers")
 
 
 def _with_named_plugins(

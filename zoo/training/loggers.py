@@ -7,10 +7,9 @@ import importlib.util
 import io
 import os
 import sys
-import threading
 from argparse import Namespace
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.utilities import rank_zero_only
 
 from zoo.errors import InputError, Problem
-from zoo.files import atomic_write, is_disk_full, raise_disk_full
+from zoo.files import atomic_write, raise_disk_full
 from zoo.launch.ranks import is_first_process
 from zoo.recipe import Recipe
 from zoo.runs.folder import METRICS
@@ -156,72 +155,28 @@ def _mlflow_logger(name: str, folder: Path, goes_on: bool) -> Logger:
 
 
 @contextmanager
-def trackers_released(recipe: Recipe, has_trained: Callable[[], bool]) -> Iterator[None]:
-    """After the block Weights & Biases and MLflow do not hold on to the run that was begun in it: the next
-    training of this process would be logged into it, or into its folder.
+def logging_ended(recipe: Recipe) -> Iterator[None]:
+    """After the block Weights & Biases and MLflow do not log the next training of this process into this run.
 
-    Raises:
-        InputError: one of them fails before a step was made, as without a key, or without its server.
+    Raises InputError for their errors, such as a missing key or server.
     """
-    with ExitStack() as released:
-        if "mlflow" in recipe.logging:
-            released.enter_context(_mlflow_released(has_trained))
-        if "wandb" in recipe.logging:
-            released.enter_context(_wandb_released(has_trained))
-        yield
-
-
-@contextmanager
-def _mlflow_released(has_trained: Callable[[], bool]) -> Iterator[None]:
-    import mlflow
-
     before = os.environ.get(TRACKING_URI)
     try:
         yield
-    except mlflow.MlflowException as error:
-        if has_trained():
-            raise
-        raise InputError(Problem(f"MLflow: {error}", key="logging")) from error
+    except Exception as error:
+        if type(error).__module__.split(".")[0] in ("wandb", "mlflow"):
+            advice = "log in by `wandb login` or set WANDB_MODE=offline; for MLflow check MLFLOW_TRACKING_URI"
+            raise InputError(Problem(f"{error} ({advice})", key="logging")) from error
+        raise
     finally:
-        mlflow.set_tracking_uri(before)  # Lightning has set it for the whole process, and in its environment
-        os.environ.pop(TRACKING_URI, None)
-        if before is not None:
-            os.environ[TRACKING_URI] = before
+        if "wandb" in recipe.logging:
+            import wandb
 
+            wandb.finish(exit_code=int(sys.exc_info()[0] is not None))
+        if "mlflow" in recipe.logging:
+            import mlflow
 
-@contextmanager
-def _wandb_released(has_trained: Callable[[], bool]) -> Iterator[None]:
-    import wandb
-
-    users_own, code = wandb.run, 1
-    try:
-        yield
-        code = 0
-    except wandb.Error as error:
-        if has_trained():
-            raise
-        advice = "log in by `wandb login`, or keep it on this machine with WANDB_MODE=offline"
-        raise InputError(Problem(f"Weights & Biases: {error} {advice}", key="logging")) from error
-    finally:
-        if wandb.run is not None and wandb.run is not users_own:
-            wandb.finish(exit_code=code)
-
-
-@contextmanager
-def hide_writer_tracebacks(folder_is_gone: Callable[[], bool]) -> Iterator[None]:
-    """TensorBoard writes in a thread, and hands an error to the main one with the next number that it gets.
-
-    A full disk, and a run folder that was removed (`folder_is_gone`), are reported there, once: the thread's
-    own traceback is hidden.
-    """
-    shown = threading.excepthook
-
-    def show(what: Any) -> None:
-        if what.exc_value is None or not (is_disk_full(what.exc_value) or folder_is_gone()):
-            shown(what)
-
-    threading.excepthook = show
-    try:
-        yield
-    finally:
-        threading.excepthook = shown
+            mlflow.set_tracking_uri(before)  # Lightning has set it for the process and its environment
+            os.environ.pop(TRACKING_URI, None)
+            if before is not None:
+                os.environ[TRACKING_URI] = before

@@ -16,13 +16,11 @@ from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem
 from zoo.recipe import Recipe
 from zoo.runs.card import make_card, note_changes
-from zoo.runs.load import validate_weights
 from zoo.tasks.task import Task
 from zoo.training.callbacks import SeededSteps, StepBar, StepLog, StepTimer
 from zoo.training.checkpoints import AtomicCheckpointIO, BestCheckpoint, LastCheckpoint
 from zoo.training.loggers import make_loggers
 from zoo.training.nan_guard import NanGuard
-from zoo.training.resume import validate_same_data
 from zoo.training.run_status import RunStatus
 from zoo.training.strategy import make_strategy
 
@@ -67,7 +65,7 @@ def make_trainer(
     its `content`; `origin` records on the card where a new run took its weights from.
 
     Raises:
-        InputError: flags that Lightning refuses, or a checkpoint of other data, or that cannot be restored.
+        InputError: flags that Lightning refuses.
     """
     every = recipe.checkpoint.every_n_steps
     tokens_per_step = recipe.data.batch_size * recipe.data.sequence_length
@@ -84,8 +82,6 @@ def make_trainer(
         # Counted from the beginning of the run, over the ends of epochs.
         flags["check_val_every_n_epoch"] = None
     before = content or {}
-    if checkpoint is not None:
-        validate_same_data(checkpoint, before, source)
     done = before.get("global_step", 0)
     # The origin may be gone, or hold another model, by the time that a run is resumed.
     origin = origin or before.get("zoo_card", {}).get("init_from")
@@ -124,7 +120,6 @@ def make_trainer(
         raise InputError(Problem(str(error).strip(), key="trainer")) from error
     card["device"] = trainer.strategy.root_device.type
     if checkpoint is not None:
-        validate_weights(before["state_dict"], task, checkpoint)
         note_changes(card, recipe, before["hyper_parameters"]["recipe"], before["zoo_card"], done)
     _disable_signal_handling(trainer)
     return trainer, last

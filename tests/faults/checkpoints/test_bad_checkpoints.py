@@ -1,10 +1,8 @@
 """A checkpoint that is damaged or of another program: one message that names the file and the damage."""
 
 import io
-import os
 import zipfile
 
-import checkpoint_mutations
 import pytest
 import torch
 from small_run import MAPPING, change, refused, resume
@@ -15,6 +13,26 @@ from zoo.recipe import resolve
 from zoo.reports.evaluate import evaluate
 from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.training.fit import fit
+
+
+def records_of(raw):
+    """The name and content of every record, in the order of the file."""
+    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        return [(record.filename, archive.read(record)) for record in archive.infolist()]
+
+
+def archive_of(records):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in records:
+            archive.writestr(name, content)
+    return file.getvalue()
+
+
+def file_of(content):
+    file = io.BytesIO()
+    torch.save(content, file)
+    return file.getvalue()
 
 
 def flipped_in(name):
@@ -29,11 +47,11 @@ def flipped_in(name):
 
 
 @pytest.mark.parametrize("broken, expected", [
-    (lambda raw: raw[: len(raw) // 2], "damaged: the directory of its records is missing or broken"),
-    (flipped_in("archive/data/0"), "damaged: what is in archive/data/0 is not what was written there"),
+    (lambda raw: raw[: len(raw) // 2], "damaged: the directory of its records is missing"),
+    (flipped_in("archive/data/0"), "damaged: the checksum of archive/data/0 is wrong"),
     (lambda raw: b"name: a recipe\n", "not a checkpoint of the zoo"),
-    (lambda raw: checkpoint_mutations.archive_of([("word/document.xml", b"<w/>")]), "torch cannot load it"),
-    (lambda raw: checkpoint_mutations.file_of({"weight": torch.ones(2)}), "hyper_parameters: "),
+    (lambda raw: archive_of([("word/document.xml", b"<w/>")]), "torch cannot load it"),
+    (lambda raw: file_of({"weight": torch.ones(2)}), "hyper_parameters: "),
 ])  # fmt: skip
 def test_damage_is_reported(last, broken, expected):
     last.write_bytes(broken(last.read_bytes()))
@@ -53,19 +71,13 @@ def test_a_remedy_is_reported(last):
 def test_one_bit_in_any_record_is_seen_and_torch_does_not_see_it(last):
     raw = last.read_bytes()
     unseen = 0
-    for name, content in checkpoint_mutations.records_of(raw):
+    for name, content in records_of(raw):
         last.write_bytes(flipped_in(name)(raw))
         refused(lambda: read_checkpoint(last), name)
         if content and name.startswith("archive/data/"):
             torch.load(last, weights_only=True)  # once this raises, the checksums need not be compared here
             unseen += 1
     assert unseen > 20
-
-
-def test_a_pipe_is_not_waited_for(here):
-    path = here / "thing.ckpt"
-    os.mkfifo(path)
-    refused(lambda: read_checkpoint(path), str(path), "a pipe or a device")
 
 
 def test_a_recipe_of_a_larger_model_does_not_fit_the_weights(last):
@@ -77,18 +89,9 @@ def test_a_recipe_of_a_larger_model_does_not_fit_the_weights(last):
 
 
 def test_weights_that_are_not_finite_are_reported(last):
-    whole = last.read_bytes()
     change(last, lambda content: content["state_dict"]["model.final_norm.weight"].fill_(float("inf")))
-    for act in (
-        lambda: zoo.load(last),
-        lambda: resume(last.parent.parent),
-        lambda: fit(resolve(MAPPING, [f"init_from={last}"])),
-    ):
-        refused(act, str(last), "model.final_norm.weight holds NaN or infinite numbers")
-    last.write_bytes(whole)
-    change(last, lambda content: content["state_dict"].update(
-        {"model.final_norm.weight": torch.ones(16, dtype=torch.long)}))  # fmt: skip
-    refused(lambda: zoo.load(last), "model.final_norm.weight holds int64 and not float32")
+    for act in (lambda: zoo.load(last), lambda: fit(resolve(MAPPING, [f"init_from={last}"]))):
+        refused(act, str(last), "model.final_norm.weight: NaN or infinite numbers")
 
 
 def test_the_command_line_reports_it(run, last, capsys):
