@@ -162,13 +162,6 @@ def test_an_error_when_the_run_begins_names_its_key(here, mapping, monkeypatch):
         zoo.fit("x.yaml", ["logging=[wandb]"])
 
 
-def test_a_notebook_trains_on_one_device(here, monkeypatch):
-    monkeypatch.setattr("sys.ps1", ">>> ", raising=False)
-    with pytest.raises(InputError, match=r"^trainer\.devices: 2, but a notebook trains on one: .*`zoo fit`"):
-        zoo.fit(RECIPE, ["trainer.devices=2"])
-    assert not [*here.iterdir()]
-
-
 def test_a_star_import_leaves_open_alone():
     names = {}
     exec("from zoo import *", names)
