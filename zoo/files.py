@@ -60,7 +60,7 @@ def atomic_file(path: Path, size: int = 0) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def atomic_folder(folder: Path) -> Iterator[Path]:
+def made_complete(folder: Path) -> Iterator[Path]:
     """A temporary folder that is renamed to `folder` after the block, and removed after an error.
 
     Raises InputError if it cannot be made, DiskFull if its content does not fit.

@@ -157,7 +157,7 @@ def import_model(
         "hyper_parameters": {"recipe": recipe.as_dict(), "vocab_size": published.decoder.vocab_size},
         "state_dict": task.state_dict(), "global_step": 0, "zoo_card": card,
     }  # fmt: skip
-    with atomic_folder(folder) as made:
+    with made_complete(folder) as made:
         (made / LAST).parent.mkdir()
         with atomic_file(made / LAST, 4 * card["parameters"]["total"]) as file:
             torch.save(content, file)
