@@ -47,10 +47,11 @@ def run(options: argparse.Namespace) -> int:
     from zoo.launch.ranks import exit_when_parent_dies, find_launcher
 
     exit_when_parent_dies()
-    from zoo.recipe import read_recipe, with_locations
-
     _set_recipe(options)
-    recipe = read_recipe(options.recipe, options.set)
+    with waiting(f"reading {options.recipe}"):
+        from zoo.recipe import read_recipe, with_locations
+
+        recipe = read_recipe(options.recipe, options.set)
     trainer = recipe.trainer
     processes = devices_taken(trainer.devices, trainer.accelerator)
     if processes > 1 and trainer.num_nodes == 1 and find_launcher() is None:
