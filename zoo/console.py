@@ -1,4 +1,4 @@
-"""What a terminal or a log shows: any character, tables, what is waited for, and progress.
+"""Output to a terminal or log: any character, tables, waiting and progress.
 
 Imports nothing heavy.
 """
@@ -93,7 +93,7 @@ class Lines:
 
 
 def progress_bar(total: int | None, about: str, unit: str, **options: Any) -> tqdm:
-    """A bar on stderr; where that is no terminal and no notebook, a line every 15 seconds. `options` are
+    """A bar on stderr; outside a terminal or notebook, a line every 15 seconds. `options` are
     those of `tqdm`."""
     from tqdm import tqdm
 

@@ -64,8 +64,8 @@ def collect(problems: list[Problem]) -> Iterator[None]:
 
 
 def printable(text: str) -> str:
-    """Text as a terminal may be given it: what is not shown but acted upon (escapes, line ends, changes of
-    the direction of writing) is written as Python writes it."""
+    """Text that is safe on a terminal: escapes, line ends and changes of the direction of writing become
+    escape sequences of Python."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)

@@ -102,8 +102,8 @@ def test_a_save_that_fails_keeps_the_checkpoint_before(save, monkeypatch, error)
 
 
 @pytest.mark.parametrize("damage, message", [
-    (lambda shard: shard.write_bytes(shard.read_bytes()[:-1] + b"\xff"), "is not what was written there"),
-    (lambda shard: shard.write_bytes(shard.read_bytes()[:-9]), "is not what was written there"),
+    (lambda shard: shard.write_bytes(shard.read_bytes()[:-1] + b"\xff"), "has a wrong checksum"),
+    (lambda shard: shard.write_bytes(shard.read_bytes()[:-9]), "has a wrong checksum"),
     (lambda shard: shard.unlink(), "is missing"),
 ])  # fmt: skip
 def test_damage_is_reported(save, damage, message):

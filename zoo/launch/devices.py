@@ -1,4 +1,4 @@
-"""What there is to compute with, and how much of it a command takes. Imports nothing heavy by itself."""
+"""The devices of this machine, and how many a command takes. Imports nothing heavy by itself."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Card(_Part):
     task: str
     fingerprint: Fingerprint
     steps: Count
-    tokens_seen: Count | None  # null: of an imported model, where nobody knows
+    tokens_seen: Count | None  # null: unknown, of an imported model
     parameters: dict[str, Count]
     encoding: str | None = None
     code_source: list[dict[str, str]] | None = None
@@ -139,13 +139,13 @@ def make_card(
 def note_changes(
     card: dict[str, Any], recipe: Recipe, stored: dict[str, Any], before: dict[str, Any], step: int
 ) -> None:
-    """Record on the card of a resumed run what has changed since its checkpoint, and what did before.
+    """Record on the card of a resumed run the changes since its checkpoint, after earlier ones.
 
     `changed_on_resume` is a list of {"step", "key", "from", "to"}: recipe keys (`is_recorded_on_resume`),
     and of the card the device, the encodings' code, the versions of the libraries and the zoo's own commit.
 
     Args:
-        card: what is true from now on; changed in place.
+        card: the new card; changed in place.
         stored, before: the recipe and the card in the checkpoint.
         step: that of the checkpoint.
     """

@@ -20,11 +20,11 @@ from zoo.runs.checkpoint_shards import DamagedShards, with_shards
 
 SAFETENSORS = ".safetensors"
 METADATA = "positional_encoding_zoo"
-"""The key of what a file of safetensors holds beside its tensors, as JSON."""
+"""The metadata key of a safetensors file for everything but its tensors, as JSON."""
 
 
 class _Damaged(Exception):
-    """It is not what was written; the text says why."""
+    """It differs from the content that was written; the text says why."""
 
 
 class _Foreign(Exception):
@@ -81,7 +81,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def write_safetensors(path: Path, content: dict[str, Any], weights: dict[str, Tensor]) -> None:
-    """Write weights that `transformers` too can read, with the rest of a checkpoint as JSON beside them.
+    """Write weights that `transformers` too can read, with the rest of a checkpoint as JSON.
 
     Args:
         content: what `read_checkpoint` is to give but for the weights; plain data.
@@ -112,10 +112,10 @@ def alternatives(path: Path) -> str:
     others = sorted(file.name for file in path.parent.glob("*.ckpt") if file.name != path.name)
     if others:
         return (
-            f"{' and '.join(others)} beside it may be intact: evaluate that, or copy it to {path.name} and "
+            f"{' and '.join(others)} next to it may be intact: evaluate that, or copy it to {path.name} and "
             f"continue from there"
         )
-    return "No other checkpoint lies beside it: take it from a copy, or train anew"
+    return "No other checkpoint lies next to it: take it from a copy, or train anew"
 
 
 def _verify_checksums(file: IO[bytes]) -> None:

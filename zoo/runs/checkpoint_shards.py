@@ -1,7 +1,7 @@
 """Checkpoints in shards: each process writes its share of the tensors, and no process holds all of them.
 
 The checkpoint is still one file, RUN/checkpoints/last.ckpt, with everything but these tensors; it names the
-folder of their shards beside it, which `torch.distributed.checkpoint` writes as safetensors. A save is done
+folder of their shards next to it, which `torch.distributed.checkpoint` writes as safetensors. A save is done
 when that file is renamed to its name: the old file names the old folder until then.
 """
 
@@ -25,13 +25,13 @@ from zoo.files import fsync_folder, raise_disk_full
 SHARDS = "zoo_shards"
 """The key of a checkpoint that names the folder and the files in it, with their bytes and checksums."""
 SHARD = "zoo_shard"
-"""The one key of what stands in place of a tensor: its name in the shards."""
+"""The key that replaces a tensor: its name in the shards."""
 _NAME = re.compile(r"[\w-][\w.-]*")
 _BLOCK = 1 << 24
 
 
 class DamagedShards(Exception):
-    """They are not what was written; the text says why."""
+    """They differ from the content that was written; the text says why."""
 
 
 def take_shards(content: dict[str, Any]) -> tuple[dict[str, Any], dict[str, DTensor]]:
@@ -96,7 +96,7 @@ def remove_old_shards(folder: Path) -> None:
                 plain = [name for name in archive.namelist() if name.endswith("/data.pkl")]
                 named += b"".join(map(archive.read, plain))
         except (OSError, zipfile.BadZipFile):
-            return  # nobody knows what it names
+            return  # its shards are unknown
     for shards in old:
         if shards.name.encode() not in named:
             shutil.rmtree(shards, ignore_errors=True)
@@ -114,7 +114,7 @@ def with_shards(checkpoint: Path, content: dict[str, Any]) -> dict[str, Any]:
     about = content.pop(SHARDS)
     for file in _files(checkpoint, about):
         if _record(file) != about["files"][file.name]:
-            raise DamagedShards(f"{file.parent.name}/{file.name} is not what was written there")
+            raise DamagedShards(f"{file.parent.name}/{file.name} has a wrong checksum")
     folder = str(checkpoint.parent / about["folder"])
     stored = HuggingFaceStorageReader(folder).read_metadata().state_dict_metadata
     tensors = {name: torch.empty(one.size, dtype=one.properties.dtype) for name, one in stored.items()}
@@ -141,7 +141,7 @@ def _files(checkpoint: Path, about: dict[str, Any]) -> list[Path]:
     files = [checkpoint.parent / names[0] / name for name in names[1:]]
     missing = [file.name for file in files if not file.is_file()]
     if missing:
-        raise DamagedShards(f"its tensors are in {names[0]} beside it, and {missing[0]} is missing")
+        raise DamagedShards(f"its tensors are in {names[0]} next to it, and {missing[0]} is missing")
     return files
 
 

@@ -225,7 +225,7 @@ def validate_present(paths: Iterable[Path]) -> None:
 
 
 def nearest_run_hint(path: Path) -> str:
-    """`; did you mean runs/NAME?`: the run of the nearest name beside the path or in runs/; else nothing."""
+    """`; did you mean runs/NAME?`: the run of the nearest name next to the path or in runs/; else ""."""
     known: dict[str, Path] = {}
     for folder in (RUNS, path.parent):
         with suppress(OSError, ValueError):

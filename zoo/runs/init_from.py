@@ -21,12 +21,12 @@ ENCODING = "model.encoding."
 SHAPING = ("kind", "d_model", "num_layers", "num_heads", "num_kv_heads", "head_dim", "d_ff", "norm",
            "norm_eps", "norm_bias", "embedding_norm", "activation", "bias", "parallel_residual", "qk_norm",
            "tie_embeddings")  # fmt: skip
-"""Keys of `model` that decide which weights there are, and what they mean."""
+"""Keys of `model` that decide the weights and their meaning."""
 
 
 @dataclass(frozen=True)
 class Origin:
-    """A checkpoint that a run starts from: its weights by name, and what is known of the run that made it.
+    """A checkpoint that a run starts from: its weights by name, and facts about its run.
 
     `facts` are for the card: the path as given, how long was trained, the SHA-256 of the checkpoint file.
     """
@@ -71,7 +71,7 @@ def read_init_from(path: str) -> Origin:
 def init_weights(origin: Origin, task: Task) -> None:
     """Give a task the weights of an origin: all but the encodings', and theirs where they are the same ones.
 
-    An encoding is the same if it is at the same index of a list, has the same name (what it wraps too)
+    An encoding is the same if it is at the same index of a list, has the same name (also of a wrapped one)
     and parameters of the same names and shapes. Any other keeps the start that it has.
 
     Raises:
@@ -131,7 +131,7 @@ def _same_encodings(origin: Origin, task: Task, own: dict[str, Tensor]) -> dict[
 
 
 def _names(spec: Any) -> Any:
-    """A resolved encoding with nothing left but names: its own and those of what it wraps."""
+    """A resolved encoding as names only: its own and the wrapped ones."""
     if isinstance(spec, dict) and "name" in spec:
         inside = {key: _names(value) for key, value in spec.items() if key != "name"}
         return spec["name"], {key: value for key, value in inside.items() if value is not None}

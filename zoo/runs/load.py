@@ -119,7 +119,7 @@ def load_task(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path
     except InputError as error:
         problems = error.problems
         raise InputError([replace(one, where=one.where or str(path)) for one in problems]) from error
-    # What other code gives is no result of the code that was trained.
+    # Results of other code are marked as changed.
     task.changed = changed | changed_digests(sources)
     task.card = content.get("zoo_card", {})
     return task.eval()
@@ -177,9 +177,9 @@ def _with_named_plugins(
 
 
 def _changes_of_encoding(stored: dict[str, Any], recipe: Recipe) -> dict[str, Any]:
-    """What was changed of the encoding of a stored recipe, by dotted key.
+    """The changes to the encoding of a stored recipe, by dotted key.
 
-    Results are filed under the run: they must be those of what was trained.
+    Results are filed under the run: they must belong to the trained model.
 
     Raises:
         InputError: changes that would make it another model, with all that may be changed for this run.

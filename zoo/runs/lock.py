@@ -54,10 +54,10 @@ class RunLock:
             return False  # a network file system that does not answer for now: the next write will fail
 
     def gone(self, when: str) -> RunError:
-        """What ends a process whose folder is gone; `when` that was, in words."""
+        """The error of a process whose folder is gone; `when`, in words."""
         return RunError(
             f"{self.folder}: the run folder was removed or moved {when}, so nothing more can be saved; "
-            f"what was saved was in it"
+            f"its checkpoints were in it"
         )
 
 

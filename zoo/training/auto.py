@@ -1,6 +1,6 @@
 """What `auto` in a recipe stands for on the device at hand: precision and compilation.
 
-Decided once, when a run begins: the recipe in its folder holds what was chosen, and a resumed run keeps it.
+Decided once, when a run begins: the recipe in its folder holds the choice, and a resumed run keeps it.
 """
 
 from __future__ import annotations

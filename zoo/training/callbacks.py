@@ -71,7 +71,7 @@ class StepLog(Callback):
     def on_load_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict) -> None:
         state = checkpoint.get(LOSSES)
         losses = state.get("losses") if isinstance(state, dict) else None
-        # On other devices or in other parts they are no longer like those that follow.
+        # With other devices or other parts, the next losses have another shape.
         if (
             isinstance(losses, Tensor)
             and losses.dim() == 2

@@ -20,7 +20,7 @@ from zoo.training.resume import how_to_continue
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
-    """Writes a checkpoint beside the old one, flushes and renames it: a kill leaves the old one or the new.
+    """Writes a checkpoint next to the old one, flushes and renames it: a kill leaves the old or the new one.
 
     Lightning's own goes through a temporary file that may lie on another disk, holds all of the checkpoint in
     memory once more, and does not flush.
@@ -36,7 +36,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         self, path: str | Path, map_location: Any = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
         """The content given, once, and then what `read_checkpoint` reads from the file."""
-        content, self.content = self.content, None  # three times the model: nobody else may keep it
+        content, self.content = self.content, None  # three times the model: freed when it is restored
         return read_checkpoint(Path(path)) if content is None else content
 
     def save_checkpoint(
@@ -51,7 +51,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
 
 def _tensor_bytes(content: object) -> int:
-    """Bytes of the tensors in a checkpoint; the rest of its file is small beside them."""
+    """Bytes of the tensors in a checkpoint; the rest of its file is small."""
     if isinstance(content, torch.Tensor):
         return content.nbytes
     if isinstance(content, dict):
@@ -62,7 +62,7 @@ def _tensor_bytes(content: object) -> int:
 class BestCheckpoint(ModelCheckpoint):
     """Keeps checkpoints/best.ckpt, the one of the lowest validation loss.
 
-    Of its state in a checkpoint only the score is taken: the path is always this run's, whatever folder the
+    Of its state in a checkpoint only the score is taken: the path is always this run's, in any folder the
     checkpoint was written in, so that no checkpoint can name a file to be overwritten or removed.
     """
 
@@ -144,7 +144,7 @@ class LastCheckpoint(Checkpoint):
         recount(checkpoint["loops"]["fit_loop"], trainer.accumulate_grad_batches)
 
     def how_to_continue(self, step: int | None = None) -> str:
-        """Where a run that stands at `step` can go on, and by which command."""
+        """The last checkpoint of a run at `step`, and the command that continues it."""
         saved = "" if self.saved_at == step else f"the last checkpoint is of step {self.saved_at}; "
         how = how_to_continue(self.folder, self.saved_at)
         return f"{saved if self.saved_at else 'nothing was saved; '}{how}"
@@ -192,9 +192,9 @@ def recount(fit_loop: dict[str, Any], accumulate: int) -> None:
 
 
 def _is_validated_next(trainer: pl.Trainer) -> bool:
-    """Whether Lightning will validate once the hooks of this batch are done: what it will ask itself then."""
+    """Whether Lightning will validate once the hooks of this batch are done, by its own condition."""
     loop = trainer.fit_loop.epoch_loop
     if not loop._should_check_val_fx(trainer.fit_loop._data_fetcher):
         return False
-    loop.val_loop.setup_data()  # what is there is kept; before that it does not know whether it has batches
+    loop.val_loop.setup_data()  # keeps an existing loader, which tells whether it has batches
     return not loop.val_loop.skip

@@ -57,7 +57,7 @@ def fit(
 
     Raises:
         InputError: data, a folder or a recipe that cannot be used.
-        RunError: training failed; the run folder keeps what was saved.
+        RunError: training failed; the run folder keeps its checkpoints.
         KeyboardInterrupt: Ctrl-C, SIGTERM or the warning of SLURM; its text has the step of the run and how
             to continue it.
     """

@@ -31,8 +31,8 @@ class Stopped(Exception):
 class Interruption(Callback):
     """Turns the first Ctrl-C or SIGTERM into a stop after a saved step, in all processes at the same step.
 
-    So does SIGUSR1 under SLURM (`#SBATCH --signal=SIGUSR1@180`), which also requests a requeue. A second
-    signal stops at once, and so does one before the first step or after the last.
+    SIGUSR1 under SLURM (`#SBATCH --signal=SIGUSR1@180`) also requests a requeue. A second signal stops at
+    once, as does one before the first step or after the last.
 
     Attributes:
         request: CONTINUE, STOP or REQUEUE.

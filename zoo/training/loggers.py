@@ -57,13 +57,13 @@ class CsvLog(Logger):
         row = {"step": step, **{key: value for key, value in metrics.items() if key != "epoch"}}
         fits = self.in_file and set(row) <= set(self.columns)
         self.columns += [key for key in row if key not in self.columns]
-        # What is logged for one step in two calls is one row.
+        # Two calls for one step make one row.
         again = bool(self.rows) and int(self.rows[-1]["step"]) == step
         if again:
             self.rows[-1].update(row)
         else:
             self.rows.append(row)
-        # Written at once: a run that is killed keeps what it has logged.
+        # Written at once: a killed run keeps its rows.
         if fits and not again:
             with raise_disk_full(self.path), self.path.open("a", newline="", encoding="utf-8") as file:
                 csv.DictWriter(file, self.columns, restval="").writerow(row)
@@ -96,15 +96,15 @@ def validate_installed(recipe: Recipe) -> None:
 
 
 def make_loggers(recipe: Recipe, folder: Path, keep_to_step: int) -> list[Logger]:
-    """The loggers that the recipe asks for; those of a resumed run go on after `keep_to_step`."""
+    """The loggers that the recipe asks for; those of a resumed run continue after `keep_to_step`."""
     loggers: list[Logger] = []
     if "csv" in recipe.logging:
         loggers.append(log := CsvLog(folder, keep_to_step))
         if keep_to_step >= recipe.trainer.log_every_n_steps and not log.rows and is_first_process():
-            lost = f"no rows up to step {keep_to_step}, from which the run goes on: the curve begins there"
+            lost = f"no rows up to step {keep_to_step}, from which the run continues: the curve begins there"
             print(f"warning: {log.path}: {lost}", file=sys.stderr)
     if "tensorboard" in recipe.logging:
-        # What lies there is of this run, killed after that step or before its first checkpoint.
+        # Events of this run after the checkpoint, or before its first one.
         purge = keep_to_step + 1 if (folder / "tensorboard").exists() else None
         loggers.append(
             TensorBoardLogger(folder, "tensorboard", version="", default_hp_metric=False, purge_step=purge)
@@ -135,7 +135,7 @@ def _mlflow_logger(name: str, folder: Path, goes_on: bool) -> Logger:
     where = os.environ.get(TRACKING_URI)
     if not where:
         where = (folder / "mlflow").absolute().as_uri()
-        # MLflow 3 keeps numbers in files only where it is told that this is meant.
+        # MLflow 3 keeps numbers in files only with this variable.
         os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
     tags = {FOLDER_TAG: str(folder.absolute())}
     run_id = None
@@ -149,7 +149,7 @@ def _mlflow_logger(name: str, folder: Path, goes_on: bool) -> Logger:
         run_id = next((one.info.run_id for one in runs if tags.items() <= one.data.tags.items()), None)
     logger = MLFlowLogger(PROJECT, name, tracking_uri=where, tags=tags, run_id=run_id)
     if run_id is not None:
-        # MLflow refuses another value for what it was told once, such as more steps.
+        # MLflow refuses another value of a parameter, such as more steps.
         logger.log_hyperparams = lambda *given, **named: None
     return logger
 

@@ -22,7 +22,7 @@ LEAST_SCALE = 1e-4
 
 
 class NanGuard(Callback):
-    """Ends a run whose loss or gradient is NaN or infinite, and keeps from checkpoints what is not finite.
+    """Ends a run whose loss or gradient is NaN or infinite, and keeps non-finite values out of checkpoints.
 
     On a CPU every step is checked. Reading a value off another device waits for it: there it is done where
     a step is logged or saved. The processes of a run end at the same step, each with the same error.
@@ -35,7 +35,7 @@ class NanGuard(Callback):
         self.step = 0
         self.losses: list[Tensor] = []  # of the parts of the step in hand
         # Loss and gradient norm of the last step, and the first step in which each of them was not finite
-        # (infinity: none); on the device, where nobody waits for them.
+        # (infinity: none); on the device, without synchronization.
         self.last = torch.full((2,), math.nan)
         self.first = torch.full((2,), math.inf)
         self.lr = math.nan
@@ -91,7 +91,7 @@ class NanGuard(Callback):
             self._fail(trainer, module)
 
     def _fail(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        """A collective: every process calls it at the same step, and what they have seen may differ."""
+        """A collective: every process calls it at the same step, and their losses may differ."""
         self.failed = True
         strategy, device = trainer.strategy, trainer.strategy.root_device
         loss, norm = strategy.reduce(self.last.to(device), reduce_op="mean").tolist()
@@ -147,9 +147,9 @@ def _state(trainer: pl.Trainer, module: pl.LightningModule) -> list[Tensor]:
 
 def _is_finite(tensors: Iterable[Tensor]) -> bool:
     """Whether every element is; waits for the device once."""
-    # Of what is in shards each process looks at its own.
+    # Each process checks its own shards.
     own = [one.to_local() if isinstance(one, DTensor) else one for one in tensors]
-    # Of two passes over the weights the quicker one; what is too large to be squared is lost as well.
+    # The norm is faster than isfinite; a value too large to be squared counts as not finite.
     return bool(torch.nn.utils.get_total_norm(own).isfinite())
 
 

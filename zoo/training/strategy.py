@@ -50,7 +50,7 @@ class FullyShardedStrategy(ModelParallelStrategy):
 
     Lightning's own FSDPStrategy is torch's older FSDP: it refuses the CPU and does not clip by norm. A
     checkpoint here is the same single file that one process writes, or the same with its tensors in shards
-    beside it; any number of processes continues from either.
+    next to it; any number of processes continues from either.
 
     Args:
         sharded: whether checkpoints are written in shards.

@@ -107,7 +107,7 @@ def make_trainer(
         trainer = pl.Trainer(
             **{"enable_model_summary": False, "num_sanity_val_steps": 0, "profiler": NoProfiler(), **flags},
             max_epochs=-1,
-            # Never made: Lightning would go on from any hpc_ckpt_1.ckpt that lies there.
+            # Never made: Lightning would continue from an hpc_ckpt_1.ckpt in it.
             default_root_dir=folder / "lightning",
             plugins=AtomicCheckpointIO(content),
             use_distributed_sampler=False,

@@ -61,10 +61,10 @@ def test_damage_is_reported(last, broken, expected):
 
 def test_a_remedy_is_reported(last):
     last.write_bytes(last.read_bytes()[:100])
-    refused(lambda: zoo.load(last), "No other checkpoint lies beside it")
+    refused(lambda: zoo.load(last), "No other checkpoint lies next to it")
     (last.parent / "best.ckpt").write_bytes(b"")
     refused(
-        lambda: zoo.load(last), "best.ckpt beside it may be intact: evaluate that, or copy it to last.ckpt"
+        lambda: zoo.load(last), "best.ckpt next to it may be intact: evaluate that, or copy it to last.ckpt"
     )
 
 
