@@ -15,7 +15,6 @@ MEASURED = "evaluation/measurements/accuracy.json"
 @pytest.mark.parametrize("content, message", [
     ("- a list\n", "bad.yaml:1: "),
     ("name: [\n", "bad.yaml:2: "),
-    ("a: &a [*a]\n", "bad.yaml:1: "),
     ("seed: !!python/object/apply:os.system ['touch ran']", "bad.yaml:1: "),
 ])  # fmt: skip
 def test_a_file_that_is_not_a_recipe_is_reported(here, capsys, content, message):
@@ -28,7 +27,7 @@ def test_a_file_that_is_not_a_recipe_is_reported(here, capsys, content, message)
 
 def test_every_damaged_file_of_a_run_is_reported_at_once(run_copy):
     assert sum(len(one.rows) for one in read_runs([run_copy])[0].measurements) == 3
-    (run_copy / "recipe.yaml").write_text("a: &a [*a]\n")
+    (run_copy / "recipe.yaml").write_text("a: b: c\n")
     (run_copy / "card.json").write_text('{"steps": [')
     (run_copy / MEASURED).write_text('[{"length": 1e999}]')
     with pytest.raises(InputError) as caught:

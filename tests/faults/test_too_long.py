@@ -1,5 +1,7 @@
 """Sequences longer than an encoding or than the data are reported before the training."""
 
+import json
+
 import pytest
 
 from zoo import cli, registry
@@ -95,8 +97,10 @@ def test_lengths_beyond_the_end_are_reported_before_training(here, recipe, capsy
         == ["will not be measured at the end: length 12, 16 (the encoding ends at 8 tokens)"]
     )
     # And are noted in the results, as before.
-    (noted,) = (line for line in lines if "at 12, 16: left out" in line)
-    assert noted.endswith("the encoding ends at 8 tokens")
+    rows = json.loads((folder / "evaluation" / "lengths.json").read_text())
+    notes = {row["length"]: row.get("note") for row in rows}
+    assert set(notes) == {8, 12, 16} and not notes[8]
+    assert notes[12].endswith("the encoding ends at 8 tokens") and notes[16] == notes[12]
 
 
 def test_an_end_that_training_alone_has_is_none(here, recipe, capsys):

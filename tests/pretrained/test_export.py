@@ -278,7 +278,7 @@ def test_a_failed_export_leaves_no_file_and_an_empty_folder_is_used(
 def test_a_file_of_weights_alone_or_a_damaged_one_is_reported(checkpoint, tmp_path):
     place, _ = checkpoint(*ROPE)
     export(place, tmp_path / "out", "hf")
-    with pytest.raises(InputError, match="weights and no recipe"):
+    with pytest.raises(InputError, match="weights without a recipe"):
         zoo.load(tmp_path / "out")
     file = place / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-100])
