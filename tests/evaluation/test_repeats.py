@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from known_windows import total_loss, whole_stream
 
-from tests.evaluation.known_windows import total_loss, whole_stream
 from zoo.evaluation.protocols.repeats import repeat_distances
 
 LENGTHS = [16, 50]

@@ -113,6 +113,8 @@ def test_a_lack_of_permission_is_reported_before_anything_is_measured(nobody, un
     folder, without_rights = nobody
     save(folder, text_row(64))
     (file,) = (folder / MEASUREMENTS).iterdir()
+    for path in (folder / "evaluation", folder / MEASUREMENTS, file):
+        path.chmod(0o777)
     for path, mode, message in (
         (folder / MEASUREMENTS, 0o555, "results cannot be stored: no permission to write"),
         (file, 0o000, f"{file.name}: cannot be read: Permission denied"),
@@ -120,4 +122,4 @@ def test_a_lack_of_permission_is_reported_before_anything_is_measured(nobody, un
         path.chmod(mode)
         with without_rights(), pytest.raises(InputError, match=message):
             validate_results_folder(folder)
-        path.chmod(0o755)
+        path.chmod(0o777)

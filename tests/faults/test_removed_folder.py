@@ -42,8 +42,8 @@ def at_step(monkeypatch, step, act):
 def assert_reported(code, lines, when):
     assert code == 1
     assert lines == [
-        f"runs/max_index: the run folder was removed or moved {when}, so nothing more can be saved; what was "
-        f"saved was in it"
+        f"runs/max_index: the run folder was removed or moved {when}, so nothing more can be saved; its "
+        f"checkpoints were in it"
     ]
 
 

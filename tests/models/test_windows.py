@@ -149,7 +149,7 @@ def test_a_wrong_window_is_reported_with_its_line(mapping, tmp_path):
     file = tmp_path / "wrong.yaml"
     for given, message in (
         ("0", "model.window: must be greater than 0, got 0"),
-        ("[]", "model.window: Tuple should have at least 1 item"),
+        ("[]", "model.window: must be a list of at least 1, got an empty list"),
         ("[8, 0]", "model.window.1: must be greater than 0, got 0"),
         ("[8, wide]", "model.window.1: must be a whole number, got the text 'wide'"),
         ("1.5", "model.window: must be a whole number or a list, got 1.5"),

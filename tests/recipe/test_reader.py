@@ -167,7 +167,7 @@ def test_files_that_cannot_be_read(write, problems, tmp_path):
         "recipes/alibi_txt.yaml: no such recipe file; did you mean recipes/alibi_text.yaml?"
     )
     (line,) = problems(read_recipe, "recipes")
-    assert "is a folder" in line
+    assert "recipes: cannot be read: Is a directory" in line
     (tmp_path / "latin.yaml").write_bytes(b"seed: 1\nname: caf\xe9\n")
     assert problems(read_recipe, "latin.yaml") == ["latin.yaml:2: is not UTF-8 text"]
 

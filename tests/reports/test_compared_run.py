@@ -177,12 +177,12 @@ def test_values_that_are_not_finite_are_read_as_missing(write_run):
     run = write_run("a")
     file = file_of(run)
     measured = json.loads(file.read_text())
-    names = ("bits_per_byte", "bits_per_byte_low", "documents", "tokens_per_second")
-    values = (float("nan"), float("inf"), float("-inf"), 12345.5)
+    names = ("bits_per_byte", "bits_per_byte_low", "documents")
+    values = (float("nan"), float("inf"), float("-inf"))
     measured["rows"][0] |= dict(zip(names, values, strict=True))
-    file.write_text(json.dumps(measured).replace("12345.5", "1e999"))
+    file.write_text(json.dumps(measured))
     (read,) = read_runs([run])
-    assert [getattr(read.measurements[0].rows[0], name) for name in names] == [None] * 4
+    assert [getattr(read.measurements[0].rows[0], name) for name in names] == [None] * 3
     curve = panels(build([run]))[0].curves[0]
     assert curve.mean == (None, 1.6) and curve.notes == {16: "not finite"} and curve.count == (None, 7)
 

@@ -56,6 +56,12 @@ def _path(detail: dict[str, Any], given: Any) -> KeyPath:
     return tuple(path)
 
 
+def _expected(detail: dict[str, Any]) -> str:
+    if detail["type"] == "too_short":
+        return f"a list of at least {detail['ctx']['min_length']}"
+    return _EXPECTED.get(detail["type"]) or detail["msg"]
+
+
 def _message(path: KeyPath, details: list[dict[str, Any]], keys: Mapping[KeyPath, Iterable[str]]) -> str:
     kind, value, text = details[0]["type"], details[0]["input"], details[0]["msg"]
     if kind == "missing":
@@ -74,7 +80,7 @@ def _message(path: KeyPath, details: list[dict[str, Any]], keys: Mapping[KeyPath
     # A union fails once for each of its members. A limit that is not kept says more than a wrong type.
     literals = [one["ctx"]["expected"] for one in details if one["type"] == "literal_error"]
     limits = [one for one in details if one["type"] not in (*_EXPECTED, "literal_error")]
-    texts = (_EXPECTED.get(one["type"]) or one["msg"] for one in limits or details)
+    texts = (_expected(one) for one in limits or details)
     expected = dict.fromkeys(text.removeprefix("Input should be ") for text in texts)
     if "a number" in expected:
         expected.pop("a whole number", None)

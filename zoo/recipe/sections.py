@@ -208,8 +208,10 @@ def resolve_encoding(spec: Any) -> Any:
 
 
 def _resolve(spec: Any) -> Any:
-    if isinstance(spec, list | tuple):
-        return _SEVERAL.validate_python(list(spec))
+    return _SEVERAL.validate_python(list(spec)) if isinstance(spec, list | tuple) else _resolve_one(spec)
+
+
+def _resolve_one(spec: Any) -> Any:
     given = spec if isinstance(spec, dict) else {"name": spec}
     name = given.get("name")
     if not isinstance(name, str):
@@ -221,7 +223,7 @@ def _resolve(spec: Any) -> Any:
 
 
 _ENCODING = TypeAdapter(Annotated[Any, PlainValidator(_resolve)])
-_SEVERAL = TypeAdapter(Annotated[list[Annotated[Any, PlainValidator(_resolve)]], Field(min_length=1)])
+_SEVERAL = TypeAdapter(Annotated[list[Annotated[Any, PlainValidator(_resolve_one)]], Field(min_length=1)])
 
 
 def _wrapped(option: registry.Option) -> Any:

@@ -156,7 +156,7 @@ def test_a_fault_in_a_pattern_is_reported_with_its_key(recipe):
         ("[{name: randomized, of: rpe}]", r"encoding\.pattern\.0\.of: no encoding 'rpe'"),
         ("[[rope, alibi], none]", r"encoding\.pattern\.0: must be the name of an encoding, got a list of 2"),
         ("rope", r"encoding\.pattern: must be a list of encodings, not one"),
-        ("[]", r"encoding\.pattern: List should have at least 1 item"),
+        ("[]", r"encoding\.pattern: must be a list of at least 1, got an empty list"),
     ):
         with pytest.raises(InputError, match=f"model.{problem}"):
             recipe("text", f"model.encoding={{name: interleave, pattern: {encoding}}}")
