@@ -36,7 +36,7 @@ def atomic_write(path: Path, content: str | bytes) -> None:
     Raises DiskFull, or another OSError where it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    raw = content.encode() if isinstance(content, str) else content
+    raw = content.encode(errors="backslashreplace") if isinstance(content, str) else content
     with atomic_file(path, len(raw)) as file:
         file.write(raw)
 

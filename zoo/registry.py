@@ -208,6 +208,10 @@ class Registry:
                         raise InputError(f'{file}:1: no class is decorated with @zoo.{decorator}("NAME")')
             except (Exception, SystemExit) as error:
                 self.broken[point.name] = f"package {package}: {_place(error)}{_cause(error)}"
+                earlier = self.entries.get(point.name)
+                if earlier and earlier.package:  # two packages claim the name: neither is used
+                    self.broken[point.name] += f" (the other is of package {earlier.package})"
+                    del self.entries[point.name]
 
 
 encodings = Registry("encoding", "zoo.encodings", "zoo.encodings.base:Encoding")

@@ -52,8 +52,6 @@ class Results:
     @classmethod
     def of(cls, series: Iterable[Series]) -> Results:
         """The results of curves."""
-        import pandas as pd
-
         rows: list[dict[str, object]] = []
         units: dict[int, Units] = {}
         runs: dict[str, RunInfo] = {}
@@ -80,10 +78,18 @@ class Results:
                                 **about, **own, "measure": measure, "value": numbers.get(measure),
                                 "low": numbers.get(f"{measure}_low"), "high": numbers.get(f"{measure}_high"),
                             })  # fmt: skip
-        frame = pd.DataFrame(rows, columns=COLUMNS)
+        frame = table_of(rows, COLUMNS)
         numbers = ["value", "low", "high", *PER_LENGTH]
         frame[numbers] = frame[numbers].astype(float)
         return cls(frame, units, runs)
+
+
+def table_of(rows: Sequence[Mapping[str, object]], columns: Sequence[str]) -> pd.DataFrame:
+    """A DataFrame whose texts may be names of folders that are not UTF-8, which Arrow does not hold."""
+    import pandas as pd
+
+    with pd.option_context("mode.string_storage", "python"):
+        return pd.DataFrame(rows, columns=columns)
 
 
 def _measures(numbers: Mapping[str, object]) -> list[str]:

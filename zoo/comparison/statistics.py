@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zoo.comparison.effective_length import effective_length
-from zoo.comparison.frame import COUNTS, MEASURES, Results
+from zoo.comparison.frame import COUNTS, MEASURES, Results, table_of
 from zoo.errors import InputError
 from zoo.evaluation.interval import (
     UNKNOWN,
@@ -245,7 +245,6 @@ def summary(results: Results, reference: str | None = None) -> pd.DataFrame:
     Raises:
         InputError: no curve has that label.
     """
-    import pandas as pd
 
     kinds = {kind: rows for kind, rows in results.rows.groupby(["protocol", "parameters", "targets"])}
     made = [_panel(kinds[kind], results) for kind in sorted(kinds, key=_place)]
@@ -265,7 +264,7 @@ def summary(results: Results, reference: str | None = None) -> pd.DataFrame:
         own = panel.best_at(min(trained, default=decisive_length(counts, len(panel.labels))))
         chosen = chosen or own
         rows += _compared(panel, basis, chosen if chosen in panel.labels else own, number)
-    table = pd.DataFrame(rows, columns=COLUMNS)
+    table = table_of(rows, COLUMNS)
     numbers = [name for name in COLUMNS if name in MEASURES or name in _NUMBERS]
     return table.astype(dict.fromkeys(numbers, float))
 

@@ -92,7 +92,7 @@ def validate_same_data(checkpoint: Path, content: dict[str, Any], source: DataSo
     if differing:
         message = (
             f"{'; '.join(differing)} since {checkpoint} was saved: the run cannot be continued on other "
-            f"data. Put the old text back (or name its folder with --set data.root=...), or start a new run"
+            f"data. Restore the text (or give its folder with --set data.root=...), or start a new run"
         )
         raise InputError(Problem(message, key="data.root" if source.kind == "text" else "data"))
 

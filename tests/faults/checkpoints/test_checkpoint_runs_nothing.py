@@ -10,33 +10,12 @@ from small_run import change, resume
 import zoo
 from zoo import cli
 from zoo.errors import InputError
-from zoo.reports.evaluate import evaluate
 
 
 def files_in(folder):
     return {
         file: (file.stat().st_mtime_ns, file.is_file() and file.read_bytes()) for file in folder.rglob("*")
     }
-
-
-@pytest.mark.slow
-def test_a_cache_that_only_a_checkpoint_names_is_not_written(text_run, here):
-    folder, _, _ = text_run
-    last, elsewhere = folder / "checkpoints" / "last.ckpt", here / "elsewhere"
-    change(last, lambda content: content["hyper_parameters"]["recipe"]["data"].update(cache=str(elsewhere)))
-    shutil.rmtree(here / "data")
-    assert evaluate([folder])
-    assert not elsewhere.exists() and (here / "data" / "cache").is_dir()
-    # Tokens that are there are read.
-    (here / "data" / "cache").rename(elsewhere)
-    shutil.rmtree(here / "data")
-    before = files_in(elsewhere)
-    assert evaluate([folder])
-    assert files_in(elsewhere) == before
-    assert not list((here / "data" / "cache").glob("*/tokenizer.json")), "the tokens were made again"
-    # What the user names is the user's wish.
-    assert evaluate([folder], sets=[f"data.cache={here / 'mine'}"])
-    assert list((here / "mine").glob("*/tokenizer.json"))
 
 
 @pytest.mark.slow
