@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from zoo.cli import main
-from zoo.figures.grid import Panel, grid, interactive
+from zoo.figures.grid import Panel, grid
 
 SMALL = ["--trained", "8", "--length", "16", "--heads", "2", "--d-model", "16"]
 PLUGIN = """
@@ -86,8 +86,8 @@ def test_wrong_input_is_one_message_and_nothing_is_written(tmp_path, monkeypatch
 def test_drawn_pages_open_in_a_browser(tmp_path, monkeypatch, open_page):
     monkeypatch.chdir(tmp_path)
     assert main(["draw", "alibi", "rope", "--out", "two.html", *SMALL]) == 0
-    plots = open_page("two.html").locator(".js-plotly-plot .main-svg")
-    assert plots.count() >= 5 and plots.first.bounding_box()["height"] > 100
+    pictures = open_page("two.html").locator("figure img")
+    assert pictures.count() >= 5 and pictures.first.bounding_box()["height"] > 100
     assert main(["draw", "rope", "alibi", "--tokens", "the cat sat on the mat", "--out", "cloud.html"]) == 0
     assert open_page("cloud.html").locator(".js-plotly-plot").count() == 2
 
@@ -115,10 +115,3 @@ def test_panels_of_one_key_stand_in_a_row_and_share_their_scales():
     assert a.get_ylim() == other.get_ylim() and b.get_ylim() != a.get_ylim()
     assert a.get_position().y0 == other.get_position().y0 > b.get_position().y0
     assert m.images[0].get_clim() == same.images[0].get_clim() == (0, 4)
-
-
-def test_an_interactive_panel_has_the_drawn_numbers():
-    (line,) = interactive(curve("a", [3, 1, 2])).data
-    assert list(line.y) == [3, 1, 2] and line.name == "line"
-    (map_,) = interactive(image("m", [[1, 2], [3, 4]])).data
-    assert np.array_equal(map_.z, [[1, 2], [3, 4]])

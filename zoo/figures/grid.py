@@ -1,9 +1,8 @@
-"""Panels as one matplotlib figure, and each as an interactive plot of plotly."""
+"""Panels as one matplotlib figure."""
 
 from __future__ import annotations
 
 import io
-import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,15 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.collections import PolyCollection
-from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
-from zoo.figures.style import CAPTION, FAINT, METADATA, RC, styles
+from zoo.figures.style import CAPTION, METADATA, RC, styles
 from zoo.files import atomic_write
 
 ACROSS = 3
@@ -103,82 +98,6 @@ def single(panel: Panel) -> PanelFigure:
 def save(columns: Columns, title: str, path: Path) -> None:
     """Write the figure of some panels, by the suffix of the file: .png or .svg."""
     atomic_write(path, content(grid(columns, title), path.suffix.lower()))
-
-
-DASHES = {"-": "solid", "--": "dash", ":": "dot", "-.": "dashdot"}
-
-
-def interactive(panel: Panel) -> Any:
-    """A panel as a figure of plotly, made from what matplotlib draws: lines, bands, images and marks."""
-    from plotly import graph_objects as go
-
-    (axes,) = single(panel).axes[:1]
-    figure = go.Figure()
-    for band in axes.collections:
-        if isinstance(band, PolyCollection):
-            x, y = band.get_paths()[0].vertices.T
-            figure.add_scatter(
-                x=x, y=y, fill="toself", fillcolor=_rgba(band.get_facecolor()[0]), mode="none",
-                hoverinfo="skip", showlegend=False,
-            )  # fmt: skip
-    for line in axes.get_lines():
-        x, y = np.asarray(line.get_xdata(), dtype=float), np.asarray(line.get_ydata(), dtype=float)
-        look = {"color": to_hex(line.get_color()), "dash": DASHES.get(line.get_linestyle(), "solid")}
-        if line.get_transform() != axes.transData:  # an axvline or axhline
-            one = {"line": {**look, "width": 1}}
-            (figure.add_vline(x[0], **one) if x[0] == x[1] else figure.add_hline(y[0], **one))
-            continue
-        marked, named = line.get_marker() != "None", not line.get_label().startswith("_")
-        mode = "+".join(["lines"] * (line.get_linestyle() != "None") + ["markers"] * marked)
-        dots = {"size": 5, "symbol": "circle-open" if line.get_markerfacecolor() == "none" else "circle"}
-        figure.add_scatter(
-            x=x, y=y, mode=mode, line=look, marker=dots, name=line.get_label() if named else "",
-            showlegend=named,
-        )  # fmt: skip
-    for image in axes.get_images():
-        left, right, bottom, top = image.get_extent()
-        values = np.ma.filled(np.ma.asarray(image.get_array(), dtype=np.float32), np.nan)
-        low, high = image.get_clim()
-        figure.add_heatmap(
-            z=values, x0=left + 0.5, dx=(right - left) / values.shape[1], y0=min(bottom, top) + 0.5,
-            dy=abs(bottom - top) / values.shape[0], zmin=low, zmax=high,
-            colorscale="Viridis" if image.get_cmap().name == "viridis" else "RdBu_r",
-        )  # fmt: skip
-    for patch in axes.patches:
-        if isinstance(patch, Rectangle):
-            figure.add_vrect(
-                patch.get_x(), patch.get_x() + patch.get_width(), fillcolor=FAINT, opacity=0.12, line_width=0
-            )
-    figure.update_layout(
-        xaxis=_axis(axes.xaxis, axes.get_xlim()), yaxis=_axis(axes.yaxis, axes.get_ylim()), height=340,
-        margin={"l": 60, "r": 10, "t": 30, "b": 50}, legend={"orientation": "h", "y": -0.25},
-        template="simple_white",
-    )  # fmt: skip
-    return figure
-
-
-def _axis(axis: Any, ends: tuple[float, float]) -> dict[str, Any]:
-    made = {
-        "title": axis.get_label_text(),
-        "range": ends,
-        "zeroline": False,
-        "gridcolor": "rgba(128,128,128,.2)",
-    }
-    if axis.get_scale() == "log":
-        return {**made, "type": "log", "range": np.log10(ends)}
-    names = [text.get_text() for text in axis.get_ticklabels()]
-    if any(name and not _is_number(name) for name in names):  # names, not numbers: tokens, or "trained"
-        made |= {"tickvals": axis.get_ticklocs(), "ticktext": [name.replace("\n", " ") for name in names]}
-    return made
-
-
-def _is_number(text: str) -> bool:
-    return bool(re.fullmatch(r"[−-]?[\d.]+(e.*)?", text))
-
-
-def _rgba(color: Sequence[float]) -> str:
-    red, green, blue = (round(255 * part) for part in color[:3])
-    return f"rgba({red},{green},{blue},{color[3]:.2f})"
 
 
 def by_key(columns: Columns) -> dict[str, dict[str, Panel]]:

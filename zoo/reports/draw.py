@@ -16,7 +16,7 @@ from zoo.figures import encoding, grid, model, tokens
 from zoo.figures.grid import Columns
 from zoo.files import atomic_write, read_text
 from zoo.recipe.tree import read_value
-from zoo.reports.page import Section, page
+from zoo.reports.page import Picture, Section, page
 
 SUFFIXES = (".png", ".svg", ".html")
 MOST = 8
@@ -156,14 +156,17 @@ def _write(found: Columns, title: str, out: Path | None, names: Iterable[str] | 
 
 
 def figure_page(columns: Columns, title: str) -> str:
-    """A page with each panel as an interactive plot over its caption."""
-    sections = []
-    for row in grid.by_key(columns).values():
-        parts: list[Any] = []
-        for label, panel in row.items():
-            plot = grid.interactive(panel)
-            parts += [plot.update_layout(title=label) if len(columns) > 1 else plot, panel.caption]
-        sections.append(Section(next(iter(row.values())).title, parts))
+    """A page with each panel as a picture over its caption."""
+    sections = [
+        Section(
+            next(iter(row.values())).title,
+            [
+                Picture(grid.content(grid.single(panel), ".svg"), panel.title, f"{label}: {panel.caption}")
+                for label, panel in row.items()
+            ],
+        )
+        for row in grid.by_key(columns).values()
+    ]
     return page(f"{', '.join(columns)}: {title}", sections)
 
 
