@@ -40,7 +40,7 @@ def check_panels(spec):
     first = stack.slots[0][0]
     if "bias_by_distance" in panels and len(stack.slots) == 1:
         table = stack.bias_table(defined).numpy()
-        np.testing.assert_array_equal(panels["bias_by_distance"].data["bias"], table[:, -1, ::-1])
+        np.testing.assert_array_equal(panels["bias_by_distance"].data["mean"], table[:, -1, ::-1])
         causal = np.where(np.tri(defined, dtype=bool), table, np.nan) if stack.size.causal else table
         np.testing.assert_array_equal(panels["bias_matrix"].data["bias"], causal)
     if "embed_map" in panels and len(stack.slots) == 1:

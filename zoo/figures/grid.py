@@ -14,11 +14,11 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from zoo.figures.style import CAPTION, METADATA, RC, styles
+from zoo.figures.style import CAPTION, METADATA, RC, Style, styles
 from zoo.files import atomic_write
 
-ACROSS = 3
-"""Panels in a row where all are of one encoding or run."""
+ACROSS = 4
+"""Panels in a row; as many as there are encodings or runs, if these are more."""
 WIDTH, HEIGHT, HEAD = 3.9, 3.2, 0.3
 """Of a panel with title and caption, and of a line of the figure's title, in inches."""
 LEFT, RIGHT, BOTTOM, TOP = 0.7, 0.5, 0.52, 0.86
@@ -55,32 +55,27 @@ class PanelFigure(Figure):
 
 
 def grid(columns: Columns, title: str = "") -> PanelFigure:
-    """All panels in one figure: a column for each label, or three columns where there is one label alone."""
-    (label, *others) = columns
-    rows: list[list[Panel | None]]
-    if others:
-        rows = _rows(columns)
-    else:
-        panels = list(columns[label])
-        rows = [panels[start : start + ACROSS] for start in range(0, len(panels), ACROSS)]
-    across, head = max(map(len, rows), default=1), HEAD * (2 if others else 1)
+    """All panels in one figure: those of one key side by side in a row, which may have several keys."""
+    across, rows = max(len(columns), ACROSS), [[]]
+    for there in by_key(columns).values():
+        if len(rows[-1]) + len(there) > across:
+            rows.append([])
+        rows[-1] += there.items()
+    across = max(map(len, rows))
+    looks = styles(columns) if len(columns) > 1 else {}
     with matplotlib.rc_context(RC):
-        figure = _sheet(across, max(1, len(rows)), head)
+        figure = _sheet(max(1, across), len(rows), HEAD)
         wide, high = figure.get_size_inches()
-        text = {"fontweight": "bold", "va": "center"}
         heading = " · ".join(filter(None, (*columns, title)))
-        figure.text(0.1 / wide, 1 - HEAD / 2 / high, heading, fontsize=10.5, **text)
-        for index, (one, look) in enumerate(styles(columns).items() if others else ()):
-            place = (index * WIDTH + 0.1) / wide, 1 - HEAD * 1.5 / high
-            figure.text(*place, one, fontsize=11, color=look.color, **text)
+        place = 0.1 / wide, 1 - HEAD / 2 / high
+        figure.text(*place, heading, fontsize=10.5, fontweight="bold", va="center")
         drawn: dict[str, list[Axes]] = {}
-        for row, cells in zip(rows, figure.subplots(len(rows), across, squeeze=False), strict=True):
-            for axes, panel in zip(cells, [*row, *[None] * across][:across], strict=True):
-                if panel is None:
-                    axes.remove()
-                    continue
+        for row, cells in zip(rows, figure.subplots(len(rows), max(1, across), squeeze=False), strict=True):
+            for axes in cells[len(row) :]:
+                axes.remove()
+            for axes, (label, panel) in zip(cells, row, strict=False):
                 panel.draw(axes, panel.data)
-                _describe(axes, panel)
+                _describe(axes, panel, label, looks)
                 drawn.setdefault(panel.key, []).append(axes)
         for same in drawn.values():
             _share_scales(same)
@@ -116,19 +111,6 @@ def by_key(columns: Columns) -> dict[str, dict[str, Panel]]:
     return found
 
 
-def _rows(columns: Columns) -> list[list[Panel | None]]:
-    """Rows of cells: each key has one row, which keys of other columns may share, so that few are empty."""
-    labels, rows = list(columns), []
-    ends = dict.fromkeys(labels, 0)
-    for there in by_key(columns).values():
-        at = max(ends[label] for label in there)
-        while len(rows) <= at:
-            rows.append([None] * len(labels))
-        for label, panel in there.items():
-            rows[at][labels.index(label)], ends[label] = panel, at + 1
-    return rows
-
-
 def _sheet(across: int, rows: int, head: float) -> PanelFigure:
     """An empty figure whose subplots have the same margins in inches everywhere."""
     wide, high = across * WIDTH, rows * HEIGHT + head
@@ -142,13 +124,15 @@ def _sheet(across: int, rows: int, head: float) -> PanelFigure:
     return figure
 
 
-def _describe(axes: Axes, panel: Panel) -> None:
-    """Title and caption above the axes."""
+def _describe(axes: Axes, panel: Panel, label: str, looks: Mapping[str, Style]) -> None:
+    """Title and caption above the axes; of several labels, theirs in its colour."""
     lines = textwrap.wrap(panel.caption, CHARACTERS)
     place = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "left", "va": "bottom"}
     axes.annotate("\n".join(lines), (0, 1), xytext=(INDENT, 6), fontsize=6.5, color=CAPTION, **place)
-    above = 9 + LINE * len(lines)
-    axes.annotate(panel.title, (0, 1), xytext=(INDENT, above), fontsize=8.5, fontweight="bold", **place)
+    title, look = panel.title, {"fontsize": 8.5, "fontweight": "bold"}
+    if looks:
+        title, look = f"{label} · {title}", look | {"color": looks[label].color}
+    axes.annotate(title, (0, 1), xytext=(INDENT, 9 + LINE * len(lines)), **look, **place)
 
 
 def _share_scales(drawn: Sequence[Axes]) -> None:
