@@ -4,7 +4,7 @@ import json
 import math
 from types import SimpleNamespace
 
-from zoo.comparison.statistics import Difference
+from zoo.comparison.paired import Difference
 
 
 def none(value):

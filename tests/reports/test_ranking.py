@@ -15,7 +15,7 @@ from panel_views import panels
 from scipy import stats
 
 from zoo import cli
-from zoo.comparison.statistics import Difference, basis_of, difference, make_sample
+from zoo.comparison.paired import Difference, basis_of, difference, make_sample
 from zoo.errors import InputError
 from zoo.evaluation.interval import interval_of_ratio
 from zoo.evaluation.measurement import Units

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import pandas as pd
 
 from zoo.comparison.formatting import display_name, protocol_text, quoted, signed
-from zoo.comparison.statistics import Difference, decisive_length
+from zoo.comparison.paired import Difference
+from zoo.comparison.statistics import decisive_length
 
 NAMED = 3
 """Up to so many encodings are named; of more the number, and the nearest."""

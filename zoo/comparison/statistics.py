@@ -1,10 +1,4 @@
-"""Statistics of results: means over seeds, intervals, paired differences and ranks, as one table.
-
-Two sources of variation: other documents (or examples), known from the scores of each one, averaged over the
-seeds; and other seeds, known from their spread. Where every curve has two seeds or more, an interval is over
-both (`zoo.evaluation.interval.combined`). Otherwise it is over documents alone for all curves, since
-intervals of two kinds do not compare.
-"""
+"""Statistics of results: means over seeds, intervals, paired differences and ranks, as one table."""
 
 from __future__ import annotations
 
@@ -18,21 +12,11 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from zoo.comparison.effective_length import effective_length
 from zoo.comparison.frame import COUNTS, MEASURES, Results, table_of
+from zoo.comparison.paired import Basis, Difference, Sample, basis_of, difference, make_sample
 from zoo.errors import InputError
-from zoo.evaluation.interval import (
-    UNKNOWN,
-    Interval,
-    combined,
-    interval_of_mean,
-    interval_of_rate,
-    interval_of_rate_difference,
-    interval_of_ratio,
-)
-from zoo.evaluation.measurement import Units
+from zoo.evaluation.interval import UNKNOWN
 from zoo.registry import tasks
 
 if TYPE_CHECKING:
@@ -41,9 +25,6 @@ if TYPE_CHECKING:
 NOT_FINITE, NOT_EVALUATED = "not finite", "not evaluated"
 MAIN = ("accuracy", "bits_per_byte", "loss_nats")
 """The measure of a protocol: the first of these that all its rows have, else the first other one."""
-RATE = "accuracy"
-SCORES = {RATE: ("scores", ""), "bits_per_byte": ("nats", "bytes"), "loss_nats": ("nats", "tokens")}
-"""For each measure with scores of each unit: their columns in `Units`, and the sizes of the units."""
 COLUMNS = (
     "panel", "protocol", "parameters", "targets", "axis", "explanation", "measure", "lower_is_better",
     "encoding", "length", "train_length", "mean", "sd", "low", "high", "interval", "rank", "best",
@@ -52,146 +33,6 @@ COLUMNS = (
     "measured", "counted", "count", "note", "values", "runs",
     "tokens_per_second", "peak_memory_mb", *MEASURES,
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Sample:
-    """The seeds of a curve at one length.
-
-    Attributes:
-        values: the measure of each seed.
-        stored: the stored interval of a single seed.
-        amounts: scores of each document, block or example, [S, N]; None where they are not stored.
-        sizes: of documents and blocks, [N].
-        units: samples with equal `units` can be paired.
-        unit: document, text block or example.
-    """
-
-    measure: str
-    values: dict[int, float]
-    stored: Interval = UNKNOWN
-    amounts: np.ndarray | None = None
-    sizes: np.ndarray | None = None
-    units: tuple = ()
-    unit: str = "document"
-
-    @property
-    def mean(self) -> float:
-        return sum(self.values.values()) / len(self.values)
-
-    def over_units(self) -> Interval:
-        """The interval of the mean over seeds, over documents or examples."""
-        if self.amounts is None:
-            return self.stored
-        if self.sizes is None:
-            return interval_of_rate(self.amounts.mean(0))
-        low, high = interval_of_ratio(self.amounts.mean(0), self.sizes)
-        return (None if low is None else max(low, 0.0)), high
-
-    def interval(self, basis: Basis) -> Interval:
-        parts = [self.over_units()] * basis.units + [interval_of_mean(self.values.values())] * basis.seeds
-        low, high = combined(self.mean, *parts)
-        if low is None or high is None:
-            return UNKNOWN
-        return max(low, 0.0), min(high, 1.0) if self.measure == RATE else high
-
-
-@dataclass(frozen=True)
-class Basis:
-    """What all intervals of a table are over."""
-
-    seeds: bool
-    units: bool
-
-    def named(self, unit: str) -> str:
-        """`95 % interval over seeds and documents`."""
-        over = [name for name, there in (("seeds", self.seeds), (f"{unit}s", self.units)) if there]
-        return f"95 % interval over {' and '.join(over)}"
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A paired difference of two means with its 95 % interval, or the reason why there is none."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-    why: str = ""
-
-    @property
-    def sign(self) -> int | None:
-        """1 or -1 where the interval excludes zero, 0 where it includes it, None without an interval."""
-        if self.low is None or self.high is None:
-            return None
-        return 1 if self.low > 0 else -1 if self.high < 0 else 0
-
-    def __neg__(self) -> Difference:
-        if self.low is None or self.high is None:
-            return Difference(-self.value, why=self.why)
-        return Difference(-self.value, -self.high, -self.low)
-
-
-def make_sample(measure: str, rows: Sequence[Any], units: Mapping[int, Units]) -> Sample:
-    """The sample of the rows of some seeds, all with a finite value."""
-    values = {row.seed: row.value for row in rows}
-    stored = (_or_none(rows[0].low), _or_none(rows[0].high)) if len(rows) == 1 else UNKNOWN
-    amount, size = SCORES.get(measure, ("", ""))
-    unit = "example" if measure == RATE else "document"
-    kinds, amounts, sizes = set(), [], None
-    for row in rows:
-        columns = units[row.Index].columns() if row.Index in units else {}
-        if None in columns.get(amount, [None]) or (size and size not in columns):
-            return Sample(measure, values, stored, unit=unit)
-        unit = "text block" if "blocks" in columns else unit
-        amounts.append(columns[amount])
-        sizes = columns.get(size)
-        indices = tuple(columns.get("documents") or columns.get("blocks", ()))
-        kinds.add((len(columns[amount]), unit, indices, tuple(sizes or ())))
-    if len(kinds) > 1:
-        return Sample(measure, values, stored, unit=unit)
-    factor = 1 / math.log(2) if measure == "bits_per_byte" else 1.0
-    weights = np.array(sizes, dtype=np.float64) if size else None
-    return Sample(
-        measure, values, stored, factor * np.array(amounts, dtype=np.float64), weights, kinds.pop(), unit
-    )
-
-
-def basis_of(samples: Sequence[Sample]) -> Basis:
-    """What intervals can be over, for all curves alike: over seeds only where each has two or more."""
-    seeds = bool(samples) and all(len(one.values) > 1 for one in samples)
-    units = all(one.amounts is not None and None not in one.over_units() for one in samples)
-    return Basis(seeds=seeds, units=units or not seeds)
-
-
-def difference(one: Sample, other: Sample, basis: Basis) -> Difference:
-    """One mean less the other, paired over the same documents or examples and over the same seeds. Where the
-    seeds are not the same, the spreads of both are added."""
-    value = one.mean - other.mean
-    parts = []
-    if basis.units:
-        if one.amounts is None or other.amounts is None:
-            return Difference(value, why=f"the scores of each {one.unit} are not stored")
-        if one.units != other.units:
-            why = f"other {one.unit}s were scored"
-            if "text block" in (one.unit, other.unit):
-                why = "they have other text blocks: evaluate both again at the same lengths"
-            return Difference(value, why=why)
-        apart = one.amounts.mean(0) - other.amounts.mean(0)
-        own = interval_of_rate_difference(apart) if one.sizes is None else interval_of_ratio(apart, one.sizes)
-        if None in own:
-            return Difference(value, why="one document was scored")
-        parts.append(own)
-    if basis.seeds and one.values.keys() == other.values.keys():
-        parts.append(interval_of_mean(one.values[seed] - other.values[seed] for seed in one.values))
-    elif basis.seeds:
-        low, high = interval_of_mean(one.values.values())
-        parts.append((value + low - one.mean, value + high - one.mean))
-        low, high = interval_of_mean(other.values.values())
-        parts.append((value + other.mean - high, value + other.mean - low))
-    low, high = combined(value, *parts)
-    if one.measure == RATE and low is not None:
-        low, high = max(low, -1.0), min(high, 1.0)
-    return Difference(value, low, high)
 
 
 @dataclass(frozen=True)
@@ -487,10 +328,6 @@ def costs(results: Results, table: pd.DataFrame) -> pd.DataFrame:
             "peak_memory_mb": at["peak_memory_mb"].squeeze() if len(at) else None,
         }
     return pd.DataFrame.from_dict(made, orient="index")
-
-
-def _or_none(value: float) -> float | None:
-    return None if math.isnan(value) else value
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
