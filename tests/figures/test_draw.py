@@ -113,5 +113,6 @@ def test_panels_of_one_key_stand_in_a_row_and_share_their_scales():
     }
     (a, other, b, m, same) = grid(columns, "Two").axes
     assert a.get_ylim() == other.get_ylim() and b.get_ylim() != a.get_ylim()
-    assert a.get_position().y0 == other.get_position().y0 > m.get_position().y0 == same.get_position().y0
+    assert a.get_position().y0 == other.get_position().y0 > m.get_position().y1
+    assert m.get_position().y0 == pytest.approx(same.get_position().y0)
     assert m.images[0].get_clim() == same.images[0].get_clim() == (0, 4)
