@@ -61,6 +61,22 @@ def test_the_output_of_show_reads_back_to_itself(workplace, capsys):
     assert yaml.safe_load(capsys.readouterr().out) == yaml.safe_load(first)
 
 
+def test_show_prints_the_recipe_of_a_run_and_imports_no_plugin(workplace, capsys):
+    assert cli.main(["show", "recipes/small.yaml"]) == 0
+    recipe = yaml.safe_load(capsys.readouterr().out) | {"plugins": ["gone.py"]}
+    (workplace / "runs/one").mkdir(parents=True)
+    (workplace / "runs/one/recipe.yaml").write_text(yaml.safe_dump(recipe))
+    assert cli.main(["show", "runs/one"]) == 0
+    assert yaml.safe_load(capsys.readouterr().out) == recipe
+
+
+def test_the_nearest_verb_is_suggested(capsys):
+    for word, hint in {"lst": "did you mean 'list'?", "xyzzy": "there are: fit, evaluate, "}.items():
+        with pytest.raises(SystemExit) as caught:
+            cli.main([word])
+        assert caught.value.code == 2 and hint in capsys.readouterr().err
+
+
 def test_show_schema_is_json(capsys):
     assert cli.main(["show", "--schema"]) == 0
     assert "model" in json.loads(capsys.readouterr().out)["properties"]
@@ -70,6 +86,7 @@ WRONG_INPUT = (
     (["show", "recipes/wrong.yaml"], "recipes/wrong.yaml:3: model.encoding: no encoding 'alibbi'"),
     (["show", "recipes/smal.yaml"], "did you mean recipes/small.yaml?"),
     (["show"], "show what?"),
+    (["show", "recipes", "--set", "seed=1"], "recipes is a run"),
     (["fit"], "fit which recipe?"),
     (["fit", "a.yaml", "--recipe", "b.yaml"], "there are two: a.yaml and --recipe b.yaml"),
     (["fit", "recipes/small.yaml", "--resume", "outo"], "--resume takes nothing, or `auto`"),

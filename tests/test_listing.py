@@ -1,11 +1,12 @@
 """The table of encodings: one row each, its learned parameters, and plugins that cannot be built."""
 
 import re
+import sys
 
 import pytest
 
 import zoo
-from zoo import cli
+from zoo import cli, registry
 from zoo.encodings.base import Size
 from zoo.encodings.parameters import learned_parameters, representative
 from zoo.encodings.stack import EncodingStack
@@ -58,6 +59,31 @@ def test_one_encoding_is_reported_in_full(capsys):
     # A row of the table for each of 512 positions.
     assert f"learned parameters: {512 * 256:,} (at width 256, 6 layers, 8 heads, length 512)" in output
     assert "error | clamp | interpolate = error (may be changed after training)" in output
+
+
+def test_a_name_of_any_kind_is_explained_in_80_columns(capsys):
+    for name, parts in {
+        "copy": ("num_symbols: whole number = 10", "number of different symbols."),
+        "adamw": ("betas: list of number = [0.9, 0.95]", "decay rates of the two moments."),
+        "hub": ("id: text", "a larger dataset is streamed"),
+        "rope": ("    layout: half | interleaved = half", "as in GPT-NeoX"),
+    }.items():
+        assert cli.main(["list", name]) == 0
+        output = capsys.readouterr().out
+        assert output.startswith(f"{name}: ") and all(part in output for part in parts), output
+        assert max(map(len, output.splitlines())) <= 80
+
+
+def test_on_a_terminal_a_long_description_goes_on_below(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert cli.main(["list", "datasets"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 120 and not any(line.endswith("…") for line in lines)
+    start = lines[0].index("description")
+    words = " ".join(line[start:].strip() for line in lines[1:])
+    assert all(registry.datasets.describe(name).summary in words for name in registry.datasets.names())
 
 
 def test_the_listed_number_of_parameters_is_that_of_the_model():

@@ -13,8 +13,8 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from zoo.commands.parser import make_parser
-from zoo.errors import InputError, RunError
+from zoo.commands.parser import VERBS, make_parser
+from zoo.errors import InputError, RunError, nearest
 from zoo.launch.ranks import is_first_process
 from zoo.launch.signals import INTERRUPTED, may_set_handlers
 
@@ -33,7 +33,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     An unexpected exception keeps its traceback.
     """
     arguments = sys.argv[1:] if arguments is None else list(map(str, arguments))
-    options = make_parser().parse_args(arguments)
+    parser = make_parser()
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in VERBS:
+        near = nearest(arguments[0], VERBS)
+        hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(VERBS)}"
+        parser.error(f"no verb {arguments[0]!r}; {hint}")
+    options = parser.parse_args(arguments)
     options.arguments = arguments
     with _signal_handlers_restored():
         return _run(options)

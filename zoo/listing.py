@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import fnmatch
 import functools
+import itertools
 import json
 import os
+import shutil
+import sys
+import textwrap
 import typing
 from collections.abc import Callable, Iterable
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +28,11 @@ from zoo.runs.card import read_card
 
 RECIPES, RUNS = Path("recipes"), Path("runs")
 SIZE = f"width {WIDTH}, {LAYERS} layers, {HEADS} heads, length {LENGTH}"
+LEGEND = (
+    f"parameters: learned, at {SIZE}",
+    "beyond: longer sequences than in training: published results show that it works (yes),",
+    "        it is defined there (no), or an option decides (by policy); `zoo list NAME` shows options",
+)
 
 Row = tuple[str, ...]
 
@@ -31,12 +40,21 @@ Row = tuple[str, ...]
 def listing(what: str, pattern: str | None = None) -> str:
     """The table of one kind as text, of the names that match the pattern (`*`, `?`) if there is one.
 
+    `what` may also be a name or a pattern of any kind. A single name is explained with all its options.
+
     Raises:
-        InputError: no such kind, or nothing matches.
+        InputError: no such kind or name, or nothing matches.
     """
-    if what not in LISTS:
-        raise InputError(f"no list {what!r}{_hint(what, LISTS)}")
-    return LISTS[what](pattern)
+    if what in LISTS:
+        return LISTS[what](pattern)
+    kinds = {kind: [*kind.names(), *kind.broken] for kind in registry.KINDS.values()}
+    found = [
+        f"{kind.kind}s" for kind, names in kinds.items() if pattern is None and fnmatch.filter(names, what)
+    ]
+    if not found:
+        known = LISTS if pattern else [*LISTS, *itertools.chain(*kinds.values())]
+        raise InputError(f"no list {what!r}{_hint(what, known)}")
+    return "\n\n".join(LISTS[one](what) for one in found)
 
 
 def _hint(word: str, valid: Iterable[str]) -> str:
@@ -46,62 +64,90 @@ def _hint(word: str, valid: Iterable[str]) -> str:
 
 def _matching(names: Iterable[str], pattern: str | None, what: str) -> list[str]:
     names = list(names)
-    found = names if pattern is None else [name for name in names if fnmatchcase(name, pattern)]
+    found = names if pattern is None else fnmatch.filter(names, pattern)
     if pattern is not None and not found:
         raise InputError(f"no {what} matches {pattern!r}{_hint(pattern, [*names, *LISTS])}")
     return found
 
 
-def _described(kind: registry.Registry, pattern: str | None) -> list[Description]:
-    names = kind.names()
-    if pattern in kind.broken and pattern not in names:
+def _table(header: Row, rows: Iterable[Row]) -> str:
+    """A table; on a terminal its last column, the description, goes on below where it is too long."""
+    rows = list(rows)
+    if not sys.stdout.isatty():
+        return table(header, rows)
+    start = sum(max(len(row[i]) for row in (header, *rows)) + 2 for i in range(len(header) - 1))
+    width = max(30, shutil.get_terminal_size().columns - start)
+    lines = [(row[:-1], textwrap.wrap(row[-1], width, break_on_hyphens=False) or [""]) for row in rows]
+    rest = ("",) * (len(header) - 1)
+    return table(
+        header, [(*(rest if n else cells), text) for cells, texts in lines for n, text in enumerate(texts)]
+    )
+
+
+def _kind(what: str, pattern: str | None) -> str:
+    kind, columns = _COLUMNS[what]
+    if pattern in kind.broken and pattern not in kind.names():
         raise InputError(kind.unknown(pattern))
-    return [kind.describe(name) for name in _matching(names, pattern, kind.kind)]
-
-
-def _encodings(pattern: str | None) -> str:
-    found = _described(registry.encodings, pattern)
+    found = [kind.describe(name) for name in _matching(kind.names(), pattern, kind.kind)]
     if [one.name for one in found] == [pattern]:
-        return _one_encoding(found[0])
-    notes, rows = _broken(registry.encodings) if pattern is None else [], []
-    for one in found:
-        try:
-            count = str(learned_parameters(one.name))
-        except InputError as error:
-            count = "-"
-            notes.append(f"not counted: {error}")
-        kinds = "both" if one.decoder and one.encoder else "".join(_kinds(one))
-        role = f"for evaluation of: {', '.join(one.replaces)}. " if one.replaces else ""
-        origin = _origin(one) if one.builtin or one.package else one.file.name
-        rows.append((one.name, one.family, kinds, count, _beyond(one), origin, role + one.summary))
-    return "\n".join([
-        table(("name", "family", "for", "parameters", "beyond", "from", "description"), rows),
-        "",
-        f"parameters: learned, at {SIZE}",
-        "beyond: longer sequences than in training: published results show that it works (yes),",
-        "        it is defined there (no), or an option decides (by policy); `zoo list NAME` shows options",
-        *(note.strip().split("\n")[0] for note in notes),
-    ])  # fmt: skip
+        return _page(found[0])
+    if not all(one.builtin for one in found):
+        columns = {**columns, "from": _origin}
+    rows = [(one.name, *(cell(one) for cell in columns.values()), _summary(one)) for one in found]
+    notes = [
+        f"not counted: {_counted(one)[1]}" for one in found if kind is registry.encodings and _counted(one)[1]
+    ]
+    notes += [] if pattern else [f"cannot be used: {name}: {reason}" for name, reason in kind.broken.items()]
+    legend = ["", *LEGEND] if kind is registry.encodings else []
+    shown = _table(("name", *columns, "description"), rows)
+    return "\n".join([shown, *legend, *(note.strip().split("\n")[0] for note in notes)])
 
 
-def _one_encoding(one: Description) -> str:
-    facts = {
-        "paper": one.paper,
-        "family": one.family,
-        "for": ", ".join(_kinds(one)),
-        "for evaluation of": ", ".join(one.replaces),
-        "learned parameters": f"{learned_parameters(one.name)} (at {SIZE})",
-        "beyond training": _beyond(one),
-        "from": _origin(one),
-        "source": _near(one.where),
-    }
-    lines = [f"{one.name}: {one.summary}", *(f"  {key}: {value}" for key, value in facts.items() if value)]
-    lines += ["  options:"] if one.options else []
-    for option in one.options:
+def _page(one: Description) -> str:
+    """One class in full, in lines of 80 characters."""
+    _, columns = _COLUMNS[f"{one.kind}s"]
+    facts = {"paper": one.paper if hasattr(one.cls, "paper") else ""}
+    facts |= {key: cell(one) for key, cell in columns.items() if key != "options"}
+    if one.kind == "encoding":
+        facts["for"] = facts["for"].replace("both", "decoder, encoder")
+        facts["learned parameters"] = f"{facts.pop('parameters')} (at {SIZE})"
+        facts["for evaluation of"] = ", ".join(one.replaces)
+    facts |= {"from": _origin(one), "source": _near(one.where)}
+    lines = [
+        _wrapped(f"{one.name}: {one.summary}"),
+        *(_wrapped(f"{k}: {v}", 2) for k, v in facts.items() if v),
+    ]
+    options = [option for option in one.options if option.name != "lr"]  # of every optimizer
+    lines += ["  options:"] if options else []
+    for option in options:
         default = "" if option.default is registry.REQUIRED else f" = {_value_text(option.default)}"
-        after = " (may be changed after training)" if option.name in one.after_training else ""
-        lines.append(f"    {option.name}: {_type_text(option.annotation)}{default}{after}")
-    return "\n".join(lines)
+        after = (
+            " (may be changed after training)"
+            if option.name in getattr(one.cls, "after_training", ())
+            else ""
+        )
+        lines.append(_wrapped(f"{option.name}: {_type_text(option.annotation)}{default}{after}", 4))
+        lines.append(_wrapped(one.help.get(option.name, ""), 8, 0))
+    return "\n".join(filter(None, lines))
+
+
+def _wrapped(text: str, indent: int = 0, hanging: int = 4) -> str:
+    first, rest = " " * indent, " " * (indent + hanging)
+    return textwrap.fill(text, 80, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
+
+
+def _summary(one: Description) -> str:
+    replaces = getattr(one.cls, "replaces", ())
+    return (f"for evaluation of: {', '.join(replaces)}. " if replaces else "") + one.summary
+
+
+@functools.cache
+def _counted(one: Description) -> tuple[str, str]:
+    """The learned parameters of an encoding, and why they cannot be counted."""
+    try:
+        return str(learned_parameters(one.name)), ""
+    except InputError as error:
+        return "-", str(error)
 
 
 def _beyond(one: Description) -> str:
@@ -109,10 +155,6 @@ def _beyond(one: Description) -> str:
     if one.extrapolates == "no" and any(registry.holds_wrapped(o.annotation) for o in one.options):
         return "as wrapped"
     return "by policy" if one.extrapolates == "policy" else str(one.extrapolates)
-
-
-def _kinds(one: Description) -> list[str]:
-    return [kind for kind in ("decoder", "encoder") if getattr(one, kind)]
 
 
 def _origin(one: Description) -> str:
@@ -136,7 +178,8 @@ def _type_text(annotation: Any) -> str:
     if origin is typing.Literal:
         return " | ".join(map(_value_text, arguments))
     if origin in (list, tuple):
-        return f"list of {', '.join(_type_text(part) for part in arguments if part is not ...)}"
+        parts = dict.fromkeys(_type_text(part) for part in arguments if part is not ...)
+        return f"list of {', '.join(parts)}"
     if arguments and origin is not dict:
         return " | ".join(map(_type_text, arguments))
     return words.get(annotation) or getattr(annotation, "__name__", str(annotation)).lower()
@@ -157,10 +200,16 @@ def _options(one: Description) -> str:
 
 
 def _data(task: Description) -> str:
-    return ", ".join(one.name for one in _described(registry.datasets, None) if one.gives == task.takes)
+    return ", ".join(one.name for one in registry.datasets.all().values() if one.gives == task.takes)
 
 
 _COLUMNS: dict[str, tuple[registry.Registry, dict[str, Callable[[Description], str]]]] = {
+    "encodings": (registry.encodings, {
+        "family": lambda one: one.family,
+        "for": lambda one: "both" if one.decoder and one.encoder else "decoder" if one.decoder else "encoder",
+        "parameters": lambda one: _counted(one)[0],
+        "beyond": _beyond,
+    }),
     "datasets": (registry.datasets, {"gives": lambda one: one.gives, "where from": lambda one: one.source}),
     "tasks": (registry.tasks, {
         "for": lambda one: ", ".join(one.kinds),
@@ -179,19 +228,6 @@ _COLUMNS: dict[str, tuple[registry.Registry, dict[str, Callable[[Description], s
 """The columns of each kind."""
 
 
-def _kind(what: str, pattern: str | None) -> str:
-    kind, columns = _COLUMNS[what]
-    rows = [
-        (one.name, *(cell(one) for cell in columns.values()), _origin(one), one.summary)
-        for one in _described(kind, pattern)
-    ]
-    return "\n".join([table(("name", *columns, "from", "description"), rows), *_broken(kind)])
-
-
-def _broken(kind: registry.Registry) -> list[str]:
-    return [f"cannot be used: {name}: {reason}" for name, reason in kind.broken.items()]
-
-
 def _recipes(pattern: str | None) -> str:
     # Without such a folder here: that of a checkout, next to the package.
     folder = RECIPES if RECIPES.is_dir() else Path(__file__).parent.parent / RECIPES
@@ -201,7 +237,7 @@ def _recipes(pattern: str | None) -> str:
     if not files:
         raise InputError(f"{RECIPES}/: no recipes here (*.yaml)")
     header = ("file", "encoding", "model", "data", "length", "steps", "description")
-    return table(header, [_recipe(files[name]) for name in _matching(files, pattern, "recipe")])
+    return _table(header, [_recipe(files[name]) for name in _matching(files, pattern, "recipe")])
 
 
 def _recipe(file: Path) -> Row:
@@ -248,7 +284,6 @@ def _run(folder: Path) -> Row:
 
 
 LISTS: dict[str, Callable[[str | None], str]] = {
-    "encodings": _encodings,
     **{what: functools.partial(_kind, what) for what in _COLUMNS},
     "recipes": _recipes,
     "runs": _runs,

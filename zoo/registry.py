@@ -278,17 +278,8 @@ def _import_file(file: Path) -> None:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        line = _last_line(error, file)
-        raise InputError(f"{file}:{line}: the plugin cannot be imported: {_cause(error)}") from error
-
-
-def _last_line(error: BaseException, file: Path) -> int:
-    """The last line of the file that ran before the error; 1 where none did."""
-    if isinstance(error, SyntaxError) and error.filename == str(file):
-        return error.lineno or 1
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == file and frame.lineno]
-    return lines[-1] if lines else 1
+        place = _place(error) or f"{file}:1: "
+        raise InputError(f"{place}the plugin cannot be imported: {_cause(error)}") from error
 
 
 def _place(error: BaseException) -> str:

@@ -151,6 +151,8 @@ NOT_RECIPES = (
     ("model:\n  kind: x\n d_model: 2\n", 3, "not YAML"),
     ("name: a: b\n", 1, "not YAML"),
     ("seed: 1\n---\nseed: 2\n", 2, "not YAML"),
+    ("seed: 1\na: &a [*a]\n", 2, "a.0: an alias refers to itself"),
+    ("a: &a\n  b: *a\n", 2, "a.b: an alias refers to itself"),
 )  # fmt: skip
 
 
@@ -249,6 +251,21 @@ def test_set_changes_any_key(write, good):
     file = write(good)
     for settings, read, value in SETTINGS:
         assert read(read_recipe(file, settings)) == value, settings
+
+
+def test_a_mapping_changes_what_the_same_texts_change(write, good, problems):
+    file = write(good)
+    texts = ["seed=1", "optimizer.lr=0.5", "optimizer.warmup_steps=3", "model.encoding=rope"]
+    mapping = {
+        "seed": 1,
+        "optimizer.lr": 0.5,
+        "optimizer": {"warmup_steps": 3},
+        "model": {"encoding": "rope"},
+    }
+    assert read_recipe(file, mapping) == read_recipe(file, texts)
+    assert problems(read_recipe, file, {"model": {"d_modl": 3}}) == [
+        "--set model.d_modl=3: model.d_modl: unknown key; did you mean 'd_model'?"
+    ]
 
 
 def test_a_problem_of_a_set_names_it(write, good, problems):

@@ -10,6 +10,7 @@ LISTS = ("encodings", "datasets", "tasks", "protocols", "optimizers", "schedules
 SUMMARY = "List encodings, datasets, tasks, protocols, optimizers, schedules, recipes or runs."
 EXAMPLES = """
 zoo list encodings
+zoo list rope
 zoo list 'rope*'
 zoo list recipes '*wikitext2*'
 zoo list runs
@@ -18,17 +19,15 @@ zoo list runs
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "what", nargs="?", default="encodings", metavar="|".join(LISTS), help="default: encodings"
-    )
+        "what", nargs="?", default="encodings", metavar="|".join(LISTS),
+        help="or a name, which is explained with its options (default: encodings)",
+    )  # fmt: skip
     parser.add_argument("pattern", nargs="?", metavar="PATTERN", help="names to list; * and ? as in a shell")
 
 
 def run(options: argparse.Namespace) -> None:
-    what, pattern = options.what, options.pattern
-    if what not in LISTS and pattern is None:
-        what, pattern = "encodings", what
     with waiting("reading"):
         from zoo.listing import listing
 
-        listed = listing(what, pattern)
+        listed = listing(options.what, options.pattern)
     print(listed)

@@ -9,16 +9,19 @@ from zoo.commands.shared import add_set
 from zoo.console import waiting
 from zoo.errors import InputError
 
-SUMMARY = "Print a recipe with every key resolved, or the schema of recipes."
+SUMMARY = "Print the recipe of a file or of a run with every key resolved, or the schema of recipes."
 EXAMPLES = """
 zoo show recipes/alibi_wikitext2.yaml
 zoo show recipes/alibi_wikitext2.yaml --set model.encoding=rope > rope.yaml
+zoo show runs/alibi_wikitext2
 zoo show --schema > recipe.schema.json
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("recipe", type=Path, nargs="?", metavar="RECIPE", help="a recipe file")
+    parser.add_argument(
+        "recipe", type=Path, nargs="?", metavar="RECIPE", help="a recipe file, or a run folder"
+    )
     add_set(parser, "change a key of the recipe")
     parser.add_argument("--schema", action="store_true", help="print the JSON Schema of recipes, for editors")
 
@@ -34,8 +37,15 @@ def run(options: argparse.Namespace) -> None:
     if options.recipe is None:
         raise InputError("show what? A recipe file (show recipes/alibi_wikitext2.yaml), or --schema")
     with waiting(f"reading {options.recipe}"):
-        from zoo.recipe import dump, read_recipe
+        from zoo.recipe import dump, read_recipe, recipe_of_run
 
-        recipe = read_recipe(options.recipe, options.set)
+        if options.recipe.is_dir():
+            from zoo.runs.folder import stored_recipe
+
+            if options.set:
+                raise InputError(f"--set changes a recipe file; {options.recipe} is a run")
+            recipe = recipe_of_run(stored_recipe(options.recipe))  # which imports no plugin
+        else:
+            recipe = read_recipe(options.recipe, options.set)
     sets = "".join(f" --set {text}" for text in options.set)
     print(f"# {options.recipe}{sets}, resolved\n{dump(recipe)}", end="")

@@ -29,7 +29,7 @@ Runs = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 def fit(
     recipe: Recipe | Mapping[str, Any] | str | Path,
-    sets: Sequence[str] = (),
+    sets: Sequence[str] | Mapping[str, Any] = (),
     out: str | Path | None = None,
     resume: bool | Literal["auto"] = False,
 ) -> Run:
@@ -37,7 +37,7 @@ def fit(
 
     Args:
         recipe: the path of a recipe file, a mapping, or a recipe, such as another run's.
-        sets: `key=value` changes to it.
+        sets: changes to it: `{"seed": 1, "optimizer.lr": 1e-3}`, or `key=value` texts.
         out: the run folder; by default runs/NAME, or the next free number after it.
         resume: continue the run in `out`, or the newest of this name; "auto" starts one if there is none.
 

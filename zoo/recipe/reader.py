@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,20 +14,32 @@ from zoo.errors import InputError, Problem, collect, nearest, shorten
 from zoo.recipe.encoding import keep_trained_options
 from zoo.recipe.rules import FOR_TRAINING, RULES, broken_rules
 from zoo.recipe.schema import LONGEST_NAME, Recipe
-from zoo.recipe.tree import KeyPath, Tree, describe_value, dotted, read_file, read_value, to_yaml
+from zoo.recipe.tree import (
+    NAMED,
+    KeyPath,
+    Tree,
+    describe_value,
+    dotted,
+    read_file,
+    read_value,
+    to_yaml,
+    to_yaml_line,
+)
 from zoo.recipe.validation import validate
 
+Sets = Sequence[str] | Mapping[str, Any]
+"""Changes to a recipe: `key=value` texts as of `--set`, or a mapping of (dotted) keys to values."""
 Setting = tuple[str, KeyPath, Any]
 """Location, key path and value of a `--set`."""
 
 
-def read_recipe(path: str | Path, sets: Sequence[str] = ()) -> Recipe:
+def read_recipe(path: str | Path, sets: Sets = ()) -> Recipe:
     """Read and check a recipe file: a training run.
 
     Args:
         path: the YAML file. Its `base` and its `plugins` are relative to it.
-        sets: `key=value` texts laid over the file, for example `trainer.max_steps=100`; a path in them is
-            relative to the working directory.
+        sets: changes laid over the file, for example `trainer.max_steps=100`; a path in them is relative to
+            the working directory.
 
     Raises:
         InputError: the sets, the file or its base cannot be read; if all can be read, every problem of the
@@ -36,7 +48,7 @@ def read_recipe(path: str | Path, sets: Sequence[str] = ()) -> Recipe:
     return validate(_read_tree(Path(path), sets), (*RULES, *FOR_TRAINING))
 
 
-def to_recipe(given: Recipe | Mapping[str, Any] | str | Path, sets: Sequence[str] = ()) -> Recipe:
+def to_recipe(given: Recipe | Mapping[str, Any] | str | Path, sets: Sets = ()) -> Recipe:
     """A recipe from a recipe, a mapping, or the path of a file.
 
     Raises:
@@ -47,11 +59,11 @@ def to_recipe(given: Recipe | Mapping[str, Any] | str | Path, sets: Sequence[str
     return resolve(given, sets) if isinstance(given, Mapping) else read_recipe(given, sets)
 
 
-def resolve(mapping: Mapping[str, Any], sets: Sequence[str] = (), trained: bool = False) -> Recipe:
+def resolve(mapping: Mapping[str, Any], sets: Sets = (), trained: bool = False) -> Recipe:
     """Check a recipe that is a plain mapping already, such as `Recipe.as_dict()` gives.
 
     Args:
-        sets: `key=value` texts laid over it.
+        sets: changes laid over it.
         trained: it is that of a trained model: an encoding in the sets keeps the options it does not give.
 
     Raises:
@@ -81,7 +93,7 @@ def validate_trainable(recipe: Recipe) -> None:
         raise InputError([Problem(message, key=dotted(path)) for path, (message, _) in broken.items()])
 
 
-def with_locations(error: InputError, path: str | Path, sets: Sequence[str]) -> InputError:
+def with_locations(error: InputError, path: str | Path, sets: Sets) -> InputError:
     """The problems of a run of a recipe file, each with the location of its key."""
     return InputError(
         replace(problem, where=locate(path, sets, problem.key))
@@ -91,7 +103,7 @@ def with_locations(error: InputError, path: str | Path, sets: Sequence[str]) -> 
     )
 
 
-def locate(path: str | Path, sets: Sequence[str], key: str) -> str | None:
+def locate(path: str | Path, sets: Sets, key: str) -> str | None:
     """The location of a dotted key of a recipe, or of its nearest parent: `file:line` or `--set key=value`.
 
     Args:
@@ -106,7 +118,7 @@ def locate(path: str | Path, sets: Sequence[str], key: str) -> str | None:
     return tree.location(tuple(int(part) if part.isdecimal() else part for part in key.split(".")))
 
 
-def _read_tree(path: Path, sets: Sequence[str]) -> Tree:
+def _read_tree(path: Path, sets: Sets) -> Tree:
     settings = _parse_sets(sets)
     if not path.exists():
         hint = _near_file(path) or "; `zoo list recipes` lists them"
@@ -164,8 +176,11 @@ def _near_file(path: Path) -> str:
     return f"; did you mean {os.path.normpath(known[near])}?" if near else ""
 
 
-def _parse_sets(sets: Sequence[str]) -> list[Setting]:
-    """The settings of `key=value` texts. Raises InputError with all that are not."""
+def _parse_sets(sets: Sets) -> list[Setting]:
+    """The settings of sets. Raises InputError with all that are not of the form."""
+    if isinstance(sets, Mapping):
+        values = _leaves(sets, ())
+        return [(f"--set {dotted(keys)}={to_yaml_line(value)}", keys, value) for keys, value in values]
     settings: list[Setting] = []
     problems: list[Problem] = []
     for text in sets:
@@ -181,6 +196,16 @@ def _parse_sets(sets: Sequence[str]) -> list[Setting]:
     if problems:
         raise InputError(problems)
     return settings
+
+
+def _leaves(values: Mapping[str, Any], above: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
+    """The key path of each value that is not itself a section of the recipe."""
+    for key, value in values.items():
+        path = (*above, *key.split("."))
+        if isinstance(value, Mapping) and path not in NAMED:
+            yield from _leaves(value, path)
+        else:
+            yield path, value
 
 
 def _resolve_plugin_paths(tree: Tree, folder: Path) -> None:

@@ -163,10 +163,13 @@ def _read(text: str, location: Callable[[int], str]) -> tuple[Any, dict[KeyPath,
     places: dict[KeyPath, str] = {(): location(1)}
     problems: list[Problem] = []
 
-    def walk(node: yaml.Node, path: KeyPath) -> None:
+    def walk(node: yaml.Node, path: KeyPath, above: tuple[yaml.Node, ...] = ()) -> None:
         places.setdefault(path, location(node.start_mark.line + 1))
+        if any(node is one for one in above):
+            raise InputError(Problem("an alias refers to itself", dotted(path), places[path]))
+        above = (*above, node)
         for index, item in enumerate(node.value if isinstance(node, yaml.SequenceNode) else ()):
-            walk(item, (*path, index))
+            walk(item, (*path, index), above)
         lines: dict[str, int] = {}
         for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
             if isinstance(key, yaml.ScalarNode):
@@ -176,7 +179,7 @@ def _read(text: str, location: Callable[[int], str]) -> tuple[Any, dict[KeyPath,
                     message = f"duplicate key: here and on line {lines[key.value]}"
                     problems.append(Problem(message, key=dotted(here), where=location(line)))
                 lines[key.value], places[here] = line, location(line)
-                walk(value, here)
+                walk(value, here, above)
 
     try:
         loader = _Loader(text)
