@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.attention.flex_attention import flex_attention
 
-from zoo.models import cpu_attention, kernels
+from zoo.models import cpu_attention, kernels, recomputed
 from zoo.models.cache import Cache
 
 # Of each hook, with and without a window.
@@ -90,15 +90,17 @@ def test_larger_blocks_of_queries_give_the_same(model_of, tokens, on_cuda, monke
 def test_large_tables_are_computed_again(encoding, model_of, tokens, on_cuda, monkeypatch):
     """A fused kernel may keep tables that are sixteen times larger."""
     row, keep = tokens(2, 100), torch.ones(2, 100, dtype=torch.bool)
-    model, blocks, checkpoint = model_of(encoding, num_layers=1, length=100), [], kernels.checkpoint
+    model, blocks, attend = model_of(encoding, num_layers=1, length=100), [], recomputed.attend
     expected = passes(model_of(encoding, num_layers=1, length=100, kernel="reference"), row, keep)
-    monkeypatch.setattr(
-        kernels, "checkpoint", lambda *of, **options: blocks.append(of[2].shape) or checkpoint(*of, **options)
-    )
+
+    def watched(run, *given):
+        return attend(lambda *of: blocks.append(of[0].shape) or run(*of), *given)
+
+    monkeypatch.setattr(recomputed, "attend", watched)
     monkeypatch.setattr(kernels, "BLOCK_ELEMENTS", 0)
     table = 2 * model.blocks[0].attention.num_heads * 100**2
     kept = table if encoding == "cope" else -(-table // kernels.GPU_FACTOR)
-    for most, count in ((kept, 0), (kept - 1, 2)):
+    for most, count in ((kept, 0), (kept - 1, 4)):
         monkeypatch.setattr(kernels, "MOST_KEPT_ELEMENTS", most)
         blocks.clear()
         got = passes(model, row, keep)

@@ -2,12 +2,11 @@
 
 import pytest
 import torch
-from torch.utils.checkpoint import set_checkpoint_early_stop
 
 from zoo.contract.subject import HEADS
 from zoo.encodings.base import AttentionContext, Encoding
 from zoo.encodings.stack import LayerEncodings
-from zoo.models import kernels
+from zoo.models import kernels, recomputed
 from zoo.models.kernels import attend
 from zoo.models.scores import ScoreTerms
 
@@ -43,14 +42,13 @@ VARIANTS = [
 @pytest.fixture
 def computed_again(monkeypatch):
     """Once called, no table is kept. Returns the outputs of all blocks from then on, in both passes."""
-    outputs, checkpoint = [], kernels.checkpoint
+    outputs, attend = [], recomputed.attend
 
-    def watched(part, *given, **options):
-        with set_checkpoint_early_stop(False):
-            return checkpoint(lambda *of: outputs.append(part(*of)) or outputs[-1], *given, **options)
+    def watched(run, *given):
+        return attend(lambda *of: outputs.append(run(*of)) or outputs[-1], *given)
 
     def computed_again():
-        monkeypatch.setattr(kernels, "checkpoint", watched)
+        monkeypatch.setattr(recomputed, "attend", watched)
         monkeypatch.setattr(kernels, "MOST_KEPT_ELEMENTS", 0)
         monkeypatch.setattr(kernels, "BLOCK_ELEMENTS", 0)
         outputs.clear()
@@ -108,8 +106,7 @@ def test_under_autocast_both_passes_compute_the_same(spec, model_of, tokens, com
     outputs = computed_again()
     _, gradients = with_gradients(model, row, None, low=True)
     assert len(outputs) == 2 * BLOCKS
-    # The backward pass begins with the last block.
-    assert all(map(torch.equal, outputs[:BLOCKS], reversed(outputs[BLOCKS:])))
+    assert all(map(torch.equal, outputs[:BLOCKS], outputs[BLOCKS:]))
 
     def error(gradients):
         return sum(((gradients[n] - exact[n]).norm() / exact[n].norm()).item() for n in exact) / len(exact)
@@ -188,3 +185,35 @@ def test_the_backward_pass_runs_hooks_under_the_same_autocast(size_of, computed_
         out = attend(q, k, v, ScoreTerms(LayerEncodings([encoding]), [AttentionContext(pos, pos)]), 0.5)
     out.sum().backward()
     assert dtypes == 2 * BLOCKS * [torch.bfloat16]
+
+
+def test_gradients_reach_learned_positions_and_values_shared_by_layers(size_of, tokens, computed_again):
+    class Stretched(Encoding):
+        def __init__(self, size):
+            super().__init__(size)
+            self.stretch = torch.nn.Parameter(torch.tensor(1.5))
+            self.slope = torch.nn.Parameter(torch.tensor(0.3))
+
+        def positions(self, ids, batch):
+            return ids * self.stretch
+
+        def score(self, q, k, context):
+            slope = context.once(self, context.k_pos, lambda _: self.slope.exp())
+            return -slope * (context.q_pos[:, None] - context.k_pos).square() / 100
+
+    encoding, keep = Stretched(size_of()), torch.ones(1, LENGTH, dtype=torch.bool)
+    q, k, v = torch.randn(3, 1, 6, LENGTH, 4)
+
+    def gradients():
+        pos, shared = encoding.positions(torch.arange(LENGTH), 1), {}
+        scores = ScoreTerms(
+            LayerEncodings([encoding]), [AttentionContext(pos, pos, keep=keep, shared=shared)]
+        )
+        out = attend(q, k, v, scores, 0.5) + attend(v, k, q, scores, 0.5)
+        return torch.autograd.grad((out * v).sum(), [encoding.stretch, encoding.slope])
+
+    expected = gradients()
+    assert all(expected)
+    blocks = computed_again()
+    torch.testing.assert_close(gradients(), expected, rtol=1e-3, atol=1e-4)
+    assert len(blocks) == 4 * BLOCKS

@@ -8,9 +8,9 @@ V width of values. An encoding may change D, so it need not equal V.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -18,9 +18,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-from torch.utils.checkpoint import checkpoint
 
-from zoo.models import cpu_attention
+from zoo.models import cpu_attention, recomputed
 from zoo.models.scores import ScoreTerms, apply_mask
 
 Path = Callable[[Tensor, Tensor, Tensor, ScoreTerms, float], Tensor]
@@ -74,7 +73,8 @@ def attend(
     if not torch.is_grad_enabled():
         return _in_blocks(path, q_BHTD, k_BHSD, v_BHSV, scores, scale, max(16, rows))
     if _keeps_too_much(q_BHTD, k_BHSD, scores, kernel):
-        return _recomputed(path, q_BHTD, k_BHSD, v_BHSV, scores, scale, max(64, rows))
+        run = partial(path, scale=scale)
+        return recomputed.attend(run, q_BHTD, k_BHSD, v_BHSV, scores, max(64, rows))
     # A compiler would write out the graph of every block.
     in_blocks = kernel == "reference" and context.causal and not torch.compiler.is_compiling()
     return _in_blocks(path, q_BHTD, k_BHSD, v_BHSV, scores, scale, BLOCK_ROWS if in_blocks else queries)
@@ -87,7 +87,9 @@ def _in_blocks(
     if rows >= q_BHTD.shape[2]:
         return path(q_BHTD, k_BHSD, v_BHSV, scores, scale)
     out_BHTV = None
-    for block, some in _blocks(scores, rows):
+    for start in range(0, q_BHTD.shape[2], rows):
+        block = slice(start, min(start + rows, q_BHTD.shape[2]))
+        some = scores.queries(block.start, block.stop)
         seen = some.context.num_keys
         part_BHTV = path(q_BHTD[:, :, block], k_BHSD[:, :, :seen], v_BHSV[:, :, :seen], some, scale)
         # Collecting the parts in a list would keep the heap from reusing the memory of the tables.
@@ -95,38 +97,6 @@ def _in_blocks(
             out_BHTV = part_BHTV.new_empty(*q_BHTD.shape[:3], part_BHTV.shape[-1])
         out_BHTV[:, :, block] = part_BHTV
     return out_BHTV
-
-
-@torch.compiler.disable
-def _recomputed(
-    path: Path, q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTerms, scale: float, rows: int
-) -> Tensor:
-    """The same; the backward pass recomputes each block, so that memory grows with the length and not with
-    its square (gradient checkpointing: Chen et al. 2016, arXiv:1604.06174)."""
-
-    # Every block adds to the gradients of the keys: in low precision the sums would lose digits.
-    keys = k_BHSD, v_BHSV, scores.content_or(q_BHTD, k_BHSD)[1]
-
-    def part(some: ScoreTerms, q: Tensor, *wide: Tensor) -> Tensor:
-        k, v, unrotated_k = (x.to(like.dtype) for x, like in zip(wide, keys, strict=True))
-        return path(q, k, v, some.with_keys(unrotated_k), scale)
-
-    wide = [x.to(torch.promote_types(x.dtype, torch.float32)) for x in keys]
-    out_BHTV = None
-    for block, some in _blocks(scores, rows):
-        seen_wide = (x[:, :, : some.context.num_keys] for x in wide)
-        part_BHTV = checkpoint(part, some, q_BHTD[:, :, block], *seen_wide, use_reentrant=False)
-        # As above: no list of parts.
-        if out_BHTV is None:
-            out_BHTV = part_BHTV.new_empty(*q_BHTD.shape[:3], part_BHTV.shape[-1])
-        out_BHTV[:, :, block] = part_BHTV
-    return out_BHTV
-
-
-def _blocks(scores: ScoreTerms, rows: int) -> Iterator[tuple[slice, ScoreTerms]]:
-    for start in range(0, scores.context.num_queries, rows):
-        block = slice(start, min(start + rows, scores.context.num_queries))
-        yield block, scores.queries(block.start, block.stop)
 
 
 def _keeps_too_much(q_BHTD: Tensor, k_BHSD: Tensor, scores: ScoreTerms, kernel: str) -> bool:

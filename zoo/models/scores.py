@@ -5,11 +5,11 @@ Tensors have their shape in their name: B batch, T queries, S keys, H heads, D h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from zoo.encodings.base import AttentionContext, Encoding, sees
 from zoo.encodings.stack import LayerEncodings
@@ -93,9 +93,36 @@ class ScoreTerms:
         """Queries and keys before any rotation, which are those given if none is kept apart."""
         return self.content or (q_BHTD, k_BHSD)
 
-    def with_keys(self, k_BHSD: Tensor) -> ScoreTerms:
-        """The same with other unrotated keys, if they are kept apart."""
-        return self if self.content is None else replace(self, content=(self.content[0], k_BHSD))
+    def tensors(self) -> list[Tensor]:
+        """Those through which a gradient may flow, besides parameters."""
+        found: list[Tensor] = []
+        self._map(lambda x: found.append(x) or x)
+        return found
+
+    def with_tensors(self, tensors: Iterable[Tensor]) -> ScoreTerms:
+        """The same with others in the order of `tensors`, and nothing computed from the former ones."""
+        left = iter(tensors)
+        return self._map(lambda _: next(left))
+
+    def _map(self, change: Callable[[Tensor], Tensor]) -> ScoreTerms:
+        shared: dict = {}
+        contexts = [
+            replace(
+                context,
+                q_pos=change(context.q_pos),
+                k_pos=change(context.k_pos),
+                features=None if context.features is None else change(context.features),
+                shared=shared,
+            )
+            for context in self.contexts
+        ]
+        content = self.content and (change(self.content[0]), change(self.content[1]))
+        row_scale = self.row_scale and replace(self.row_scale, factor_BHT1=change(self.row_scale.factor_BHT1))
+        return replace(self, contexts=contexts, content=content, row_scale=row_scale)
+
+    def parameters(self) -> list[nn.Parameter]:
+        """Those of the encodings, each once."""
+        return list(dict.fromkeys(p for one in self.layer.encodings for p in one.parameters()))
 
     def _with(self, hook: str) -> list[tuple[Encoding, AttentionContext]]:
         return [(self.layer.encodings[i], self.contexts[i]) for i in getattr(self.layer, hook)]
