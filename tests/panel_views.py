@@ -54,8 +54,9 @@ class PanelView:
         return none(self._row(label, length)["rank"])
 
     def winner(self, length):
-        own = self.table[(self.table["length"] == length) & self.table["best"]]
-        return None if own.empty else own.iloc[0]["encoding"]
+        """The only curve of rank 1."""
+        own = self.table[(self.table["length"] == length) & (self.table["rank"] == 1)]
+        return own.iloc[0]["encoding"] if len(own) == 1 else None
 
 
 def panels(report):

@@ -15,6 +15,7 @@ from panel_views import panels
 from scipy import stats
 
 from zoo import cli
+from zoo.comparison.findings import findings
 from zoo.comparison.paired import Difference, basis_of, difference, make_sample
 from zoo.errors import InputError
 from zoo.evaluation.interval import interval_of_ratio
@@ -104,7 +105,7 @@ def test_one_seed_and_one_document_make_no_ranking(run_of_documents):
         assert "without a ranking: there is no interval (one document was scored)" in one
     for one in (text, report.verdict, page_text):
         assert "no ranking, no interval because one document was scored" in one
-        assert "the means of 2 lie within 0.007; 1 document; one seed each" in one
+        assert "the means of 2 lie within 0.007; 1 document; 1 seed each" in one
     assert spread_text(panel.table) == "no interval: one document was scored"
 
 
@@ -126,11 +127,11 @@ def test_seeds_that_only_some_have_make_one_kind_of_interval(run_of_documents):
     apart = panel.between(16, "alibi", "rope")
     expected = interval_of_ratio(factor * (noise[:2].mean(0) - noise[2]), sizes)
     assert (apart.low, apart.high) == pytest.approx(expected)
-    said = "95 % interval over documents; not over seeds, since rope has one"
+    said = "95 % interval over documents; not over seeds, since rope, alibi have fewer than 3"
     assert spread_text(panel.table) == f"(low–high): {said}"
     for text in texts(report):
         assert said in text
-    assert "one seed of some: another seed could change this" in report.verdict
+    assert "1 seed of some, too few to rank over: another seed could change this" in report.verdict
 
 
 def test_seeds_that_all_have_are_in_the_interval_the_same_seed_against_the_same(run_of_documents):
@@ -207,6 +208,43 @@ def test_ties_share_a_rank(run_of_examples):
     assert "| 1= |" in table and "| 3= |" in table and "| 5 |" in table
 
 
+@pytest.mark.parametrize("draw", range(8))
+def test_verdict_and_ranks_agree_on_random_scores(run_of_examples, draw):
+    """A worse mean never has a better rank, and the best is ahead of exactly those whose rank is not 1."""
+    rng = np.random.default_rng(draw)
+    seeds, runs = 1 + draw % 4, []
+    for name in ("alibi", "rope", "none", "t5", "learned"):
+        # Some encodings vary from seed to seed, so that intervals are of different widths.
+        middle, apart = rng.random(), rng.choice([0.01, 0.5])
+        for seed in range(seeds):
+            rate = np.clip(middle + apart * rng.standard_normal(), 0, 1)
+            runs.append(run_of_examples(f"{name}{seed}", name, rng.random(30) < rate, seed))
+    table = build(runs, protocols=["accuracy"]).summary
+    ranked = table[table["length"] == 16].sort_values("mean", ascending=False)
+    assert ranked["rank"].is_monotonic_increasing and ranked["rank"].iloc[0] == 1
+    (found,) = findings(table)
+    assert ranked.loc[ranked["encoding"] == found.leader, "mean"].item() == ranked["mean"].max()
+    assert set(found.ahead_of) == set(ranked.loc[ranked["rank"] > 1, "encoding"])
+    assert {found.leader, *found.tied_with} == set(ranked.loc[ranked["rank"] == 1, "encoding"])
+    assert ranked["interval"].str.contains("seeds").all() == (seeds >= 3)
+
+
+def test_two_seeds_are_too_few_for_an_interval_over_seeds(run_of_examples):
+    """With one over seeds an encoding of two unlike seeds was ranked above a better one."""
+    rates = {"alibi": (0.95, 0.94), "rope": (0.53, 0.52), "none": (1.0, 0.0)}
+    runs = [
+        run_of_examples(f"{name}{seed}", name, [1] * round(100 * rate) + [0] * round(100 - 100 * rate), seed)
+        for name, own in rates.items()
+        for seed, rate in enumerate(own)
+    ]
+    report = build(runs, protocols=["accuracy"])
+    (panel,) = panels(report)
+    assert [panel.rank(label, 16) for label in rates] == [1, 2, 2]
+    assert panel.interval == "95 % interval over examples"
+    few = "fewer than 3 seeds are too few to rank over: no interval is over seeds"
+    assert few in map(str, report.caveats) and "2 seeds each, too few to rank over" in report.verdict
+
+
 def test_the_reference_can_be_named_and_a_wrong_name_is_reported(run_of_examples, capsys):
     runs = [
         run_of_examples(n, n, [1] * k + [0] * (50 - k)) for n, k in (("alibi", 40), ("rope", 20), ("t5", 10))
@@ -231,7 +269,7 @@ def test_the_last_line_of_all_is_the_verdict(write_run, tmp_path, capsys):
         "Verdict: by bits per byte under nonoverlapping, at 16 tokens (trained) rope is ahead of"
     )
     assert "; at 32 tokens both are tied" in last
-    assert "7 documents; one seed each: another seed could change this" in last
+    assert "7 documents; 1 seed each, too few to rank over: another seed could change this" in last
     assert last in (tmp_path / "comparison" / "compare.md").read_text().replace("\\", "")
     shown = (tmp_path / "comparison" / "index.html").read_text()
     assert last in html.unescape(shown)

@@ -13,6 +13,7 @@ from zoo.comparison.commands import changes, evaluate_command, lengths_to_ask, s
 from zoo.comparison.comparable import differing, on_common_targets, value_as_text
 from zoo.comparison.formatting import protocol_text
 from zoo.comparison.frame import Results
+from zoo.comparison.paired import FEWEST_SEEDS
 from zoo.comparison.runs import SPEED, RunInfo
 from zoo.comparison.statistics import NOT_FINITE
 from zoo.evaluation.measurement import TOO_FEW
@@ -118,14 +119,19 @@ def of_rows(results: Results) -> list[Caveat]:
 
 
 def of_seeds(results: Results) -> list[Caveat]:
-    """A caveat if the curves have other seeds."""
+    """Caveats if the curves have other seeds, or too few of them."""
     groups: dict[tuple[int, ...], list[str]] = defaultdict(list)
     for label, own in results.rows.groupby("encoding", sort=False):
         groups[tuple(sorted(set(own["seed"])))].append(label)
     parts = [
         f"{', '.join(map(str, seeds))} for {', '.join(labels)}" for seeds, labels in sorted(groups.items())
     ]
-    return [Caveat("seeds", f"the seeds are not the same: {'; '.join(parts)}")] if len(parts) > 1 else []
+    found = [Caveat("seeds", f"the seeds are not the same: {'; '.join(parts)}")] if len(parts) > 1 else []
+    # Of one seed each the verdict tells.
+    if min(map(len, groups)) < FEWEST_SEEDS and max(map(len, groups)) > 1:
+        text = f"fewer than {FEWEST_SEEDS} seeds are too few to rank over: no interval is over seeds"
+        found.append(Caveat("seeds", text))
+    return found
 
 
 def of_gaps(results: Results, summary: pd.DataFrame, alone: Sequence[tuple[str, str, str]]) -> list[Caveat]:

@@ -24,7 +24,7 @@ class Finding:
 
     Attributes:
         leader: the best encoding; empty where there is no ranking.
-        ahead_of, tied_with: the others with a value, with how far they are behind the leader.
+        ahead_of, tied_with: the others with a value, by rank, with how far they are behind the leader.
         absent: encodings without a value.
         why: why there is no ranking.
     """
@@ -63,8 +63,8 @@ def findings(summary: pd.DataFrame) -> list[Finding]:
             if not pd.isna(row.behind)
         }
         leader = next((one for one in there["encoding"] if one not in behind), "")
-        sign = 1 if there["lower_is_better"].all() else -1
-        ahead = {label: one for label, one in behind.items() if one.sign == sign}
+        rank = dict(zip(there["encoding"], there["rank"], strict=True))
+        ahead = {label: one for label, one in behind.items() if rank[label] > 1}
         found.append(Finding(
             protocol=protocol_text(rows.iloc[0]["protocol"], json.loads(rows.iloc[0]["parameters"])),
             measure=display_name(rows.iloc[0]["measure"]), length=length,
@@ -92,7 +92,8 @@ def limits(summary: pd.DataFrame, found: Iterable[Finding], subject: str = "enco
     elif "seeds" in interval:
         texts.append(f"{min(seeds)} seeds {'each' if len(seeds) == 1 else 'or more'}")
     else:
-        texts.append(f"one seed {'each' if len(seeds) == 1 else 'of some'}: another seed could change this")
+        count = f"{min(seeds)} seed{'s' * (min(seeds) > 1)} {'each' if len(seeds) == 1 else 'of some'}"
+        texts.append(f"{count}, too few to rank over: another seed could change this")
     if len(several) >= FEW:
         texts.append(f"{len(several)} differences at 95 % each, not corrected for their number")
     return texts

@@ -1,7 +1,7 @@
-"""Intervals of means over seeds, and paired differences of two means.
+"""Intervals of means over seeds, paired differences of two means, and ranks.
 
 Two sources of variation: other documents (or examples), known from the scores of each one, averaged over the
-seeds; and other seeds, known from their spread. Where every curve has two seeds or more, an interval is over
+seeds; and other seeds, known from their spread. Where every curve has `FEWEST_SEEDS`, an interval is over
 both (`zoo.evaluation.interval.combined`). Otherwise it is over documents alone for all curves, since
 intervals of two kinds do not compare.
 """
@@ -9,7 +9,7 @@ intervals of two kinds do not compare.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,8 @@ from zoo.evaluation.interval import (
 from zoo.evaluation.measurement import Units
 
 RATE = "accuracy"
+FEWEST_SEEDS = 3
+"""Of two seeds the interval reaches 9 standard deviations to each side."""
 SCORES = {RATE: ("scores", ""), "bits_per_byte": ("nats", "bytes"), "loss_nats": ("nats", "tokens")}
 """For each measure with scores of each unit: their columns in `Units`, and the sizes of the units."""
 
@@ -134,8 +136,8 @@ def make_sample(measure: str, rows: Sequence[Any], units: Mapping[int, Units]) -
 
 
 def basis_of(samples: Sequence[Sample]) -> Basis:
-    """What intervals can be over, for all curves alike: over seeds only where each has two or more."""
-    seeds = bool(samples) and all(len(one.values) > 1 for one in samples)
+    """What intervals can be over, for all curves alike: over seeds only where each has enough of them."""
+    seeds = bool(samples) and all(len(one.values) >= FEWEST_SEEDS for one in samples)
     units = all(one.amounts is not None and None not in one.over_units() for one in samples)
     return Basis(seeds=seeds, units=units or not seeds)
 
@@ -169,6 +171,35 @@ def difference(one: Sample, other: Sample, basis: Basis) -> Difference:
     if one.measure == RATE and low is not None:
         low, high = max(low, -1.0), min(high, 1.0)
     return Difference(value, low, high)
+
+
+def ranks(ordered: Sequence[str], worse: Set[tuple[str, str]]) -> dict[str, int]:
+    """1 + the number of curves that are better, by label.
+
+    A curve is better than another where `worse` has the two and every pair that encloses them in the order of
+    means (coherence: Gabriel 1969). So a worse mean never has a better rank, and all that are tied with the
+    best have rank 1.
+
+    Args:
+        ordered: labels, the best mean first.
+        worse: pairs of a worse and a better curve, where the interval of their difference excludes zero.
+
+    >>> ranks("abc", {("b", "a"), ("c", "b")})
+    {'a': 1, 'b': 1, 'c': 1}
+    >>> ranks("abc", {("c", "a"), ("c", "b")})
+    {'a': 1, 'b': 1, 'c': 3}
+    """
+    last, better = len(ordered) - 1, set()
+    for one in range(last):
+        for other in range(last, one, -1):
+            enclosed = (one == 0 or (one - 1, other) in better) and (
+                other == last or (one, other + 1) in better
+            )
+            if enclosed and (ordered[other], ordered[one]) in worse:
+                better.add((one, other))
+    return {
+        label: 1 + sum((one, index) in better for one in range(index)) for index, label in enumerate(ordered)
+    }
 
 
 def _or_none(value: float) -> float | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.comparison.effective_length import effective_length
 from zoo.comparison.frame import COUNTS, MEASURES, Results, table_of
-from zoo.comparison.paired import Basis, Difference, Sample, basis_of, difference, make_sample
+from zoo.comparison.paired import Basis, Difference, Sample, basis_of, difference, make_sample, ranks
 from zoo.errors import InputError
 from zoo.evaluation.interval import UNKNOWN
 from zoo.registry import tasks
@@ -27,7 +27,7 @@ MAIN = ("accuracy", "bits_per_byte", "loss_nats")
 """The measure of a protocol: the first of these that all its rows have, else the first other one."""
 COLUMNS = (
     "panel", "protocol", "parameters", "targets", "axis", "explanation", "measure", "lower_is_better",
-    "encoding", "length", "train_length", "mean", "sd", "low", "high", "interval", "rank", "best",
+    "encoding", "length", "train_length", "mean", "sd", "low", "high", "interval", "rank",
     "reference", "difference", "difference_low", "difference_high", "no_interval", "behind", "behind_low",
     "behind_high", "unranked", "effective_length", "effective_length_at_least", "seeds",
     "measured", "counted", "count", "note", "values", "runs",
@@ -74,10 +74,9 @@ def summary(results: Results, reference: str | None = None) -> pd.DataFrame:
 
     `mean`, `sd` and `values` are over the seeds, `low` and `high` end the 95 % interval, of `interval`.
     `difference` is the mean less that of `reference`, `behind` the mean less that of the best at this length;
-    both are paired, and `no_interval` says why there is no interval. `rank` is 1 + the number of encodings
-    that are better beyond the interval of their paired difference, `unranked` why there is none, and `best`
-    marks an encoding that is better than all others so. `note` says why a value is missing. For the effective
-    length see `zoo.comparison.effective_length`; it is the same at every length of a curve.
+    both are paired, and `no_interval` says why there is no interval. `rank` is that of
+    `zoo.comparison.paired.ranks`, and `unranked` says why there is none. `note` says why a value is missing.
+    For the effective length see `zoo.comparison.effective_length`; it is the same at every length of a curve.
 
     Args:
         reference: a label; by default the best at the trained length of the first panel. A panel without it
@@ -248,27 +247,26 @@ def _compared(panel: Panel, basis: Basis, reference: str, number: int) -> list[d
     any_pairs = any(sum(one == length for _, one in panel.samples) > 1 for length in panel.lengths)
     for length in panel.lengths:
         there = [label for label in panel.labels if (label, length) in panel.samples]
+        there.sort(key=lambda label: panel.sign * panel.samples[label, length].mean)
         pairs: dict[tuple[str, str], Difference] = {}
         for one, other in combinations(there, 2):
             pairs[one, other] = difference(panel.samples[one, length], panel.samples[other, length], basis)
             pairs[other, one] = -pairs[one, other]
-        leader = panel.best_at(length)
-        worse = {key: one.sign == panel.sign for key, one in pairs.items()}
+        unranked = "; ".join(dict.fromkeys(one.why for one in pairs.values() if one.sign is None))
+        ranked = {}
+        if pairs and not unranked:
+            ranked = ranks(there, {pair for pair, one in pairs.items() if one.sign == panel.sign})
         for label in panel.labels:
             sample = panel.samples.get((label, length))
             low, high = sample.interval(basis) if sample else UNKNOWN
-            own = [pairs[label, other] for other in there if other != label and label in there]
-            ranked = bool(own) and all(one.sign is not None for one in own)
-            to_reference, behind = pairs.get((label, reference)), pairs.get((label, leader))
+            to_reference, behind = pairs.get((label, reference)), pairs.get((label, next(iter(there), "")))
             rows[label, length] = {
                 "panel": number, **panel.about, **panel.cells[label, length],
                 "low": low, "high": high, "interval": interval if low is not None else None,
-                "rank": 1 + sum(worse[label, o] for o in there if o != label) if ranked else None,
-                "best": bool(own) and all(worse[other, label] for other in there if other != label),
+                "rank": ranked.get(label), "unranked": unranked,
                 "reference": reference if any_pairs else None,
                 **_columns("difference", to_reference), **_columns("behind", behind),
                 "no_interval": to_reference.why if to_reference else "",
-                "unranked": "; ".join(dict.fromkeys(one.why for one in pairs.values() if one.sign is None)),
                 **dict(zip(("effective_length", "effective_length_at_least"), effective[label], strict=True)),
             }  # fmt: skip
     return [rows[label, length] for label in panel.labels for length in panel.lengths]

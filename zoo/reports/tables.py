@@ -21,6 +21,7 @@ from zoo.comparison.formatting import (
     superscript,
 )
 from zoo.comparison.frame import MEASURES
+from zoo.comparison.paired import FEWEST_SEEDS
 from zoo.reports.page import Table
 from zoo.reports.report import Report
 
@@ -51,14 +52,14 @@ def _values(panel: pd.DataFrame, subject: str, most: int) -> Table:
     """Encodings by lengths. A single curve has its other measures and costs in further rows."""
     first, lengths, notes = panel.iloc[0], _shown(panel, most), _Footnotes()
     has_effective, rows, best = bool(panel["effective_length"].notna().any()), [], set()
-    for _, curve in panel.groupby("encoding", sort=False):
+    for label, curve in panel.groupby("encoding", sort=False):
         at, cells = curve.set_index("length"), []
         for column, length in enumerate(lengths):
             row = at.loc[length]
             cells.append(
                 f"{number(_none(row['mean']))}{_ends(row['low'], row['high'])}{notes.mark(row['note'])}"
             )
-            best |= {(len(rows), column)} if row["best"] else set()
+            best |= {(len(rows), column)} if rank_text(panel, label, length) == "1" else set()
         cells += [_effective_length(curve.iloc[0])] * has_effective
         rows.append((_name(curve, panel), *cells))
     if panel["encoding"].nunique() == 1:
@@ -122,7 +123,10 @@ def _differences(panel: pd.DataFrame, subject: str, most: int) -> Table | None:
     about = [f"{'below' if first['lower_is_better'] else 'above'} zero is better than {quoted(reference)}"]
     if interval := next(iter(panel["interval"].dropna()), ""):
         about.append(f"in brackets the {interval} of the paired difference, tied where it includes zero")
-    about.append(f"rank: 1 + the number of {subject}s that are better beyond the interval of the difference")
+    about.append(
+        f"rank: 1 + the number of {subject}s that are better beyond the interval of the difference, as are "
+        "those with a still better mean from those with a still worse one"
+    )
     heads = (subject, *_heads(panel, lengths), *(f"rank at {length}" for length in ranked))
     title = f"{panel_title(panel)}: difference to {reference}"
     return Table(heads, rows, title, notes=notes.lines(about))
@@ -179,10 +183,14 @@ def rank_text(panel: pd.DataFrame, label: str, length: int) -> str:
 def spread_text(panel: pd.DataFrame) -> str:
     """The kind of the intervals, or why there are none."""
     if interval := next(iter(panel["interval"].dropna()), ""):
-        few = panel.loc[panel["seeds"] == 1, "encoding"].unique()
+        few = panel.loc[panel["seeds"] < FEWEST_SEEDS, "encoding"].unique()
         averaged = "seeds" not in interval and (panel["seeds"] > 1).any()
         named = ", ".join(map(quoted, few)) or "another curve"
-        why = f"; not over seeds, since {named} has one" if averaged else ""
+        why = (
+            f"; not over seeds, since {named} ha{'ve' if len(few) > 1 else 's'} fewer than {FEWEST_SEEDS}"
+            if averaged
+            else ""
+        )
         return f"(low–high): {interval}{why}"
     reasons = "; ".join(dict.fromkeys(filter(None, panel["unranked"])))
     return f"no interval{f': {reasons}' if reasons else ''}"
