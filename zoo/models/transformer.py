@@ -12,6 +12,7 @@ from typing import Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from zoo.encodings.base import AttentionContext, Encoding, Size
 from zoo.encodings.stack import EncodingStack, LayerEncodings
@@ -90,6 +91,14 @@ class Block(nn.Module):
         return x_BTE + self.dropout(self.feed_forward(self.feed_forward_norm(x_BTE)))
 
 
+def _by_itself(
+    block: Block, x_BTE: Tensor, layer: LayerEncodings, contexts: Sequence[AttentionContext]
+) -> Tensor:
+    """A block's output without anything that another block computed, so that it can be computed again."""
+    shared: dict = {}
+    return block(x_BTE, layer, [replace(context, shared=shared) for context in contexts])
+
+
 class Transformer(nn.Module):
     """Token ids to logits. Use `Decoder` or `Encoder`.
 
@@ -114,6 +123,7 @@ class Transformer(nn.Module):
     ):
         super().__init__()
         self.num_layers = config.num_layers
+        self.checkpointing = config.gradient_checkpointing
         self.windows = [config.window_of(layer) for layer in range(config.num_layers)]
         size = size_of(config, length)
         self.encoding = EncodingStack(config.encoding, size, seed) if encoding is None else encoding
@@ -189,7 +199,10 @@ class Transformer(nn.Module):
             layer_contexts, window = self.encoding.of_layer(contexts, index), self.windows[index]
             if window is not None:
                 layer_contexts = [replace(context, window=window) for context in layer_contexts]
-            x_BTE = block(x_BTE, layer, layer_contexts, past_layer)
+            if self.checkpointing and cache is None and torch.is_grad_enabled():
+                x_BTE = checkpoint(_by_itself, block, x_BTE, layer, layer_contexts, use_reentrant=False)
+            else:
+                x_BTE = block(x_BTE, layer, layer_contexts, past_layer)
         return self.final_norm(x_BTE)
 
     @torch.no_grad()

@@ -15,7 +15,10 @@ Condition = tuple[Any, ...] | Callable[[Any, Model], bool]  # values that a key 
 EQUAL_SCALINGS = ("none", "linear", "ntk", "yarn", "llama3")
 """Scalings of RoPE that do not depend on the length of the sequence at hand, and are the same in both."""
 # Keys of the section that every architecture takes, or that change no result of a trained model.
-IN_ALL = {"kind", "d_model", "num_layers", "num_heads", "norm_eps", "dropout", "tie_embeddings", "kernel"}
+IN_ALL = {
+    "kind", "d_model", "num_layers", "num_heads", "norm_eps", "dropout", "tie_embeddings", "kernel",
+    "gradient_checkpointing",
+}  # fmt: skip
 
 EPS = {"layernorm": 1e-5, "rmsnorm": 2.0**-23}  # what torch adds to a variance by default, in float32
 KINDS = {"norm_eps": float, "tie_embeddings": bool, "parallel_residual": bool}

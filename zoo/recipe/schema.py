@@ -89,6 +89,9 @@ class ModelConfig(Section):
         Literal["auto", "sdpa", "flex", "reference"], Affects("rounding", after_training=True)
     ] = "auto"
     """Which attention kernel computes the scores; auto chooses by device and encoding."""
+    gradient_checkpointing: Annotated[Flag, Affects("rounding", after_training=True)] = False
+    """Whether the backward pass recomputes each block instead of keeping its activations: less memory for
+    about a third more time."""
 
     def window_of(self, layer: int) -> int | None:
         """The window of a layer, counted from 0; None where it sees all."""
