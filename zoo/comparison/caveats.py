@@ -149,30 +149,30 @@ def _missing(results: Results, summary: pd.DataFrame) -> list[Caveat]:
     """Measurements that a command would add; those of one command are one caveat."""
     keys = ["protocol", "parameters", "targets"]
     lacking: dict[tuple, list[str]] = defaultdict(list)
+    known = {one.kind: (run, one) for run in results.runs.values() for one in run.measurements}
     curves = results.rows.groupby(["encoding", "run", "changed"], sort=False)
     for kind, panel in summary.groupby(keys, sort=False):
-        parameters = json.loads(kind[1])
+        like, one = known[kind]
         for (label, path, changed), rows in curves:
             own = rows[(rows[keys] == list(kind)).all(axis=1)]
-            unread = "window" in parameters and len(own) and own["note"].notna().all()
+            unread = "window" in one.parameters and len(own) and own["note"].notna().all()
             lengths = set(panel["length"]) - set(own["length"])
             run, change = results.runs[path], json.loads(changed)
             # Runs that are compared by force may be of other tasks.
             if lengths and not unread and not no_protocol(kind[0], run.recipe["task"]["name"]):
-                sets = (*settings(run.recipe, parameters), *changes(change))
-                ask = tuple(lengths_to_ask(parameters, map(int, lengths)))
+                sets = (*settings(run, like, one), *changes(change))
+                ask = tuple(lengths_to_ask(one.parameters, map(int, lengths)))
                 lacking[kind, label if change else "", ask, sets].append(path)
     commands: dict[tuple, list[tuple[str, str, str]]] = defaultdict(list)
     for (kind, label, ask, sets), paths in lacking.items():
         commands[tuple(sorted(paths)), label, ask, sets].append(kind)
-    return [
-        Caveat(
-            "not evaluated",
-            f"not evaluated{f' as {label}' if label else ''} by {', '.join(map(_kind_text, kinds))}",
-            paths, ask, evaluate_command(paths, [*dict.fromkeys(kind[0] for kind in kinds)], ask, sets),
-        )
-        for (paths, label, ask, sets), kinds in commands.items()
-    ]  # fmt: skip
+    found = []
+    for (paths, label, ask, sets), kinds in commands.items():
+        text = f"not evaluated{f' as {label}' if label else ''} by {', '.join(map(_kind_text, kinds))}"
+        protocols = [*dict.fromkeys(protocol for protocol, *_ in kinds)]
+        command = evaluate_command((results.runs[path] for path in paths), protocols, ask, sets)
+        found.append(Caveat("not evaluated", text, paths, ask, command))
+    return found
 
 
 def of_unmeasured(results: Results, summary: pd.DataFrame) -> list[Caveat]:

@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from zoo import registry
+from zoo.evaluation.measurement import Measurement
 from zoo.recipe.diff import ENCODING
-from zoo.recipe.sections import EvaluateConfig
+from zoo.recipe.sections import MAX_TOKENS, EvaluateConfig
+
+if TYPE_CHECKING:
+    from zoo.comparison.runs import RunInfo
 
 
 def command(words: Sequence[str]) -> str:
@@ -22,15 +27,17 @@ def options(protocols: Sequence[str] | None, lengths: Iterable[int] | None) -> l
 
 
 def evaluate_command(
-    runs: Iterable[str],
-    protocols: Sequence[str] | None,
-    lengths: Iterable[int] | None,
-    sets: Iterable[str],
-    more: Sequence[str] = (),
+    runs: Iterable[RunInfo],
+    protocols: Sequence[str] | None = None,
+    lengths: Iterable[int] | None = None,
+    sets: Iterable[str] = (),
 ) -> str:
-    """The command of an evaluation; `more` are further words."""
-    words = ["evaluate", *runs, *options(protocols, lengths)]
-    return command([*words, *(word for one in sets for word in ("--set", one)), *more])
+    """The command of an evaluation, with the plugins of the runs: they are code, and run where named only."""
+    runs = list(runs)
+    plugins = dict.fromkeys(plugin for run in runs for plugin in run.recipe.get("plugins") or ())
+    sets = [*sets, *[f"plugins=[{', '.join(plugins)}]"] * bool(plugins)]
+    words = ["evaluate", *(run.path for run in runs), *options(protocols, lengths)]
+    return command([*words, *(word for one in sets for word in ("--set", one))])
 
 
 def lengths_to_ask(parameters: dict[str, Any], lengths: Iterable[int]) -> list[int]:
@@ -38,18 +45,31 @@ def lengths_to_ask(parameters: dict[str, Any], lengths: Iterable[int]) -> list[i
     return [parameters["window"]] if "window" in parameters else sorted(lengths)
 
 
-def settings(recipe: dict[str, Any], parameters: dict[str, Any]) -> tuple[str, ...]:
-    """The parameters of a protocol for which a run's own recipe has other values, as `key=value`."""
+def settings(run: RunInfo, like: RunInfo, one: Measurement) -> tuple[str, ...]:
+    """The keys of `evaluate`, as `key=value`, by which a run is measured as `one`, a measurement of the run
+    `like`: those that its own recipe has otherwise."""
+    protocol = registry.protocols.all().get(one.protocol)
+    wanted = {key: value for key, value in one.parameters.items() if key in EvaluateConfig.model_fields}
+    defaults = {"split": protocol and protocol.split, "max_tokens": MAX_TOKENS}
+    wanted.setdefault("split", defaults["split"])
+    if protocol is not None and protocol.unit == "examples":
+        wanted["samples"] = one.targets.count
+    else:
+        wanted["max_tokens"] = one.targets.max_tokens or setting(like, "max_tokens") or MAX_TOKENS
+    if "longest" in one.parameters:  # the documents that hold the longest of evaluate.lengths
+        wanted["lengths"] = setting(like, "lengths")
+    if run.card.get("imported"):
+        wanted["start_token"] = "auto" if one.targets.start_token else "none"
     return tuple(
         f"evaluate.{key}={_word(value)}"
-        for key, value in parameters.items()
-        if key in EvaluateConfig.model_fields and setting(recipe, key) != value
+        for key, value in wanted.items()
+        if (setting(run, key) or defaults.get(key)) != value
     )
 
 
-def setting(recipe: dict[str, Any], key: str) -> Any:
+def setting(run: RunInfo, key: str) -> Any:
     """The value of `evaluate.KEY` in a run's recipe."""
-    own, default = recipe.get("evaluate"), EvaluateConfig.model_fields[key].default
+    own, default = run.recipe.get("evaluate"), EvaluateConfig.model_fields[key].default
     return own.get(key, default) if isinstance(own, dict) else default
 
 

@@ -8,13 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from zoo import registry
 from zoo.comparison.commands import changes, evaluate_command, lengths_to_ask, setting, settings
 from zoo.comparison.formatting import protocol_text
 from zoo.comparison.runs import RunInfo
 from zoo.errors import shorten
+from zoo.evaluation.measurement import Measurement
 from zoo.recipe.diff import ACCUMULATE, ENCODING, flatten, is_among, limits_epochs, may_differ_between_runs
-from zoo.recipe.sections import MAX_TOKENS
 
 ON_THE_CARD = (
     "task", "fingerprint.corpus", "fingerprint.tokenizer", "steps", "tokens_seen", "finished",
@@ -156,18 +155,19 @@ def on_common_targets(runs: Sequence[RunInfo]) -> tuple[list[RunInfo], list[str]
 
 
 def _remedy(runs: Sequence[RunInfo], kind: tuple[str, str]) -> str:
-    """Why targets differ, and the commands after which they are the same."""
+    """The commands after which all runs have the most targets that one has."""
     of_kind = [(run, one) for run in runs for one in run.measurements if one.kind[:2] == kind]
-    protocol = registry.protocols.all().get(kind[0])
-    key = "samples" if protocol is not None and protocol.unit == "examples" else "max_tokens"
-    own = (setting(run.recipe, key) or MAX_TOKENS for run, _ in of_kind)
-    chosen = sorted({one for one in own if isinstance(one, int)})
-    same = (f"evaluate.{key}={chosen[-1]}",) if len(chosen) > 1 else ()
-    asked: dict[tuple[str, ...], dict[str, None]] = defaultdict(dict)
+
+    def size(pair: tuple[RunInfo, Measurement]) -> tuple[int, int]:
+        run, one = pair
+        return one.targets.count, one.targets.max_tokens or setting(run, "max_tokens") or 0
+
+    like, wanted = max(of_kind, key=size)
+    asked: dict[tuple[str, ...], dict[str, RunInfo]] = defaultdict(dict)
     for run, one in of_kind:
-        asked[*settings(run.recipe, one.parameters), *same, *changes(one.changed)][run.path] = None
+        if one.targets.digest != wanted.targets.digest:
+            asked[*settings(run, like, wanted), *changes(one.changed)][run.path] = run
     lengths = {row.length for _, one in of_kind for row in one.rows if row.note is None}
-    ask = lengths_to_ask(of_kind[0][1].parameters, lengths)
-    commands = [evaluate_command(paths, [kind[0]], ask, sets) for sets, paths in asked.items()]
-    cause = f"the recipes differ in evaluate.{key}" if same else f"evaluated with another evaluate.{key}"
-    return f"{cause}; measure them again with: {'; '.join(commands)}"
+    ask = lengths_to_ask(wanted.parameters, lengths)
+    commands = [evaluate_command(own.values(), [kind[0]], ask, sets) for sets, own in asked.items()]
+    return f"measure again with: {'; '.join(commands)}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zoo.comparison.commands import command, options
+from zoo.comparison.commands import evaluate_command
 from zoo.comparison.comparable import on_common_targets
 from zoo.comparison.labels import Series, series_of
 from zoo.comparison.runs import RunInfo, read_runs
@@ -57,7 +57,8 @@ class Results:
         runs: dict[str, RunInfo] = {}
         for curve in series:
             for run in curve.runs:
-                runs[run.path] = run
+                others = runs[run.path].measurements if run.path in runs else ()
+                runs[run.path] = replace(run, measurements=(*others, *run.measurements))
                 for one in run.measurements:
                     about = {
                         "run": run.path, "encoding": curve.label,
@@ -110,7 +111,7 @@ def load(
     Raises:
         InputError: runs that cannot be read, or that were not evaluated so.
     """
-    runs = chosen(read_runs(paths, wanted=options(protocols, lengths)), protocols, lengths)
+    runs = chosen(read_runs(paths, wanted=(protocols, lengths)), protocols, lengths)
     return Results.of(series_of(on_common_targets(runs)[0]))
 
 
@@ -128,10 +129,10 @@ def chosen(
         ("at", lengths, {row.length for one in measured for row in one.rows}),
     ):
         absent = ", ".join(str(one) for one in asked or () if one not in there)
-        able = [run.path for run in runs if not _faults(run, protocols)]
+        able = [run for run in runs if not _faults(run, protocols)]
         if absent and able:
             only = ", ".join(map(str, sorted(there)))
-            remedy = command(["evaluate", *able, *options(protocols, lengths)])
+            remedy = evaluate_command(able, protocols, lengths)
             raise InputError(
                 f"no run was evaluated {word} {absent}, only {word} {only}; do it with: {remedy}"
             )
@@ -143,7 +144,7 @@ def chosen(
             if rows and (not protocols or one.protocol in protocols):
                 kept.append(one.model_copy(update={"rows": rows}))
         if not kept:
-            remedy = command(["evaluate", run.path, *options(protocols, lengths)])
+            remedy = evaluate_command([run], protocols, lengths)
             why = "; ".join(_faults(run, protocols)) or f"was not evaluated so; do it with: {remedy}"
             problems.append(Problem(why, where=run.path))
         chosen_runs.append(replace(run, measurements=tuple(kept)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zoo.comparison.commands import command
+from zoo.comparison.commands import evaluate_command
 from zoo.errors import InputError, Problem, collect, shorten
 from zoo.evaluation.measurement import Measurement
 from zoo.evaluation.store import read_measurements
@@ -19,6 +19,8 @@ from zoo.runs.folder import CARD, LAST, METRICS, RECIPE, nearest_run_hint, store
 from zoo.runs.metrics_csv import read_metrics
 
 SPEED = "train/tokens_per_second"
+Wanted = tuple[Sequence[str] | None, Sequence[int] | None]
+"""Protocols and lengths; None for all."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,12 @@ class RunInfo:
         return str(self.card.get("encoding") or self.recipe["model"]["encoding"])
 
 
-def read_runs(paths: Sequence[Path], evaluated: bool = True, wanted: Sequence[str] = ()) -> list[RunInfo]:
+def read_runs(paths: Sequence[Path], evaluated: bool = True, wanted: Wanted = (None, None)) -> list[RunInfo]:
     """Read runs; a folder given twice is read once.
 
     Args:
         evaluated: whether a run without measurements is a problem.
-        wanted: words of the `evaluate` command in that message.
+        wanted: protocols and lengths of the `evaluate` command in that message.
 
     Raises:
         InputError: every run that cannot be read.
@@ -75,7 +77,7 @@ def read_runs(paths: Sequence[Path], evaluated: bool = True, wanted: Sequence[st
     return [*runs.values()]
 
 
-def _read(path: Path, evaluated: bool, wanted: Sequence[str]) -> RunInfo:
+def _read(path: Path, evaluated: bool, wanted: Wanted) -> RunInfo:
     if not path.is_dir():
         if path.exists():
             raise InputError(Problem("a file; compare takes run folders", where=str(path)))
@@ -98,11 +100,12 @@ def _read(path: Path, evaluated: bool, wanted: Sequence[str]) -> RunInfo:
     last = [one for one in measurements if one.checkpoint == str(LAST)]
     kept = tuple(one for one in last if one.step == card.get("steps"))
     left_out = _left_out(measurements, card)
+    run = RunInfo(str(path), recipe, card, kept, left_out, speed)
     if not kept and evaluated:
         after = f" ({'; '.join(left_out)})" if left_out else ""
-        remedy = command(["evaluate", str(path), *wanted])
+        remedy = evaluate_command([run], *wanted)
         raise InputError(Problem(f"was not evaluated{after}; do it with: {remedy}", where=str(path)))
-    return RunInfo(str(path), recipe, card, kept, left_out, speed)
+    return run
 
 
 def _left_out(measurements: Sequence[Measurement], card: dict[str, Any]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from zoo.comparison.commands import evaluate_command
+from zoo.comparison.commands import command, options
 from zoo.errors import RunError, printable
 from zoo.evaluation.load import load_runs
 from zoo.evaluation.measure import measure
@@ -77,11 +77,15 @@ def evaluate(
                 print(f"results, tables, plots and a page (index.html): {', '.join(folders)}", flush=True)
     except KeyboardInterrupt:
         rest = map(str, [path for path in paths if path not in done] or paths)
-        command = evaluate_command(
-            rest, protocols, lengths, sets, ["--devices", str(devices)] if devices > 1 else []
-        )
+        words = [
+            "evaluate",
+            *rest,
+            *options(protocols, lengths),
+            *(word for one in sets for word in ("--set", one)),
+        ]
+        again = command([*words, *["--devices", str(devices)] * (devices > 1)])
         kept = f"what was measured is kept in {', '.join(folders)}" if folders else "nothing was written"
-        raise KeyboardInterrupt(f"interrupted; {kept}; measure the rest: {command}") from None
+        raise KeyboardInterrupt(f"interrupted; {kept}; measure the rest: {again}") from None
     rows = flat_rows(measured)
     if team.rank == 0 and all("note" in row for row in rows):
         raise RunError(f"nothing could be measured: {'; '.join(dict.fromkeys(row['note'] for row in rows))}")

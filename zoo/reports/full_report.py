@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zoo.comparison.caveats import Caveat, of_runs
-from zoo.comparison.commands import command
+from zoo.comparison.commands import command, evaluate_command
 from zoo.comparison.comparable import value_as_text
 from zoo.comparison.frame import Results
 from zoo.comparison.runs import RunInfo, read_runs
@@ -83,7 +83,7 @@ def _results(runs: Sequence[RunInfo], force: bool) -> Report:
     """The comparison of the evaluated runs; the others are caveats."""
     evaluated = [run for run in runs if run.measurements]
     missing = tuple(
-        Caveat("not evaluated", "not evaluated", (run.path,), command=command(["evaluate", run.path]))
+        Caveat("not evaluated", "not evaluated", (run.path,), command=evaluate_command([run]))
         for run in runs
         if run not in evaluated
     )

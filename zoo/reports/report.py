@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.comparison import caveats
 from zoo.comparison.caveats import Caveat
-from zoo.comparison.commands import command, options
+from zoo.comparison.commands import command, evaluate_command, options
 from zoo.comparison.comparable import KeyDifference, differences, on_common_targets
 from zoo.comparison.findings import verdict
 from zoo.comparison.frame import Results, chosen
@@ -86,13 +86,12 @@ def build(
         InputError: runs that cannot be read, were not evaluated or are not comparable.
     """
     wanted = options(protocols, lengths)
-    runs = chosen(read_runs(paths, wanted=wanted), protocols, lengths)
+    runs = chosen(read_runs(paths, wanted=(protocols, lengths)), protocols, lengths)
     words = ["compare", *["--models"] * models, *map(str, paths), *wanted]
     words += ["--reference", reference] if reference else []
     words += ["--out", str(out)] * (out != OUT) + ["--force"] * force
     if models:
-        measure = command(["evaluate", *(run.path for run in runs), *wanted])
-        results, notes, about = models_results(runs, measure)
+        results, notes, about = models_results(runs, evaluate_command(runs, protocols, lengths))
         table = summary(results, reference)
         text = runs[0].recipe["data"]["name"]
         return Report(

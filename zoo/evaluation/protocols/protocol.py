@@ -113,7 +113,7 @@ class Protocol(ABC):
 
 
 def make_targets(
-    named: tuple[Any, ...], count: int, start_token: str | None = None, pairs: bytes = b"", **more: str
+    named: tuple[Any, ...], count: int, start_token: str | None = None, pairs: bytes = b"", **more: str | int
 ) -> Targets:
     """Targets with the digest of `named`, which determines them, and of the start token."""
     more |= {} if start_token is None else {"start_token": start_token}

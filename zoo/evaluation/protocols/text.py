@@ -150,7 +150,10 @@ class Text:
         named = sorted(self.source.fingerprint.items()), self.split, fraction
         places = np.ascontiguousarray(pairs, dtype="<i8").tobytes()
         text = self.source.fingerprint["corpus"][:12]
-        return make_targets(named, len(pairs), self.start_token and self.start_token.text, places, text=text)
+        return make_targets(
+            named, len(pairs), self.start_token and self.start_token.text, places, text=text,
+            max_tokens=self.max_tokens,
+        )  # fmt: skip
 
     def length_plan(
         self,
