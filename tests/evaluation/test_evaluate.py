@@ -148,6 +148,14 @@ def test_running_out_of_memory_at_one_length_spares_the_others(run, spoilt):
     assert all("out of memory" in row["note"] and row["length"] in (32, 64) for row in rows[1:])
 
 
+def test_without_lengths_fit_does_not_evaluate(here, recipe, capsys):
+    folder = fit(recipe("max_index", "evaluate.lengths=[]"))
+    assert read_measurements(folder) == [] and "done: tiny" in capsys.readouterr().out
+    with pytest.raises(InputError, match=r"evaluate\.lengths is empty; give --lengths"):
+        evaluate([folder])
+    assert [row["length"] for row in evaluate([folder], lengths=[8])] == [8]
+
+
 def test_where_the_longest_window_is_too_much_the_next_is_read(run, spoilt):
     folder = run()
     spoilt("per_position", greedy)

@@ -48,6 +48,15 @@ def test_names_are_drawn_into_the_working_folder(tmp_path, monkeypatch, capsys):
         assert picture.size[0] > 700
 
 
+def test_panels_are_chosen_by_name(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["draw", "alibi", "rope", "--panels", "angles,attention", "--out", "a.pdf", *SMALL]) == 0
+    assert "3 panels of alibi, rope: a.pdf" in capsys.readouterr().out
+    assert (tmp_path / "a.pdf").read_bytes().startswith(b"%PDF")
+    assert main(["draw", "alibi", "--panels", "atention", *SMALL]) == 2
+    assert "--panels: no panel 'atention'; did you mean 'attention'?" in capsys.readouterr().err
+
+
 def test_the_encodings_of_a_file_are_drawn_by_their_hooks(plugin, capsys):
     assert main(["draw", "mine.py", "--out", "mine.svg", *SMALL]) == 0
     text = (plugin.parent / "mine.svg").read_text(encoding="utf-8")
@@ -62,7 +71,7 @@ def test_the_encodings_of_a_file_are_drawn_by_their_hooks(plugin, capsys):
 
 WRONG = (
     (["ropee", "--out", "x.gif", "--trained", "99", "--length", "9"],
-     ["--out x.gif: the name must end in .png or .svg or .html", "--trained: 99 is beyond --length 9",
+     ["--out x.gif: the name must end in .png or .svg or .pdf or .html", "--trained: 99 is beyond --length 9",
       "no encoding 'ropee'; did you mean 'rope'?"]),
     (["rope", "--heads", "3"], ["--d-model: 128"]),
     (["rope", "--length", "100000"], ["--length: 100000 tokens"]),

@@ -4,7 +4,7 @@ from itertools import combinations
 
 import numpy as np
 
-from zoo.figures.style import HUES, STYLES, styles
+from zoo.figures.style import FIRST, HUES, STYLES, styles
 
 # Machado, Oliveira and Fernandes 2009, severity 1.0, on linear RGB.
 VISIONS = {
@@ -53,6 +53,14 @@ def test_no_two_of_many_curves_look_alike():
         looks = styles(f"e{index}" for index in range(count)).values()
         # Few curves all have their own hue, and solid lines.
         assert len({one.hue for one in looks}) == count and {one.dash for one in looks} == {0}
+
+
+def test_a_plugin_has_one_colour_on_all_pages():
+    for name in ("my_rope", "slope", "mine"):
+        alone = styles([name])[name]
+        assert styles([f"{name} rate=0.1"])[f"{name} rate=0.1"] == alone
+        for others in (["rope"], ["none", "alibi", "t5", "rope"], [*FIRST, "kerple", "fire"]):
+            assert styles([*others, name])[name] == alone
 
 
 def test_an_encoding_looks_the_same_in_every_report():

@@ -18,10 +18,12 @@ def test_two_runs_are_compared(write_run, tmp_path, capsys):
     assert cli.main(["compare", *runs]) == 0
     printed = capsys.readouterr()
     assert "2 encodings on sample, trained at 16 tokens" in printed.out and printed.err == ""
-    for name in ("compare.md", "compare.csv", "compare.png", "compare.svg", "index.html"):
+    for name in ("compare.md", "compare.csv", "compare.png", "compare.svg", "compare.pdf", "index.html"):
         assert f"comparison/{name}" in printed.out and (tmp_path / "comparison" / name).is_file()
     assert "Costs" in printed.out and "\033" not in printed.out
-    assert cli.main(["compare", *runs, "--lengths", "32", "--out", "here/it/is"]) == 0
+    chosen = ["--lengths", "32", "--panels", "nonoverlapping"]
+    assert cli.main(["compare", *runs, *chosen, "--out", "here/it/is"]) == 0
+    assert "--panels nonoverlapping" in (tmp_path / "here/it/is/index.html").read_text()
     assert {row["length"] for row in csv.DictReader((tmp_path / "here/it/is/compare.csv").open())} == {"32"}
 
 
@@ -44,6 +46,7 @@ WRONG = (
     (["compare", "runs"], "the runs in it: runs/a, runs/b"),
     (["compare", "runs/a", "runs/b", "--protocol", "slidin"], "did you mean 'sliding'?"),
     (["compare", "runs/a", "runs/b", "--out", "runs"], "(a, b)"),
+    (["compare", "runs/a", "runs/b", "--panels", "nonoverlap"], "did you mean 'nonoverlapping'?"),
 )
 
 

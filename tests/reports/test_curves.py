@@ -42,7 +42,7 @@ def test_the_same_numbers_give_the_same_bytes(report):
 
 def test_the_interactive_figure_has_the_same_numbers(report):
     (panel,) = report.panels
-    figure = interactive_curves(panel)
+    figure = interactive_curves(panel, panel["encoding"].unique())
     lines = {(t.name, t.yaxis): (list(t.x), list(t.y)) for t in figure.data if t.name}
     assert lines["alibi", "y"] == of(report, "alibi", "mean")
     assert lines["alibi", "y2"] == of(report, "alibi", "difference")

@@ -37,6 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="compare models that may differ in anything, in bits per byte of the same documents",
     )
+    parser.add_argument(
+        "--panels", type=words, metavar="NAME,NAME", help="protocols in the picture (default: all)"
+    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="where it is written (default: comparison/)")
     parser.add_argument(
         "--force", action="store_true", help="compare runs that are not comparable, and mark every output"
@@ -64,5 +67,5 @@ def run(options: argparse.Namespace) -> None:
         raise_on_signals(*DRAWING)
     compare(
         options.paths, options.out or OUT, options.protocol, options.lengths, options.force,
-        options.reference, options.models,
+        options.reference, options.models, options.panels,
     )  # fmt: skip

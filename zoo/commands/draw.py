@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from zoo.commands.argument_types import count, lengths
+from zoo.commands.argument_types import count, lengths, words
 from zoo.commands.shared import add_set
 from zoo.console import waiting
 from zoo.errors import InputError, Problem
@@ -49,7 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--device", metavar="NAME", help="of runs: where to compute (default: cpu)")
     add_set(parser, "of runs: change a key of the recipe that may change after training")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="a .png, .svg or .html (default: NAME.png)")
+    parser.add_argument(
+        "--panels", type=words, metavar="NAME,NAME", help="draw these panels alone, as attention,bias_matrix"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="a .png, .svg, .pdf or .html (default: NAME.png)"
+    )
 
 
 def run(options: argparse.Namespace) -> None:
@@ -68,7 +73,7 @@ def run(options: argparse.Namespace) -> None:
             raise InputError(f"{runs[0]} is a run and {others[0]} an encoding: draw them one after the other")
         draw_runs(
             [Path(text) for text in runs], options.out, text=options.text, lengths=options.lengths,
-            sets=options.set, device=options.device or "cpu",
+            sets=options.set, device=options.device or "cpu", panels=options.panels,
         )  # fmt: skip
         return
     of_runs = {"--text": options.text, "--lengths": options.lengths, "--device": options.device,
@@ -76,13 +81,13 @@ def run(options: argparse.Namespace) -> None:
     _refuse(of_runs, f"for runs, and {options.what[0]} is an encoding")
     if options.tokens is not None:
         sizes = {"--length": options.length, "--trained": options.trained, "--heads": options.heads,
-                 "--d-model": options.d_model}  # fmt: skip
+                 "--d-model": options.d_model, "--panels": options.panels}  # fmt: skip
         _refuse(sizes, "not for --tokens")
         draw_tokens(options.what, options.out, options.tokens)
         return
     draw_encodings(
         options.what, options.out, length=options.length or 256, trained=options.trained,
-        heads=options.heads or 4, d_model=options.d_model or 128,
+        heads=options.heads or 4, d_model=options.d_model or 128, panels=options.panels,
     )  # fmt: skip
 
 

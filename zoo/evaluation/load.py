@@ -72,6 +72,8 @@ def _model_and_data(
     recipe = _with_own_tokenizer(task.recipe, path)
     lengths, names = lengths or recipe.evaluate.lengths, protocols or recipe.evaluate.protocols
     faults = [no_protocol(name, recipe.task.name) for name in dict.fromkeys(protocols or ())]
+    if not lengths:
+        faults.append("evaluate.lengths is empty; give --lengths")
     if any(faults):
         raise InputError(Problem(fault, where=str(path)) for fault in faults if fault)
     for name in names:

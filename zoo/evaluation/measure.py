@@ -172,6 +172,8 @@ def unmeasurable_lengths(task: Task, source: DataSource) -> list[str]:
     """A line for each reason why lengths of the recipe cannot be measured, known before training: the end of
     the encoding, or of the data."""
     training, config = task.training, task.recipe.evaluate
+    if not config.lengths:
+        return []
     task.eval()  # some encodings have another end while they are trained
     reasons: dict[str, set[int]] = defaultdict(set)
     try:

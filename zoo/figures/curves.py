@@ -6,6 +6,7 @@ import io
 import json
 import math
 import textwrap
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,9 @@ SYMBOLS = dict(
 """Matplotlib's markers as plotly names them."""
 
 
-def pictures(summary: pd.DataFrame, title: str = "") -> dict[str, bytes]:
+def pictures(
+    summary: pd.DataFrame, title: str = "", endings: Sequence[str] = (".png", ".svg")
+) -> dict[str, bytes]:
     """The curves as files, by ending; none where nothing is finite."""
     if summary["mean"].isna().all():
         return {}
@@ -38,9 +41,9 @@ def pictures(summary: pd.DataFrame, title: str = "") -> dict[str, bytes]:
     files = {}
     with matplotlib.rc_context(RC):
         figure = curves(summary, title)
-        for ending, metadata in METADATA.items():
+        for ending in endings:
             content = io.BytesIO()
-            figure.savefig(content, format=ending[1:], dpi=200, metadata=metadata)
+            figure.savefig(content, format=ending[1:], dpi=200, metadata=METADATA[ending])
             files[ending] = content.getvalue()
             figure.set_layout_engine("none")  # the layout of the first file serves both
     return files
@@ -136,7 +139,7 @@ def _differences(axes: Axes, panel: pd.DataFrame, looks: dict[str, Style]) -> No
             _line(axes, looks[label], curve, "difference", "difference_low", "difference_high")
     axes.set_ylim(*_range(panel, differences=True))
     _length_axis(axes, panel)
-    axes.set_ylabel(f"less {reference}" if len(reference) < 14 else "difference", fontsize=7)
+    axes.set_ylabel(_versus(reference), fontsize=7)
 
 
 def _line(axes: Axes, style: Style, curve: pd.DataFrame, value: str, low: str, high: str) -> Any:
@@ -187,9 +190,13 @@ def _range(panel: pd.DataFrame, differences: bool = False) -> tuple[float, float
     return min(kept) - margin, max(kept) + (2.5 if means.max() > start + room else 1) * margin
 
 
+def _versus(reference: str) -> str:
+    return f"Δ vs. {reference}" if len(reference) < 14 else "Δ"
+
+
 def _about(summary: pd.DataFrame) -> str:
-    intervals = summary["interval"].dropna().unique()
-    texts = [f"edges: {'; '.join(intervals)}" if len(intervals) else "no interval"]
+    intervals = [text.replace("interval", "CI") for text in summary["interval"].dropna().unique()]
+    texts = [f"shaded: {'; '.join(intervals)}" if intervals else "no interval"]
     return "; ".join([*texts, *["points: seeds"] * bool((summary["seeds"] > 1).any())])
 
 
@@ -217,11 +224,15 @@ def _short(length: int) -> str:
     return f"{length // 1024}k" if length % 1024 == 0 else str(length)
 
 
-def interactive_curves(panel: pd.DataFrame) -> Interactive:
-    """The rows of one panel as a figure of plotly: values by length, and the differences to the reference."""
+def interactive_curves(panel: pd.DataFrame, labels: Iterable[str]) -> Interactive:
+    """The rows of one panel as a figure of plotly: values by length, and the differences to the reference.
+
+    Args:
+        labels: all of the page, which decide the colours.
+    """
     from plotly.subplots import make_subplots
 
-    first, looks = panel.iloc[0], styles(panel["encoding"].unique())
+    first, looks = panel.iloc[0], styles(labels)
     compared = isinstance(first["reference"], str)
     figure = make_subplots(
         rows=1 + compared, shared_xaxes=True, row_heights=[0.7, 0.3][: 1 + compared], vertical_spacing=0.04
@@ -233,17 +244,17 @@ def interactive_curves(panel: pd.DataFrame) -> Interactive:
     lengths = sorted(panel["length"].unique().tolist())
     ticks = _ticks(lengths, panel["train_length"].unique())
     figure.update_xaxes(type="log", tickvals=ticks, ticktext=list(map(_short, ticks)), gridcolor="#e6e6e6")
-    figure.update_yaxes(gridcolor="#e6e6e6", zerolinecolor="#999999")
+    figure.update_yaxes(gridcolor="#e6e6e6", zerolinecolor="#999999", automargin=True)
     figure.update_xaxes(title=f"{first['axis']} (tokens)", row=1 + compared, col=1)
     figure.update_yaxes(title=display_name(first["measure"]), range=_range(panel), row=1, col=1)
     if compared:
-        title = f"less {escape(first['reference'])}" if len(first["reference"]) < 14 else "difference"
+        title = escape(_versus(first["reference"]))
         figure.update_yaxes(title=title, range=_range(panel, differences=True), row=2, col=1)
     for length in sorted(set(panel["train_length"])):
         figure.add_vline(length, line={"color": FAINT, "dash": "dot"})
     figure.update_layout(
-        height=440 + 150 * compared + 20 * len(looks), plot_bgcolor="white", hovermode="closest",
-        margin={"l": 60, "r": 10, "t": 30, "b": 10}, font={"color": INK},
+        height=440 + 150 * compared + 20 * panel["encoding"].nunique(), plot_bgcolor="white",
+        hovermode="closest", margin={"l": 60, "r": 10, "t": 30, "b": 10}, font={"color": INK},
         legend={"orientation": "h", "yanchor": "top", "y": -0.16},
     )  # fmt: skip
     return figure

@@ -91,7 +91,7 @@ def single(panel: Panel) -> PanelFigure:
 
 
 def save(columns: Columns, title: str, path: Path) -> None:
-    """Write the figure of some panels, by the suffix of the file: .png or .svg."""
+    """Write the figure of some panels, by the suffix of the file: .png, .svg or .pdf."""
     atomic_write(path, content(grid(columns, title), path.suffix.lower()))
 
 
@@ -150,7 +150,7 @@ def _share_scales(drawn: Sequence[Axes]) -> None:
 
 
 def content(figure: Figure, suffix: str) -> bytes:
-    """A figure as a file: `.png` or `.svg`."""
+    """A figure as a file: `.png`, `.svg` or `.pdf`."""
     file = io.BytesIO()
     with matplotlib.rc_context(RC):
         figure.savefig(file, format=suffix[1:], dpi=DPI, metadata=METADATA[suffix])

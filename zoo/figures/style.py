@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from zlib import crc32
+
+from zoo.errors import InputError, nearest
 
 HUES = ("#698ffb", "#c90b00", "#0d715f", "#ef4db1", "#bb8c3d", "#912ad9")
 """Distinct with every kind of colour vision, with a contrast of 3 on white paper and on a dark page; see
@@ -35,9 +38,14 @@ RC = {
     # The same numbers give the same bytes, and text in an SVG can be searched.
     "svg.fonttype": "none",
     "svg.hashsalt": "positional-encoding-zoo",
+    "pdf.fonttype": 42,
     "path.simplify": False,
 }
-METADATA = {".png": {"Software": None}, ".svg": {"Date": None, "Creator": None}}
+METADATA = {
+    ".png": {"Software": None},
+    ".svg": {"Date": None, "Creator": None},
+    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
 """Of files: nothing that depends on the day."""
 
 
@@ -77,15 +85,30 @@ STYLES = tuple(
 def styles(labels: Iterable[str]) -> dict[str, Style]:
     """The style of each curve of a figure, by label, in the order of the labels.
 
-    It depends on the label alone as long as no other label of the figure has the same hue. Of two that do,
-    the one in `FIRST`, else the first by name, keeps it. Up to six curves have six hues, up to 72 curves
-    have 72 styles.
+    It depends on the encoding's name alone as long as no other label of the figure has the same hue. Of two
+    that do, a plugin, else the one in `FIRST`, else the first by name, keeps it. Up to six curves have six
+    hues, up to 72 curves have 72 styles.
     """
+    from zoo import registry
+
     labels, given = list(dict.fromkeys(labels)), {}
-    for label in sorted(labels, key=lambda label: (label not in FIRST, label)):
-        start = FIRST.index(label) if label in FIRST else crc32(label.encode()) % len(STYLES)
+    own = {name for name, one in registry.encodings.all().items() if one.builtin}
+    names = {label: re.split(r"[ +(]", label)[0] for label in labels}
+    for label in sorted(labels, key=lambda label: (names[label] in own, label not in FIRST, label)):
+        name = names[label]
+        start = FIRST.index(name) if name in FIRST else crc32(name.encode()) % len(STYLES)
         order = [*STYLES[start:], *STYLES[:start]]
         taken, hues = set(given.values()), {style.hue for style in given.values()}
         free = [style for style in order if style not in taken] or order
         given[label] = next((style for style in free if style.hue not in hues and not style.dash), free[0])
     return {label: given[label] for label in labels}
+
+
+def check_panels(asked: Iterable[str], there: Iterable[str]) -> None:
+    """Raise InputError for a name of `--panels` that a figure does not have."""
+    there = list(dict.fromkeys(there))
+    for name in asked:
+        if name not in there:
+            near = nearest(name, there)
+            hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(there)}"
+            raise InputError(f"--panels: no panel {name!r}; {hint}")

@@ -60,7 +60,7 @@ def training_curves(runs: Mapping[str, tuple[str, Logged]]) -> Figure:
                     showlegend=kind == kinds[0], line=looks[label].line,
                     mode="lines+markers" if len(steps) < 30 else "lines", row=row, col=1,
                 )  # fmt: skip
-        figure.update_yaxes(title=KINDS[kind], row=row, col=1)
+        figure.update_yaxes(title=KINDS[kind], automargin=True, exponentformat="power", row=row, col=1)
     figure.update_xaxes(title="step", row=len(kinds), col=1)
     figure.update_layout(
         height=230 * len(kinds) + 60, plot_bgcolor="white", margin={"l": 60, "r": 10, "t": 20, "b": 10},

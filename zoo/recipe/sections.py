@@ -71,9 +71,9 @@ def _several(value: Any) -> Any:
 class EvaluateConfig(Section):
     """How the trained model is evaluated."""
 
-    lengths: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = None
-    """Lengths in tokens. null: 1, 2 and 4 times data.sequence_length. Protocol fixed_targets scores the
-    documents that hold the longest of them."""
+    lengths: tuple[Positive, ...] | None = None
+    """Lengths in tokens. null: 1, 2 and 4 times data.sequence_length. []: `fit` does not evaluate. Protocol
+    fixed_targets scores the documents that hold the longest of them."""
     protocols: Annotated[tuple[Text, ...], Field(min_length=1)] | None = None
     """Evaluation protocols. null: the first of the task."""
     split: Literal["valid", "test"] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from zoo.comparison import caveats
@@ -17,6 +18,7 @@ from zoo.comparison.comparable import (
 from zoo.comparison.runs import RunInfo, read_runs
 from zoo.console import table
 from zoo.errors import InputError, printable
+from zoo.figures.style import check_panels
 from zoo.recipe.diff import ENCODING, flatten, is_among
 from zoo.reports.report import OUT, Report, build
 from zoo.reports.text import console, terminal
@@ -31,17 +33,24 @@ def compare(
     force: bool = False,
     reference: str | None = None,
     models: bool = False,
+    panels: Sequence[str] | None = None,
 ) -> Report:
     """Compare evaluated runs (`zoo.reports.report.build`): print the tables, and write all files to `out`,
     which may hold an earlier comparison.
+
+    Args:
+        panels: the protocols in the picture; by default all.
 
     Raises:
         InputError: as `build`; or a folder that holds other files.
     """
     validate_out(out)
     report = build(paths, protocols, lengths, force, out, reference, models)
+    if panels:
+        check_panels(panels, report.summary["protocol"])
+        report = replace(report, command=f"{report.command} --panels {','.join(panels)}")
     print(console(report, *terminal()), flush=True)
-    written = write_report(report, out)
+    written = write_report(report, out, panels)
     print(f"\ntables, plots and page: {printable(', '.join(map(str, written)))}")
     print(f"\n{printable(report.verdict)}", flush=True)
     return report

@@ -14,11 +14,12 @@ from zoo.console import waiting
 from zoo.errors import InputError, Problem, collect, nearest
 from zoo.figures import encoding, grid, model, tokens
 from zoo.figures.grid import Columns
+from zoo.figures.style import check_panels
 from zoo.files import atomic_write, read_text
 from zoo.recipe.tree import read_value
 from zoo.reports.page import Picture, Section, page
 
-SUFFIXES = (".png", ".svg", ".html")
+SUFFIXES = (".png", ".svg", ".pdf", ".html")
 MOST = 8
 """Encodings in one figure."""
 MAX_BYTES, LONGEST_NAME = 1 << 24, 200
@@ -26,13 +27,21 @@ MAX_BYTES, LONGEST_NAME = 1 << 24, 200
 
 
 def draw_encodings(
-    what: Sequence[str], out: Path | None, *, length: int, trained: int | None, heads: int, d_model: int
+    what: Sequence[str],
+    out: Path | None,
+    *,
+    length: int,
+    trained: int | None,
+    heads: int,
+    d_model: int,
+    panels: Sequence[str] | None = None,
 ) -> None:
     """Draw encodings side by side into a file.
 
     Args:
         what: see `read_specs`.
-        out: a .png, .svg or .html; by default a PNG with the names in the working folder.
+        out: a .png, .svg, .pdf or .html; by default a PNG with the names in the working folder.
+        panels: the keys of those that are drawn; by default all.
     """
     trained = min(encoding.TRAINED, length) if trained is None else trained
     problems: list[Problem] = []
@@ -46,7 +55,7 @@ def draw_encodings(
     if problems:
         raise InputError(problems)
     found = encoding.columns(specs, length=length, trained=trained, heads=heads, d_model=d_model)
-    _write(found, encoding.title(trained, length), out)
+    _write(found, encoding.title(trained, length), out, panels=panels)
 
 
 def draw_runs(
@@ -57,12 +66,13 @@ def draw_runs(
     lengths: Sequence[int] | None,
     sets: Sequence[str],
     device: str,
+    panels: Sequence[str] | None = None,
 ) -> None:
     """Draw trained models side by side into a file.
 
     Args:
         text: the input, or a file that holds it.
-        out, lengths, sets, device: as of `draw_encodings` and `zoo.figures.model.columns`.
+        out, panels, lengths, sets, device: as of `draw_encodings` and `zoo.figures.model.columns`.
     """
     check_suffix(out)
     if text is not None and "\n" not in text and len(text) < LONGEST_NAME and Path(text).is_file():
@@ -71,7 +81,7 @@ def draw_runs(
         *paths, text=text, lengths=lengths, sets=sets, device=device,
         log=lambda note: print(note, file=sys.stderr),
     )  # fmt: skip
-    _write(found, model.TITLE, out, [one.absolute().name for one in paths])
+    _write(found, model.TITLE, out, [one.absolute().name for one in paths], panels)
 
 
 def draw_tokens(what: Sequence[str], out: Path | None, text: str) -> None:
@@ -145,7 +155,16 @@ def check_suffix(out: Path | None, suffixes: Sequence[str] = SUFFIXES) -> None:
         raise InputError(f"--out {out}: the name must end in {' or '.join(suffixes)}")
 
 
-def _write(found: Columns, title: str, out: Path | None, names: Iterable[str] | None = None) -> None:
+def _write(
+    found: Columns,
+    title: str,
+    out: Path | None,
+    names: Iterable[str] | None = None,
+    panels: Sequence[str] | None = None,
+) -> None:
+    if panels:
+        check_panels(panels, grid.by_key(found))
+        found = {label: [one for one in own if one.key in panels] for label, own in found.items()}
     path = out or Path(f"{_file_name(names or found)}.png")
     with waiting("drawing"):
         if path.suffix.lower() == ".html":

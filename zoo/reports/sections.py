@@ -28,10 +28,12 @@ def _results(report: Report) -> Iterator[Section]:
     opening += ["; ".join(f"{name}: {value}" for name, value in report.about)] if report.about else []
     opening += [report.verdict] if report.verdict else []
     yield Section("", [*opening, *_order(report)])
-    made = tables(report, ALL)
+    made, labels = tables(report, ALL), report.summary["encoding"].unique()
     for panel in report.panels:
         own = [one for one in made if one.caption.startswith(f"{panel_title(panel)}: ")]
-        yield Section(panel_title(panel), [panel["explanation"].iloc[0], interactive_curves(panel), *own])
+        yield Section(
+            panel_title(panel), [panel["explanation"].iloc[0], interactive_curves(panel, labels), *own]
+        )
     if len(report.costs):
         yield Section("Costs", [made[-1]])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from zoo.errors import InputError
@@ -11,7 +12,8 @@ from zoo.reports.report import NOT_COMPARABLE, Report
 from zoo.reports.text import markdown
 
 TABLE, DATA, PAGE = "compare.md", "compare.csv", "index.html"
-FILES = (TABLE, DATA, "compare.png", "compare.svg", PAGE)
+PICTURES = (".png", ".svg", ".pdf")
+FILES = (TABLE, DATA, *(f"compare{ending}" for ending in PICTURES), PAGE)
 
 
 def validate_out(folder: Path) -> None:
@@ -27,8 +29,11 @@ def validate_out(folder: Path) -> None:
         raise InputError(f"{folder} holds other files ({named}); choose another folder with --out")
 
 
-def write_report(report: Report, folder: Path) -> list[Path]:
+def write_report(report: Report, folder: Path, panels: Sequence[str] | None = None) -> list[Path]:
     """Write all files of a comparison; without a picture where nothing is finite.
+
+    Args:
+        panels: the protocols in the picture; by default all.
 
     Raises:
         InputError: the folder holds other files, or cannot be written.
@@ -40,7 +45,9 @@ def write_report(report: Report, folder: Path) -> list[Path]:
     title = f"{NOT_COMPARABLE} (--force): {report.title}" if report.differences else report.title
     # compare.csv comes first: it marks the folder as a comparison.
     files: dict[str, str | bytes] = {DATA: as_csv(report), PAGE: report_page(report)}
-    drawn = {f"compare{ending}": content for ending, content in pictures(report.summary, title).items()}
+    table = report.summary
+    table = table[table["protocol"].isin(panels)] if panels else table
+    drawn = {f"compare{ending}": content for ending, content in pictures(table, title, PICTURES).items()}
     files |= drawn | {TABLE: markdown(report, [*drawn][:1])}
     try:
         folder.mkdir(parents=True, exist_ok=True)

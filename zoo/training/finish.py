@@ -72,7 +72,8 @@ def finish(recipe: Recipe, source: DataSource, lock: RunLock) -> None:
         )
         task.load_state_dict(content["state_dict"])
         task.card = content["zoo_card"]
-        measure(task, source, folder, folder / LAST, save=save)
+        if scored.lengths:
+            measure(task, source, folder, folder / LAST, save=save)
     except (OSError, InputError) as error:
         if lock.is_gone():
             raise lock.gone("before it was evaluated") from error

@@ -37,11 +37,12 @@ class FixedTargets(Protocol):
 
     def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:
         config, text = task.recipe.evaluate, Text(task, source, lengths)
+        chosen = config.lengths or lengths
         starts, sizes = _documents(text)
         largest = int(sizes.max(initial=0))
         # Of the recipe's lengths: the targets do not depend on the lengths asked for.
-        longest = max((length for length in config.lengths if length < largest), default=None)
-        num_targets = min(config.targets, max(1, text.room(min(config.lengths))))
+        longest = max((length for length in chosen if length < largest), default=None)
+        num_targets = min(config.targets, max(1, text.room(min(chosen))))
         kept = np.flatnonzero(sizes > (longest or largest))
         # The last pair of a document predicts its end token.
         stops = (starts + sizes - 1)[kept]
