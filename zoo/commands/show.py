@@ -47,5 +47,8 @@ def run(options: argparse.Namespace) -> None:
             recipe = recipe_of_run(stored_recipe(options.recipe))  # which imports no plugin
         else:
             recipe = read_recipe(options.recipe, options.set)
+        from zoo.training.plan import plan_of
+
+        plan = "\n".join(f"# {line}" for line in plan_of(recipe).lines())
     sets = "".join(f" --set {text}" for text in options.set)
-    print(f"# {options.recipe}{sets}, resolved\n{dump(recipe)}", end="")
+    print(f"# {options.recipe}{sets}, resolved\n{dump(recipe)}\n{plan}")

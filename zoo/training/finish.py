@@ -20,22 +20,21 @@ from zoo.runs.folder import LAST, RECIPE, RUNS
 from zoo.runs.load import read_checkpoint
 from zoo.runs.lock import RunLock
 from zoo.tasks import build_task
-from zoo.tasks.task import Task
+from zoo.training.plan import Plan, short
 
 LEAST_TOKENS = 16384
 """Tokens that are scored at each length after a training however short."""
 
 
-def opening_line(recipe: Recipe, task: Task, folder: Path, checkpoint: Path | None) -> str:
-    parameters = sum(p.numel() for p in task.model.parameters())
+def opening_line(recipe: Recipe, plan: Plan, folder: Path, checkpoint: Path | None) -> str:
     start = f", from {recipe.init_from}" if recipe.init_from and not checkpoint else ""
     verb = "continuing" if checkpoint else "training"
     computed = f"in {recipe.trainer.precision}{', compiled' if recipe.compile else ''}"
     article = "an" if recipe.model.kind == "encoder" else "a"
     line = (
         f"{verb} {recipe.name}: {encoding_label(recipe.model.encoding)} in {article} {recipe.model.kind} of "
-        f"{parameters / 1e6:.2f} M parameters on {recipe.data.name}, length {recipe.data.sequence_length}, "
-        f"{recipe.trainer.max_steps} steps {computed}{start}; run folder {folder}"
+        f"{short(plan.parameters)} parameters on {recipe.data.name}, length {recipe.data.sequence_length}, "
+        f"{plan.size_text()} in {recipe.trainer.max_steps} steps {computed}{start}; run folder {folder}"
     )
     first = RUNS / recipe.name
     numbered = folder.parent == RUNS and folder.name.startswith(f"{recipe.name}-")

@@ -26,6 +26,7 @@ from zoo.training.finish import finish, opening_line
 from zoo.training.interruption import CONTINUE
 from zoo.training.library_messages import hide_library_messages
 from zoo.training.loggers import logging_ended, validate_installed
+from zoo.training.plan import plan_of
 from zoo.training.resume import (
     Resume,
     recipe_so_far,
@@ -127,8 +128,10 @@ def _train(
             remove_leftovers(folder)
             write_recipe(folder, recipe)
             source.save_tokenizer(folder)
+            plan = plan_of(recipe, source, task.model)
             notes = [*unmeasurable_lengths(task, source), *validation_seen_in_training(task, source)]
-            print("\n".join([opening_line(recipe, task, folder, checkpoint), *notes]), flush=True)
+            notes += plan.warnings()
+            print("\n".join([opening_line(recipe, plan, folder, checkpoint), *notes]), flush=True)
         if recipe.compile:
             task.model.compile()  # in place: keeps parameter names, and does not compile Lightning's logging
 

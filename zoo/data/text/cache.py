@@ -46,9 +46,14 @@ class TokenCache:
 
 
 def open_cache(
-    open_corpus: Callable[[], Corpus], vocab_size: int, root: Path, tokenizer: TextTokenizer | None = None
-) -> TokenCache:
-    """The tokens of a corpus from the cache below `root`, built first where they are not there.
+    open_corpus: Callable[[], Corpus],
+    vocab_size: int,
+    root: Path,
+    tokenizer: TextTokenizer | None = None,
+    build: bool = True,
+) -> TokenCache | None:
+    """The tokens of a corpus from the cache below `root`, built first where they are not there; None where
+    they are not there and `build` is False.
 
     Args:
         open_corpus: opens the corpus; called again after a build, to detect a changed text.
@@ -62,6 +67,8 @@ def open_cache(
     key = [FORMAT, corpus.identity, corpus.newline_is_word, vocabulary, tokenizers.__version__]
     folder = root / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:24]
     if not folder.exists():
+        if not build:
+            return None
         try:
             root.mkdir(parents=True, exist_ok=True)
             with _acquired(FileLock(folder.with_suffix(".lock")), corpus.name):

@@ -58,11 +58,12 @@ class TextDataset(Dataset):
     def open(self, recipe: Recipe) -> DataSource:
         return TextSource(recipe, self.gives, self.tokens())
 
-    def tokens(self) -> TokenCache:
-        """The tokenized corpus. Raises InputError where it cannot be read."""
+    def tokens(self, build: bool = True) -> TokenCache | None:
+        """The tokenized corpus; None where it is not tokenized yet and `build` is False. Raises InputError
+        where it cannot be read."""
         folder = Path(self.cache) if self.cache else default_root() / "cache"
         tokenizer = open_tokenizer(self.tokenizer) if self.tokenizer else None
-        return open_cache(self.corpus, self.vocab_size, folder, tokenizer)
+        return open_cache(self.corpus, self.vocab_size, folder, tokenizer, build)
 
 
 class TextSource(DataSource):

@@ -1,0 +1,52 @@
+"""The plan of a training: its numbers are those of the model and the data."""
+
+import pytest
+
+from zoo import build, cli
+from zoo.data import open_data
+from zoo.recipe import dump
+from zoo.training.plan import plan_of, short
+
+SETS = (
+    (), ("model.encoding=learned",), ("model.encoding=t5", "model.activation=swiglu"),
+    ("model.tie_embeddings=false", "model.encoding=shaw"), ("model.d_ff=48",),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("sets", SETS)
+def test_parameters_are_those_of_the_model(recipe, sets):
+    planned = recipe("max_index", *sets)
+    plan, model = plan_of(planned), build(planned)
+    sizes = {name: weight.numel() for name, weight in model.named_parameters()}
+    assert plan.parameters == sum(sizes.values())
+    assert plan.encoding == sum(size for name, size in sizes.items() if name.startswith("encoding."))
+    assert plan.d_ff == model.blocks[0].feed_forward.down.in_features
+    assert plan.vocab_size == model.tokens.num_embeddings and plan.epochs is None
+
+
+def test_epochs_are_known_once_the_text_is_tokenized(recipe, tmp_path):
+    planned = recipe("text", f"data.cache={tmp_path}", "trainer.max_steps=100000")
+    before = plan_of(planned)
+    assert before.epochs is None and before.warnings() == []
+    source = open_data(planned)
+    plan, data = plan_of(planned), planned.data
+    assert plan == plan_of(planned, source)
+    assert plan.corpus_tokens == len(source.stream("train"))
+    assert plan.tokens == 100000 * data.batch_size * data.sequence_length
+    assert plan.warnings() == [
+        f"warning: the corpus repeats: {plan.epochs:.3g} epochs of {short(plan.corpus_tokens)} tokens"
+    ]
+
+
+def test_devices_and_accumulation_divide_the_batch(recipe):
+    sets = ["trainer.devices=2", "trainer.accumulate_grad_batches=2", "data.batch_size=12"]
+    one, parts = (plan_of(recipe("max_index", *some)) for some in (sets[2:], sets))
+    assert (one.sequences, parts.sequences) == (12, 3) and one.step_tokens == parts.step_tokens
+    assert one.memory()[1] == 4 * parts.memory()[1]
+
+
+def test_show_prints_the_plan_below_the_recipe(recipe, tmp_path, capsys):
+    (tmp_path / "r.yaml").write_text(dump(recipe("max_index")))
+    assert cli.main(["show", str(tmp_path / "r.yaml")]) == 0
+    kinds = [line.split(":")[0] for line in capsys.readouterr().out.splitlines()[-4:]]
+    assert kinds == ["# parameters", "# tokens", "# sequences", "# memory of a device"]

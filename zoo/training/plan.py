@@ -1,0 +1,141 @@
+"""The size of a training before it starts: parameters, tokens, epochs, memory."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from zoo.data import build_dataset
+from zoo.data.source import DataSource
+from zoo.data.text.datasets import TextDataset, TextSource
+from zoo.data.text.tokenizer import open_tokenizer
+from zoo.errors import InputError
+from zoo.launch.devices import devices_taken
+from zoo.models.transformer import FeedForward
+from zoo.recipe import Recipe
+from zoo.tasks import build_encoding, build_task
+from zoo.training.auto import choose_auto
+
+ACTIVATION_BYTES = 34
+"""Kept for the backward pass in 16 bits, for each token, layer and unit of d_model, attention scores apart:
+Korthikanti et al. 2022 (arXiv:2205.05198), equation 2."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A training in numbers. `corpus_tokens` is None where the data is generated, or not tokenized yet."""
+
+    recipe: Recipe
+    parameters: int
+    embedding: int
+    encoding: int
+    d_ff: int
+    vocab_size: int
+    corpus_tokens: int | None
+
+    @property
+    def step_tokens(self) -> int:
+        return self.recipe.data.batch_size * self.recipe.data.sequence_length
+
+    @property
+    def tokens(self) -> int:
+        """Of all steps."""
+        return self.step_tokens * self.recipe.trainer.max_steps
+
+    @property
+    def epochs(self) -> float | None:
+        """Passes over the training text; None where its size is not known."""
+        return self.tokens / self.corpus_tokens if self.corpus_tokens else None
+
+    @property
+    def devices(self) -> int:
+        trainer = self.recipe.trainer
+        return devices_taken(trainer.devices, trainer.accelerator) * trainer.num_nodes
+
+    @property
+    def sequences(self) -> float:
+        """Of one forward pass on one device."""
+        return self.recipe.data.batch_size / self.devices / self.recipe.trainer.accumulate_grad_batches
+
+    def memory(self) -> tuple[float, float]:
+        """Bytes on each device of weights, gradients and two moments; of activations."""
+        model, trainer = self.recipe.model, self.recipe.trainer
+        width = {"64-true": 8, "16-true": 2, "bf16-true": 2}.get(trainer.precision, 4)
+        state = 4 * width * self.parameters / (self.devices if trainer.strategy == "fsdp" else 1)
+        computed = 2 if "16" in trainer.precision else width
+        tokens = self.sequences * self.recipe.data.sequence_length
+        return state, tokens * model.num_layers * model.d_model * ACTIVATION_BYTES * computed / 2
+
+    def size_text(self) -> str:
+        """`5.7 M tokens`, and the epochs where they are known."""
+        return f"{short(self.tokens)} tokens" + (f", {self.epochs:.3g} epochs" if self.epochs else "")
+
+    def warnings(self) -> list[str]:
+        """A warning where the text is read more than once."""
+        if self.epochs is None or self.epochs <= 1:
+            return []
+        return [
+            f"warning: the corpus repeats: {self.epochs:.3g} epochs of {short(self.corpus_tokens)} tokens"
+        ]
+
+    def lines(self) -> list[str]:
+        """All numbers as text."""
+        data = self.recipe.data
+        state, activations = self.memory()
+        return [
+            f"parameters: {short(self.parameters)} (embedding {short(self.embedding)}, encoding "
+            f"{short(self.encoding)}); d_ff {self.d_ff}, vocabulary {self.vocab_size}",
+            f"tokens: {short(self.step_tokens)} per step; {self.size_text()} in all",
+            f"sequences: {data.batch_size} of {data.sequence_length} tokens per step, {self.sequences:g} at "
+            f"a time on {self.devices} device{'s' * (self.devices > 1)}",
+            f"memory of a device: about {short(state + activations)}B (weights, gradients and moments "
+            f"{short(state)}B, activations {short(activations)}B), without logits, scores and biases",
+            *self.warnings(),
+        ]
+
+
+def plan_of(recipe: Recipe, source: DataSource | None = None, model: nn.Module | None = None) -> Plan:
+    """The plan of a recipe, before or after its data is opened and its model is built.
+
+    Raises:
+        InputError: an encoding that cannot be built, or a tokenizer that cannot be opened.
+    """
+    recipe = choose_auto(recipe)
+    dataset, tokens = build_dataset(recipe.data), None
+    if source is None and isinstance(dataset, TextDataset):
+        with suppress(InputError):  # the data may be missing here
+            tokens = dataset.tokens(build=False)
+    if model is None:
+        known = (
+            tokens.tokenizer
+            if tokens
+            else getattr(dataset, "tokenizer", None) and open_tokenizer(dataset.tokenizer)
+        )
+        encoding = build_encoding(recipe)
+        with torch.device("meta"):
+            model = build_task(encoding, known.vocab_size if known else dataset.vocab_size).model
+    if isinstance(source, TextSource) and source.kind == "text":
+        corpus_tokens = len(source.stream("train"))
+    else:
+        corpus_tokens = len(tokens.streams["train"]) if tokens else None
+    sizes = {name: weight.numel() for name, weight in model.named_parameters()}
+    return Plan(
+        recipe,
+        parameters=sum(sizes.values()),
+        embedding=sum(n for name, n in sizes.items() if name.startswith(("tokens.", "head."))),
+        encoding=sum(n for name, n in sizes.items() if name.startswith("encoding.")),
+        d_ff=next(one.down.in_features for one in model.modules() if isinstance(one, FeedForward)),
+        vocab_size=model.tokens.num_embeddings,
+        corpus_tokens=corpus_tokens,
+    )
+
+
+def short(number: float) -> str:
+    """`950`, `8.19 k`, `5.73 M`."""
+    for size, unit in ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if number >= size:
+            return f"{number / size:.3g}{unit}"
+    return f"{number:.3g}"
