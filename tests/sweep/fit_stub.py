@@ -78,6 +78,7 @@ def main():
         for protocol in recipe.evaluate.protocols
         for length in recipe.evaluate.lengths
     ]
+    (folder / "metrics.csv").write_text(f"step,val/loss\n{steps},{recipe.optimizer.lr}\n")
     from measured import store_rows
 
     store_rows(folder, rows)

@@ -15,7 +15,7 @@ SUMMARY = "Train one recipe with several encodings and seeds, and compare them."
 EXAMPLES = """
 zoo sweep recipes/base/copy.yaml --encodings alibi,rope,none --seeds 0,1,2
 zoo sweep recipes/base/wikitext2.yaml --encodings 'rope,{name: rope, partial: 0.25},[rope, fox]'
-zoo sweep recipes/base/copy.yaml --encodings alibi,rope --set trainer.max_steps=200 --out runs/short
+zoo sweep recipes/base/copy.yaml --encodings alibi,rope --grid optimizer.lr=1e-3,3e-3 --out runs/tuned
 zoo sweep recipes/base/copy.yaml --encodings alibi,rope --seeds 0,1,2 --print-commands | parallel -j 4
 zoo sweep recipes/base/copy.yaml --encodings alibi,rope --slurm='--partition=gpu --time=8:00:00'
 """
@@ -28,6 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seeds", type=whole_numbers, default=[0], metavar="N,N", help="seeds (default: 0)")
     add_set(parser, "change a key of the recipe, for all runs")
+    parser.add_argument(
+        "--grid", action="append", default=[], metavar="KEY=A,B",
+        help="try these values with each encoding, and compare the runs with the best validation loss; may "
+        "be given several times",
+    )  # fmt: skip
     parser.add_argument(
         "--out",
         type=Path,
@@ -59,13 +64,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     with waiting("loading torch"):
+        from zoo.sweep.grid import read_grid
         from zoo.sweep.plan import read_encodings
         from zoo.sweep.sweep import Sweep
 
-        encodings = read_encodings(options.encodings)
+        encodings, grid = read_encodings(options.encodings), read_grid(options.grid)
         if not options.print_commands:
             raise_on_signals("torch", "zoo.reports.compare", *DRAWING)
-    sweep = Sweep(options.recipe, encodings, options.seeds, options.set, options.out, options.jobs)
+    sweep = Sweep(options.recipe, encodings, options.seeds, options.set, options.out, options.jobs, grid)
     if options.print_commands:
         sweep.print_commands()
     elif options.slurm is not None:

@@ -68,6 +68,9 @@ def of_runs(runs: Sequence[RunInfo]) -> list[Caveat]:
     if all(run.card.get("finished") is not True for run in runs):
         found.append(Caveat("unfinished", "no run is finished"))
     found += [one for run in runs for one in _resumed(run)]
+    for key, values in {key: values for run in runs for key, values in run.grid.items()}.items():
+        tuned = f"recipe {key} was chosen for each encoding from {values} by its validation loss"
+        found.append(Caveat("tuned", tuned))
     computed = []
     for run in runs:
         keys = flatten(run.recipe).items()

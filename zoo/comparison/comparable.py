@@ -60,6 +60,9 @@ def facts(run: RunInfo) -> dict[Key, Any]:
     if limits_epochs(run.recipe["trainer"]):
         # An epoch cut to a share of its batches has other tokens where the batches have another size.
         recipe["recipe", ACCUMULATE] = run.recipe["trainer"][ACCUMULATE.partition(".")[2]]
+    # Runs that were tuned by the same grid are as comparable as runs with the same values.
+    for key, value in run.grid.items():
+        recipe["recipe", key] = f"the best of {json.dumps(value)}"
     card = flatten(run.card)
     # The digest identifies initial weights, wherever their file was.
     if card.get("init_from.sha256") is not None or run.recipe.get("init_from") is None:

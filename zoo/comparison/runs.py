@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from zoo.evaluation.measurement import Measurement
 from zoo.evaluation.store import read_measurements
 from zoo.recipe import recipe_of_run
 from zoo.runs.card import read_card
-from zoo.runs.folder import CARD, LAST, METRICS, RECIPE, nearest_run_hint, stored_recipe
+from zoo.runs.folder import CARD, LAST, METRICS, RECIPE, TUNED, nearest_run_hint, stored_recipe
 from zoo.runs.metrics_csv import read_metrics
 
 SPEED = "train/tokens_per_second"
@@ -33,6 +34,7 @@ class RunInfo:
         measurements: of its last checkpoint.
         left_out: the other measurements, as text.
         speed: median of the logged training tokens per second; None where none were logged.
+        grid: the values of each key from which a sweep chose this run's by validation.
     """
 
     path: str
@@ -41,6 +43,7 @@ class RunInfo:
     measurements: tuple[Measurement, ...] = ()
     left_out: tuple[str, ...] = ()
     speed: float | None = None
+    grid: dict[str, list[Any]] = field(default_factory=dict)
 
     @property
     def seed(self) -> int:
@@ -100,7 +103,8 @@ def _read(path: Path, evaluated: bool, wanted: Wanted) -> RunInfo:
     last = [one for one in measurements if one.checkpoint == str(LAST)]
     kept = tuple(one for one in last if one.step == card.get("steps"))
     left_out = _left_out(measurements, card)
-    run = RunInfo(str(path), recipe, card, kept, left_out, speed)
+    grid = json.loads((path / TUNED).read_text())["grid"] if (path / TUNED).is_file() else {}
+    run = RunInfo(str(path), recipe, card, kept, left_out, speed, grid)
     if not kept and evaluated:
         after = f" ({'; '.join(left_out)})" if left_out else ""
         remedy = evaluate_command([run], *wanted)

@@ -27,6 +27,8 @@ from zoo.schedules import last_other_rate, lr_factor
 
 RUNS = Path("runs")
 RECIPE = "recipe.yaml"
+TUNED = "tuned.json"
+"""The grid from which a sweep has chosen the run."""
 CARD = "card.json"
 METRICS = "metrics.csv"
 CHECKPOINTS = Path("checkpoints")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
 import shlex
@@ -20,6 +21,7 @@ from zoo.recipe.encoding import encoding_label
 from zoo.recipe.tree import read_value
 from zoo.runs.card import read_card
 from zoo.runs.folder import CARD, LAST, RECIPE, existing_run, max_steps_problem, stored_recipe, validate_free
+from zoo.sweep.grid import Grid, Point, points, validate_selectable
 from zoo.tasks import build_encoding
 
 OWNED = {
@@ -38,7 +40,10 @@ class Run:
     """One cell of the matrix: a recipe and the folder of its run."""
 
     name: str
+    encoding: str
+    """Its name in file names, other than `label` of each encoding alone."""
     label: str
+    point: Point
     seed: int
     recipe: Recipe
     file: Path
@@ -111,7 +116,12 @@ def read_encodings(text: str) -> list[Any]:
 
 
 def plan(
-    file: Path, encodings: Sequence[Any], seeds: Sequence[int], sets: Sequence[str], out: Path
+    file: Path,
+    encodings: Sequence[Any],
+    seeds: Sequence[int],
+    sets: Sequence[str],
+    out: Path,
+    grid: Grid | None = None,
 ) -> tuple[str, list[Run]]:
     """Every run, seed by seed, so that a sweep that is stopped has compared all encodings at some seeds.
 
@@ -120,6 +130,7 @@ def plan(
         encodings: as a recipe has them: names, mappings or lists.
         sets: `key=value` texts laid over the recipe, for all runs.
         out: the folder in which the runs' folders lie.
+        grid: values of keys, each combination of which every encoding is trained with.
 
     Returns: the name of the sweep, which is that of the recipe, and its runs.
 
@@ -127,38 +138,43 @@ def plan(
         InputError: every problem of every run; one that several have is reported once.
     """
     owned = [
-        Problem(why, where=f"--set {text}")
-        for text in sets
+        Problem(why, where=f"{option} {text}")
+        for option, texts in {"--set": sets, "--grid": grid or ()}.items()
+        for text in texts
         for key, why in OWNED.items()
         if f"{text.partition('=')[0].strip()}.".startswith(f"{key}.")
     ]
     if owned:
         raise InputError(owned)
-    recipes: dict[tuple[str, int], Recipe] = {}
+    recipes: dict[tuple[str, Point, int], Recipe] = {}
     found: dict[Problem, list[str]] = {}
     items = list(dict.fromkeys(map(to_yaml_line, encodings)))
+    tried = points(grid or {})
     for item in items:
-        for seed in seeds:
+        for point, seed in itertools.product(tried, seeds):
             try:
-                recipes[item, seed] = read_recipe(file, _sets(sets, item, seed, "run"))
+                recipe = read_recipe(file, _sets((*sets, *point), item, seed, "run"))
+                recipes[item, point, seed] = recipe
+                if grid:
+                    validate_selectable(recipe)
                 if seed == seeds[0]:
-                    build_encoding(recipes[item, seed])
+                    build_encoding(recipe)
             except InputError as error:
                 for problem in error.problems:
                     found.setdefault(problem, []).append(item)
     if found:
         raise InputError(dict.fromkeys(_located_in_sweep(*one, items) for one in found.items()))
-    specs = {item: recipes[item, seeds[0]].as_dict()["model"]["encoding"] for item in items}
+    specs = {item: recipes[item, tried[0], seeds[0]].as_dict()["model"]["encoding"] for item in items}
     # `rope` and `{name: rope}` are one.
     items = list({to_yaml_line(spec): item for item, spec in reversed(specs.items())}.values())[::-1]
     recipe_name, names = _recipe_name(file, sets), slugs([specs[item] for item in items])
     runs = []
-    for seed in dict.fromkeys(seeds):
+    for seed, point in itertools.product(dict.fromkeys(seeds), tried):
         for item, slug in zip(items, names, strict=True):
-            name = f"{slug}_{recipe_name}_s{seed}"
-            recipe = recipes[item, seed].model_copy(update={"name": name})
-            label = encoding_label(recipe.model.encoding)
-            runs.append(Run(name, label, seed, recipe, file, _sets(sets, item, seed, name), out / name))
+            name = "_".join((slug, recipe_name, *map(_point_slug, point), f"s{seed}"))
+            recipe = recipes[item, point, seed].model_copy(update={"name": name})
+            label, own = encoding_label(recipe.model.encoding), _sets((*sets, *point), item, seed, name)
+            runs.append(Run(name, slug, label, point, seed, recipe, file, own, out / name))
     return recipe_name, runs
 
 
@@ -190,6 +206,13 @@ def _words(spec: Any) -> str:
             text = value if isinstance(value, str) else json.dumps(value)
             words.append(f"{option.name}-{text if len(text) <= MAX_OPTION else _digest(value)}")
     return "-".join(words)
+
+
+def _point_slug(setting: str) -> str:
+    """`lr-0.001` of `optimizer.lr=0.001`."""
+    key, _, value = setting.partition("=")
+    safe = len(value) <= MAX_OPTION and not re.search(UNSAFE, value)
+    return f"{key.rpartition('.')[2]}-{value if safe else _digest(value)}"
 
 
 def _digest(value: Any) -> str:

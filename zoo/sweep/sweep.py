@@ -24,6 +24,7 @@ from zoo.recipe import to_yaml_line
 from zoo.recipe.trainer import TrainerConfig
 from zoo.reports.write import validate_out
 from zoo.runs.folder import RUNS
+from zoo.sweep.grid import Grid, choose
 from zoo.sweep.plan import Run, plan
 
 SLURM_RUNS = """\
@@ -57,6 +58,7 @@ class Sweep:
         sets: `key=value` texts laid over the recipe, for all runs.
         out: the folder of the runs' folders. Logs are in its `logs`, the comparison in its RECIPE_comparison.
         jobs: runs at the same time; by default one for each visible GPU, and on a CPU one.
+        grid: values of keys; of each encoding the runs with the best combination are compared.
     """
 
     recipe: Path
@@ -65,6 +67,7 @@ class Sweep:
     sets: Sequence[str] = ()
     out: Path = RUNS
     jobs: int | None = None
+    grid: Grid = field(default_factory=dict)
 
     def run(self) -> None:
         """Train the unfinished runs, then compare all.
@@ -156,6 +159,8 @@ class Sweep:
         command += ["--encodings", to_yaml_line(list(self.encodings))[1:-1]]
         command += ["--seeds", ",".join(map(str, self.seeds))]
         command += [part for text in self.sets for part in ("--set", text)]
+        for key, values in self.grid.items():
+            command += ["--grid", f"{key}={to_yaml_line(list(values))[1:-1]}"]
         return [*command, "--out", str(self.out), *(["--jobs", str(self.jobs)] if self.jobs else [])]
 
     def _plan(self) -> tuple[str, list[Run], list[Run]]:
@@ -164,7 +169,7 @@ class Sweep:
         Raises:
             InputError: every obstacle to any run, or to the comparison.
         """
-        name, runs = plan(self.recipe, self.encodings, self.seeds, self.sets, self.out)
+        name, runs = plan(self.recipe, self.encodings, self.seeds, self.sets, self.out, self.grid)
         todo: list[Run] = []
         problems: list[Problem] = []
         with collect(problems):
@@ -181,11 +186,15 @@ class Sweep:
     def _compare(self, name: str, runs: Sequence[Run], failed: Mapping[str, str]) -> None:
         """Compare the runs that have not failed. Raises RunError where some have, once that is done."""
         not_compared: InputError | RunError | None = None
-        if len(failed) < len(runs):
+        done = [run for run in runs if run.name not in failed]
+        if self.grid and done:
+            done, lines = choose(runs, self.grid, failed)
+            _note("\n".join(lines))
+        if done:
             from zoo.reports.compare import compare
 
             try:
-                compare([run.folder for run in runs if run.name not in failed], out=self._comparison(name))
+                compare([run.folder for run in done], out=self._comparison(name))
             except (InputError, RunError) as error:
                 not_compared = error
         if not failed:

@@ -67,7 +67,10 @@ class Plan:
         state = 4 * width * self.parameters / (self.devices if trainer.strategy == "fsdp" else 1)
         computed = 2 if "16" in trainer.precision else width
         tokens = self.sequences * self.recipe.data.sequence_length
-        return state, tokens * model.num_layers * model.d_model * ACTIVATION_BYTES * computed / 2
+        blocks = model.num_layers * ACTIVATION_BYTES
+        if model.gradient_checkpointing:  # the input of each block, and all of one
+            blocks = model.num_layers * 2 + ACTIVATION_BYTES
+        return state, tokens * model.d_model * blocks * computed / 2
 
     def size_text(self) -> str:
         """`5.7 M tokens`, and the epochs where they are known."""

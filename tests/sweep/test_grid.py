@@ -1,0 +1,119 @@
+"""A grid: each encoding is trained with every combination, and the best by validation are compared."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from zoo.comparison.comparable import differences, facts
+from zoo.comparison.runs import RunInfo
+from zoo.errors import InputError, RunError
+from zoo.sweep.grid import choose, read_grid
+from zoo.sweep.plan import plan
+from zoo.sweep.sweep import Sweep
+
+GRID = {"optimizer.lr": [0.001, 0.003], "optimizer.warmup_steps": [1, 2]}
+
+
+def losses(runs, values):
+    """Write the last validation loss of each run; None for a run that has not finished."""
+    for run, value in zip(runs, values, strict=True):
+        run.folder.mkdir(parents=True, exist_ok=True)
+        (run.folder / "metrics.csv").write_text(f"step,val/loss\n1,0.0\n2,{value}\n3,\n")
+
+
+def planned(tiny, encodings, seeds, grid):
+    return plan(tiny, encodings, seeds, (), Path("runs"), grid)[1]
+
+
+def test_every_combination_of_every_encoding_and_seed_is_a_run(tiny):
+    runs = planned(tiny, ["alibi", {"name": "rope", "partial": 0.5}], (0, 1), GRID)
+    cells = {
+        (run.encoding, run.seed, run.recipe.optimizer.lr, run.recipe.optimizer.warmup_steps) for run in runs
+    }
+    assert len(cells) == len({run.folder for run in runs}) == len(runs) == 2 * 2 * 4
+    assert runs[0].name == "alibi_tiny_lr-0.001_warmup_steps-1_s0"
+
+
+def test_the_best_of_each_encoding_by_its_mean_over_the_seeds(tiny):
+    grid = {"optimizer.lr": [0.001, 0.003]}
+    runs = planned(tiny, ["alibi", "rope"], (0, 1), grid)
+    order = [(run.encoding, run.seed, run.recipe.optimizer.lr) for run in runs]
+    table = {
+        ("alibi", 0.001): (1, 4),
+        ("alibi", 0.003): (2, 2),
+        ("rope", 0.001): (3, 3),
+        ("rope", 0.003): (1, 9),
+    }
+    losses(runs, [table[encoding, lr][seed] for encoding, seed, lr in order])
+    chosen, lines = choose(runs, grid, ())
+    assert {(run.encoding, run.seed, run.recipe.optimizer.lr) for run in chosen} == {
+        ("alibi", 0, 0.003), ("alibi", 1, 0.003), ("rope", 0, 0.001), ("rope", 1, 0.001),
+    }  # fmt: skip
+    assert lines[0].startswith("alibi: optimizer.lr=0.003 is chosen")
+    written = {run.name for run in runs if (run.folder / "tuned.json").is_file()}
+    assert written == {run.name for run in chosen}
+    assert json.loads((chosen[0].folder / "tuned.json").read_text())["grid"] == grid
+    # Another choice takes the earlier one back; failed and diverged runs are not chosen.
+    losses(runs, ["nan" if encoding == "rope" and lr == 0.001 else 1 for encoding, _, lr in order])
+    failed = {run.name for run in runs if run.encoding == "alibi" and run.recipe.optimizer.lr == 0.003}
+    again, _ = choose(runs, grid, failed)
+    assert {(run.encoding, run.recipe.optimizer.lr) for run in again} == {("alibi", 0.001), ("rope", 0.003)}
+    assert {run.name for run in runs if (run.folder / "tuned.json").is_file()} == {run.name for run in again}
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("optimizer.lr", "not a key with several values"),
+        ("optimizer.lr=1e-3", "not a key with several values"),
+        ("=1,2", "not a key with several values"),
+        ("optimizer.lr=[1", "not YAML"),
+    ],
+)
+def test_a_grid_of_another_form_is_refused(text, message):
+    with pytest.raises(InputError, match=message):
+        read_grid([text])
+
+
+@pytest.mark.parametrize(
+    "grid, sets, message",
+    [
+        ({"seed": [1, 2]}, (), "--grid seed: the sweep sets it: use --seeds"),
+        ({"optimizer.lrr": [1, 2]}, (), "optimizer.lrr: unknown key; did you mean 'lr'"),
+        ({"optimizer.lr": [1, 2]}, ("logging=[tensorboard]",), "logging: --grid reads the validation loss"),
+        ({"optimizer.lr": [1, 2]}, ("trainer.limit_val_batches=0",), "limit_val_batches: --grid chooses"),
+    ],
+)
+def test_a_grid_that_cannot_be_tried_is_refused_before_any_run(tiny, grid, sets, message):
+    with pytest.raises(InputError) as caught:
+        plan(tiny, ["alibi"], (0,), sets, Path("runs"), grid)
+    assert message in str(caught.value)
+
+
+def test_runs_that_were_tuned_by_the_same_grid_are_comparable(recipe):
+    def run(path, lr, grid):
+        made = recipe("max_index", f"optimizer.lr={lr}", f"model.encoding={path}").as_dict()
+        return RunInfo(path, made, {}, grid=grid)
+
+    one, other = run("alibi", 0.001, {"optimizer.lr": [0.001, 0.003]}), run("rope", 0.003, {})
+    assert any("optimizer.lr" in str(found) for found in differences([one, other]))
+    same = run("rope", 0.003, {"optimizer.lr": [0.001, 0.003]})
+    assert differences([one, same]) == [] and facts(one) != facts(same)
+    another = run("rope", 0.003, {"optimizer.lr": [0.003, 0.01]})
+    (found,) = differences([one, another])
+    assert str(found).startswith("recipe optimizer.lr: the best of ")
+
+
+@pytest.mark.launch
+def test_a_sweep_compares_the_chosen_runs_alone(stub, tiny, compared):
+    sweep = Sweep(tiny, ["alibi", "rope"], grid={"optimizer.lr": [0.003, 0.001]})
+    sweep.run()  # the validation loss of the stand-in is the learning rate
+    names = [f"{one}_tiny_lr-0.001_s0" for one in ("alibi", "rope")]
+    assert compared == [(names, "runs/tiny_comparison")]
+    assert "--grid optimizer.lr=0.003, 0.001" in " ".join(sweep.command()).replace("'", "")
+    Path("fails").write_text(names[0])
+    (Path("runs") / names[0] / "checkpoints/last.ckpt").write_text("0")
+    with pytest.raises(RunError):
+        sweep.run()
+    assert compared[1][0] == ["alibi_tiny_lr-0.003_s0", names[1]]
