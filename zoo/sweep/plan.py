@@ -99,7 +99,7 @@ def covers(measured: Sequence[Measurement], lengths: Sequence[int]) -> bool:
     """Whether the measurements by one protocol have a row, or a note, for each of some lengths."""
     windows = {one.parameters.get("window") for one in measured}
     # One pass over the longest window answers for all lengths: its rows are of context lengths.
-    return max(lengths) in windows or {row.length for one in measured for row in one.rows} >= {*lengths}
+    return {row.length for one in measured for row in one.rows} >= {*lengths} or max(lengths) in windows
 
 
 def read_encodings(text: str) -> list[Any]:
