@@ -41,8 +41,8 @@ def tried(mapping, forgetful_registry):
     from zoo.recipe import resolve
 
     def tried(file, encoding, **model):
-        trainer = model.pop("trainer", {})
-        made = mapping("text")
+        trainer, made = model.pop("trainer", {}), mapping("text")
+        made["evaluate"] = {**made.get("evaluate", {}), **model.pop("evaluate", {})}
         made = {**made, "plugins": [str(file)], "model": {**made["model"], "encoding": encoding, **model}}
         check_plugin(resolve({**made, "trainer": {**made["trainer"], **trainer}}))
 
@@ -78,6 +78,18 @@ def test_an_exception_of_the_plugin_is_reported_with_its_line(tried, tmp_path):
     (problem,) = caught.value.problems
     assert problem.where == f"{tmp_path / 'raises.py'}:14"
     assert "score of 'score_sees_later_keys' raised ZeroDivisionError: division by zero" in problem.message
+
+
+@pytest.mark.parametrize(("rows", "lengths", "refused"), [(64, [16, 64], False), (64, [16, 128], True)])
+def test_a_table_that_ends_below_an_evaluated_length_is_refused(tried, tmp_path, rows, lengths, refused):
+    text = (FAULTY / "limit_undeclared.py").read_text().replace("size.length", str(rows))
+    (tmp_path / "ends.py").write_text(text.replace("limit_undeclared", "ends"))
+    if not refused:
+        tried(tmp_path / "ends.py", "ends", evaluate={"lengths": lengths})
+        return
+    with pytest.raises(InputError, match="override `max_length`") as caught:
+        tried(tmp_path / "ends.py", "ends", evaluate={"lengths": lengths})
+    assert caught.value.problems[0].where == f"{tmp_path / 'ends.py'}:20"
 
 
 def test_fit_refuses_before_a_run_folder_is_made(here, mapping, forgetful_registry, capsys):

@@ -1,7 +1,7 @@
 """`zoo check` of a file with a dataset or a protocol: all laws hold, or the broken one is named."""
 
 import pytest
-from examples import DATASET, PROTOCOL
+from examples import DATASET, OPTIMIZER, PROTOCOL
 
 from zoo import cli
 
@@ -9,6 +9,8 @@ UNSEEDED = DATASET.replace("import zoo\n", "import random\n\nimport zoo\n").repl
     "numbers = chance.numbers(size, self.symbols)",
     "numbers = [random.randrange(self.symbols) for _ in range(size)]",
 )
+OUT_OF_VOCABULARY = DATASET.replace("[sum(numbers) % self.symbols]", "[sum(numbers) % self.symbols + 16]")
+LONG_ANSWER = DATASET.replace("[sum(numbers) % self.symbols]", "2 * [sum(numbers) % self.symbols]")
 WRONG_LOSS = """
 from dataclasses import replace
 
@@ -35,9 +37,11 @@ class WrongLoss(Nonoverlapping):
         (DATASET, None),
         (PROTOCOL, None),
         (UNSEEDED, "the same seed gives the same tokens"),
+        (OUT_OF_VOCABULARY, "tokens are in the vocabulary"),
+        (LONG_ANSWER, "questions and answers have the declared lengths"),
         (WRONG_LOSS, "a model with known probabilities gets its exact loss"),
     ],
-    ids=["dataset", "protocol", "unseeded dataset", "wrong loss"],
+    ids=["dataset", "protocol", "unseeded dataset", "unknown answer", "long answer", "wrong loss"],
 )
 def test_laws_are_tried_on_a_file(source, broken, here, forgetful_registry, capsys):
     (here / "mine.py").write_text(source)
@@ -48,3 +52,12 @@ def test_laws_are_tried_on_a_file(source, broken, here, forgetful_registry, caps
         assert f"FAILED: {broken}. " in printed.out
     else:
         assert "FAILED" not in printed.out and "passes all" in printed.out
+
+
+def test_an_optimizer_without_a_learning_rate_is_refused(here, forgetful_registry, capsys):
+    (here / "mine.py").write_text(OPTIMIZER)
+    assert cli.main(["check", "mine.py"]) == 0
+    forgetful_registry.optimizers.entries.pop("signed")
+    (here / "other.py").write_text(OPTIMIZER.replace("lr: float, ", "").replace('"lr": lr', '"lr": 0.1'))
+    assert cli.main(["check", "other.py"]) == 2
+    assert "optimizer 'signed' " in (error := capsys.readouterr().err) and "has no lr" in error

@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from zoo.contract.hook_outputs import leak
+from zoo.contract.hook_outputs import first_difference
 from zoo.contract.law import CAUSAL, PADDED, REPEATS, Finding, beyond, failed, farthest, law, passed, within
 from zoo.contract.subject import LENGTH, VOCABULARY, Subject, decoders, encoders, keep_of
 from zoo.models.cache import Cache
@@ -16,6 +16,7 @@ from zoo.models.transformer import Transformer
 
 CACHED = "cached decoding equals the full forward"
 EQUAL = 1e-5
+OTHER_POSITIONS = "differs while decoding, where new tokens begin at their own positions and not at 0"
 
 
 @law(
@@ -33,8 +34,10 @@ def causality(subject: Subject) -> Iterator[Finding]:
         before, after = model(row), model(changed)
         for t in range(length):
             earlier = within(farthest(after[t, :t], before[0, :t]), EQUAL)
-            found = None if earlier.passed else leak(subject.model(), row, changed[t : t + 1], t)
-            yield failed(f"{found[0]}: {earlier.numbers}", found[1]) if found else earlier
+            steps = [partial(model, row)], [partial(model, changed[t : t + 1])]
+            found = None if earlier.passed else first_difference(model, *steps, slice(t))
+            what = found and f"{found[0]} depends on a later token: {earlier.numbers}"
+            yield failed(what, found[1]) if found else earlier
             yield beyond(farthest(after[t, t], before[0, t]), 1e-3, "its own token moves it by")
 
 
@@ -57,9 +60,12 @@ def deterministic(subject: Subject) -> Iterator[Finding]:
     model, row = subject.model(), subject.tokens(2, 13)
     state = torch.get_rng_state()
     one = model(row)
-    if not torch.equal(state, torch.get_rng_state()):
-        yield failed("it draws from the global generator")
-    yield within(farthest(model(row), one), 0.0)
+    drawn, again = not torch.equal(state, torch.get_rng_state()), within(farthest(model(row), one), 0.0)
+    if drawn or not again.passed:
+        what, where = first_difference(model, [partial(model, row)], [partial(model, row)]) or ("it", "")
+        cause = "draws random numbers in evaluation: draw if self.training only" if drawn else "changes"
+        yield failed(f"{what} {cause}; {again.numbers}", where)
+    yield again
 
 
 @torch.no_grad()
@@ -102,7 +108,15 @@ def cached_decoding(subject: Subject) -> Iterator[Finding]:
         if length:
             full = model(row)
             for chunk in (1, 5):
-                yield within(farthest(decoded(model, row, chunk), full), EQUAL)
+                finding = within(farthest(decoded(model, row, chunk), full), EQUAL)
+                if not finding.passed:
+                    cache = Cache(model.num_layers)
+                    steps = [partial(model, part, cache=cache) for part in row.split(chunk, 1)]
+                    last = slice(-row.split(chunk, 1)[-1].shape[1], None)
+                    found = first_difference(model, [partial(model, row)], steps, last)
+                    if found:
+                        yield failed(f"{found[0]} {OTHER_POSITIONS}; {finding.numbers}", found[1])
+                yield finding
         if length > 6:
             steps = decoded(model, row, [6, *[1] * (length - 6)], padded)
             yield within(farthest(steps[padded], model(row, padded)[padded]), EQUAL)

@@ -13,7 +13,7 @@ from typing import Any
 from zoo import registry
 from zoo.console import progress_bar, table
 from zoo.contract import LAWS, dataset_laws, protocol_laws
-from zoo.contract.law import CAUSAL, CHANGES, SHAPES, SPELLED, Law, Verdict, captured, examine
+from zoo.contract.law import CAUSAL, CHANGES, REACHES, SHAPES, SPELLED, Law, Verdict, captured, examine
 from zoo.contract.numerics import PRECISION
 from zoo.contract.subject import Subject, subjects_of, subjects_with, wraps
 from zoo.contract.training import GRADIENTS
@@ -104,6 +104,11 @@ def _requested(what: str, sets: Sequence[str], folder: Path) -> Iterator[_Reques
             subject = protocol_laws.ProtocolSubject(one, options, folder)
             yield _Requested(one.name, one.summary, [subject], protocol_laws.LAWS)
         else:
+            if one.kind == "optimizer":  # the rules of recipes are tried on it
+                dataset_laws.recipe_with(
+                    {"name": "copy", "sequence_length": 16, "batch_size": 4},
+                    optimizer={"name": one.name, "lr": 1e-3, **options},
+                )
             yield _Requested(one.name, one.summary)
 
 
@@ -176,8 +181,10 @@ def _wrapped(text: str) -> str:
     return textwrap.fill(text, WIDTH, subsequent_indent=indent)
 
 
-NARROW, SHORT, FEW = 512, 16, 2
-"""Width, trained length and layers of a cheap model."""
+NARROW, FEW = 512, 2
+"""Width and layers of a cheap model."""
+FARTHEST = 4096
+"""The longest sequence that is tried before training, in tokens."""
 MOST = 25_000_000
 """Width squared times layers of the largest model that is tried."""
 
@@ -190,20 +197,19 @@ def check_plugin(recipe: Recipe) -> None:
 
     Raises:
         InputError: a hook is misspelled or returns a wrong shape, a decoder's output depends on a later
-            token, a parameter has no gradient, or nothing changes. Each problem has hook, file and line.
+            token, a parameter has no gradient, nothing changes, or a length of `evaluate.lengths` cannot be
+            computed and `max_length` does not say so. Each problem has hook, file and line.
     """
     spec, model = recipe.as_dict()["model"]["encoding"], recipe.model
-    names = [SPELLED, SHAPES, CHANGES, CAUSAL, GRADIENTS]
+    names = [SPELLED, SHAPES, REACHES, CHANGES, CAUSAL, GRADIENTS]
     names += [PRECISION] if "16" in str(recipe.trainer.precision) else []
     laws = [law for law in LAWS if law.name in names]
     narrow = model.d_model if model.d_model <= NARROW else 8 * model.num_heads
-    problems = []
-    for width, layers, length in (
-        (narrow, min(FEW, model.num_layers), SHORT),
-        (model.d_model, model.num_layers, recipe.data.sequence_length),
-    ):
+    length, problems = recipe.data.sequence_length, []
+    longest = min(FARTHEST, max(length, *recipe.evaluate.lengths))
+    for width, layers in ((narrow, min(FEW, model.num_layers)), (model.d_model, model.num_layers)):
         config = {"d_model": width, "num_heads": model.num_heads, "num_layers": layers, "d_ff": 64}
-        subject = Subject(spec, model.kind, config=config, length=length)
+        subject = Subject(spec, model.kind, config=config, length=length, longest=longest)
         if width**2 * layers <= MOST and subject.refusal is None:
             with captured():
                 failed = [verdict for verdict in examine([subject], laws) if verdict.failures]

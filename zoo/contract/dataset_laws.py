@@ -12,8 +12,12 @@ from torch import Tensor
 from torch.utils.data import Dataset, default_collate
 
 from zoo import registry
-from zoo.contract.law import Finding, Law, Trial, failed, law, passed
+from zoo.contract.hook_outputs import line_of_function
+from zoo.contract.law import Finding, Law, Trial, failed, law, only, passed
 from zoo.data import build_dataset, open_data
+from zoo.data.blocks import NOT_SCORED
+from zoo.data.draws import Chance, Draws
+from zoo.data.questions import AHEAD, Questions
 from zoo.errors import InputError
 from zoo.recipe import Recipe, resolve
 from zoo.recipe.sections import usual_task
@@ -46,7 +50,8 @@ class DatasetSubject:
         data = {"name": description.name, "sequence_length": LENGTH, "batch_size": BATCH, **options}
         if "cache" in [option.name for option in description.options]:
             data.setdefault("cache", str(cache))
-        data["sequence_length"] = max(LENGTH, 2 * build_dataset(recipe_with(data).data).shortest)
+        self.dataset = build_dataset(recipe_with(data).data)
+        data["sequence_length"] = max(LENGTH, 2 * self.dataset.shortest)
         self.source, self.again, self.other = (open_data(recipe_with(data, seed)) for seed in (0, 0, 1))
 
     def __str__(self) -> str:
@@ -75,16 +80,43 @@ def _same(one: Batch, other: Batch, what: str) -> Finding:
 
 @data_law(
     "tokens are in the vocabulary",
-    "Rows have `sequence_length` tokens, from 0 to `vocab_size` - 1.",
+    "Rows have `sequence_length` tokens. They and the targets are from 0 to `vocab_size` - 1; an answer that "
+    "is a position is from 0 to `sequence_length` - 1.",
 )
 def in_vocabulary(subject: DatasetSubject) -> Iterator[Finding]:
-    tokens = _first(subject.source.dataset("train"))["tokens"]
+    batch, vocab_size = _first(subject.source.dataset("train")), subject.source.vocab_size
     length = subject.source.recipe.data.sequence_length
-    if tokens.shape[1] != length:
-        yield failed(f"rows of {tokens.shape[1]} tokens where sequence_length is {length}")
-    least, most = int(tokens.min()), int(tokens.max())
-    numbers = f"tokens from {least} to {most}, and vocab_size is {subject.source.vocab_size}"
-    yield Finding(least >= 0 and most < subject.source.vocab_size, numbers)
+    if batch["tokens"].shape[1] != length:
+        yield failed(f"rows of {batch['tokens'].shape[1]} tokens where sequence_length is {length}")
+    limits = {"tokens": vocab_size, "targets": vocab_size, "answer": length}
+    for key in limits.keys() & batch.keys():
+        values = batch[key][batch[key] != NOT_SCORED] if key == "targets" else batch[key]
+        if not len(values):
+            yield failed("nothing is scored: all targets are -100")
+        least, most = int(values.min()), int(values.max())
+        limit = "vocab_size" if limits[key] == vocab_size else "sequence_length"
+        numbers = f"{key} from {least} to {most}, and {limit} is {limits[key]}"
+        yield Finding(least >= 0 and most < limits[key], numbers)
+
+
+@data_law(
+    "questions and answers have the declared lengths",
+    "They have at most as many symbols as `lengths` says, an answer at least one, from 0 to `symbols` - 1.",
+    only("its examples are not drawn from questions", lambda subject: isinstance(subject.dataset, Questions)),
+)
+def declared_lengths(subject: DatasetSubject) -> Iterator[Finding]:
+    questions, draws, where = subject.dataset, Draws("check"), line_of_function(type(subject.dataset).draw)
+    for row in range(64):
+        size = questions.smallest + row % 8
+        parts = questions.draw(size, Chance(draws, row, AHEAD))
+        for what, symbols, most in zip(("question", "answer"), parts, questions.lengths(size), strict=True):
+            if len(symbols) > most or (what == "answer" and not symbols):
+                yield failed(f"a {what} of {len(symbols)} symbols, where lengths({size}) says {most}", where)
+            if symbols and not (min(symbols) >= 0 and max(symbols) < questions.symbols):
+                yield failed(
+                    f"a {what} has symbols {min(symbols)} to {max(symbols)} of {questions.symbols}", where
+                )
+    yield passed()
 
 
 @data_law("the same seed gives the same tokens", "Opened twice with one seed, the examples are the same.")

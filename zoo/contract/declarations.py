@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import textwrap
 import typing
 from collections.abc import Iterator
 
 from zoo.contract.law import BUILDS, Finding, failed, law, only, passed
 from zoo.contract.subject import Subject, alone, first_kind, listed, plain, wraps
+from zoo.encodings.base import Encoding
 from zoo.errors import InputError
 
 FAMILIES = ("absolute", "position ids", "rotary", "bias", "content", "contextual", "schedule")
@@ -24,8 +28,8 @@ def can_be_built(subject: Subject) -> Iterator[Finding]:
 
 @law(
     "its description is complete",
-    "The docstring begins with one sentence and describes every option; family, paper and the kinds of model "
-    "that it is for are given.",
+    "The docstring begins with one sentence and describes every option, and the code reads it; family, paper "
+    "and the kinds of model that it is for are given.",
     plain,
     first_kind,
     needs=(),
@@ -51,10 +55,32 @@ def description_is_complete(subject: Subject) -> Iterator[Finding]:
             lacks.append(f"option {option.name} is not described")
         elif missing:
             lacks.append(f"option {option.name}: the docstring does not describe {', '.join(missing)}")
+        if not _is_read(description.cls, option.name):
+            yield failed(f"option {option.name} is declared and never read", description.where)
     note = "; ".join(lacks)
     if note and description.builtin:
         yield failed(note)
     yield Finding(True, f"options described: {len(description.options)}", note=note)
+
+
+def _is_read(cls: type, option: str) -> bool:
+    """Whether the class's code reads an option, or the attribute of the instance that holds it."""
+    own = cls.__mro__[: cls.__mro__.index(Encoding)]
+    trees = [ast.parse(textwrap.dedent(inspect.getsource(one))) for one in own]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    attributes = {n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load)}
+    kept_in = {}
+    for n in nodes:
+        for target in n.targets if isinstance(n, ast.Assign) else ():
+            several = isinstance(target, ast.Tuple) and isinstance(n.value, ast.Tuple)
+            parts = (target.elts, n.value.elts) if several else ([target], [n.value])
+            kept_in |= {
+                id(value): one.attr
+                for one, value in zip(*parts, strict=False)
+                if isinstance(one, ast.Attribute)
+            }
+    reads = [n for n in nodes if isinstance(n, ast.Name) and n.id == option and isinstance(n.ctx, ast.Load)]
+    return any(id(n) not in kept_in or kept_in[id(n)] in attributes for n in reads)
 
 
 @law(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from zoo import registry
-from zoo.contract.law import Fault, farthest, first_line, line_of
+from zoo.contract.law import Fault, farthest
 from zoo.encodings.base import Encoding
+from zoo.encodings.likely_cause import explained, line_of
 from zoo.models.transformer import Transformer
 
 HOOKS = ("positions", "embed", "read", "rotate", "bias", "bias_table", "score", "logits", "value")
@@ -21,33 +22,45 @@ HOOKS = ("positions", "embed", "read", "rotate", "bias", "bias_table", "score", 
 Seen = tuple[Encoding, str, Any]
 """An encoding, a hook, and its result."""
 
-TOKEN_AXES = {"embed": (1,), "read": (1,), "rotate": (2,), "score": (2, 3), "logits": (2, 3), "value": (2,)}
-"""The axes of queries and keys in the result of a hook that knows content."""
+Step = Callable[[], object]
+ALL = slice(None)
+
+TOKEN_AXES = {
+    "positions": (-1,), "embed": (-2,), "read": (1,), "rotate": (-2,), "score": (-2, -1), "logits": (-2, -1),
+    "value": (-2,),
+}  # fmt: skip
+"""The axes of tokens, queries and keys in the result of a hook that knows content."""
 
 
-def leak(model: Transformer, row: Tensor, changed: Tensor, at: int) -> tuple[str, str] | None:
-    """The first hook whose result before position `at` depends on tokens from `at` on.
+def first_difference(
+    model: Transformer, one: Sequence[Step], other: Sequence[Step], tokens: slice = ALL
+) -> tuple[str, str] | None:
+    """The first hook whose results at some of the tokens differ in the last steps of two computations.
 
-    Returns: a sentence, and file and line; None if there is no such hook.
+    Returns: the hook and its encoding in words, and file and line; None if there is no such hook.
     """
-    before: list[Seen] = []
-    after: list[Seen] = []
-    for tokens, seen in ((row, before), (changed, after)):
-        with watched(model, seen):
-            model(tokens)
-    for (encoding, hook, one), (_, _, other) in zip(before, after, strict=True):
-        for a, b in zip(_up_to(hook, one, at), _up_to(hook, other, at), strict=True):
-            if farthest(a, b) > 1e-5:
-                return f"{hook} of {encoding.name!r} depends on a later token", defined_at(encoding, hook)
+    seen: list[list[Seen]] = []
+    for steps in (one, other):
+        for step in steps:
+            results: list[Seen] = []
+            with watched(model, results):
+                step()
+        seen.append(results)
+    for (encoding, hook, result), (_, _, again) in zip(*seen, strict=False):
+        pairs = zip(_at(hook, result, tokens), _at(hook, again, tokens), strict=True)
+        if any(a.shape == b.shape and farthest(a, b) > 1e-5 for a, b in pairs):
+            return f"{hook} of {encoding.name!r}", defined_at(encoding, hook)
     return None
 
 
-def _up_to(hook: str, result: Any, at: int) -> list[Tensor]:
-    """The entries of a hook's result for the tokens before a position."""
+def _at(hook: str, result: Any, tokens: slice) -> list[Tensor]:
+    """The entries of a hook's result for some of the tokens."""
     tensors = [one for one in (result if isinstance(result, tuple | list) else [result]) if one is not None]
+    if tokens == ALL:
+        return tensors
     axes = TOKEN_AXES.get(hook, ())
-    where = tuple(slice(at) if axis in axes else slice(None) for axis in range(max(axes, default=-1) + 1))
-    return [one[where] for one in tensors] if axes else []
+    where = ([tokens if i in (a % x.dim() for a in axes) else ALL for i in range(x.dim())] for x in tensors)
+    return [x[tuple(w)] for x, w in zip(tensors, where, strict=True)] if axes else []
 
 
 @contextmanager
@@ -79,7 +92,7 @@ def _watching(encoding: Encoding, hook: str, seen: list[Seen]) -> Callable[..., 
             raise  # from an encoding that this one wraps
         except (Exception, SystemExit) as error:
             at = line_of(error, [registry.encodings.describe(encoding.name)]) or defined
-            raise Fault(f"{hook} of {encoding.name!r} raised {first_line(error)}", at) from error
+            raise Fault(f"{hook} of {encoding.name!r} raised {explained(error)}", at) from error
         fault = _wrong(encoding, hook, result, [*args, *kwargs.values()])
         if fault:
             raise Fault(f"{hook} of {encoding.name!r} gave {fault}", defined)
@@ -115,7 +128,8 @@ def _wrong(encoding: Encoding, hook: str, result: Any, args: list[Any]) -> str |
             return f"queries {widths[0]} wide and keys {widths[1]} wide" if widths[0] != widths[1] else None
         case "bias", [head, q, k]:
             pairs = torch.broadcast_shapes(head.shape, q.shape, k.shape)
-            return _misfit(result, pairs, "(head, query and key)", broadcasts=True)
+            letters = "[heads, queries, keys]; a table of the heads is indexed by `head`"
+            return _misfit(result, pairs, letters, broadcasts=True)
         case "bias_table", [context, num_heads]:
             batch = [
                 one.shape[0] for one in (context.q_pos, context.keep) if one is not None and one.dim() == 2
@@ -165,5 +179,9 @@ def _type(tensor: Tensor) -> str:
 
 def defined_at(encoding: Encoding, hook: str) -> str:
     """File and line of the hook of an encoding."""
-    code = inspect.unwrap(getattr(type(encoding), hook)).__code__
+    return line_of_function(getattr(type(encoding), hook))
+
+
+def line_of_function(function: Callable[..., Any]) -> str:
+    code = inspect.unwrap(function).__code__
     return f"{code.co_filename}:{code.co_firstlineno}"

@@ -10,7 +10,19 @@ import torch
 from torch import nn
 
 from zoo.contract.hook_outputs import HOOKS, watched
-from zoo.contract.law import CHANGES, PADDED, SHAPES, SPELLED, Finding, beyond, failed, farthest, law, passed
+from zoo.contract.law import (
+    CHANGES,
+    PADDED,
+    REACHES,
+    SHAPES,
+    SPELLED,
+    Finding,
+    beyond,
+    failed,
+    farthest,
+    law,
+    passed,
+)  # fmt: skip
 from zoo.contract.subject import VOCABULARY, Subject, keep_of
 from zoo.encodings.base import Encoding
 from zoo.encodings.stack import build_encoding
@@ -74,9 +86,24 @@ def shapes(subject: Subject) -> Iterator[Finding]:
 
 
 @law(
+    REACHES,
+    "Longer sequences than in training have finite outputs, up to `max_length` where there is such a limit.",
+)
+def reaches(subject: Subject) -> Iterator[Finding]:
+    model = subject.model()
+    limit = model.encoding.max_length or subject.longest
+    for length in sorted({min(limit, length) for length in (subject.length, subject.longest)}):
+        hint = f"{length} tokens, trained at {subject.length}: override `max_length` or clamp the positions"
+        with _hinted(hint):
+            finite = model(subject.tokens(1, length)).isfinite().all()
+        yield passed(f"{length} tokens") if finite else failed(f"not finite at {length} tokens")
+
+
+@law(
     PADDED,
     "The same holds with positions for each sequence, [B,T], and while decoding, with more keys than "
     "queries.",
+    needs=(SHAPES, REACHES),
 )
 def shapes_with_padding(subject: Subject) -> Iterator[Finding]:
     model, row = subject.model(), subject.tokens(3, 9)
@@ -114,6 +141,7 @@ def _does_something(encoding: Encoding) -> bool:
     lambda subject: (
         None if any(map(_does_something, subject.encodings)) else "it declares that it does nothing"
     ),
+    needs=(SHAPES, REACHES),
 )
 def changes_the_output(subject: Subject) -> Iterator[Finding]:
     for index, encoding in enumerate(subject.encodings):

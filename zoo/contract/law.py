@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import logging
 import random
-import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from zoo.registry import Description
+from zoo.encodings.likely_cause import explained, line_of
 
 Condition = Callable[[Any], "str | None"]
 """Why a law does not apply to a subject; None where it does."""
@@ -106,7 +104,7 @@ class Law:
             except Fault as fault:
                 return failed(str(fault), fault.where)
             except (Exception, SystemExit) as error:  # of a plugin
-                return failed(first_line(error), line_of(error, subject.plugins))
+                return failed(explained(error), line_of(error, subject.plugins))
         return max(found[1:] or found, key=lambda one: one.share)
 
 
@@ -123,20 +121,6 @@ def _isolated() -> Iterator[None]:
             random.setstate(before)
 
 
-def first_line(error: BaseException) -> str:
-    """An exception as one line of text."""
-    text = str(error).strip()
-    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__
-
-
-def line_of(error: BaseException, plugins: Sequence[Description]) -> str:
-    """File and line of the last frame in a plugin's file; "" where there is none."""
-    files = {str(one.file) for one in plugins}
-    frames = traceback.extract_tb(error.__traceback__)
-    lines = [f"{one.filename}:{one.lineno}" for one in frames if str(Path(one.filename).resolve()) in files]
-    return lines[-1] if lines else ""
-
-
 LAWS: list[Law] = []
 """The laws of encodings, each after the laws that it needs."""
 
@@ -144,6 +128,7 @@ BUILDS = "it can be built"
 SPELLED = "hook names are spelled correctly"
 """Laws that every other law needs."""
 SHAPES = "shapes"
+REACHES = "longer sequences can be computed"
 PADDED = "shapes with padding"
 CHANGES = "it changes the output"
 REPEATS = "evaluation is deterministic"

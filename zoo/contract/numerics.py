@@ -76,19 +76,21 @@ def far_in_bf16(subject: Subject) -> Iterator[Finding]:
     for spec in subject.spec if isinstance(subject.spec, list) else [subject.spec]:
         low, start = _reaching(spec, subject)
         exact = build_encoding(spec, low.size).eval()
-        low = low.bfloat16().eval()
-        exact.load_state_dict({name: value.float() for name, value in low.state_dict().items()})
         x = torch.randn(1, STRETCH, WIDTH).bfloat16()
         q, k = torch.randn(2, 1, HEADS, STRETCH, WIDTH // HEADS).bfloat16()
-        with torch.no_grad():
-            with torch.autocast(x.device.type, torch.bfloat16):
-                actual = _results(low, start, causal, x, q, k)
-                at_start = _results(low, 0, causal, x, q, k)
-            expected = _results(exact, start, causal, x.float(), q.float(), k.float())
         context = AttentionContext(near, near, 0, causal)
-        for hook, value in actual.items():
-            rotated = {"rotate q": q, "rotate k": k}.get(hook)
-            yield _rounded_once(hook, value.float(), expected[hook], rotated, context)
+        # With parameters in float32, as training in mixed precision has them, and then in bf16.
+        for convert in (low.eval, low.bfloat16):
+            part = convert()
+            exact.load_state_dict({name: value.float() for name, value in part.state_dict().items()})
+            with torch.no_grad():
+                with torch.autocast(x.device.type, torch.bfloat16):
+                    actual = _results(part, start, causal, x, q, k)
+                    at_start = _results(part, 0, causal, x, q, k)
+                expected = _results(exact, start, causal, x.float(), q.float(), k.float())
+            for hook, value in actual.items():
+                rotated = {"rotate q": q, "rotate k": k}.get(hook)
+                yield _rounded_once(hook, value.float(), expected[hook], rotated, context)
         if "bias" in actual and low.relative:
             moved = farthest(*(made["bias"][..., context.allowed()] for made in (actual, at_start)))
             yield within(moved, 0.0, "bias there against position 0:")

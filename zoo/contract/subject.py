@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from zoo import registry
-from zoo.contract.law import first_line, only
+from zoo.contract.law import only
 from zoo.encodings.base import Encoding, Size
+from zoo.encodings.likely_cause import explained
 from zoo.encodings.stack import EncodingStack
 from zoo.errors import InputError
 from zoo.models.transformer import Decoder, Encoder, Transformer
@@ -44,6 +45,8 @@ class Subject:
     """Further fields of the `ModelConfig` of its models, unless a law sets them."""
     length: int = LENGTH
     """The trained length of its models, in tokens."""
+    longest: int = 4 * LENGTH
+    """The longest sequence that the laws try, in tokens."""
 
     @property
     def label(self) -> str:
@@ -63,7 +66,7 @@ class Subject:
         try:
             _ = self.stack
         except InputError as error:
-            return first_line(error).removeprefix("InputError: ")
+            return explained(error).removeprefix("InputError: ")
         except (Exception, SystemExit):  # the first law reports it
             return None
         return None

@@ -24,8 +24,9 @@ from torch.utils._pytree import tree_leaves
 
 from zoo import registry
 from zoo.contract.kernel_equivalence import NO_TABLE_KEPT, NO_WEIGHTS_KEPT, SMALLEST_BLOCKS
-from zoo.contract.law import Finding, failed, first_line, law, only, passed, within
+from zoo.contract.law import Finding, failed, law, only, passed, within
 from zoo.contract.subject import Subject, first_kind, some_tokens, trained
+from zoo.encodings.likely_cause import explained
 from zoo.models.shards import gather_full_state, shard
 
 GRADIENTS = "every parameter has a gradient"
@@ -99,7 +100,7 @@ def _train_all(rank: int, folder: Path, plugins: list[str], requested: list[Any]
         try:
             fault = _train(Subject(spec, kind, config=config), rank)
         except (Exception, SystemExit) as error:  # of a plugin
-            fault = first_line(error)
+            fault = explained(error)
         of_ranks: list[str | None] = [None] * PROCESSES
         dist.all_gather_object(of_ranks, fault)
         faults.append(next(filter(None, of_ranks), None))

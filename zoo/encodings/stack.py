@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from zoo import registry
 from zoo.encodings.base import AttentionContext, Encoding, Size
+from zoo.encodings.likely_cause import explained, line_of
 from zoo.errors import InputError
 from zoo.seeds import seed_of
 
@@ -37,7 +38,9 @@ def build_encoding(spec: Spec | str, size: Size) -> Encoding:
         if option.name in spec and registry.holds_wrapped(option.annotation):
             spec[option.name] = _build_wrapped(spec[option.name], size)
     try:
-        return registry.encodings.load(name)(size, **spec)
+        encoding = registry.encodings.load(name)(size, **spec)
+        _ = encoding.size  # AttributeError where a constructor does not call that of `Encoding`
+        return encoding
     except InputError:
         raise
     except (ValueError, TypeError) as error:
@@ -46,8 +49,8 @@ def build_encoding(spec: Spec | str, size: Size) -> Encoding:
         # Torch raises RuntimeError for a size that overflows.
         if about.builtin and not isinstance(error, RuntimeError | OverflowError):
             raise
-        where, cause = "" if about.builtin else f"{about.where}: ", f"{type(error).__name__}: {error}"
-        raise InputError(f"{where}encoding {name!r} cannot be built: {cause}") from error
+        where = "" if about.builtin else f"{line_of(error, [about]) or about.where}: "
+        raise InputError(f"{where}encoding {name!r} cannot be built: {explained(error)}") from error
 
 
 def _build_wrapped(value: Spec | str | Sequence[Spec] | None, size: Size) -> Any:

@@ -76,6 +76,13 @@ def _value(values: dict[str, Any], key: KeyPath) -> Any:
     return section_class(section, value or {}).model_fields[inner[0]].get_default()
 
 
+@rule("optimizer.name")
+def optimizer_takes_the_rate(name: str) -> Fault:
+    about = registry.optimizers.describe(name)
+    if "lr" not in [option.name for option in about.options]:
+        return f"optimizer {name!r} ({about.where}) has no lr: its constructor must take `lr: float`"
+
+
 @rule("model.num_heads", "model.d_model", "model.head_dim")
 def heads_divide_width(heads: int, width: int, head_dim: int | None) -> Fault:
     return f"{heads} heads do not divide d_model {width}" if width % heads and head_dim is None else None
