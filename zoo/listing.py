@@ -126,7 +126,7 @@ def _page(one: Description) -> str:
             if option.name in getattr(one.cls, "after_training", ())
             else ""
         )
-        lines.append(_wrapped(f"{option.name}: {_type_text(option.annotation)}{default}{after}", 4))
+        lines.append(_wrapped(f"{option.name}: {type_text(option.annotation)}{default}{after}", 4))
         lines.append(_wrapped(one.help.get(option.name, ""), 8, 0))
     return "\n".join(filter(None, lines))
 
@@ -167,21 +167,21 @@ def _near(where: str) -> str:
     return min(os.path.relpath(where), where, key=len)
 
 
-def _type_text(annotation: Any) -> str:
+def type_text(annotation: Any) -> str:
     """A type as recipes call it: `number`, `whole number`, `official | geometric`."""
     words = {int: "whole number", float: "number", bool: "true | false", str: "text", type(None): "null"}
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if registry.is_encoding(annotation):
         return "encoding"
     if origin is typing.Annotated:
-        return _type_text(arguments[0])
+        return type_text(arguments[0])
     if origin is typing.Literal:
         return " | ".join(map(_value_text, arguments))
     if origin in (list, tuple):
-        parts = dict.fromkeys(_type_text(part) for part in arguments if part is not ...)
+        parts = dict.fromkeys(type_text(part) for part in arguments if part is not ...)
         return f"list of {', '.join(parts)}"
     if arguments and origin is not dict:
-        return " | ".join(map(_type_text, arguments))
+        return " | ".join(map(type_text, arguments))
     return words.get(annotation) or getattr(annotation, "__name__", str(annotation)).lower()
 
 

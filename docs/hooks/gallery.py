@@ -12,12 +12,10 @@ import io
 import json
 import re
 import tempfile
-import typing
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal
+from typing import Any
 
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
@@ -29,6 +27,7 @@ from zoo import registry
 from zoo.cli import main
 from zoo.encodings.base import Encoding, Size
 from zoo.encodings.parameters import HEADS, LAYERS, LENGTH, WIDTH, representative
+from zoo.listing import type_text
 from zoo.registry import Description
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -229,23 +228,6 @@ def options(one: Description) -> str:
         kind, meaning = type_text(option.annotation), one.help.get(option.name, "")
         rows.append((code(option.name), code(kind), default, escaped(meaning)))
     return table(("option", "type", "default", "meaning"), rows) if rows else ""
-
-
-def type_text(hint: Any) -> str:
-    plain = {int: "integer", float: "number", str: "text", bool: "true or false", NoneType: "null"}
-    arguments = typing.get_args(hint)
-    origin = typing.get_origin(hint)
-    if hint in plain:
-        return plain[hint]
-    if origin is Annotated:
-        return type_text(arguments[0])
-    if origin is Literal:
-        return ", ".join(map(str, arguments))
-    if origin in (typing.Union, UnionType):
-        return " or ".join(map(type_text, arguments))
-    if origin in (tuple, list):
-        return f"list of {type_text(arguments[0])}"
-    return str(getattr(hint, "__name__", hint)).lower()
 
 
 def encodings_table() -> str:

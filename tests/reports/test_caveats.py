@@ -213,12 +213,6 @@ def test_a_window_that_one_encoding_alone_was_read_in_is_left_out_and_reported(w
     assert [panel.parameters for panel in panels(alone)] == [{"window": 16}, {"window": 64}]
 
 
-def test_of_very_many_runs_some_are_reported(write_run, caveats_of):
-    runs = [write_run(f"r{n}", seed=n, values={16: 1.0, **({n + 32: 1.0} if n else {})}) for n in range(12)]
-    reported = caveats_of(*runs)
-    assert len(reported) == 9 and reported[-1] == "and 4 more"
-
-
 def test_no_run_is_asked_for_a_protocol_that_its_task_does_not_know(write_run, row_of):
     def rows(recipe):
         return [row_of(recipe, 16, None, "accuracy", accuracy=0.5)]

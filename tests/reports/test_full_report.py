@@ -34,7 +34,7 @@ def test_a_page_of_all_that_is_known(run, undrawn, capsys):
     page = Path("report.html").read_text()
     assert "done: report.html has all of 2 runs" in capsys.readouterr().out
     assert re.findall(r"<h2>([^<]+)", page) == [
-        "nonoverlapping", "Costs", "Training", "The encodings", "Inside the models", "Samples", "The runs",
+        "nonoverlapping", "Costs", "Training", "The encodings", "Samples", "The runs",
         "How to reproduce",
     ]  # fmt: skip
     assert "python -m zoo report runs/a runs/b" in page

@@ -59,8 +59,8 @@ def test_a_run_of_notes_alone_has_a_page_of_caveats(tmp_path):
     assert not panels(report) and "too long" in page(report)
 
 
-def test_columns_of_the_rows_are_in_one_order():
+def test_columns_of_the_rows_are_in_their_order_with_the_note_last():
     (line,) = csv.DictReader(io.StringIO(rows_as_csv([{"zebra": 1, "length": 2, "note": "x", "run": "r"}])))
-    assert [*line] == ["run", "length", "zebra", "note"]
+    assert [*line] == ["zebra", "length", "run", "note"]
     (row,) = csv.DictReader(io.StringIO(rows_as_csv([text_row(64, encoding="rope")])))
     assert row["encoding"] == "rope" and row["parameters"] == "{}"

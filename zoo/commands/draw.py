@@ -64,34 +64,31 @@ def run(options: argparse.Namespace) -> None:
         raise_on_signals(*DRAWING)
 
     runs = [text for text in options.what if is_run(text)]
+    sizes = {name: getattr(options, name) for name in ("length", "trained", "heads", "d_model")}
+    sizes = {name: value for name, value in sizes.items() if value is not None}
+    of_runs = {name: getattr(options, name) for name in ("text", "lengths", "device")} | {
+        "set": options.set or None
+    }
     if runs:
-        of_encodings = {"--length": options.length, "--trained": options.trained, "--heads": options.heads,
-                        "--d-model": options.d_model, "--tokens": options.tokens}  # fmt: skip
-        _refuse(of_encodings, f"for encodings, and {runs[0]} is a run")
+        _refuse(sizes | {"tokens": options.tokens}, f"for encodings, and {runs[0]} is a run")
         others = [text for text in options.what if text not in runs]
         if others:
             raise InputError(f"{runs[0]} is a run and {others[0]} an encoding: draw them one after the other")
         draw_runs(
-            [Path(text) for text in runs], options.out, text=options.text, lengths=options.lengths,
-            sets=options.set, device=options.device or "cpu", panels=options.panels,
+            [Path(text) for text in runs], options.out, options.panels, options.text, lengths=options.lengths,
+            sets=options.set, device=options.device or "cpu",
         )  # fmt: skip
         return
-    of_runs = {"--text": options.text, "--lengths": options.lengths, "--device": options.device,
-               "--set": options.set or None}  # fmt: skip
     _refuse(of_runs, f"for runs, and {options.what[0]} is an encoding")
     if options.tokens is not None:
-        sizes = {"--length": options.length, "--trained": options.trained, "--heads": options.heads,
-                 "--d-model": options.d_model, "--panels": options.panels}  # fmt: skip
-        _refuse(sizes, "not for --tokens")
+        _refuse(sizes | {"panels": options.panels}, "not for --tokens")
         draw_tokens(options.what, options.out, options.tokens)
         return
-    draw_encodings(
-        options.what, options.out, length=options.length or 256, trained=options.trained,
-        heads=options.heads or 4, d_model=options.d_model or 128, panels=options.panels,
-    )  # fmt: skip
+    draw_encodings(options.what, options.out, options.panels, **sizes)
 
 
 def _refuse(given: dict[str, object], why: str) -> None:
-    problems = [Problem(f"{name} is {why}") for name, value in given.items() if value is not None]
+    named = {f"--{name.replace('_', '-')}": value for name, value in given.items()}
+    problems = [Problem(f"{name} is {why}") for name, value in named.items() if value is not None]
     if problems:
         raise InputError(problems)

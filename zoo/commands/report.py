@@ -31,11 +31,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="tokens that each of them writes, 0 for none (default: 200)",
     )  # fmt: skip
     parser.add_argument(
-        "--attention",
-        action="store_true",
-        help="draw attention, its entropy and norms inside the models too, which takes longer",
-    )
-    parser.add_argument(
         "--force", action="store_true", help="report runs that are not comparable, and mark it"
     )
 
@@ -45,6 +40,4 @@ def run(options: argparse.Namespace) -> None:
         from zoo.reports.full_report import report
 
         raise_on_signals("torch", *DRAWING)
-    report(
-        options.paths, options.out, options.force, options.prompt, options.sample_tokens, options.attention
-    )
+    report(options.paths, options.out, options.force, options.prompt, options.sample_tokens)

@@ -21,9 +21,6 @@ from zoo.recipe.diff import changes_rounding, decides_speed, flatten, is_recorde
 from zoo.recipe.rules import no_protocol
 from zoo.runs.folder import METRICS
 
-MOST = 8
-"""Caveats of one kind that are shown."""
-
 
 @dataclass(frozen=True)
 class Caveat:
@@ -43,18 +40,6 @@ class Caveat:
 
     def __str__(self) -> str:
         return f"{self.line}: {self.command}" if self.command else self.line
-
-
-def shown(caveats: Iterable[Caveat]) -> tuple[Caveat, ...]:
-    """At most `MOST` caveats of each kind, and the number of the others."""
-    kinds: dict[str, list[Caveat]] = defaultdict(list)
-    for one in caveats:
-        kinds[one.kind].append(one)
-    return tuple(
-        caveat
-        for kind, own in kinds.items()
-        for caveat in [*own[:MOST], *[Caveat(kind, f"and {len(own) - MOST} more")] * (len(own) > MOST)]
-    )
 
 
 def of_runs(runs: Sequence[RunInfo]) -> list[Caveat]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from zoo.comparison.formatting import display_name, protocol_text, quoted, signed
-from zoo.comparison.paired import Difference
+from zoo.comparison.paired import FEWEST_SEEDS, Difference
 from zoo.comparison.statistics import decisive_length
 
 NAMED = 3
@@ -93,7 +93,8 @@ def limits(summary: pd.DataFrame, found: Iterable[Finding], subject: str = "enco
         texts.append(f"{min(seeds)} seeds {'each' if len(seeds) == 1 else 'or more'}")
     else:
         count = f"{min(seeds)} seed{'s' * (min(seeds) > 1)} {'each' if len(seeds) == 1 else 'of some'}"
-        texts.append(f"{count}, too few to rank over: another seed could change this")
+        why = "too few to rank over" if min(seeds) < FEWEST_SEEDS else "not all with a value at every length"
+        texts.append(f"{count}, {why}: another seed could change this")
     if len(several) >= FEW:
         texts.append(f"{len(several)} differences at 95 % each, not corrected for their number")
     return texts

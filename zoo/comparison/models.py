@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from zoo.comparison.caveats import Caveat
-from zoo.comparison.comparable import groups_as_text
+from zoo.comparison.comparable import Key, differing, groups_as_text
 from zoo.comparison.formatting import protocol_text
 from zoo.comparison.frame import Results
 from zoo.comparison.labels import Series
 from zoo.comparison.runs import RunInfo
-from zoo.errors import InputError, Problem, printable
+from zoo.errors import InputError, printable
 from zoo.evaluation.interval import UNKNOWN, interval_of_ratio
 from zoo.evaluation.measurement import Measurement, Row, Targets, Units
 
@@ -48,7 +48,7 @@ def models_results(
     readings = list(_readings(runs))
     if len(readings) < 2:
         raise InputError("compare which models? zoo compare --models runs/a runs/b")
-    _validate_text(readings, remedy)
+    _validate_text(readings)
     left_out: list[Caveat] = []
     shared = _shared(readings, left_out)
     series = [
@@ -59,20 +59,16 @@ def models_results(
     if not series:
         why = "; ".join(one.text for one in left_out)
         raise InputError(f"these models have no scores in common ({why}); do it with: {remedy}")
-    known = {one.label: _facts(one.runs[0]) for one in readings}
-    values = {key: {label: facts[key] for label, facts in known.items()} for key in known[readings[0].label]}
-    differ = [key for key, own in values.items() if len(set(own.values())) > 1]
-    unknown = [label for label, facts in known.items() if facts["trained on"] == UNKNOWN_VALUE]
-    named = ", ".join(differ) or "nothing"
+    facts = {one.label: _facts(one.runs[0]) for one in readings}
+    differ = differing([*facts.items()])
+    unknown = [label for label, own in facts.items() if own["model", "trained on"] == UNKNOWN_VALUE]
+    named = ", ".join(one.key[1] for one in differ) or "nothing"
     caveats = [Caveat("models", f"models are compared, not encodings: they differ in {named}")]
-    for key in differ:
-        labels: dict[str, list[str]] = defaultdict(list)
-        for label, value in values[key].items():
-            labels[value].append(label)
-        caveats.append(Caveat("differs", f"{key}: {groups_as_text([*labels.items()])}"))
+    caveats += [Caveat("differs", str(one).removeprefix("model ")) for one in differ]
     if unknown:
         caveats.append(Caveat("seen", f"{', '.join(unknown)} may have been trained on this text"))
-    about = [(key, known[readings[0].label][key]) for key in values if key not in differ]
+    same = facts[readings[0].label].keys() - {one.key for one in differ}
+    about = [(key[1], value) for key, value in facts[readings[0].label].items() if key in same]
     return Results.of(series), (*caveats, _bytes_per_token(series), *left_out), about
 
 
@@ -89,23 +85,15 @@ def _readings(runs: Sequence[RunInfo]) -> Iterator[Series]:
             yield Series(label, (replace(run, measurements=tuple(measured)),), measured[0].changed)
 
 
-def _validate_text(readings: Sequence[Series], remedy: str) -> None:
-    texts: dict[str, list[str]] = defaultdict(list)
+def _validate_text(readings: Sequence[Series]) -> None:
+    texts: dict[str, dict[str, None]] = defaultdict(dict)
     for run in (one.runs[0] for one in readings):
-        # Before the text was stored, a measurement was always of the text of the card.
-        corpus = str((run.card.get("fingerprint") or {}).get("corpus") or "")[:12]
+        corpus = str((run.card.get("fingerprint") or {}).get("corpus"))[:12]
         for one in filter(_measured, run.measurements):
-            texts[one.targets.text or corpus].append(run.path)
-    unknown = texts.pop("", [])
-    problems = [
-        Problem(f"which text was scored is not stored; measure it again: {remedy}", where=path)
-        for path in dict.fromkeys(unknown)
-    ]
+            texts[one.targets.text or corpus][run.path] = None
     if len(texts) > 1:
-        named = groups_as_text([(text, [*dict.fromkeys(paths)]) for text, paths in texts.items()])
-        problems.append(Problem(f"different texts were scored: {named}"))
-    if problems:
-        raise InputError(problems)
+        named = groups_as_text([(text, [*paths]) for text, paths in texts.items()])
+        raise InputError(f"different texts were scored: {named}")
 
 
 def _shared(readings: Sequence[Series], left_out: list[Caveat]) -> dict[str, list[Measurement]]:
@@ -179,14 +167,14 @@ def _narrowed(row: Row, same: set[int]) -> Row:
     )  # fmt: skip
 
 
-def _facts(run: RunInfo) -> dict[str, str]:
+def _facts(run: RunInfo) -> dict[Key, str]:
     """Facts of a model by which a reader judges its numbers."""
     model, card = run.recipe["model"], run.card
     imported, fingerprint = card.get("imported") or {}, card.get("fingerprint") or {}
     # The card of an imported model has the corpus that it is scored on.
     corpus = None if imported else fingerprint.get("corpus")
     seen, total = card.get("tokens_seen"), (card.get("parameters") or {}).get("total")
-    return {
+    facts = {
         "from": str(imported.get("from") or "trained here"),
         "architecture": str(imported.get("architecture") or "the zoo's"),
         "size": "{num_layers} layers of width {d_model}, {num_heads} heads".format(**model),
@@ -198,6 +186,7 @@ def _facts(run: RunInfo) -> dict[str, str]:
         "tokens seen": UNKNOWN_VALUE if seen is None else f"{seen:,}",
         "start token": max(map(_start_token, run.measurements)) or "none",
     }
+    return {("model", key): value for key, value in facts.items()}
 
 
 def _bytes_per_token(series: Sequence[Series]) -> Caveat:

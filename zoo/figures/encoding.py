@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from zoo.figures.style import INK, styles
 from zoo.recipe.encoding import check_encoding, encoding_label
 from zoo.recipe.tree import dotted
 
-TRAINED, LENGTH, HEADS, D_MODEL = 64, 256, 4, 128
+TRAINED = 64
 PAIRS = 4 * 1024**2
 """Of tokens, times heads: the largest figure."""
 LAYERS = 2
@@ -30,52 +30,61 @@ FIXED = ("positions", "angles")
 RANDOM = " Weights that start near zero are drawn at random here: training sets them."
 
 
-def figure(
-    specs: Any, *, length: int = LENGTH, trained: int = TRAINED, heads: int = HEADS, d_model: int = D_MODEL
-) -> PanelFigure:
+@dataclass(frozen=True)
+class Sizes:
+    """The last position and the trained length (by default at most 64), in tokens, and the model.
+
+    Raises:
+        InputError: numbers that do not fit together, or are too large for a figure.
+    """
+
+    length: int = 256
+    trained: int | None = None
+    heads: int = 4
+    d_model: int = 128
+
+    def __post_init__(self) -> None:
+        if self.trained is None:
+            object.__setattr__(self, "trained", min(TRAINED, self.length))
+        most = int((PAIRS / self.heads) ** 0.5)
+        wrong = {
+            "--trained": f"{self.trained} is beyond --length {self.length}" * (self.trained > self.length),
+            "--d-model": f"{self.d_model} is not a multiple of twice --heads {self.heads}"
+            * bool(self.d_model % (2 * self.heads)),
+            "--length": f"{self.length} tokens of {self.heads} heads; the most is {most}"
+            * (self.length > most),
+        }
+        if any(wrong.values()):
+            raise InputError([Problem(text, where=name) for name, text in wrong.items() if text])
+
+    @property
+    def title(self) -> str:
+        return f"trained length {self.trained}, drawn to {self.length} tokens"
+
+
+def figure(specs: Any, **sizes: int) -> PanelFigure:
     """The figure of one encoding, or of several side by side on shared scales.
 
     Args:
         specs: a name, a mapping of a name and options, a list of encodings that are combined; or a tuple of
-            such, one for each column.
-        length: the last position, in tokens.
-        trained: the trained length, in tokens, which is marked.
+            such.
+        sizes: the fields of `Sizes`.
 
     Raises:
         InputError: an unknown encoding or option, or numbers that do not fit together.
     """
-    found = columns(specs, length=length, trained=trained, heads=heads, d_model=d_model)
-    return grid(found, title(trained, length))
+    return grid(columns(specs, Sizes(**sizes)), Sizes(**sizes).title)
 
 
-def columns(
-    specs: Any, *, length: int = LENGTH, trained: int = TRAINED, heads: int = HEADS, d_model: int = D_MODEL
-) -> Columns:
-    """The panels of each encoding, by its label; arguments as of `figure`."""
-    check_sizes(length, trained, heads, d_model)
+def columns(specs: Any, sizes: Sizes) -> Columns:
+    """The panels of each encoding, by its label; `specs` as of `figure`."""
     made = [resolved(spec) for spec in (specs if isinstance(specs, tuple) else (specs,))]
     looks, found = styles(labels_of(made)), {}
     for (label, look), spec in zip(looks.items(), made, strict=True):
-        stack, drawn = build(spec, trained=trained, heads=heads, d_model=d_model)
-        note = RANDOM if drawn else ""
-        found[label] = panels_of(stack, length=length, trained=trained, color=look.color, note=note)
+        stack, drawn = build(spec, sizes)
+        about = {"length": sizes.length, "trained": sizes.trained, "color": look.color}
+        found[label] = panels_of(stack, **about, note=RANDOM if drawn else "")
     return found
-
-
-def title(trained: int, length: int) -> str:
-    return f"trained length {trained}, drawn to {length} tokens"
-
-
-def check_sizes(length: int, trained: int, heads: int, d_model: int) -> None:
-    """Raise InputError where the numbers do not fit together, or are too large for a figure."""
-    most = int((PAIRS / heads) ** 0.5)
-    wrong = {
-        "--trained": f"{trained} is beyond --length {length}" if trained > length else "",
-        "--d-model": f"{d_model} is not a multiple of twice --heads {heads}" if d_model % (2 * heads) else "",
-        "--length": f"{length} tokens of {heads} heads; the most is {most}" if length > most else "",
-    }
-    if any(wrong.values()):
-        raise InputError([Problem(text, where=name) for name, text in wrong.items() if text])
 
 
 def resolved(spec: Any) -> Any:
@@ -102,12 +111,11 @@ def labels_of(specs: Sequence[Any]) -> list[str]:
     return [f"{label} ({n})" if labels.count(label) > 1 else label for n, label in enumerate(labels, 1)]
 
 
-def build(
-    spec: Any, *, trained: int = TRAINED, heads: int = HEADS, d_model: int = D_MODEL
-) -> tuple[EncodingStack, bool]:
+def build(spec: Any, sizes: Sizes) -> tuple[EncodingStack, bool]:
     """The encodings of a small decoder (an encoder where they need one) in evaluation mode, and whether
     weights that start near zero were drawn at random."""
-    size = Size(d_model, heads, max(LAYERS, _longest(spec)), trained, causal=True, layer=0)
+    layers = max(LAYERS, _longest(spec))
+    size = Size(sizes.d_model, sizes.heads, layers, sizes.trained, causal=True, layer=0)
     try:
         stack = EncodingStack(spec, size)
     except InputError as error:
@@ -119,7 +127,7 @@ def build(
 
 @torch.no_grad()
 def panels_of(
-    stack: EncodingStack, *, length: int = LENGTH, trained: int = TRAINED, color: str = INK, note: str = ""
+    stack: EncodingStack, *, length: int, trained: int, color: str = INK, note: str = ""
 ) -> list[Panel]:
     """The panels of the encodings of a model, by the hooks that they override.
 

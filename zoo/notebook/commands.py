@@ -119,10 +119,9 @@ def report(
     force: bool = False,
     prompt: str = "The",
     sample_tokens: int = 200,
-    attention: bool = False,
 ) -> Path:
     """Write one self-contained page on runs; arguments as of `zoo.reports.full_report.report`."""
-    reporting.report(_paths(runs), Path(out), force, prompt, sample_tokens, attention)
+    reporting.report(_paths(runs), Path(out), force, prompt, sample_tokens)
     return Path(out)
 
 

@@ -6,8 +6,6 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from zoo.comparison.frame import MEASURES
-
 if TYPE_CHECKING:
     from zoo.reports.report import Report
 
@@ -17,11 +15,6 @@ COLUMNS = (
     "effective_length", "effective_length_at_least", "seeds", "measured", "counted", "count", "note",
     "added_parameters", "parameter_count", "training_tokens_per_second",
     "evaluation_tokens_per_second", "peak_memory_mb", "runs", "comparable",
-)  # fmt: skip
-FACTS = (
-    "run", "encoding", "changed", "checkpoint", "step", "seed", "protocol", "parameters", "length",
-    "train_length", "targets", "documents", "documents_left_out", "examples", "seen_in_training",
-    "tokens",
 )  # fmt: skip
 
 
@@ -48,13 +41,9 @@ def rows_as_csv(rows: Sequence[dict[str, Any]]) -> str:
     """A line for each row of `lengths.json`; mappings are JSON."""
     import pandas as pd
 
-    there = {column for row in rows for column in row}
-    measures = [f"{measure}{end}" for measure in MEASURES for end in ("", "_low", "_high")]
-    known = [*FACTS, *measures, "tokens_per_second", "peak_memory_mb"]
-    others = sorted(there - {*known, "note"}, key=lambda name: (name.removesuffix("_low"), name))
-    columns = [column for column in [*known, *others, "note"] if column in there]
-    table = pd.DataFrame(rows, columns=columns, dtype=object)
-    return table.map(_text).to_csv(index=False)
+    columns = dict.fromkeys(column for row in rows for column in row)
+    columns = [*(one for one in columns if one != "note"), *(one for one in columns if one == "note")]
+    return pd.DataFrame(rows, columns=columns, dtype=object).map(_text).to_csv(index=False)
 
 
 def _text(value: object) -> object:

@@ -27,14 +27,7 @@ MAX_BYTES, LONGEST_NAME = 1 << 24, 200
 
 
 def draw_encodings(
-    what: Sequence[str],
-    out: Path | None,
-    *,
-    length: int,
-    trained: int | None,
-    heads: int,
-    d_model: int,
-    panels: Sequence[str] | None = None,
+    what: Sequence[str], out: Path | None, panels: Sequence[str] | None = None, **sizes: int
 ) -> None:
     """Draw encodings side by side into a file.
 
@@ -42,46 +35,38 @@ def draw_encodings(
         what: see `read_specs`.
         out: a .png, .svg, .pdf or .html; by default a PNG with the names in the working folder.
         panels: the keys of those that are drawn; by default all.
+        sizes: the fields of `zoo.figures.encoding.Sizes`.
     """
-    trained = min(encoding.TRAINED, length) if trained is None else trained
     problems: list[Problem] = []
-    specs: tuple[Any, ...] = ()
     with collect(problems):
         check_suffix(out)
     with collect(problems):
-        encoding.check_sizes(length, trained, heads, d_model)
+        at = encoding.Sizes(**sizes)
     with collect(problems):
         specs = read_specs(what)
     if problems:
         raise InputError(problems)
-    found = encoding.columns(specs, length=length, trained=trained, heads=heads, d_model=d_model)
-    _write(found, encoding.title(trained, length), out, panels=panels)
+    _write(encoding.columns(specs, at), at.title, out, panels)
 
 
 def draw_runs(
     paths: Sequence[Path],
     out: Path | None,
-    *,
-    text: str | None,
-    lengths: Sequence[int] | None,
-    sets: Sequence[str],
-    device: str,
     panels: Sequence[str] | None = None,
+    text: str | None = None,
+    **options: Any,
 ) -> None:
     """Draw trained models side by side into a file.
 
     Args:
         text: the input, or a file that holds it.
-        out, panels, lengths, sets, device: as of `draw_encodings` and `zoo.figures.model.columns`.
+        out, panels, options: as of `draw_encodings` and `zoo.figures.model.columns`.
     """
     check_suffix(out)
     if text is not None and "\n" not in text and len(text) < LONGEST_NAME and Path(text).is_file():
         text = read_text(Path(text), MAX_BYTES)
-    found = model.columns(
-        *paths, text=text, lengths=lengths, sets=sets, device=device,
-        log=lambda note: print(note, file=sys.stderr),
-    )  # fmt: skip
-    _write(found, model.TITLE, out, [one.absolute().name for one in paths], panels)
+    found = model.columns(*paths, text=text, log=lambda note: print(note, file=sys.stderr), **options)
+    _write(found, model.TITLE, out, panels, [one.absolute().name for one in paths])
 
 
 def draw_tokens(what: Sequence[str], out: Path | None, text: str) -> None:
@@ -159,8 +144,8 @@ def _write(
     found: Columns,
     title: str,
     out: Path | None,
+    panels: Sequence[str] | None,
     names: Iterable[str] | None = None,
-    panels: Sequence[str] | None = None,
 ) -> None:
     if panels:
         check_panels(panels, grid.by_key(found))

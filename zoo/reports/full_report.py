@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from zoo.comparison.caveats import Caveat, of_runs
 from zoo.comparison.commands import command, evaluate_command
@@ -21,9 +20,6 @@ from zoo.reports.page import GENERATOR, Code, Folded, Part, Picture, Section, Ta
 from zoo.reports.report import Report, about_runs, build
 from zoo.reports.sections import report_page
 from zoo.runs.folder import METRICS, RECIPE
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 OUT = Path("report.html")
 LONGEST = 256
@@ -46,7 +42,6 @@ def report(
     force: bool = False,
     prompt: str = "The",
     sample_tokens: int = 200,
-    attention: bool = False,
 ) -> Report:
     """Write one page on runs.
 
@@ -55,7 +50,6 @@ def report(
         out: the page; one that is there is replaced, if it is a page of this kind.
         force: report runs that are not comparable, and mark it.
         prompt, sample_tokens: of the samples; 0 tokens for none.
-        attention: draw attention and norms inside the models, which runs them.
 
     Raises:
         InputError: runs that cannot be read or are not comparable; or a file that is something else.
@@ -68,7 +62,6 @@ def report(
     sections = [
         _training(runs),
         Section("The encodings", _encodings(runs)),
-        Section("Inside the models", _inside(runs, attention)),
         Section("Samples", [*_samples(runs, prompt, sample_tokens)]),
         Section("The runs", [*_runs(runs)]),
     ]
@@ -110,32 +103,16 @@ def _training(runs: Sequence[RunInfo]) -> Section:
 
 def _encodings(runs: Sequence[RunInfo]) -> list[Part]:
     from zoo.figures import encoding
+    from zoo.figures.grid import content
 
     specs = {run.label: run.recipe["model"]["encoding"] for run in runs}
     trained = min(LONGEST, max(run.recipe["data"]["sequence_length"] for run in runs))
     about = "Vectors, queries, keys and scores before training, inside and beyond the trained length"
-    return _drawn(lambda: encoding.figure((*specs.values(),), trained=trained, length=4 * trained), about)
-
-
-def _inside(runs: Sequence[RunInfo], asked: bool) -> list[Part]:
-    if not asked:
-        return ["not drawn: --attention does, by running the models on their validation data"]
-    from zoo.figures import grid, model
-
-    notes: list[str] = []
-    about = "Attention, its entropy and the norms inside the models"
-    paths = [run.path for run in runs]
-    return [*_drawn(lambda: grid.grid(model.columns(*paths, log=notes.append), model.TITLE), about), *notes]
-
-
-def _drawn(draw: Callable[[], Figure], about: str) -> list[Part]:
-    """A figure as a picture; or why there is none."""
-    from zoo.figures.grid import content
-
     try:
-        return [Picture(content(draw(), ".svg"), about, about)]
+        figure = encoding.figure((*specs.values(),), trained=trained, length=4 * trained)
     except InputError as error:
         return [f"no pictures: {error}"]
+    return [Picture(content(figure, ".svg"), about, about)]
 
 
 def _samples(runs: Sequence[RunInfo], prompt: str, tokens: int) -> Iterator[Part]:

@@ -97,7 +97,7 @@ def build(
         return Report(
             title=f"{table['encoding'].nunique()} models on {text}: bits per byte of the same documents",
             results=results, summary=table, costs=costs(results, table), about=tuple(about),
-            command=command(words), caveats=caveats.shown(notes),
+            command=command(words), caveats=tuple(notes),
             verdict=verdict(table, subject="model"), subject="model",
         )  # fmt: skip
     refused = differences(runs)
@@ -114,7 +114,7 @@ def build(
     return Report(
         title=_title(runs, table["encoding"].nunique()), results=results, summary=table,
         costs=costs(results, table), differences=tuple(map(str, refused)), about=tuple(about_runs(runs)),
-        command=command(words), caveats=caveats.shown(found), verdict=verdict(table, refused=len(refused)),
+        command=command(words), caveats=tuple(found), verdict=verdict(table, refused=len(refused)),
     )  # fmt: skip
 
 
@@ -171,7 +171,7 @@ def run_report(folder: Path, measurements: Iterable[Measurement], name: str | No
         title=f"{name or ', '.join(names)} by length", results=results, summary=table,
         costs=costs(results, table) if card and len(table) else costs(results, table[:0]),
         about=tuple(about_runs(runs)),
-        caveats=caveats.shown([*caveats.of_rows(results), *caveats.of_unmeasured(results, table)]),
+        caveats=(*caveats.of_rows(results), *caveats.of_unmeasured(results, table)),
         verdict=verdict(table) if table["encoding"].nunique() > 1 else "",
     )  # fmt: skip
 
