@@ -96,7 +96,7 @@ def test_drawn_pages_open_in_a_browser(tmp_path, monkeypatch, open_page):
     monkeypatch.chdir(tmp_path)
     assert main(["draw", "alibi", "rope", "--out", "two.html", *SMALL]) == 0
     pictures = open_page("two.html").locator("figure img")
-    assert pictures.count() >= 5 and pictures.first.bounding_box()["height"] > 100
+    assert pictures.count() >= 4 and pictures.first.bounding_box()["height"] > 100
     assert main(["draw", "rope", "alibi", "--tokens", "the cat sat on the mat", "--out", "cloud.html"]) == 0
     assert open_page("cloud.html").locator(".js-plotly-plot").count() == 2
 

@@ -6,7 +6,6 @@ import io
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -15,7 +14,6 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from zoo.figures.style import CAPTION, METADATA, RC, Style, styles
-from zoo.files import atomic_write
 
 ACROSS = 4
 """Panels in a row; as many as there are encodings or runs, if these are more."""
@@ -80,19 +78,6 @@ def grid(columns: Columns, title: str = "") -> PanelFigure:
         for same in drawn.values():
             _share_scales(same)
     return figure
-
-
-def single(panel: Panel) -> PanelFigure:
-    """One panel without title and caption, which a page has as text."""
-    with matplotlib.rc_context(RC):
-        figure = _sheet(1, 1, 0.15 - TOP)
-        panel.draw(figure.subplots(), panel.data)
-    return figure
-
-
-def save(columns: Columns, title: str, path: Path) -> None:
-    """Write the figure of some panels, by the suffix of the file: .png, .svg or .pdf."""
-    atomic_write(path, content(grid(columns, title), path.suffix.lower()))
 
 
 def by_key(columns: Columns) -> dict[str, dict[str, Panel]]:

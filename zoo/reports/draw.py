@@ -155,22 +155,17 @@ def _write(
         if path.suffix.lower() == ".html":
             atomic_write(path, figure_page(found, title))
         else:
-            grid.save(found, title, path)
+            atomic_write(path, grid.content(grid.grid(found, title), path.suffix.lower()))
     print(f"{sum(map(len, found.values()))} panels of {', '.join(found)}: {path}")
 
 
 def figure_page(columns: Columns, title: str) -> str:
-    """A page with each panel as a picture over its caption."""
-    sections = [
-        Section(
-            next(iter(row.values())).title,
-            [
-                Picture(grid.content(grid.single(panel), ".svg"), panel.title, f"{label}: {panel.caption}")
-                for label, panel in row.items()
-            ],
-        )
-        for row in grid.by_key(columns).values()
-    ]
+    """A page with a picture for each row of panels."""
+    sections = []
+    for row in grid.by_key(columns).values():
+        picture = grid.content(grid.grid({label: [panel] for label, panel in row.items()}), ".svg")
+        about = next(iter(row.values()))
+        sections.append(Section(about.title, [Picture(picture, about.caption)]))
     return page(f"{', '.join(columns)}: {title}", sections)
 
 
