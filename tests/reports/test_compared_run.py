@@ -56,7 +56,7 @@ def test_all_that_is_wrong_is_reported_at_once(write_run, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError) as caught:
-        read_runs([*runs, Path("nosuch"), Path("empty"), Path("file")], wanted=("--lengths", "16"))
+        read_runs([*runs, Path("nosuch"), Path("empty"), Path("file")], wanted=(None, [16]))
     reported = [str(problem) for problem in caught.value.problems]
     wanted = [
         "runs/a/recipe.yaml: cannot be read: No such file",
