@@ -257,7 +257,7 @@ def forks():
 @pytest.fixture
 def unmeasured(monkeypatch):
     """`fit` ends with the training: evaluation and figures take most of the time of so short a run."""
-    monkeypatch.setattr("zoo.training.fit._measure", lambda *given: None)
+    monkeypatch.setattr("zoo.training.fit.finish", lambda *given: None)
 
 
 @pytest.fixture(scope="session")

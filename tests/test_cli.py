@@ -129,7 +129,7 @@ def test_fit_hands_on_what_it_is_given(workplace, verbs):
     assert cli.main(command.split()) == 0
     (((recipe,), named),) = verbs.calls
     assert recipe.seed == 3 and recipe.data.batch_size == 4 and recipe.name == "small"
-    assert named == {"out": Path("o"), "resume": True, "ignore_signals": True}
+    assert named == {"out": Path("o"), "resume": True}
 
 
 def test_fit_takes_its_recipe_with_and_without_the_flag(workplace, verbs):

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from zoo.commands.parser import VERBS, make_parser
 from zoo.errors import InputError, RunError, nearest
 from zoo.launch.ranks import is_first_process
-from zoo.launch.signals import INTERRUPTED, may_set_handlers
+from zoo.launch.signals import INTERRUPTED, ignore_signals, may_set_handlers
 
 DONE, FAILED, WRONG_INPUT = 0, 1, 2
 OUT_OF_MEMORY = (
@@ -49,6 +49,7 @@ def _run(options: argparse.Namespace) -> int:
         _check_working_directory()
         code = options.run(options)
         sys.stdout.flush()
+        return code or DONE
     except InputError as error:
         return _ended(error, WRONG_INPUT)
     except RunError as error:
@@ -66,23 +67,27 @@ def _run(options: argparse.Namespace) -> int:
         # The reader of the output has left (`| head`); Python would complain again while closing it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
-    except OSError as error:
-        from zoo.files import full_disk_message, is_disk_full
-
-        if not is_disk_full(error):
+    except (OSError, RuntimeError, MemoryError) as error:
+        message = _advice(error)
+        if message is None:
             raise
-        return _ended(f"{full_disk_message(error)}; make room and try again", FAILED, error)
-    except (RuntimeError, MemoryError) as error:
-        from zoo.memory import is_out_of_memory
+        return _ended(message, FAILED, error)
 
-        if not is_out_of_memory(error):
-            raise
-        return _ended(f"out of memory: {OUT_OF_MEMORY}", FAILED, error)
-    return code or DONE
+
+def _advice(error: Exception) -> str | None:
+    """What to do about a full disk or too little memory; None for another error."""
+    from zoo.files import is_disk_full
+    from zoo.memory import is_out_of_memory
+
+    if isinstance(error, OSError) and is_disk_full(error):
+        file = f"{error.filename} could not be written: " if error.filename else ""
+        return f"{file}{error.strerror.lower()}; make room and try again"
+    return f"out of memory: {OUT_OF_MEMORY}" if is_out_of_memory(error) else None
 
 
 def _ended(message: object, code: int, error: BaseException | None = None) -> int:
     """Print a message with the notes of its error."""
+    ignore_signals()  # the launcher sends SIGTERM once another process has left
     if not is_first_process():
         # The first process mostly reports the same, and the launcher then ends this one.
         if may_set_handlers():
@@ -93,6 +98,7 @@ def _ended(message: object, code: int, error: BaseException | None = None) -> in
 
 
 def _interrupted(error: KeyboardInterrupt) -> int:
+    ignore_signals()
     if is_first_process():
         print(str(error) or "interrupted", file=sys.stderr)
     return INTERRUPTED

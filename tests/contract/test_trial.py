@@ -9,7 +9,7 @@ import yaml
 from zoo import cli
 from zoo.contract.check import check_plugin
 from zoo.errors import InputError
-from zoo.training.fit import _validate_plugins
+from zoo.training.fit import validate_plugins
 
 FAULTY = Path(__file__).parent / "faulty"
 SIZED = '''"""Built for one size alone."""
@@ -136,4 +136,4 @@ def test_bf16_is_tried_only_in_a_recipe_of_bf16(tried):
 
 def test_built_in_encodings_are_not_tried(recipe, monkeypatch):
     monkeypatch.setitem(sys.modules, "zoo.contract.check", None)  # an import of it would fail
-    _validate_plugins(recipe("text"))
+    validate_plugins(recipe("text"))

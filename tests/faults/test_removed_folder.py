@@ -39,18 +39,15 @@ def at_step(monkeypatch, step, act):
     monkeypatch.setattr(Task, "training_step", acts)
 
 
-def assert_reported(code, lines, when):
+def assert_reported(code, lines):
     assert code == 1
-    assert lines == [
-        f"runs/max_index: the run folder was removed or moved {when}, so nothing more can be saved; its "
-        f"checkpoints were in it"
-    ]
+    assert lines == ["runs/max_index: the run folder was removed or moved; nothing more can be saved"]
 
 
 @pytest.mark.parametrize("sets, step", [(LOG, 3), (CHECKPOINT, 0)], ids=["log", "checkpoint"])
 def test_a_removed_folder_is_reported_once_and_stays_away(here, train, monkeypatch, sets, step):
     at_step(monkeypatch, step, lambda: shutil.rmtree(here / "runs" / "max_index"))
-    assert_reported(*train(*sets), f"after step {step + 1}")
+    assert_reported(*train(*sets))
     assert [*(here / "runs").iterdir()] == []
 
 
@@ -60,7 +57,7 @@ def test_a_folder_in_its_place_is_not_written_into(here, train, monkeypatch):
         (here / "runs" / "max_index").mkdir()
 
     at_step(monkeypatch, 3, replace)
-    assert_reported(*train(*LOG), "after step 4")
+    assert_reported(*train(*LOG))
     assert [*(here / "runs" / "max_index").iterdir()] == []
 
 
@@ -72,7 +69,7 @@ def test_removed_while_a_checkpoint_is_written(here, train, monkeypatch):
         return real(self, *given, **named)
 
     monkeypatch.setattr(AtomicCheckpointIO, "save_checkpoint", removed)
-    assert_reported(*train(*CHECKPOINT), "after step 1")
+    assert_reported(*train(*CHECKPOINT))
     assert [*(here / "runs").iterdir()] == []
 
 
@@ -84,7 +81,7 @@ def test_removed_before_it_is_evaluated(here, train, monkeypatch):
         return real(file)
 
     monkeypatch.setattr(finish, "read_checkpoint", removed)
-    assert_reported(*train(*CHECKPOINT), "before it was evaluated")
+    assert_reported(*train(*CHECKPOINT))
     assert [*(here / "runs").iterdir()] == []
 
 
@@ -96,5 +93,5 @@ def test_removed_while_it_is_evaluated(here, train, monkeypatch):
         return real(*given, **named)
 
     monkeypatch.setattr(finish, "measure", removed)
-    assert_reported(*train(*CHECKPOINT), "while it was evaluated")
+    assert_reported(*train(*CHECKPOINT))
     assert [*(here / "runs").iterdir()] == []

@@ -116,7 +116,7 @@ def test_the_loss_of_a_process_is_reported(launched, here, mapping):
     assert process.wait(60) == 1
     text = texts(here / "log")
     assert "Traceback" not in text and text.count("process 1 was killed by SIGKILL") == 1
-    assert "the last checkpoint is of step " in text and "; continue: python -m zoo fit " in text
+    assert "The last checkpoint is of step " in text and "; continue: python -m zoo fit " in text
     assert wait_for(have_ended(workers))
 
 

@@ -422,7 +422,7 @@ def test_an_interrupted_run_goes_on_as_if_never_stopped(
 
 
 def test_interrupted_in_the_last_step_it_is_saved_and_not_evaluated(here, recipe, interrupt, monkeypatch):
-    monkeypatch.setattr("zoo.training.fit._measure", lambda *given: pytest.fail("it was evaluated"))
+    monkeypatch.setattr("zoo.training.fit.finish", lambda *given: pytest.fail("it was evaluated"))
     expected = interrupt(recipe(), 5, out=here / "cut")
     assert expected.startswith("interrupted at step 6; saved")
 

@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
 
         raise_on_signals(*_late_imports(recipe))
     try:
-        fit(recipe, out=options.out, resume=options.resume, ignore_signals=True)
+        fit(recipe, out=options.out, resume=options.resume)
     except InputError as error:
         raise with_locations(error, options.recipe, options.set) from error
     return 0

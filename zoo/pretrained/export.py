@@ -21,7 +21,7 @@ import torch
 from zoo.data.text.tokenizer import CONFIG as TOKENIZER_CONFIG
 from zoo.data.text.tokenizer import TextTokenizer
 from zoo.errors import InputError, Problem
-from zoo.files import atomic_write, made_complete
+from zoo.files import atomic_folder, atomic_write
 from zoo.models.transformer import Decoder
 from zoo.pretrained.model_card import model_card
 from zoo.runs.card import write_card
@@ -94,7 +94,7 @@ def export(path: Path, out: Path, form: str, sets: Sequence[str] = ()) -> Export
     run = run_folder_of(checkpoint) or checkpoint.parent
     if form == "hf":
         _validate_for_hf(task, path)
-    with made_complete(out) as folder:
+    with atomic_folder(out) as folder:
         for file in filter(Path.is_file, (run / TOKENIZER, run / TOKENIZER_CONFIG)):
             shutil.copyfile(file, folder / file.name)
         if form == "hf":

@@ -19,7 +19,7 @@ from torch import Tensor
 from zoo.console import progress_bar
 from zoo.data.text.tokenizer import open_tokenizer
 from zoo.errors import InputError, Problem
-from zoo.files import atomic_file, made_complete, read_json
+from zoo.files import atomic_file, atomic_folder, read_json
 from zoo.pretrained.architectures import Architecture, Decoder, Row, architecture_of
 from zoo.pretrained.config import Config
 from zoo.recipe import Recipe, resolve
@@ -135,7 +135,7 @@ def import_model(
     Raises:
         InputError: weights that do not fit the configuration, a tokenizer that cannot be used, a change of
             the model, or a run of this name.
-        RunError: the disk is full.
+        DiskFull: it does not fit.
     """
     last = published.origin.rstrip("/").split("/")[-1]
     name = name or re.sub(r"[^A-Za-z0-9._-]+", "-", last).strip("-._") or "imported"
@@ -157,9 +157,9 @@ def import_model(
         "hyper_parameters": {"recipe": recipe.as_dict(), "vocab_size": published.decoder.vocab_size},
         "state_dict": task.state_dict(), "global_step": 0, "zoo_card": card,
     }  # fmt: skip
-    with made_complete(folder) as made:
+    with atomic_folder(folder) as made:
         (made / LAST).parent.mkdir()
-        with atomic_file(made / LAST, 4 * card["parameters"]["total"]) as file:
+        with atomic_file(made / LAST) as file:
             torch.save(content, file)
         shutil.copyfile(published.folder / TOKENIZER, made / TOKENIZER)
         tokenizer.save_end(made)

@@ -69,8 +69,7 @@ def write_shards(checkpoint: Path, step: int, tensors: dict[str, DTensor]) -> di
     chosen = [_free_name(checkpoint, step) if dist.get_rank() == 0 else ""]
     dist.broadcast_object_list(chosen)
     folder = checkpoint.parent / chosen[0]
-    size = sum(one.nbytes for one in tensors.values())
-    with raise_disk_full(checkpoint, size):
+    with raise_disk_full(checkpoint):
         try:
             save(dict(tensors), storage_writer=HuggingFaceStorageWriter(str(folder), save_distributed=True))
         except CheckpointException as error:

@@ -12,13 +12,12 @@ import shlex
 import shutil
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from zoo.errors import InputError, Problem, RunError, shorten
-from zoo.files import DiskFull, atomic_write, full_disk_message, is_disk_full
+from zoo.errors import InputError, Problem, shorten
+from zoo.files import atomic_write, is_disk_full
 from zoo.recipe import Recipe, dump
 from zoo.recipe.diff import MAX_STEPS, refused_on_resume
 from zoo.recipe.tree import read_file
@@ -64,28 +63,22 @@ def validate_free(folder: Path) -> None:
         raise InputError(f"{folder}: a run cannot be written there: no permission to write in {above}")
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A folder that is a new run's, and whether it was made for it."""
+def new_run(recipe: Recipe, out: Path | None) -> tuple[Path, bool]:
+    """A folder for a new run: `out`, or runs/NAME, or the first of runs/NAME-2, -3 ... that is free.
 
-    folder: Path
-    made: bool
-
-
-def new_run(recipe: Recipe, out: Path | None) -> Claim:
-    """Claim a folder for a new run: `out`, or runs/NAME, or the first of runs/NAME-2, -3 ... that is free.
+    Returns: the folder, and whether it was made; `out` may be there, empty.
 
     Raises:
         InputError: `out` holds something already, or cannot be written.
-        RunError: the disk is full.
+        OSError: the disk is full.
     """
     if out is not None:
         validate_free(out)
-        return Claim(out, _make(out))
+        return out, _make(out)
     folder, numbers = RUNS / recipe.name, count(2)
     while not _make(folder):
         folder = RUNS / f"{recipe.name}-{next(numbers)}"
-    return Claim(folder, True)
+    return folder, True
 
 
 def _make(folder: Path) -> bool:
@@ -96,13 +89,15 @@ def _make(folder: Path) -> bool:
     except FileExistsError:
         return False
     except OSError as error:
+        if is_disk_full(error):
+            raise
         raise _unwritable(folder, error) from error
     return True
 
 
-def give_up(claim: Claim) -> None:
-    """Remove a new run that came to nothing. A folder that was there before, empty, is left empty."""
-    for path in [claim.folder] if claim.made else [*claim.folder.iterdir()]:
+def give_up(folder: Path, made: bool) -> None:
+    """Remove a new run that came to nothing. A folder that was not made for it is left empty."""
+    for path in [folder] if made else [*folder.iterdir()]:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
@@ -236,8 +231,5 @@ def nearest_run_hint(path: Path) -> str:
     return f"; did you mean {os.path.normpath(known[near[0]])}?" if near else ""
 
 
-def _unwritable(folder: Path, error: OSError) -> InputError | RunError:
-    if is_disk_full(error):
-        full = full_disk_message(DiskFull(folder / RECIPE, getattr(error, "size", 0)))
-        return RunError(f"{full}. Nothing was saved; make room and start it again")
+def _unwritable(folder: Path, error: OSError) -> InputError:
     return InputError(f"{folder}: a run cannot be written there: {error.strerror}")

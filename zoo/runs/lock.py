@@ -53,12 +53,9 @@ class RunLock:
         except OSError:
             return False  # a network file system that does not answer for now: the next write will fail
 
-    def gone(self, when: str) -> RunError:
-        """The error of a process whose folder is gone; `when`, in words."""
-        return RunError(
-            f"{self.folder}: the run folder was removed or moved {when}, so nothing more can be saved; "
-            f"its checkpoints were in it"
-        )
+    def gone(self) -> RunError:
+        """The error of a process whose folder is gone."""
+        return RunError(f"{self.folder}: the run folder was removed or moved; nothing more can be saved")
 
 
 def _identity(folder: Path) -> tuple[int, int]:

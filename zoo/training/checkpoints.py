@@ -16,7 +16,6 @@ from zoo.runs.card import write_card
 from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.runs.checkpoint_shards import remove_old_shards
 from zoo.runs.folder import BEST, LAST
-from zoo.training.resume import how_to_continue
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -45,18 +44,9 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         """Raises DiskFull, or another OSError where it cannot be written; the old file is then as it was."""
         path = Path(path)
         path.parent.mkdir(exist_ok=True)  # not the run's folder: where that is gone, so is the run
-        with atomic_file(path, _tensor_bytes(checkpoint)) as file:
+        with atomic_file(path) as file:
             torch.save(checkpoint, file)
         remove_old_shards(path.parent)
-
-
-def _tensor_bytes(content: object) -> int:
-    """Bytes of the tensors in a checkpoint; the rest of its file is small."""
-    if isinstance(content, torch.Tensor):
-        return content.nbytes
-    if isinstance(content, dict):
-        return sum(map(_tensor_bytes, content.values()))
-    return sum(map(_tensor_bytes, content)) if isinstance(content, list | tuple) else 0
 
 
 class BestCheckpoint(ModelCheckpoint):
@@ -142,12 +132,6 @@ class LastCheckpoint(Checkpoint):
 
     def on_load_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict) -> None:
         recount(checkpoint["loops"]["fit_loop"], trainer.accumulate_grad_batches)
-
-    def how_to_continue(self, step: int | None = None) -> str:
-        """The last checkpoint of a run at `step`, and the command that continues it."""
-        saved = "" if self.saved_at == step else f"the last checkpoint is of step {self.saved_at}; "
-        how = how_to_continue(self.folder, self.saved_at)
-        return f"{saved if self.saved_at else 'nothing was saved; '}{how}"
 
     def _is_due(self, trainer: pl.Trainer) -> bool:
         step = trainer.global_step

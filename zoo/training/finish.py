@@ -6,10 +6,8 @@ import shlex
 from pathlib import Path
 
 from zoo.data.source import DataSource
-from zoo.errors import InputError, RunError
 from zoo.evaluation.measure import measure
 from zoo.evaluation.measurement import Measurement
-from zoo.files import full_disk_message, is_disk_full
 from zoo.recipe import Recipe
 from zoo.recipe.encoding import encoding_label
 from zoo.recipe.sections import MAX_TOKENS
@@ -48,38 +46,27 @@ def finish(recipe: Recipe, source: DataSource, lock: RunLock) -> None:
 
     Where `evaluate.max_tokens` is null, at most a quarter of the trained tokens of text are scored at each
     length, but `LEAST_TOKENS` in any case: an evaluation must not take longer than a short training.
-
-    Raises:
-        RunError: the disk is full, or the folder is gone.
     """
-    folder, evaluate = lock.folder, ["python", "-m", "zoo", "evaluate", str(lock.folder)]
-    measurements: list[Measurement] = []
+    folder, measurements = lock.folder, []
 
     def save(measured: list[Measurement]) -> None:
         measurements[:] = measured
         if lock.is_gone():
-            raise lock.gone("while it was evaluated")
+            raise lock.gone()
         store_results(folder, measured)
 
+    content = read_checkpoint(folder / LAST)
+    card, scored = content["zoo_card"], recipe.evaluate
+    most = min(MAX_TOKENS, max(LEAST_TOKENS, card["tokens_seen"] // 4, *scored.lengths))
+    scored = scored.model_copy(update={"max_tokens": scored.max_tokens or most})
+    task = build_task(
+        recipe.model_copy(update={"evaluate": scored}), content["hyper_parameters"]["vocab_size"]
+    )
+    task.load_state_dict(content["state_dict"])
+    task.card = card
     try:
-        content = read_checkpoint(folder / LAST)
-        quarter, scored = content["zoo_card"]["tokens_seen"] // 4, recipe.evaluate
-        most = min(MAX_TOKENS, max(LEAST_TOKENS, quarter, *scored.lengths))
-        scored = scored.model_copy(update={"max_tokens": scored.max_tokens or most})
-        task = build_task(
-            recipe.model_copy(update={"evaluate": scored}), content["hyper_parameters"]["vocab_size"]
-        )
-        task.load_state_dict(content["state_dict"])
-        task.card = content["zoo_card"]
         if scored.lengths:
             measure(task, source, folder, folder / LAST, save=save)
-    except (OSError, InputError) as error:
-        if lock.is_gone():
-            raise lock.gone("before it was evaluated") from error
-        if not is_disk_full(error):
-            raise
-        message = f"{full_disk_message(error, folder)}. The run is trained and saved"
-        raise RunError(f"{message}; make room, then measure it: {shlex.join(evaluate)}") from error
     finally:
         if measurements:
             print(console(run_report(folder, measurements), *terminal()), flush=True)
@@ -90,17 +77,14 @@ def finish(recipe: Recipe, source: DataSource, lock: RunLock) -> None:
         print(f"\nstopped at step {steps} of {wanted}; continue with --resume{more}; it is in {folder}")
     else:
         print(f"\ndone: {recipe.name} is in {folder}")
-    trained, limit = recipe.data.sequence_length, task.model.encoding.max_length
-    lengths = [str(trained * 2**i) for i in range(5) if limit is None or trained * 2**i <= limit]
     # A plugin is code: it runs only where the user names it.
     plugins = ["--set", f"plugins=[{', '.join(recipe.plugins)}]"] if recipe.plugins else []
+    evaluate = ["python", "-m", "zoo", "evaluate", str(folder), *plugins]
     if recipe.evaluate.max_tokens is None and any(one.targets.text for one in measurements):
         available = min(MAX_TOKENS, len(source.stream(recipe.evaluate.split or "valid")) - 1)
-    else:
-        available = 0
-    if most < available:
-        command = shlex.join([*evaluate, *plugins])
-        print(f"scored {most:,} tokens at each length; for up to {MAX_TOKENS:,}: {command}")
+        if most < available:
+            print(f"scored {most:,} tokens at each length; for up to {MAX_TOKENS:,}: {shlex.join(evaluate)}")
+    trained, limit = recipe.data.sequence_length, task.model.encoding.max_length
+    lengths = [str(trained * 2**i) for i in range(5) if limit is None or trained * 2**i <= limit]
     if len(lengths) > 1:
-        command = shlex.join([*evaluate, "--lengths", ",".join(lengths), *plugins])
-        print(f"look further: {command}", flush=True)
+        print(f"look further: {shlex.join([*evaluate, '--lengths', ','.join(lengths)])}", flush=True)

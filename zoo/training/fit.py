@@ -5,11 +5,8 @@ from __future__ import annotations
 import gc
 from pathlib import Path
 
-import torch.distributed as dist
-
 from zoo import registry
 from zoo.data import open_data
-from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem, RunError, collect
 from zoo.evaluation.measure import unmeasurable_lengths, validation_seen_in_training
 from zoo.evaluation.store import validate_results_folder
@@ -23,7 +20,6 @@ from zoo.runs.lock import RunLock
 from zoo.tasks import build_encoding, build_task
 from zoo.training.auto import choose_auto
 from zoo.training.finish import finish, opening_line
-from zoo.training.interruption import CONTINUE
 from zoo.training.library_messages import hide_library_messages
 from zoo.training.loggers import logging_ended, validate_installed
 from zoo.training.plan import plan_of
@@ -31,7 +27,6 @@ from zoo.training.resume import (
     Resume,
     recipe_so_far,
     restoring,
-    resume_command,
     resume_point,
     run_to_resume,
     validate_same_data,
@@ -41,9 +36,20 @@ from zoo.training.strategy import validate_precision, validate_world_size
 from zoo.training.trainer import DataModule, make_trainer
 
 
-def fit(
-    recipe: Recipe, out: Path | None = None, resume: Resume = False, ignore_signals: bool = False
-) -> Path:
+def validate_plugins(recipe: Recipe) -> None:
+    """Raises InputError if an encoding from a plugin breaks a law of the contract."""
+    names = [name for _, name in encodings_in(recipe.as_dict()["model"]["encoding"], ())]
+    if not all(registry.encodings.describe(name).builtin for name in names):
+        from zoo.contract.check import check_plugin  # other trainings do not need it
+
+        check_plugin(recipe)
+
+
+CHECKS = (validate_trainable, validate_world_size, validate_precision, validate_installed, validate_plugins)
+"""Refusals of a recipe that cannot be trained here; all their problems are raised at once."""
+
+
+def fit(recipe: Recipe, out: Path | None = None, resume: Resume = False) -> Path:
     """Train, evaluate at the recipe's lengths, and print the results.
 
     Args:
@@ -51,8 +57,6 @@ def fit(
         out: the run folder; by default runs/NAME, or the next free number after it.
         resume: continue the run in `out`, or the newest of this name, from its last checkpoint, or from the
             beginning without one; "auto": if there is such a run, else begin one.
-        ignore_signals: after an error leave SIGINT, SIGTERM and SIGUSR1 ignored until the caller has reported
-            it and restores the handlers.
 
     Returns: the run folder.
 
@@ -63,68 +67,54 @@ def fit(
             to continue it.
     """
     hide_library_messages()
-    status = RunStatus()
-    with status.interruption.handling(ignore_signals):
-        try:
-            folder, recipe, source = _train(recipe, out, resume, status)
-            if is_first_process():
-                _measure(recipe, source, status)
-            return folder
-        except KeyboardInterrupt as error:
-            status.interruption.ignore_signals()
-            text = str(error) or status.interrupted()
-        except BaseException:
-            status.interruption.ignore_signals()
-            raise
-        raise KeyboardInterrupt(status.requeued(text) if is_first_process() else text)
+    status, is_first = RunStatus(), is_first_process()
+    with status.reported():
+        # Resolve: nothing is written before all checks have passed.
+        folder = run_to_resume(recipe, out, resume)
+        recipe = choose_auto(recipe, recipe_so_far(folder))
+        problems: list[Problem] = []
+        for check in CHECKS:
+            with collect(problems):
+                check(recipe)
+        if problems:
+            raise InputError(problems)
+        encoding = build_encoding(recipe)
+        checkpoint, content = resume_point(folder, recipe) if folder else (None, None)
+        if folder:
+            validate_results_folder(folder)
+        elif out and is_first:
+            validate_free(out)
+        origin = task = None
+        if recipe.init_from and not checkpoint:
+            origin = read_init_from(recipe.init_from)
+            task = build_task(encoding, origin.vocab_size)
+            init_weights(origin, task)  # before the data, which may take long to prepare
 
+        # Open the data.
+        source = open_data(recipe)
+        if origin:
+            validate_same_tokenizer(origin, source)
+        if content:
+            validate_same_data(checkpoint, content, source)
+        source.train_loader()  # raises for a batch larger than the data
 
-def _train(
-    recipe: Recipe, out: Path | None, resume: Resume, status: RunStatus
-) -> tuple[Path, Recipe, DataSource]:
-    """Returns the run folder, the recipe without `auto`, and the data."""
-    # Resolve: nothing is written before all checks have passed.
-    folder = run_to_resume(recipe, out, resume)
-    recipe = choose_auto(recipe, recipe_so_far(folder))
-    _refuse(recipe)
-    encoding = build_encoding(recipe)
-    checkpoint, content = resume_point(folder, recipe) if folder else (None, None)
-    if folder:
-        validate_results_folder(folder)
-    elif out and is_first_process():
-        validate_free(out)
-    origin = task = None
-    if recipe.init_from and not checkpoint:
-        origin = read_init_from(recipe.init_from)
-        task = build_task(encoding, origin.vocab_size)
-        init_weights(origin, task)  # before the data, which may take long to prepare
-
-    # Open the data.
-    source = open_data(recipe)
-    if origin:
-        validate_same_tokenizer(origin, source)
-    if content:
-        validate_same_data(checkpoint, content, source)
-    source.train_loader()  # raises for a batch larger than the data
-
-    # Build: the vocabulary of an imported model may be padded.
-    known = content and content["hyper_parameters"]["vocab_size"]
-    task = task or build_task(encoding, known or source.vocab_size)
-    if folder is None:
-        # The other processes learn of the folder from the first.
-        status.claim = new_run(recipe, out) if is_first_process() else None
-        folder = status.claim.folder if status.claim else Path()
-    status.lock = RunLock(folder) if is_first_process() else None
-    try:
+        # Build: the vocabulary of an imported model may be padded.
+        known = content and content["hyper_parameters"]["vocab_size"]
+        task = task or build_task(encoding, known or source.vocab_size)
+        if is_first:
+            is_new = folder is None
+            folder, made = new_run(recipe, out) if is_new else (folder, False)
+            status.lock = RunLock(folder)
+            status.new = (folder, made) if is_new else None
         trainer, last = make_trainer(
-            recipe, task, source, folder, status, checkpoint, content, origin and origin.facts
+            recipe, task, source, folder or Path(), status, checkpoint, content, origin and origin.facts
         )
         status.last = last
         del content  # the Trainer frees it after it has restored the run: it is three times the model
         source.train_loader(trainer.global_rank, trainer.world_size)
         if recipe.trainer.limit_val_batches != 0:
             source.valid_loader(trainer.global_rank, trainer.world_size)
-        if trainer.is_global_zero:
+        if is_first:
             remove_leftovers(folder)
             write_recipe(folder, recipe)
             source.save_tokenizer(folder)
@@ -138,51 +128,13 @@ def _train(
         # Train.
         with freed_memory_kept(), logging_ended(recipe), restoring(checkpoint):
             trainer.fit(task, DataModule(source), ckpt_path=checkpoint, weights_only=True)
-    except BaseException as error:
-        end = status.explain(error, folder)
-        if end is error:
-            raise
-        raise end from error
-    finally:
-        if dist.is_initialized():
-            dist.destroy_process_group()  # the first process evaluates alone
-        if status.lock:
-            status.lock.release()
-    if status.interruption.request > CONTINUE:
-        raise KeyboardInterrupt(status.interrupted())
-    if not last.saved_at:
-        raise RunError("no step was trained: trainer.max_time is too short, or limit_train_batches is 0")
-    return last.folder, recipe, source
+        status.trained()
+        if not last.saved_at:
+            raise RunError("no step was trained: trainer.max_time is too short, or limit_train_batches is 0")
 
-
-def _refuse(recipe: Recipe) -> None:
-    """Raises InputError with everything that cannot be trained here."""
-    checks = (
-        validate_trainable, validate_world_size, validate_precision, validate_installed, _validate_plugins
-    )  # fmt: skip
-    problems: list[Problem] = []
-    for check in checks:
-        with collect(problems):
-            check(recipe)
-    if problems:
-        raise InputError(problems)
-
-
-def _validate_plugins(recipe: Recipe) -> None:
-    """Raises InputError if an encoding from a plugin breaks a law of the contract."""
-    names = [name for _, name in encodings_in(recipe.as_dict()["model"]["encoding"], ())]
-    if not all(registry.encodings.describe(name).builtin for name in names):
-        from zoo.contract.check import check_plugin  # other trainings do not need it
-
-        check_plugin(recipe)
-
-
-def _measure(recipe: Recipe, source: DataSource, status: RunStatus) -> None:
-    try:
-        gc.collect()  # the trainer, the model and the optimizer refer to each other
-        finish(recipe, source, status.lock)
-    except KeyboardInterrupt:
-        if status.folder_is_gone():
-            raise KeyboardInterrupt(status.interrupted()) from None
-        again = resume_command(status.lock.folder)
-        raise KeyboardInterrupt(f"interrupted while it was evaluated; saved; continue: {again}") from None
+        # Measure: the first process alone, without the trainer and the optimizer in memory.
+        del trainer, task, encoding, origin
+        gc.collect()
+        if is_first:
+            finish(recipe, source, status.lock)
+    return last.folder

@@ -46,11 +46,8 @@ class Interruption(Callback):
         self.group: dist.ProcessGroup | None = None
 
     @contextmanager
-    def handling(self, keep_ignoring: bool = False) -> Iterator[None]:
-        """Handle the signals within the block, and restore the previous handlers after it.
-
-        With `keep_ignoring` they are not restored after `ignore_signals`: the caller still has to report.
-        """
+    def handling(self) -> Iterator[None]:
+        """Handle the signals within the block, and restore the previous handlers after it."""
         if not may_set_handlers():
             yield
             return
@@ -60,9 +57,8 @@ class Interruption(Callback):
         try:
             yield
         finally:
-            if not (keep_ignoring and self.ignoring):
-                for number, handler in before.items():
-                    signal.signal(number, handler)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         again, self.signalled = self.signalled, True

@@ -112,14 +112,20 @@ def restoring(checkpoint: Path | None) -> Iterator[None]:
         raise InputError(message) from error
 
 
-def resume_command(folder: Path) -> str:
-    command = ["python", "-m", "zoo", "fit", "--recipe", str(folder / RECIPE), "--out", str(folder)]
-    return shlex.join([*command, "--resume"])
-
-
 def how_to_continue(folder: Path, saved_at: int) -> str:
     """The command that continues a run; `saved_at` is the step of its last checkpoint, 0 for none."""
-    return f"{'continue' if saved_at else 'begin again'}: {resume_command(folder)}"
+    command = [
+        "python",
+        "-m",
+        "zoo",
+        "fit",
+        "--recipe",
+        str(folder / RECIPE),
+        "--out",
+        str(folder),
+        "--resume",
+    ]
+    return f"{'continue' if saved_at else 'begin again'}: {shlex.join(command)}"
 
 
 def _validate_nothing_saved(folder: Path) -> None:

@@ -26,7 +26,7 @@ from zoo.data.text import SPLITS, Corpus
 from zoo.data.text.tokenizer import TextTokenizer, TextUnits, train_tokenizer
 from zoo.data.text.tokens import TokenStream, write_split
 from zoo.errors import InputError, Problem
-from zoo.files import atomic_write, made_complete
+from zoo.files import atomic_folder, atomic_write
 
 FORMAT = 3
 META = "meta.json"
@@ -96,7 +96,7 @@ def _build(
 ) -> None:
     for stale in folder.parent.glob(f".{folder.name}.*"):  # of a process that was killed
         shutil.rmtree(stale)
-    with made_complete(folder) as part:
+    with atomic_folder(folder) as part:
         if isinstance(vocabulary, TextTokenizer):
             tokenizer = vocabulary
         else:

@@ -19,7 +19,7 @@ from zoo.console import progress_bar
 from zoo.data.text import Corpus, stamp
 from zoo.data.text.splits import HELD_OUT, SPLIT_NAMES, from_tables, text_of_rows
 from zoo.errors import InputError, Problem
-from zoo.files import made_complete
+from zoo.files import atomic_folder
 
 PATIENCE = 5.0  # seconds for the hub's first answer
 
@@ -74,7 +74,7 @@ def _stream(given: dict[str, Any], column: str, max_bytes: int, folder: Path) ->
 
     if not folder.exists():
         streams = datasets.load_dataset(**given, streaming=True)
-        with made_complete(folder) as made:
+        with atomic_folder(folder) as made:
             for split, rows in streams.items():
                 ours = "train" if len(streams) == 1 else SPLIT_NAMES.get(split.lower())
                 if ours:
