@@ -5,7 +5,6 @@ Imports nothing heavy.
 
 from __future__ import annotations
 
-import codecs
 import os
 import shutil
 import sys
@@ -19,35 +18,17 @@ from zoo.launch.ranks import is_first_process
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-PLAIN = {
-    "±": "+/-", "–": "-", "×": "x", "…": "...", "“": '"', "”": '"', "▲": "^",
-    **{raised: f"^{number}" for number, raised in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")},
-}  # fmt: skip
-"""What tables and messages use beyond ASCII, in ASCII."""
-
 SECONDS_BETWEEN_LINES = 15.0
 COLUMNS = 100
 
 
 def show_all() -> None:
-    """From now on stdout and stderr write what their encoding lacks (ASCII under LANG=C, and lone surrogates
-    of file names under any) in ASCII, instead of raising UnicodeEncodeError."""
+    """From now on stdout and stderr write escape sequences for what their encoding lacks, instead of raising
+    UnicodeEncodeError: ASCII lacks most characters, and any encoding lone surrogates of file names."""
     for stream in (sys.stdout, sys.stderr):
         # There may be none (pythonw), or one that takes any text.
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors=_HANDLER)
-
-
-def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    first = error.object[error.start]
-    plain = PLAIN.get(first) or first.encode("ascii", "backslashreplace").decode("ascii")
-    return plain, error.start + 1
-
-
-_HANDLER = "zoo.in_ascii"
-codecs.register_error(_HANDLER, _in_ascii)
+            stream.reconfigure(errors="backslashreplace")
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 MOST_SHOWN = 100
 """Problems that one error lists; of more it gives the number."""
-LONGEST_KEY, LONGEST_WHERE, LONGEST_MESSAGE = 200, 1000, 4000
-"""Characters that are shown of each part of a problem."""
 LONGEST_WORD = 200
 """Characters of a word for which the nearest valid one is looked for: longer ones take seconds."""
 
@@ -28,12 +26,8 @@ class Problem:
     where: str | None = None
 
     def __str__(self) -> str:
-        parts = (
-            shorten(printable(self.where or ""), LONGEST_WHERE),
-            shorten(printable(self.key or ""), LONGEST_KEY),
-            shorten("\n".join(map(printable, self.message.split("\n"))), LONGEST_MESSAGE),
-        )
-        return ": ".join(part for part in parts if part)
+        message = "\n".join(map(printable, self.message.split("\n")))
+        return ": ".join([*(printable(part) for part in (self.where, self.key) if part), message])
 
 
 class InputError(ValueError):

@@ -110,27 +110,20 @@ def fsync_folder(folder: Path) -> None:
 MAX_BYTES = 16 << 20
 
 
-def read_bytes(file: Path, limit: int) -> bytes:
-    """The content of a file. Raises InputError if it cannot be read, or is larger than `limit` bytes."""
-    try:
-        if file.stat().st_size > limit:
-            size = f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit >> 10} KiB"
-            raise InputError(Problem(f"cannot be read: larger than {size}", where=str(file)))
-        return file.read_bytes()
-    except OSError as error:
-        raise InputError(Problem(f"cannot be read: {error.strerror}", where=str(file))) from error
-
-
 def read_text(file: Path, limit: int, advice: str = "") -> str:
     """The text of a UTF-8 file, with or without a byte order mark.
 
     `advice` ends the message about another encoding.
 
-    Raises InputError as `read_bytes` does, or with the line that is not UTF-8.
+    Raises InputError if it cannot be read, is larger than `limit` bytes, or with the line that is not UTF-8.
     """
-    raw = read_bytes(file, limit)
     try:
+        if file.stat().st_size > limit:
+            raise InputError(Problem(f"cannot be read: larger than {limit >> 10} KiB", where=str(file)))
+        raw = file.read_bytes()
         return raw.decode("utf-8-sig")
+    except OSError as error:
+        raise InputError(Problem(f"cannot be read: {error.strerror}", where=str(file))) from error
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         raise InputError(Problem(f"is not UTF-8 text{advice}", where=f"{file}:{line}")) from error

@@ -53,7 +53,7 @@ def test_no_file_is_no_row(tmp_path):
 @pytest.mark.parametrize(
     "raw, message",
     [
-        (b"step,a\r\n1,2\r\n3\r\n5,6\r\n", "line 3 is not as a run writes it"),
+        (b"step,a\r\n1,2\r\n3\r\n5,6\r\n", "is shorter than argument 1"),
         (b"a,b\r\n1,2\r\n", "it does not begin with step"),
         (b"step,a\r\n1,\xff\r\n", "can't decode byte 0xff"),
     ],

@@ -16,19 +16,12 @@ from torch import Tensor
 
 from zoo.errors import InputError
 from zoo.runs.card import Card, Count, faults_of
-from zoo.runs.checkpoint_shards import DamagedShards, with_shards
+from zoo.runs.checkpoint_shards import BadCheckpoint, with_shards
 
 SAFETENSORS = ".safetensors"
 METADATA = "positional_encoding_zoo"
 """The metadata key of a safetensors file for everything but its tensors, as JSON."""
-
-
-class _Damaged(Exception):
-    """It differs from the content that was written; the text says why."""
-
-
-class _Foreign(Exception):
-    """It is not a checkpoint of the zoo; the text says why."""
+FOREIGN = "not a checkpoint of the zoo"
 
 
 class _Settings(BaseModel):
@@ -67,14 +60,9 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
                 file.seek(0)
                 content = with_shards(path, _load(file))
         if faults := faults_of(_Content, content, "content"):
-            raise _Foreign("; ".join(faults[:6]))
-    except _Foreign as error:
-        raise InputError(
-            f"{path}: not a checkpoint of the zoo: {error}. What can be read is what `fit` writes, "
-            f"RUN/checkpoints/last.ckpt or best.ckpt, and what `export --format safetensors` does"
-        ) from error
-    except (_Damaged, DamagedShards) as error:
-        raise InputError(f"{path}: damaged: {error}. {alternatives(path)}") from error
+            raise BadCheckpoint(f"{FOREIGN}: {'; '.join(faults[:6])}")
+    except BadCheckpoint as error:
+        raise InputError(f"{path}: {error}. {alternatives(path)}") from error
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
     return content
@@ -101,9 +89,9 @@ def _load_safetensors(path: Path) -> dict[str, Any]:
             text = (file.metadata() or {}).get(METADATA)
             weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
-        raise _Damaged(f"safetensors cannot load it ({error})") from error
+        raise BadCheckpoint(f"damaged: safetensors cannot load it ({error})") from error
     if text is None:
-        raise _Foreign("it holds weights without a recipe")
+        raise BadCheckpoint(f"{FOREIGN}: it holds weights without a recipe")
     return {**json.loads(text), "state_dict": weights}
 
 
@@ -122,20 +110,22 @@ def _verify_checksums(file: IO[bytes]) -> None:
     """Compare every record of the archive with its checksum, which torch does not do.
 
     Raises:
-        _Damaged, _Foreign: one differs, or the file is not an archive.
+        BadCheckpoint: one differs, or the file is not an archive.
     """
     beginning = file.read(1024)
     if not beginning.strip(b"\0"):
-        raise _Damaged("it is empty or begins with zeros, as after an interrupted write")
+        raise BadCheckpoint("damaged: it is empty or begins with zeros, as after an interrupted write")
     if not beginning.startswith(b"PK\x03\x04"):
-        raise _Foreign("it does not begin like one")
+        raise BadCheckpoint(f"{FOREIGN}: it does not begin like one")
     try:
         with zipfile.ZipFile(file) as archive:
             broken = archive.testzip()
     except Exception as error:  # zipfile raises many kinds
-        raise _Damaged("the directory of its records is missing, as after an interrupted write") from error
+        raise BadCheckpoint(
+            "damaged: the directory of its records is missing (an interrupted write)"
+        ) from error
     if broken:
-        raise _Damaged(f"the checksum of {broken} is wrong")
+        raise BadCheckpoint(f"damaged: the checksum of {broken} is wrong")
 
 
 def _load(file: IO[bytes]) -> Any:
@@ -149,4 +139,4 @@ def _load(file: IO[bytes]) -> Any:
                 f"{file.name}: not read: it holds more than weights and plain data ({named[0]}), and reading "
                 "that could run code. A checkpoint of the zoo holds none: take one from a source you trust"
             ) from error
-        raise _Damaged(f"torch cannot load it ({type(error).__name__}: {line})") from error
+        raise BadCheckpoint(f"damaged: torch cannot load it ({type(error).__name__}: {line})") from error

@@ -30,8 +30,8 @@ _NAME = re.compile(r"[\w-][\w.-]*")
 _BLOCK = 1 << 24
 
 
-class DamagedShards(Exception):
-    """They differ from the content that was written; the text says why."""
+class BadCheckpoint(Exception):
+    """It is damaged, or not a checkpoint of the zoo; the text says why."""
 
 
 def take_shards(content: dict[str, Any]) -> tuple[dict[str, Any], dict[str, DTensor]]:
@@ -104,7 +104,7 @@ def remove_old_shards(folder: Path) -> None:
 def with_shards(checkpoint: Path, content: dict[str, Any]) -> dict[str, Any]:
     """The content of a checkpoint with its tensors from the shards, if any, each in one piece on the CPU.
 
-    Raises DamagedShards.
+    Raises BadCheckpoint.
     """
     if not isinstance(content, dict) or SHARDS not in content:
         return content
@@ -113,7 +113,7 @@ def with_shards(checkpoint: Path, content: dict[str, Any]) -> dict[str, Any]:
     about = content.pop(SHARDS)
     for file in _files(checkpoint, about):
         if _record(file) != about["files"][file.name]:
-            raise DamagedShards(f"{file.parent.name}/{file.name} has a wrong checksum")
+            raise BadCheckpoint(f"damaged: {file.parent.name}/{file.name} has a wrong checksum")
     folder = str(checkpoint.parent / about["folder"])
     stored = HuggingFaceStorageReader(folder).read_metadata().state_dict_metadata
     tensors = {name: torch.empty(one.size, dtype=one.properties.dtype) for name, one in stored.items()}
@@ -136,11 +136,11 @@ def _files(checkpoint: Path, about: dict[str, Any]) -> list[Path]:
     """The files of the shards. A checkpoint names no file outside its folder."""
     names = [about["folder"], *about["files"]]
     if not all(_NAME.fullmatch(name) for name in names):
-        raise DamagedShards(f"unexpected names of shards: {names[:3]}")
+        raise BadCheckpoint(f"damaged: unexpected names of shards: {names[:3]}")
     files = [checkpoint.parent / names[0] / name for name in names[1:]]
     missing = [file.name for file in files if not file.is_file()]
     if missing:
-        raise DamagedShards(f"its tensors are in {names[0]} next to it, and {missing[0]} is missing")
+        raise BadCheckpoint(f"damaged: its tensors are in {names[0]} next to it, and {missing[0]} is missing")
     return files
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem
+from zoo.recipe.encoding import encodings_in
 from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.runs.load import find_checkpoint, restore_weights
 from zoo.tasks.task import Task
@@ -112,7 +113,7 @@ def validate_same_tokenizer(origin: Origin, source: DataSource) -> None:
 
 def _same_encodings(origin: Origin, task: Task, own: dict[str, Tensor]) -> dict[str, Tensor]:
     """The parameters of those encodings that both models have."""
-    # A list of encodings has a slot for each; of a plugin that is not here not even the name is looked up.
+    # A list of encodings has a slot for each.
     before, now = (
         list(spec) if isinstance(spec, list | tuple) else [spec]
         for spec in (origin.recipe["model"]["encoding"], task.recipe.model.encoding)
@@ -125,16 +126,7 @@ def _same_encodings(origin: Origin, task: Task, own: dict[str, Tensor]) -> dict[
             for state in (origin.weights, own)
         )
         same_shapes = {n: v.shape for n, v in there.items()} == {n: v.shape for n, v in here.items()}
-        if same_shapes and _names(old) == _names(new):
+        names_old, names_new = ([name for _, name in encodings_in(one, ())] for one in (old, new))
+        if same_shapes and names_old == names_new:
             taken |= there
     return taken
-
-
-def _names(spec: Any) -> Any:
-    """A resolved encoding as names only: its own and the wrapped ones."""
-    if isinstance(spec, dict) and "name" in spec:
-        inside = {key: _names(value) for key, value in spec.items() if key != "name"}
-        return spec["name"], {key: value for key, value in inside.items() if value is not None}
-    if isinstance(spec, list | tuple) and any(isinstance(part, dict) for part in spec):
-        return [_names(part) for part in spec]
-    return None

@@ -34,10 +34,9 @@ class NanGuard(Callback):
     def __init__(self) -> None:
         self.step = 0
         self.losses: list[Tensor] = []  # of the parts of the step in hand
-        # Loss and gradient norm of the last step, and the first step in which each of them was not finite
-        # (infinity: none); on the device, without synchronization.
+        # On the device: loss and gradient norm of the last step, and the first step that was not finite.
         self.last = torch.full((2,), math.nan)
-        self.first = torch.full((2,), math.inf)
+        self.first = torch.tensor(math.inf)
         self.lr = math.nan
         self.failed = False
 
@@ -58,22 +57,19 @@ class NanGuard(Callback):
             return  # within an accumulated batch
         self.last = torch.stack([torch.stack(self.losses).sum(), module.gradient_norm])
         self.step, self.losses = step, []
-        wrong = ~self.last.isfinite()
-        if _scaler(trainer) is not None:
-            wrong[1] = False  # it skips a step whose gradient is not finite, and scales less from then on
-        first = self.first.to(wrong.device)
-        self.first = torch.where(wrong, first.clamp(max=step), first)
-        if step % trainer.log_every_n_steps == 0 or step == trainer.max_steps:
+        # A gradient scaler skips a step whose gradient is not finite, and scales less from then on.
+        checked = self.last if _scaler(trainer) is None else self.last[:1]
+        first = self.first.to(checked.device)
+        self.first = torch.where(checked.isfinite().all(), first, first.clamp(max=step))
+        is_logged = step % trainer.log_every_n_steps == 0 or step == trainer.max_steps
+        if is_logged or module.device.type == "cpu":
             self._check(trainer, module)
-        elif module.device.type == "cpu":
-            # All processes have the same gradient norm, and learn of it without asking each other.
-            known = self.first if trainer.world_size == 1 else self.first[1:]
-            if known.isfinite().any() or _is_scaled_to_nothing(trainer):
-                self._fail(trainer, module)
 
     def on_save_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict) -> None:
         if not self.failed:
-            self._check(trainer, module, saved=True)
+            states = [state for optimizer in trainer.optimizers for state in optimizer.state.values()]
+            moments = [value for state in states for value in state.values() if isinstance(value, Tensor)]
+            self._check(trainer, module, [*(one.detach() for one in module.parameters()), *moments])
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         loss = trainer.callback_metrics.get("val/loss")
@@ -83,10 +79,9 @@ class NanGuard(Callback):
         step = trainer.global_step
         print(f"the validation loss is {float(loss)} at step {step}; no best.ckpt is kept of it", flush=True)
 
-    def _check(self, trainer: pl.Trainer, module: pl.LightningModule, saved: bool = False) -> None:
-        """A collective: every process calls it at the same step."""
-        wrong = bool(self.first.isfinite().any()) or _is_scaled_to_nothing(trainer)
-        wrong = wrong or (saved and not _is_finite(_state(trainer, module)))
+    def _check(self, trainer: pl.Trainer, module: pl.LightningModule, saved: Iterable[Tensor] = ()) -> None:
+        """A collective: every process calls it at the same step. `saved` is what a checkpoint will hold."""
+        wrong = bool(self.first.isfinite()) or _is_scaled_to_nothing(trainer) or not _is_finite(saved)
         if trainer.strategy.reduce_boolean_decision(wrong, all=False):
             self._fail(trainer, module)
 
@@ -95,37 +90,30 @@ class NanGuard(Callback):
         self.failed = True
         strategy, device = trainer.strategy, trainer.strategy.root_device
         loss, norm = strategy.reduce(self.last.to(device), reduce_op="mean").tolist()
-        first_loss, first_norm = strategy.reduce(self.first.to(device), reduce_op="min").tolist()
+        first = strategy.reduce(self.first.to(device), reduce_op="min").item()
         names, weights = zip(*module.named_parameters(), strict=True)
         broken = torch.tensor([not _is_finite([one.detach()]) for one in weights], device=device)
-        broken = strategy.reduce(broken.float(), reduce_op="max").bool().tolist()
+        broken = strategy.reduce(broken.float(), reduce_op="max").tolist()
         names = [name for name, is_broken in zip(names, broken, strict=True) if is_broken]
 
-        facts = f"learning rate {self.lr:.3g}, gradient norm {norm:.4g}"
         if not math.isfinite(loss):
-            what = f"the loss is {loss} at step {self.step} ({facts})"
-        elif min(first_loss, first_norm) < math.inf:
-            what = f"the gradient is not finite at step {self.step} (loss {loss:.4g}, {facts})"
+            what = f"the loss is {loss} at step {self.step}"
+        elif first < math.inf:
+            what = f"the gradient is not finite at step {self.step}"
+        elif _is_scaled_to_nothing(trainer):
+            what = f"no gradient is finite, though the loss is scaled by {_scaler(trainer).get_scale():.1g}"
+        elif names:
+            more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+            what = f"the weights {', '.join(names[:2])}{more} are not finite after step {self.step}"
         else:
-            what = f"{_where(trainer, names)} after step {self.step} (loss {loss:.4g}, {facts})"
-        since = ""
-        if min(first_loss, first_norm) < self.step:
-            name, step = ("loss", first_loss) if first_loss <= first_norm else ("gradient", first_norm)
-            since = f"; the first that was not finite was the {name} of step {step:.0f}"
-        raise RunError(f"{what}: training has failed{since}. {_advice(trainer)}")
-
-
-def _where(trainer: pl.Trainer, names: list[str]) -> str:
-    if _is_scaled_to_nothing(trainer):
-        return f"no gradient is finite, though the loss is scaled by {_scaler(trainer).get_scale():.1g} only,"
-    if not names:
-        return "the optimizer's moments are not finite"
-    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
-    return f"the weights {', '.join(names[:2])}{more} are not finite"
+            what = f"the optimizer's moments are not finite after step {self.step}"
+        facts = f"learning rate {self.lr:.3g}, loss {loss:.4g}, gradient norm {norm:.4g}"
+        since = f"; the first step that was not finite was {first:.0f}" if first < self.step else ""
+        raise RunError(f"{what} ({facts}): training has failed{since}. {_advice(trainer)}")
 
 
 def _advice(trainer: pl.Trainer) -> str:
-    last = next((c for c in trainer.callbacks if isinstance(c, LastCheckpoint)), None)
+    last = next((one for one in trainer.callbacks if isinstance(one, LastCheckpoint)), None)
     helps = "a lower optimizer.lr, a longer optimizer.warmup_steps or a wider trainer.precision may help"
     anomaly = "trainer.detect_anomaly=true names the operation, slowly"
     if last is None or not last.saved_at:
@@ -136,13 +124,6 @@ def _advice(trainer: pl.Trainer) -> str:
         f"The last checkpoint is of step {last.saved_at} and is sound. With --resume it comes to the same "
         f"step again ({anomaly}); start another run from its weights ({shlex.join(again)}) or anew: {helps}"
     )
-
-
-def _state(trainer: pl.Trainer, module: pl.LightningModule) -> list[Tensor]:
-    """What a checkpoint holds and training changes: the weights, and the state of the optimizer."""
-    states = [state for optimizer in trainer.optimizers for state in optimizer.state.values()]
-    moments = [value for state in states for value in state.values() if isinstance(value, Tensor)]
-    return [*(parameter.detach() for parameter in module.parameters()), *moments]
 
 
 def _is_finite(tensors: Iterable[Tensor]) -> bool:

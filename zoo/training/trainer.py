@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import lightning.pytorch as pl
 from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.profilers import PassThroughProfiler
 from lightning.pytorch.utilities.exceptions import MisconfigurationException
 
 from zoo.data.loader import Loader, ResumableLoader
@@ -37,16 +35,6 @@ class DataModule(pl.LightningDataModule):
 
     def val_dataloader(self) -> Loader:
         return self.source.valid_loader(self.trainer.global_rank, self.trainer.world_size)
-
-
-class NoProfiler(PassThroughProfiler):
-    """Lightning opens a context of its profiler around each of the hundred or so hooks of a step: always the
-    same one here, instead of a generator each time."""
-
-    nothing = nullcontext()
-
-    def profile(self, action_name: str) -> AbstractContextManager:
-        return self.nothing
 
 
 def make_trainer(
@@ -105,7 +93,7 @@ def make_trainer(
         if flags.get("max_time") is not None:
             callbacks.append(StepTimer(flags.pop("max_time")))
         trainer = pl.Trainer(
-            **{"enable_model_summary": False, "num_sanity_val_steps": 0, "profiler": NoProfiler(), **flags},
+            **{"enable_model_summary": False, "num_sanity_val_steps": 0, **flags},
             max_epochs=-1,
             # Never made: Lightning would continue from an hpc_ckpt_1.ckpt in it.
             default_root_dir=folder / "lightning",
