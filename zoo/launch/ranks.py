@@ -43,15 +43,12 @@ def find_launcher() -> Launcher | None:
 def exit_when_parent_dies() -> None:
     """End this process with its torchrun agent or its sweep: a killed parent cannot stop it."""
     parent = os.environ.pop(PARENT, None)
-    if parent or "TORCHELASTIC_RUN_ID" in os.environ:
-        watch_parent(int(parent or os.getppid()))
-
-
-def watch_parent(parent: int) -> None:
-    """End this process as soon as its parent, the process of that id, has ended."""
+    if parent is None and "TORCHELASTIC_RUN_ID" not in os.environ:
+        return
+    number = int(parent or os.getppid())
 
     def watch() -> None:
-        while os.getppid() == parent:
+        while os.getppid() == number:
             time.sleep(0.2)
         os._exit(1)
 

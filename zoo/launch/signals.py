@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 
 from zoo.launch.ranks import is_first_process
@@ -51,27 +51,11 @@ def raise_on_signals(*modules: str) -> None:
     _set_handler(signal.default_int_handler)
 
 
-@contextmanager
-def signals_deferred() -> Iterator[None]:
-    """Handle signals after the block: for the import of a heavy module within a command."""
-    received: list[int] = []
-    before = _set_handler(lambda number, frame: received.append(number))
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
+def _set_handler(handler: Callable[..., object] | signal.Handlers) -> None:
+    for number in NUMBERS if may_set_handlers() else ():
+        # A background job of a shell script ignores Ctrl-C.
+        if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, handler)
-        for number in received[:1]:
-            signal.raise_signal(number)
-
-
-def _set_handler(handler: Callable[..., object] | signal.Handlers) -> dict[signal.Signals, object]:
-    """Returns the handlers that were replaced."""
-    if not may_set_handlers():
-        return {}
-    # A background job of a shell script ignores Ctrl-C.
-    numbers = [number for number in NUMBERS if signal.getsignal(number) is not signal.SIG_IGN]
-    return {number: signal.signal(number, handler) for number in numbers}
 
 
 def may_set_handlers() -> bool:

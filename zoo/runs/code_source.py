@@ -37,14 +37,8 @@ def code_sources(recipe: dict[str, Any]) -> list[Source]:
 
 
 def recorded_sources(card: dict[str, Any] | None) -> list[Source]:
-    """The sources on the card of a run, if any; those without the keys of a source are left out."""
-    wanted = ({"name", "file", "sha256"}, {"name", "package", "version", "sha256"})
-    sources = (card or {}).get("code_source") or []
-    return [
-        source
-        for source in sources
-        if source.keys() - {"kind"} in wanted and source.get("kind", "encoding") in registry.KINDS
-    ]
+    """The sources on the card of a run, if any."""
+    return (card or {}).get("code_source") or []
 
 
 def describe_missing(sources: Sequence[Source]) -> list[str]:

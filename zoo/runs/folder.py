@@ -202,11 +202,9 @@ def stored_recipe(folder: Path) -> dict[str, Any]:
     try:
         return read_file(folder / RECIPE).values
     except InputError as error:
-        advice = f"put the run's own {RECIPE} back"
-        if (folder / LAST).is_file():
-            advice += f"; {LAST} holds it too: without {RECIPE} there, fit --resume writes it anew"
         *others, final = error.problems
-        raise InputError([*others, Problem(f"{final.message}; {advice}", final.key, final.where)]) from error
+        message = f"{final.message}; put the run's own {RECIPE} back"
+        raise InputError([*others, Problem(message, final.key, final.where)]) from error
 
 
 def write_recipe(folder: Path, recipe: Recipe) -> None:

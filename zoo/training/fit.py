@@ -14,7 +14,7 @@ from zoo.launch.ranks import is_first_process
 from zoo.memory import freed_memory_kept
 from zoo.recipe import Recipe, validate_trainable
 from zoo.recipe.encoding import encodings_in
-from zoo.runs.folder import new_run, remove_leftovers, validate_free, write_recipe
+from zoo.runs.folder import new_run, remove_leftovers, stored_recipe, validate_free, write_recipe
 from zoo.runs.init_from import init_weights, read_init_from, validate_same_tokenizer
 from zoo.runs.lock import RunLock
 from zoo.tasks import build_encoding, build_task
@@ -25,7 +25,6 @@ from zoo.training.loggers import logging_ended, validate_installed
 from zoo.training.plan import plan_of
 from zoo.training.resume import (
     Resume,
-    recipe_so_far,
     restoring,
     resume_point,
     run_to_resume,
@@ -71,7 +70,7 @@ def fit(recipe: Recipe, out: Path | None = None, resume: Resume = False) -> Path
     with status.reported():
         # Resolve: nothing is written before all checks have passed.
         folder = run_to_resume(recipe, out, resume)
-        recipe = choose_auto(recipe, recipe_so_far(folder))
+        recipe = choose_auto(recipe, stored_recipe(folder) if folder else None)
         problems: list[Problem] = []
         for check in CHECKS:
             with collect(problems):

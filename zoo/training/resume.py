@@ -25,7 +25,6 @@ from zoo.runs.folder import (
     existing_run,
     find_run,
     max_steps_problem,
-    stored_recipe,
     validate_recipe_present,
     validate_same_recipe,
 )
@@ -45,22 +44,10 @@ def run_to_resume(recipe: Recipe, out: Path | None, resume: Resume) -> Path | No
     if not resume:
         return None
     if find_run(recipe, out) is None:
-        lost = out or RUNS / recipe.name
-        if (lost / LAST).is_file():
-            return lost  # the checkpoint holds its recipe too; the file is written anew
-        validate_recipe_present(lost)
+        validate_recipe_present(out or RUNS / recipe.name)
         if resume == "auto":
             return None
     return existing_run(recipe, out)
-
-
-def recipe_so_far(folder: Path | None) -> dict[str, Any] | None:
-    """The recipe of a run that is resumed, as plain data."""
-    if folder is None:
-        return None
-    if (folder / RECIPE).is_file():
-        return stored_recipe(folder)
-    return read_checkpoint(folder / LAST)["hyper_parameters"]["recipe"]
 
 
 def resume_point(folder: Path, recipe: Recipe) -> tuple[Path | None, dict[str, Any] | None]:
