@@ -10,8 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from zoo.commands.parser import VERBS, make_parser
 from zoo.errors import InputError, RunError, nearest
@@ -40,8 +39,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no verb {arguments[0]!r}; {hint}")
     options = parser.parse_args(arguments)
     options.arguments = arguments
-    with _signal_handlers_restored():
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
+    try:
         return _run(options)
+    finally:
+        # A verb replaces handlers until its end is reported.
+        for number, handler in before.items() if may_set_handlers() else ():
+            signal.signal(number, handler)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -110,17 +114,3 @@ def _check_working_directory() -> None:
         os.getcwd()
     except OSError as error:
         raise InputError(f"the working directory cannot be used ({error.strerror}): cd to another") from error
-
-
-@contextmanager
-def _signal_handlers_restored() -> Iterator[None]:
-    """Restore the handlers of signals after the block; a verb replaces them until its end is reported."""
-    if not may_set_handlers():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -171,21 +171,19 @@ def max_steps_problem(folder: Path, stored: dict[str, Any], recipe: Recipe, done
     step = last_other_rate(config, done, old, new)
     if step is None:
         return None
-    fit = ["python", "-m", "zoo", "fit", "--recipe", str(folder / RECIPE)]
+    fit = f"python -m zoo fit --recipe {shlex.quote(str(folder / RECIPE))}"
     then, now = (config.lr * lr_factor(config, step, steps) for steps in (old, new))
-    finish = shlex.join([*fit, "--out", str(folder), "--resume"])
-    anew = shlex.join([*fit, "--set", f"init_from={folder}", "--set", f"{MAX_STEPS}={max(1, new - done)}"])
-    wsd = shlex.join([*fit, "--set", "optimizer.schedule=wsd", "--set", f"{MAX_STEPS}={new}"])
     lines = [
-        f"the run has done {done} of {old} steps at learning rates that are not those of {new} steps "
-        f"(schedule {config.schedule}: "
-        f"{then:.3g} at step {step + 1}, and {now:.3g} where trainer.max_steps is {new}), "
-        f"so it cannot become the run of {new} steps",
-        *([f"finish it as it is, with {MAX_STEPS}={old}: {finish}"] if done < old else []),
-        f"train on from its weights, as a new run with a schedule of its own: {anew}",
-        f"or train anew, with a schedule that lets a run be made longer until its rate falls (wsd) or always "
-        f"(constant): {wsd}",
+        f"the run has done {done} of {old} steps at learning rates that {new} steps do not have (schedule "
+        f"{config.schedule}, step {step + 1}: {then:.3g}, and {now:.3g} where trainer.max_steps is {new})",
+        f"train on from its weights, with a schedule of its own: "
+        f"{fit} --set {shlex.quote(f'init_from={folder}')} --set {MAX_STEPS}={max(1, new - done)}",
+        f"or train anew with a schedule that can be extended until its rate falls (wsd; constant: always): "
+        f"{fit} --set optimizer.schedule=wsd --set {MAX_STEPS}={new}",
     ]
+    if done < old:
+        finish = f"{fit} --out {shlex.quote(str(folder))} --resume"
+        lines.insert(1, f"finish it as it is, with {MAX_STEPS}={old}: {finish}")
     return Problem("\n  ".join(lines), key=MAX_STEPS, where=str(folder))
 
 

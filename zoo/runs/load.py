@@ -159,21 +159,16 @@ def _with_named_plugins(
     `sources` are those of the encodings that it was trained with; a warning is printed where their code has
     changed.
     """
-    named = [str(plugin) for plugin in plugins]
     try:
-        resolved = resolve({**recipe, "plugins": named}, sets, trained=True)
+        return resolve({**recipe, "plugins": [str(plugin) for plugin in plugins]}, sets, trained=True)
     except InputError as error:
         # A plugin that was named and cannot be read has its own message.
-        if any((problem.key or "").startswith("plugins") for problem in error.problems):
+        of_plugin = any((problem.key or "").startswith("plugins") for problem in error.problems)
+        if of_plugin or not (gone := describe_missing(sources)):
             raise
-        gone = describe_missing(sources)
-        if gone:
-            raise InputError([Problem(text, where=str(path)) for text in gone]) from error
-        # An option that is not known any more has its cause there.
-        warn_of_changed_code(path, sources)
-        raise
-    warn_of_changed_code(path, sources)
-    return resolved
+        raise InputError([Problem(text, where=str(path)) for text in gone]) from error
+    finally:
+        warn_of_changed_code(path, sources)  # may be the cause of an unknown option
 
 
 def _changes_of_encoding(stored: dict[str, Any], recipe: Recipe) -> dict[str, Any]:
