@@ -16,6 +16,7 @@ EXAMPLES = """
 zoo evaluate runs/alibi_maxindex
 zoo evaluate runs/alibi_wikitext2 runs/rope_wikitext2 --lengths 256,512,1024 --devices 2
 zoo evaluate runs/rope_wikitext2 --protocol nonoverlapping,sliding --set evaluate.stride=64
+zoo evaluate runs/rope_wikitext2 --checkpoints all
 zoo evaluate runs/rope_wikitext2 --set model.encoding.scaling=yarn --set model.encoding.factor=4
 """
 
@@ -27,6 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--devices", type=count, default=1, metavar="N", help="GPUs or processes to share it (default: 1)"
     )
+    parser.add_argument(
+        "--checkpoints", choices=["last", "all"], default="last",
+        help="all: also those of a run that checkpoint.keep_every_n_steps has kept, with a table by step",
+    )  # fmt: skip
     add_set(parser, "change a key of the run's recipe: where its data lies, or what of its encoding may")
 
 
@@ -43,8 +48,9 @@ def run(options: argparse.Namespace) -> int:
 
         return launch(options.arguments, options.devices)
     with waiting("loading torch and lightning"):
-        from zoo.reports.evaluate import evaluate
+        from zoo.reports.evaluate import evaluate, evaluate_steps
 
         raise_on_signals(*DRAWING)
-    evaluate(options.paths, options.lengths, options.protocol, options.set, options.devices)
+    score = evaluate_steps if options.checkpoints == "all" else evaluate
+    score(options.paths, options.lengths, options.protocol, options.set, options.devices)
     return 0

@@ -114,6 +114,9 @@ class CheckpointConfig(Section):
 
     every_n_steps: Annotated[Positive, Affects("results")] = 1000
     """Optimizer steps between two checkpoints."""
+    keep_every_n_steps: Annotated[Positive | None, Affects("results")] = None
+    """Steps between two checkpoints that are kept beside the last one, as checkpoints/step-N.ckpt, for
+    `evaluate RUN --checkpoints all`. null: none."""
     sharded: Annotated[Flag | Literal["auto"], Affects("results")] = "auto"
     """Whether under strategy fsdp each process writes its own shard of the tensors, into a folder next to
     the checkpoint, instead of the first one all of them into the file; any number of processes continues from

@@ -68,6 +68,19 @@ def _several(value: Any) -> Any:
     return (value,) if isinstance(value, str | dict) else value
 
 
+class DuringConfig(Section):
+    """Scores at a few lengths while the model is trained, logged as `lengths/MEASURE/LENGTH`."""
+
+    every_n_steps: Positive
+    """Optimizer steps between two evaluations."""
+    lengths: Annotated[tuple[Positive, ...], Field(min_length=1)] | None = None
+    """Lengths in tokens. null: evaluate.lengths."""
+    max_tokens: Positive = 16384
+    """Tokens of text scored at each length; never fewer than the longest length."""
+    samples: Positive = 128
+    """Generated sequences scored at each length."""
+
+
 class EvaluateConfig(Section):
     """How the trained model is evaluated."""
 
@@ -88,6 +101,8 @@ class EvaluateConfig(Section):
     """Generated sequences scored at each length."""
     batch_tokens: Positive = 16384
     """Tokens in one evaluation batch."""
+    during: DuringConfig | None = None
+    """Evaluation in training, by the first of the protocols. null: none."""
     max_seconds: Annotated[Number, Field(gt=0)] | None = None
     """Time limit per length; a length over it is left out with a note. null: no limit."""
     stride: CountOrFraction = 0.5

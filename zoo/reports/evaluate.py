@@ -8,15 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from zoo.comparison.commands import command, options
-from zoo.errors import RunError, printable
+from zoo.comparison.frame import MEASURES
+from zoo.console import table
+from zoo.errors import InputError, Problem, RunError, printable
 from zoo.evaluation.load import load_runs
 from zoo.evaluation.measure import measure
 from zoo.evaluation.measurement import Measurement, flat_rows
 from zoo.evaluation.store import EVALUATION
+from zoo.launch.ranks import is_first_process
 from zoo.launch.team import join
 from zoo.reports.report import run_report
 from zoo.reports.run_folder import store_results
 from zoo.reports.text import console, terminal
+from zoo.runs.card import read_card
+from zoo.runs.folder import kept_checkpoints
+from zoo.runs.load import find_checkpoint
 
 
 def evaluate(
@@ -90,6 +96,35 @@ def evaluate(
     if team.rank == 0 and all("note" in row for row in rows):
         raise RunError(f"nothing could be measured: {'; '.join(dict.fromkeys(row['note'] for row in rows))}")
     return rows
+
+
+def evaluate_steps(
+    paths: Sequence[Path],
+    lengths: Sequence[int] | None = None,
+    protocols: Sequence[str] | None = None,
+    sets: Sequence[str] = (),
+    devices: int = 1,
+) -> None:
+    """Evaluate the kept checkpoints of each run and its last one, and print the scores by step.
+
+    Arguments and errors are those of `evaluate`; the paths are run folders.
+    """
+    import pandas as pd
+
+    for path in paths:
+        kept, last = kept_checkpoints(path), find_checkpoint(path)
+        if not kept:
+            advice = "only a run with checkpoint.keep_every_n_steps keeps checkpoints"
+            raise InputError(Problem(f"no checkpoints/step-N.ckpt in it: {advice}", where=str(path)))
+        files = [file for step, file in kept.items() if step != read_card(path)["steps"]]
+        rows = pd.DataFrame(evaluate([*files, last], lengths, protocols, sets, devices))
+        for protocol, own in rows.groupby("protocol", sort=False) if is_first_process() else ():
+            measure = next(one for one in MEASURES if one in own and own[one].notna().any())
+            print(f"\n{printable(str(path))}: {measure} by step and length ({protocol})")
+            scores = own.pivot_table(measure, "step", "length", aggfunc="first")
+            header = ["step", *map(str, scores.columns)]
+            lines = [[str(step), *(f"{one:.4g}" for one in row)] for step, *row in scores.itertuples()]
+            print(table(header, lines), flush=True)
 
 
 def _shortest(folder: Path) -> str:

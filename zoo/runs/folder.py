@@ -40,6 +40,17 @@ RESULTS = Path("evaluation") / "lengths.json"
 _LEFTOVER = re.compile(r"\..+(\.\d+)+")
 
 
+def kept_checkpoint(folder: Path, step: int) -> Path:
+    """The checkpoint of a step that `checkpoint.keep_every_n_steps` keeps."""
+    return folder / CHECKPOINTS / f"step-{step}.ckpt"
+
+
+def kept_checkpoints(folder: Path) -> dict[int, Path]:
+    """The kept checkpoints of a run by step, ascending."""
+    steps = [path.stem.removeprefix("step-") for path in (folder / CHECKPOINTS).glob("step-*.ckpt")]
+    return {step: kept_checkpoint(folder, step) for step in sorted(map(int, filter(str.isdecimal, steps)))}
+
+
 def validate_free(folder: Path) -> None:
     """Raises InputError where a run cannot begin: something is in the folder, or it cannot be written."""
     try:

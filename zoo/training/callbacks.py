@@ -146,8 +146,8 @@ class StepBar(ProgressBar):
         super().on_train_start(trainer, module)
         # Lightning disables the bars of all processes but the first.
         if self.enabled:
-            name, steps = module.recipe.name, trainer.max_steps
-            self.bar = progress_bar(steps, name, "step", initial=trainer.global_step)
+            name = f"{module.recipe.name}{': compiling' if module.recipe.compile else ''}"
+            self.bar = progress_bar(trainer.max_steps, name, "step", initial=trainer.global_step)
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, index: int
@@ -155,6 +155,8 @@ class StepBar(ProgressBar):
         now, step = time.time(), trainer.global_step
         if self.bar is None or (self.times and step == self.times[-1][1]):
             return
+        if not self.times:
+            self.bar.set_description(module.recipe.name, refresh=False)
         self.times.append((now, step))
         # The loss is read off the device, which waits for it, only where it is shown.
         if now - self.bar.last_print_t >= self.bar.mininterval:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,11 @@ from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
 from lightning.pytorch.callbacks import Checkpoint, ModelCheckpoint
 
 from zoo.files import atomic_file
+from zoo.recipe.schema import CheckpointConfig
 from zoo.runs.card import write_card
 from zoo.runs.checkpoint_file import read_checkpoint
 from zoo.runs.checkpoint_shards import remove_old_shards
-from zoo.runs.folder import BEST, LAST
+from zoo.runs.folder import BEST, LAST, kept_checkpoint
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -101,9 +104,15 @@ class LastCheckpoint(Checkpoint):
     """
 
     def __init__(
-        self, folder: Path, every: int, card: dict[str, Any], tokens_per_step: int, stops: Callable[[], bool]
+        self,
+        folder: Path,
+        config: CheckpointConfig,
+        card: dict[str, Any],
+        tokens_per_step: int,
+        stops: Callable[[], bool],
     ):
-        self.folder, self.every, self.stops = folder, every, stops
+        self.folder, self.stops = folder, stops
+        self.every, self.kept = config.every_n_steps, config.keep_every_n_steps or math.inf
         self.card, self.tokens_per_step = card, tokens_per_step
         self.saved_at = 0
 
@@ -114,6 +123,7 @@ class LastCheckpoint(Checkpoint):
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.saved_at = trainer.global_step
         self._write_card(trainer)
+        self._keep(trainer)  # a killed run may have saved this step, and not kept it
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, index: int
@@ -136,12 +146,22 @@ class LastCheckpoint(Checkpoint):
     def _is_due(self, trainer: pl.Trainer) -> bool:
         step = trainer.global_step
         ends = step == trainer.max_steps or trainer.should_stop or self.stops()
-        return step != self.saved_at and is_between_steps(trainer) and (step % self.every == 0 or ends)
+        is_due = step % self.every == 0 or step % self.kept == 0 or ends
+        return step != self.saved_at and is_between_steps(trainer) and is_due
 
     def _save(self, trainer: pl.Trainer) -> None:
         trainer.save_checkpoint(self.folder / LAST, weights_only=False)
         self.saved_at = trainer.global_step
         self._write_card(trainer)
+        self._keep(trainer)
+
+    def _keep(self, trainer: pl.Trainer) -> None:
+        """Keep a copy of the last checkpoint as that of its step, where this is due and was not done."""
+        last, kept = self.folder / LAST, kept_checkpoint(self.folder, self.saved_at)
+        is_due = self.saved_at and self.saved_at % self.kept == 0 and trainer.is_global_zero
+        if is_due and last.exists() and not kept.exists():
+            with atomic_file(kept) as file, last.open("rb") as saved:
+                shutil.copyfileobj(saved, file)
 
     def _update_card(self, trainer: pl.Trainer) -> None:
         steps = trainer.global_step

@@ -5,9 +5,12 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+import numpy as np
+
 from zoo.data.source import DataSource
 from zoo.evaluation.measure import measure
 from zoo.evaluation.measurement import Measurement
+from zoo.evaluation.protocols.text import FEW_DOCUMENTS, Text
 from zoo.recipe import Recipe
 from zoo.recipe.encoding import encoding_label
 from zoo.recipe.sections import MAX_TOKENS
@@ -18,6 +21,7 @@ from zoo.runs.folder import LAST, RECIPE, RUNS
 from zoo.runs.load import read_checkpoint
 from zoo.runs.lock import RunLock
 from zoo.tasks import build_task
+from zoo.tasks.task import Task
 from zoo.training.plan import Plan, short
 
 LEAST_TOKENS = 16384
@@ -39,6 +43,22 @@ def opening_line(recipe: Recipe, plan: Plan, folder: Path, checkpoint: Path | No
     if checkpoint is None and numbered and (first / RECIPE).exists():
         line += f" ({first} holds an earlier run; --resume continues one)"
     return line
+
+
+def few_documents(task: Task, source: DataSource) -> list[str]:
+    """A line where the scored text has too few documents for intervals over them, with the remedy."""
+    config = task.recipe.evaluate
+    if source.kind != "text":
+        return []
+    text = Text(task, source, config.lengths)
+    documents = len(set(text.documents(np.arange(text.size)).tolist()))
+    if documents >= FEW_DOCUMENTS:
+        return []
+    begin = f"{documents} document{'s' * (documents != 1)} will be scored: "
+    remedy = "for intervals over documents, give each document a file or a record of its own"
+    if text.blocks >= 2:
+        return [f"{begin}intervals are over {text.blocks} blocks of text; {remedy}"]
+    return [f"{begin}too little text for intervals at length {max(config.lengths)}; {remedy}"]
 
 
 def finish(recipe: Recipe, source: DataSource, lock: RunLock) -> None:

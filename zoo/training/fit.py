@@ -19,7 +19,7 @@ from zoo.runs.init_from import init_weights, read_init_from, validate_same_token
 from zoo.runs.lock import RunLock
 from zoo.tasks import build_encoding, build_task
 from zoo.training.auto import choose_auto
-from zoo.training.finish import finish, opening_line
+from zoo.training.finish import few_documents, finish, opening_line
 from zoo.training.library_messages import hide_library_messages
 from zoo.training.loggers import logging_ended, validate_installed
 from zoo.training.plan import plan_of
@@ -119,7 +119,7 @@ def fit(recipe: Recipe, out: Path | None = None, resume: Resume = False) -> Path
             source.save_tokenizer(folder)
             plan = plan_of(recipe, source, task.model)
             notes = [*unmeasurable_lengths(task, source), *validation_seen_in_training(task, source)]
-            notes += plan.warnings()
+            notes += [*plan.warnings(), *few_documents(task, source)]
             print("\n".join([opening_line(recipe, plan, folder, checkpoint), *notes]), flush=True)
         if recipe.compile:
             task.model.compile()  # in place: keeps parameter names, and does not compile Lightning's logging

@@ -17,6 +17,7 @@ from zoo.runs.card import make_card, note_changes
 from zoo.tasks.task import Task
 from zoo.training.callbacks import SeededSteps, StepBar, StepLog, StepTimer
 from zoo.training.checkpoints import AtomicCheckpointIO, BestCheckpoint, LastCheckpoint
+from zoo.training.length_curve import LengthCurve
 from zoo.training.loggers import make_loggers
 from zoo.training.nan_guard import NanGuard
 from zoo.training.run_status import RunStatus
@@ -75,14 +76,16 @@ def make_trainer(
     origin = origin or before.get("zoo_card", {}).get("init_from")
     status = status or RunStatus()
     card = make_card(recipe, task.model, source.fingerprint, origin)
-    last = LastCheckpoint(folder, every, card, tokens_per_step, lambda: status.interruption.due)
+    last = LastCheckpoint(folder, recipe.checkpoint, card, tokens_per_step, lambda: status.interruption.due)
     last.saved_at = done
+    log = StepLog(tokens_per_step)
     callbacks: list[Callback] = [
         status,
         status.interruption,
         SeededSteps(),
-        StepLog(tokens_per_step),
+        log,
         NanGuard(),
+        *([LengthCurve(source, log)] if recipe.evaluate.during else []),
         # The last one after the best one, whose score it holds.
         BestCheckpoint(folder),
         last,

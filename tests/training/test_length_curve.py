@@ -1,0 +1,125 @@
+"""The curve over training: scores at several lengths while a model learns, and of kept checkpoints."""
+
+import csv
+import json
+
+import pytest
+import torch
+
+from zoo import cli
+from zoo.errors import InputError
+from zoo.recipe import resolve
+from zoo.reports.evaluate import evaluate_steps
+from zoo.tasks.task import Task
+from zoo.training.fit import fit
+
+DURING = "evaluate.during={every_n_steps: 2, lengths: [8, 24], max_tokens: 64, samples: 8}"
+EACH = ["trainer.log_every_n_steps=1", "model.dropout=0.1"]
+
+
+def rows_of(folder, prefix):
+    with (folder / "metrics.csv").open(newline="") as file:
+        return {
+            int(row["step"]): {key: row[key] for key in row if key.startswith(prefix) and row[key]}
+            for row in csv.DictReader(file)
+        }
+
+
+def weights(folder, name="last"):
+    return torch.load(folder / "checkpoints" / f"{name}.ckpt", weights_only=True)["state_dict"]
+
+
+def assert_same(one, two):
+    assert one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
+
+
+@pytest.mark.parametrize("kind, encoding", [
+    ("max_index", "rope"), ("text", "[alibi, t5]"), ("text", "{name: rope, scaling: dynamic_ntk, factor: 4}"),
+    ("text", "transformer_xl"), ("masked", "sinusoidal"),
+])  # fmt: skip
+def test_the_training_is_bitwise_the_same(here, recipe, unmeasured, kind, encoding):
+    sets = [*EACH, f"model.encoding={encoding}"]
+    without = fit(recipe(kind, *sets), out=here / "without")
+    scored = fit(recipe(kind, *sets, DURING), out=here / "scored")
+    for prefix in ("train/loss", "train/gradient_norm", "val/"):
+        assert rows_of(without, prefix) == rows_of(scored, prefix)
+    assert_same(weights(without), weights(scored))
+    measure = "accuracy" if kind == "max_index" else "loss_nats"
+    curve = rows_of(scored, "lengths/")
+    for step in range(1, 7):
+        expected = {f"lengths/{measure}/{length}" for length in (8, 24)} if step % 2 == 0 else set()
+        assert curve[step].keys() == expected
+    assert not any(rows_of(without, "lengths/").values())
+
+
+def test_the_last_scores_are_those_of_the_trained_model(here, recipe):
+    """With the same targets."""
+    few = ["evaluate.max_tokens=64", "evaluate.lengths=[8, 24]"]
+    folder = fit(recipe("text", *EACH, DURING, *few))
+    stored = json.loads((folder / "evaluation" / "lengths.json").read_text())
+    logged = rows_of(folder, "lengths/")[6]
+    for row in stored:
+        assert float(logged[f"lengths/loss_nats/{row['length']}"]) == row["loss_nats"]
+
+
+def test_a_resumed_run_has_the_same_curve(here, recipe, unmeasured, monkeypatch):
+    made = recipe("text", *EACH, DURING, "checkpoint.every_n_steps=3")
+    whole, real = fit(made, out=here / "whole"), Task.training_step
+
+    def breaks(self, batch, index):
+        if self.global_step >= 5:
+            raise KeyboardInterrupt
+        return real(self, batch, index)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Task, "training_step", breaks)
+        fit(made, out=here / "cut")
+    fit(made, out=here / "cut", resume=True)
+    for prefix in ("train/loss", "lengths/"):
+        assert rows_of(whole, prefix) == rows_of(here / "cut", prefix)
+    assert_same(weights(whole), weights(here / "cut"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_two_processes_have_the_curve_of_one(forks, here, mapping, recipe, unmeasured, strategy):
+    import yaml
+
+    (here / "text.yaml").write_text(yaml.safe_dump({**mapping("text"), "name": "text"}))
+    sets = [DURING, "trainer.log_every_n_steps=1", "trainer.devices=2", f"trainer.strategy={strategy}"]
+    command = ["fit", "--recipe", "text.yaml", *(part for text in sets for part in ("--set", text))]
+    forks.run([*command, "--out", "two"], here, "two", 2)
+    one = rows_of(fit(recipe("text", DURING, "trainer.log_every_n_steps=1")), "lengths/")
+    two = rows_of(here / "two", "lengths/")
+    for step, values in one.items():
+        for name, value in values.items():
+            assert float(two[step][name]) == pytest.approx(float(value), rel=1e-4)
+
+
+def test_kept_checkpoints_give_the_curve_over_training(here, recipe, capsys):
+    folder = fit(recipe("max_index", "checkpoint.every_n_steps=4", "checkpoint.keep_every_n_steps=2"))
+    names = {path.name for path in (folder / "checkpoints").iterdir()}
+    assert names == {"last.ckpt", "best.ckpt", "step-2.ckpt", "step-4.ckpt", "step-6.ckpt"}
+    assert_same(weights(folder), weights(folder, "step-6"))
+    assert torch.load(folder / "checkpoints/step-2.ckpt", weights_only=True)["global_step"] == 2
+    capsys.readouterr()
+    assert cli.main(["evaluate", str(folder), "--checkpoints", "all", "--lengths", "8,16"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    at = lines.index(f"{folder}: accuracy by step and length (accuracy)")
+    assert lines[at + 1].split() == ["step", "8", "16"]
+    assert [line.split()[0] for line in lines[at + 2 :]] == ["2", "4", "6"]
+    stored = json.loads((folder / "evaluation" / "lengths.json").read_text())
+    scores = {(row["step"], row["length"]): row["accuracy"] for row in stored}
+    for line in lines[at + 2 :]:
+        step, *values = line.split()
+        assert values == [f"{scores[int(step), length]:.4g}" for length in (8, 16)]
+
+
+def test_a_run_without_kept_checkpoints_is_reported(run_copy):
+    with pytest.raises(InputError, match=r"only a run with checkpoint\.keep_every_n_steps keeps"):
+        evaluate_steps([run_copy])
+
+
+def test_a_misspelt_key_is_reported(mapping):
+    with pytest.raises(InputError, match=r"evaluate\.during\.every_n_step: unknown key"):
+        resolve(mapping(), ["evaluate.during={every_n_step: 2}"])
