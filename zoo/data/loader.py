@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-from zoo.data.draws import Draws
+from zoo.data.draws import Draws, below
 from zoo.errors import InputError, Problem
 
 
@@ -113,10 +113,16 @@ class ResumableLoader:
 
     Iterating gives the rest of the current epoch. After its last batch the state is the beginning of the next
     epoch, which is a new permutation.
+
+    Args:
+        lengths: each optimizer step cuts its sequences [B, T] into windows of one of these lengths, drawn
+            from seed, epoch and step, [B * T / length, length]. Empty: they stay whole.
     """
 
-    def __init__(self, dataset: Dataset, sampler: EpochSampler, workers: int = 0):
-        self.dataset, self._sampler, self._workers = dataset, sampler, workers
+    def __init__(
+        self, dataset: Dataset, sampler: EpochSampler, workers: int = 0, lengths: Sequence[int] = ()
+    ):
+        self.dataset, self._sampler, self._workers, self._lengths = dataset, sampler, workers, lengths
         self._epoch, self._handed_out = 0, 0
 
     def __len__(self) -> int:
@@ -127,7 +133,12 @@ class ResumableLoader:
         if hasattr(self.dataset, "set_epoch"):
             self.dataset.set_epoch(self._epoch)
         batches = self._sampler.batches(self._epoch, self._handed_out)
+        lengths = Draws("lengths", self._sampler.seed, self._epoch)
         for batch in _read(self.dataset, batches, self._workers):
+            if self._lengths:
+                word = lengths.words(1, row=self._handed_out // self._sampler.accumulate)
+                length = self._lengths[int(below(word, len(self._lengths))[0])]
+                batch = {name: value.reshape(-1, length) for name, value in batch.items()}
             # Counted before it is handed out: a caller that asks for the state then has the batch.
             self._handed_out += 1
             if self._handed_out == len(self):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ class DataSource:
     """
 
     fingerprint: dict[str, str]
+    lengths: Sequence[int] = ()
+    """Lengths of windows in training, see `ResumableLoader`."""
     tokenizer = None
     units = None
 
@@ -48,7 +50,7 @@ class DataSource:
         data, dataset = self.recipe.data, self.dataset("train")
         ranks = {"accumulate": self.accumulate, "rank": rank, "world_size": world_size}
         sampler = EpochSampler(len(dataset), data.batch_size, self.recipe.seed, **ranks)
-        return ResumableLoader(dataset, sampler, data.workers)
+        return ResumableLoader(dataset, sampler, data.workers, self.lengths)
 
     def valid_loader(self, rank: int = 0, world_size: int = 1) -> Loader:
         """One rank's part of the validation split: in order, unpadded, in micro-batches as in training.

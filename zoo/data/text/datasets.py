@@ -36,6 +36,8 @@ class TextDataset(Dataset):
         cache: folder for tokenizers and token files. null: the folder cache in ZOO_DATA, else in data/.
         vocab_size: size of the byte-level BPE vocabulary, learned on the training split.
         tokenizer: a byte-level tokenizer.json to use instead, its folder, or a model of the hub.
+        lengths: each training step cuts its sequences into windows of one of these lengths, drawn with the
+            seed; they divide sequence_length, and a repeated one is drawn more often. null: they stay whole.
     """
 
     gives = "text"
@@ -48,15 +50,23 @@ class TextDataset(Dataset):
         cache: Folder = None,
         vocab_size: Vocabulary = 8192,
         tokenizer: Folder = None,
+        lengths: tuple[Positive, ...] | None = None,
     ):
         self.root, self.cache, self.vocab_size, self.tokenizer = root, cache, vocab_size, tokenizer
+        self.lengths = lengths or ()
 
     def corpus(self) -> Corpus:
         """The documents of each split. Raises InputError where they are not available."""
         raise NotImplementedError
 
     def open(self, recipe: Recipe) -> DataSource:
-        return TextSource(recipe, self.gives, self.tokens())
+        whole = recipe.data.sequence_length
+        if odd := [one for one in self.lengths if whole % one]:
+            message = f"{odd[0]} does not divide data.sequence_length={whole}"
+            raise InputError(Problem(message, key="data.lengths"))
+        source = TextSource(recipe, self.gives, self.tokens())
+        source.lengths = self.lengths
+        return source
 
     def tokens(self, build: bool = True) -> TokenCache | None:
         """The tokenized corpus; None where it is not tokenized yet and `build` is False. Raises InputError
