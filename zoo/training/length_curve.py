@@ -25,8 +25,8 @@ class LengthCurve(Callback):
     needs all of them. The time does not count as training time.
     """
 
-    def __init__(self, source: DataSource, log: StepLog):
-        self.source, self.log = source, log
+    def __init__(self, source: DataSource, step_log: StepLog):
+        self.source, self.step_log = source, step_log
         self.step = 0
         self.plans: list[LengthPlan] = []
 
@@ -57,7 +57,7 @@ class LengthCurve(Callback):
         with torch.no_grad(), torch.compiler.set_stance("force_eager"):
             values = dict(self._scores(module.device))
         module.train()
-        self.log.began += time.perf_counter() - began
+        self.step_log.began += time.perf_counter() - began
         for logger in trainer.loggers:
             logger.log_metrics(values, step=step)
 
