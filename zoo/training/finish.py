@@ -48,7 +48,7 @@ def opening_line(recipe: Recipe, plan: Plan, folder: Path, checkpoint: Path | No
 def few_documents(task: Task, source: DataSource) -> list[str]:
     """A line where the scored text has too few documents for intervals over them, with the remedy."""
     config = task.recipe.evaluate
-    if source.kind != "text":
+    if source.kind != "text" or not config.lengths:
         return []
     text = Text(task, source, config.lengths)
     documents = len(set(text.documents(np.arange(text.size)).tolist()))

@@ -33,7 +33,7 @@ class LengthCurve(Callback):
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.step = trainer.global_step
         config = module.recipe.evaluate
-        lengths = sorted(set(config.during.lengths or config.lengths))
+        lengths = sorted(set(config.during.lengths or config.lengths or [module.recipe.data.sequence_length]))
         few = {"max_tokens": max(config.during.max_tokens, *lengths), "samples": config.during.samples}
         # Shares the weights.
         self.view = copy.copy(module)
