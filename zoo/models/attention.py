@@ -55,16 +55,12 @@ class Attention(nn.Module):
         out_BHTD = attend(q_BHTD, k_BHSD, v_BHSD, scores, self.head_dim**-0.5, self.kernel)
         return self.out(out_BHTD.transpose(1, 2).flatten(2))
 
-    def weights(self, x_BTE: Tensor, layer: LayerEncodings, contexts: Sequence[AttentionContext]) -> Tensor:
-        """The attention weights of every pair, [B,H,T,T], of what `forward` gets."""
-        q_BHTD, k_BHSD, _, scores = self._project(x_BTE, layer, contexts, None)
-        return attention_weights(q_BHTD, k_BHSD, scores, self.head_dim**-0.5)
-
     def weight_blocks(
         self, x_BTE: Tensor, layer: LayerEncodings, contexts: Sequence[AttentionContext], rows: int
     ) -> Iterator[tuple[AttentionContext, Tensor]]:
-        """The same for `rows` queries at a time: their context, with the keys up to the last that any of them
-        may see, and their weights [B,H,rows,S]. Memory grows with the length, not with its square."""
+        """The attention weights of what `forward` gets, for `rows` queries at a time: their context, with the
+        keys up to the last that any of them may see, and their weights [B,H,rows,S]. Memory grows with the
+        length, not with its square."""
         q_BHTD, k_BHSD, _, scores = self._project(x_BTE, layer, contexts, None)
         for start in range(0, q_BHTD.shape[2], rows):
             part = scores.queries(start, min(start + rows, q_BHTD.shape[2]))

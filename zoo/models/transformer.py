@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -218,12 +218,11 @@ class Transformer(nn.Module):
             ValueError: not [B,T], or longer than the encoding can take.
         """
         weights: list[Tensor] = []
-        handles = [
-            block.attention.register_forward_pre_hook(
-                lambda module, given: weights.append(module.weights(*given[:3]))
-            )
-            for block in self.blocks
-        ]
+
+        def keep_weights(attention: Attention, given: tuple[Any, ...]) -> None:
+            weights.extend(table for _, table in attention.weight_blocks(*given[:3], rows=tokens.shape[1]))
+
+        handles = [block.attention.register_forward_pre_hook(keep_weights) for block in self.blocks]
         try:
             self.hidden(tokens, keep)
         finally:

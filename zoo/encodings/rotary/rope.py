@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from zoo.encodings.base import AttentionContext, Encoding, Size
-from zoo.encodings.rotary.rope_scaling import Scaling
+from zoo.encodings.rotary.rope_scaling import READ_BY, Scaling
 from zoo.encodings.rotary.rotation import angles, turn
 from zoo.fields import AboveOne, AboveZero, Factor, Fraction
 from zoo.registry import register
@@ -67,20 +67,7 @@ class RoPE(Encoding):
     family = "rotary"
     relative = True
     extrapolates = "no"
-    after_training = (
-        "base",
-        "scaling",
-        "factor",
-        "original_length",
-        "attention_factor",
-        "beta_fast",
-        "beta_slow",
-        "truncate",
-        "low_freq_factor",
-        "high_freq_factor",
-        "short_factor",
-        "long_factor",
-    )
+    after_training = ("base", "scaling", *READ_BY)
 
     def __init__(
         self,
