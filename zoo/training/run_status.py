@@ -1,84 +1,164 @@
-"""The progress of a run, and the report of the error that ends it."""
+"""The state of a run: signals that stop it after a saved step, and the report of the error that ends it."""
 
 from __future__ import annotations
 
+import os
 import shlex
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import lightning.pytorch as pl
+import torch
 import torch.distributed as dist
 from lightning.pytorch.callbacks import Callback
 
 from zoo.errors import InputError, RunError
 from zoo.files import is_disk_full
 from zoo.launch.ranks import is_first_process
+from zoo.launch.signals import may_set_handlers
 from zoo.runs.folder import RECIPE, give_up
 from zoo.runs.lock import RunLock
-from zoo.training.checkpoints import LastCheckpoint
-from zoo.training.interruption import CONTINUE, REQUEUE, Interruption, Stopped, requeue
+from zoo.training.checkpoints import LastCheckpoint, is_between_steps
 from zoo.training.resume import how_to_continue
+
+# Requests to a process; of several processes the largest counts.
+CONTINUE, STOP, REQUEUE = 0, 1, 2
+
+
+class Stopped(Exception):
+    """Ends Lightning's loop after the save; Lightning would turn a KeyboardInterrupt into its own exit."""
 
 
 class RunStatus(Callback):
-    """Turns the error that ends a run into a report with the last checkpoint and the command that resumes.
+    """Stops a run on a signal, and turns the error that ends it into a report with the command that resumes.
+
+    The first Ctrl-C or SIGTERM stops after a saved step, in all processes at the same step. SIGUSR1 under
+    SLURM (`#SBATCH --signal=SIGUSR1@180`) also requests a requeue. A second signal stops at once, as does one
+    before the first step or after the last. The first of the callbacks: before anything of a step is written.
 
     Attributes:
         new: the folder of a new run, and whether it was made for it.
         lock: the lock of the folder, in the process that writes.
         last: a callback of the trainer; None until there is one.
+        request: CONTINUE, STOP or REQUEUE.
+        due: all processes know of the request: this step is saved, and the next batch not begun.
     """
 
     def __init__(self) -> None:
-        self.interruption = Interruption()
         self.new: tuple[Path, bool] | None = None
         self.lock: RunLock | None = None
         self.last: LastCheckpoint | None = None
         self.step = 0
-        self.is_trained = False
+        self.request = CONTINUE
+        self.signalled = self.ignoring = self.training = self.due = self.is_trained = False
+        self.group: dist.ProcessGroup | None = None
 
     @contextmanager
     def reported(self) -> Iterator[None]:
-        """Handle signals in the block, and end its error with a report."""
-        with self.interruption.handling():
-            try:
-                yield
-            except BaseException as error:
-                self.interruption.ignore_signals()
-                end = self._explain(error)
-                if isinstance(end, KeyboardInterrupt) and is_first_process():
-                    end = self._requeued(end)
-                if end is error:
-                    raise
-                raise end from error
-            finally:
-                self._release()
+        """Handle signals in the block, and end its error with a report; then restore their handlers."""
+        before = {}
+        if may_set_handlers():
+            # Before its first step a further process has nothing to save, and may wait for others in native
+            # code.
+            handler = self._handle if is_first_process() else signal.SIG_DFL
+            before = {number: signal.signal(number, handler) for number in _signals()}
+        try:
+            yield
+        except BaseException as error:
+            self._ignore_signals()
+            end = self._explain(error)
+            if end is error:
+                raise
+            raise end from error
+        finally:
+            self._release()
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def trained(self) -> None:
         """Training is over: let other processes write in the folder, and evaluate without the other ranks."""
         self._release()
-        if self.interruption.request > CONTINUE:
+        if self.request > CONTINUE:
             raise KeyboardInterrupt
         self.is_trained = True
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.step = trainer.global_step
+        if trainer.world_size > 1:
+            # On the CPU: does not wait for GPUs.
+            self.group = dist.new_group(backend="gloo")
+            if may_set_handlers():
+                for number in _signals():
+                    signal.signal(number, self._handle)
+        self.training = True
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, index: int
     ) -> None:
-        # The first of the callbacks: before anything of this step is written.
+        is_step = trainer.global_step > self.step  # half of an accumulated step cannot be saved
         self.step = trainer.global_step
         self._validate_folder()
+        if is_step:
+            self._agree()
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self._validate_folder()
+        if self.training and not trainer.sanity_checking and is_between_steps(trainer):
+            self._agree()
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, module: pl.LightningModule, batch: Any, index: int
+    ) -> None:
+        # Here and not at the end of the last batch, so that a validation of the same step still happens.
+        if self.due:
+            if self.group is not None:
+                # The first process to leave may end all of them, and the card must be written before.
+                dist.barrier(self.group)
+            raise Stopped
+
+    def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        self.training = False
 
     def on_exception(self, trainer: pl.Trainer, module: pl.LightningModule, exception: BaseException) -> None:
-        self.interruption.ignore_signals()
+        self.training = False
+        self._ignore_signals()
+
+    def _agree(self) -> None:
+        """Take the largest request of all processes, so that they stop at the same step. A collective."""
+        if self.group is not None:
+            request = torch.tensor(self.request)
+            dist.all_reduce(request, dist.ReduceOp.MAX, self.group)
+            self.request = int(request)
+        self.due = self.request > CONTINUE
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        again, self.signalled = self.signalled, True
+        requeue = number == signal.SIGUSR1
+        self.request = max(self.request, REQUEUE if requeue else STOP)
+        if again and requeue:
+            return  # SLURM warns the job and the step
+        if again or not self.training:
+            raise KeyboardInterrupt
+        if is_first_process():
+            # os.write: a handler may run in the middle of another print.
+            text = "\nstopping when this step is done and saved; once more to stop at once\n"
+            os.write(sys.__stderr__.fileno(), text.encode(errors="backslashreplace"))
+
+    def _ignore_signals(self) -> None:
+        """Ignore signals while the end of the run is reported; Ctrl-C ends the process.
+
+        torchrun and SLURM send SIGTERM to the other processes once one has left.
+        """
+        if not self.ignoring and may_set_handlers():
+            self.ignoring = True
+            for number in _signals():
+                signal.signal(number, signal.SIG_DFL if number == signal.SIGINT else signal.SIG_IGN)
 
     def _explain(self, error: BaseException) -> BaseException:
         """The exception that ends the run instead of `error`, or `error` with a note."""
@@ -90,7 +170,12 @@ class RunStatus(Callback):
             self.lock = None
             give_up(*self.new)
         if _is_interruption(error):
-            return KeyboardInterrupt(self._interrupted())
+            text = self._interrupted()
+            if self.request == REQUEUE and is_first_process():
+                # Printed before: SLURM may end this process as soon as it has the request.
+                print(text, file=sys.stderr, flush=True)
+                text = requeue()
+            return KeyboardInterrupt(text)
         if is_gone:
             return self.lock.gone()
         if self.last is None or isinstance(error, InputError | RunError) or not isinstance(error, Exception):
@@ -124,14 +209,6 @@ class RunStatus(Callback):
         how = how_to_continue(last.folder, last.saved_at)
         return f"{text}; {saved if last.saved_at else 'nothing was saved'}; {how}"
 
-    def _requeued(self, end: KeyboardInterrupt) -> KeyboardInterrupt:
-        """After the warning of SLURM: the end with the outcome of the request to requeue."""
-        if self.interruption.request < REQUEUE:
-            return end
-        # Printed before: SLURM may end this process as soon as it has the request.
-        print(end, file=sys.stderr, flush=True)
-        return KeyboardInterrupt(requeue())
-
     def _release(self) -> None:
         if dist.is_initialized():
             dist.destroy_process_group()  # the first process evaluates alone
@@ -149,3 +226,23 @@ def _is_interruption(error: BaseException) -> bool:
     if isinstance(error, Stopped | KeyboardInterrupt):
         return True
     return error.__context__ is not None and _is_interruption(error.__context__)
+
+
+def _signals() -> list[signal.Signals]:
+    slurm = [signal.SIGUSR1] if "SLURM_JOB_ID" in os.environ else []
+    return [signal.SIGINT, signal.SIGTERM, *slurm]
+
+
+def requeue() -> str:
+    """Put this SLURM job back into its queue; returns the outcome in words. SLURM may end this process at
+    once."""
+    job = os.environ["SLURM_JOB_ID"]
+    try:
+        subprocess.run(["scontrol", "requeue", job], capture_output=True, text=True, timeout=60, check=True)
+    except subprocess.CalledProcessError as error:
+        why = error.stderr.strip() or str(error)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        why = str(error)
+    else:
+        return f"job {job} is requeued"
+    return f"job {job} could not be requeued ({why}); continue by hand, with the command above"

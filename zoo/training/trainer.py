@@ -76,12 +76,11 @@ def make_trainer(
     origin = origin or before.get("zoo_card", {}).get("init_from")
     status = status or RunStatus()
     card = make_card(recipe, task.model, source.fingerprint, origin)
-    last = LastCheckpoint(folder, recipe.checkpoint, card, tokens_per_step, lambda: status.interruption.due)
+    last = LastCheckpoint(folder, recipe.checkpoint, card, tokens_per_step, lambda: status.due)
     last.saved_at = done
     log = StepLog(tokens_per_step)
     callbacks: list[Callback] = [
         status,
-        status.interruption,
         SeededSteps(),
         log,
         NanGuard(),
