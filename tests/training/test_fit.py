@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 import shlex
+import sys
 
 import pytest
 import torch
@@ -145,6 +146,26 @@ def test_a_log_has_lines_with_the_loss(here, recipe, capsys, monkeypatch, unmeas
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("tiny: ")]
     steps = [re.search(r" (\d)/6 .*loss=[\d.]+, tokens/s=[\d,]+", line) for line in lines]
     assert [step[1] for step in steps if step] == ["1", "2", "3", "4", "5", "6"]
+
+
+def test_a_terminal_shows_that_the_model_is_compiled(here, recipe, capsys, monkeypatch, unmeasured):
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda self: None)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    fit(recipe("max_index", "compile=true"))
+    first, *_, last = [part for part in capsys.readouterr().err.split("\r") if "/6 [" in part]
+    assert first.startswith("tiny: compiling: ") and " 0/6 [" in first
+    assert last.startswith("tiny: ") and "compiling" not in last
+
+
+def test_a_text_of_few_documents_is_reported_at_the_start(here, recipe, capsys, unmeasured):
+    fit(recipe("text"))
+    assert "1 document will be scored: intervals are over " in capsys.readouterr().out
+    fit(recipe("text", "evaluate.max_tokens=64", "evaluate.lengths=[16, 64]"))
+    assert "1 document will be scored: too little text for intervals at length 64; for intervals over " in (
+        capsys.readouterr().out
+    )
+    fit(recipe("max_index"))
+    assert "will be scored" not in capsys.readouterr().out
 
 
 def test_the_first_line_says_that_a_second_run_has_another_folder(here, recipe, capsys, unmeasured):
