@@ -48,9 +48,11 @@ def run(options: argparse.Namespace) -> int:
 
         return launch(options.arguments, options.devices)
     with waiting("loading torch and lightning"):
-        from zoo.reports.evaluate import evaluate, evaluate_steps
+        if options.checkpoints == "all":
+            from zoo.reports.evaluate import evaluate_steps as evaluate
+        else:
+            from zoo.reports.evaluate import evaluate
 
         raise_on_signals(*DRAWING)
-    score = evaluate_steps if options.checkpoints == "all" else evaluate
-    score(options.paths, options.lengths, options.protocol, options.set, options.devices)
+    evaluate(options.paths, options.lengths, options.protocol, options.set, options.devices)
     return 0

@@ -99,12 +99,14 @@ def finish(recipe: Recipe, source: DataSource, lock: RunLock) -> None:
         print(f"\ndone: {recipe.name} is in {folder}")
     # A plugin is code: it runs only where the user names it.
     plugins = ["--set", f"plugins=[{', '.join(recipe.plugins)}]"] if recipe.plugins else []
-    evaluate = ["python", "-m", "zoo", "evaluate", str(folder), *plugins]
+    evaluate = ["python", "-m", "zoo", "evaluate", str(folder)]
     if recipe.evaluate.max_tokens is None and any(one.targets.text for one in measurements):
         available = min(MAX_TOKENS, len(source.stream(recipe.evaluate.split or "valid")) - 1)
         if most < available:
-            print(f"scored {most:,} tokens at each length; for up to {MAX_TOKENS:,}: {shlex.join(evaluate)}")
+            command = shlex.join([*evaluate, *plugins])
+            print(f"scored {most:,} tokens at each length; for up to {MAX_TOKENS:,}: {command}")
     trained, limit = recipe.data.sequence_length, task.model.encoding.max_length
     lengths = [str(trained * 2**i) for i in range(5) if limit is None or trained * 2**i <= limit]
     if len(lengths) > 1:
-        print(f"look further: {shlex.join([*evaluate, '--lengths', ','.join(lengths)])}", flush=True)
+        command = shlex.join([*evaluate, "--lengths", ",".join(lengths), *plugins])
+        print(f"look further: {command}", flush=True)
