@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from zoo import registry
-from zoo.fields import Decay, NotNegative
+from zoo.errors import InputError, Problem
+from zoo.fields import AboveZero, Decay, NotNegative
 from zoo.recipe.sections import OptimizerConfig, construct
 from zoo.registry import register
 
@@ -21,6 +22,7 @@ class AdamW(torch.optim.AdamW):
     Args:
         weight_decay: weight decay of the weights of linear layers and embeddings.
         betas: decay rates of the two moments.
+        eps: added to the root of the second moment.
     """
 
     paper = "Loshchilov and Hutter 2019, arXiv:1711.05101"
@@ -32,8 +34,9 @@ class AdamW(torch.optim.AdamW):
         lr: float,
         weight_decay: NotNegative = 0.1,
         betas: tuple[Decay, Decay] = (0.9, 0.95),
+        eps: AboveZero = 1e-8,
     ):
-        super().__init__(params, lr=lr, weight_decay=weight_decay, betas=tuple(betas))
+        super().__init__(params, lr=lr, weight_decay=weight_decay, betas=tuple(betas), eps=eps)
 
 
 @register.optimizer("muon")
@@ -46,6 +49,7 @@ class Muon(torch.optim.Optimizer):
         weight_decay: weight decay of the weights of linear layers and embeddings.
         momentum: of Muon.
         betas: decay rates of AdamW's two moments.
+        eps: added to the root of AdamW's second moment.
     """
 
     paper = "Liu et al. 2025, arXiv:2502.16982"
@@ -58,6 +62,7 @@ class Muon(torch.optim.Optimizer):
         weight_decay: NotNegative = 0.1,
         momentum: Decay = 0.95,
         betas: tuple[Decay, Decay] = (0.9, 0.95),
+        eps: AboveZero = 1e-8,
     ):
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay})
         matrices, others = (
@@ -69,7 +74,7 @@ class Muon(torch.optim.Optimizer):
             muon = torch.optim.Muon(matrices, momentum=momentum, adjust_lr_fn="match_rms_adamw")
             self._parts.append(muon)
         if others:
-            self._parts.append(torch.optim.AdamW(others, betas=tuple(betas)))
+            self._parts.append(torch.optim.AdamW(others, betas=tuple(betas), eps=eps))
         self.param_groups = [group for part in self._parts for group in part.param_groups]
         self._share()
 
@@ -96,11 +101,13 @@ class Muon(torch.optim.Optimizer):
         return loss
 
 
-def build_optimizer(config: OptimizerConfig, model: nn.Module, fused: bool) -> torch.optim.Optimizer:
+def build_optimizer(config: OptimizerConfig, model: nn.Module, precision: str) -> torch.optim.Optimizer:
     """Build the optimizer of a recipe. Weight decay is for the weights of linear layers and embeddings.
 
-    Phases, slopes, biases, scales and tables of biases are not decayed. `fused` selects the fused kernel
-    of an optimizer that has one.
+    Phases, slopes, biases, scales and tables of biases are not decayed.
+
+    Raises:
+        InputError: it refuses its options, or has no fused kernel and `config.fused` is true.
     """
     weights = {id(weight) for weight in weight_matrices(model)}
     matrices = [p for p in model.parameters() if id(p) in weights]
@@ -108,6 +115,10 @@ def build_optimizer(config: OptimizerConfig, model: nn.Module, fused: bool) -> t
     undecayed = {"weight_decay": 0.0} if hasattr(config, "weight_decay") else {}
     groups = [{"params": matrices, "matrices": True}, {"params": others, "matrices": False, **undecayed}]
     optimizer = construct(registry.optimizers, config.name, config, [one for one in groups if one["params"]])
+    # With 16-mixed only an optimizer that is not fused gets unscaled gradients for clipping.
+    fused = precision != "16-mixed" if config.fused == "auto" else config.fused
+    if config.fused is True and not any("fused" in group for group in optimizer.param_groups):
+        raise InputError(Problem(f"{config.name} has no fused kernel", key="optimizer.fused"))
     for group in optimizer.param_groups:
         if fused and "fused" in group:
             group["fused"] = True

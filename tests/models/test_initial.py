@@ -103,3 +103,9 @@ def test_building_leaves_the_encoding_s_generator_alone(model_at_start):
     torch.manual_seed(3)
     model_at_start(["shaw", "t5", "learned"])
     assert torch.equal(torch.rand(3), after_none)
+
+
+def test_the_standard_deviation_scales_every_matrix(model_at_start):
+    usual, twice = (of_the_rest(model_at_start("none", init_std=std)) for std in (0.02, 0.04))
+    for name, p in usual.items():
+        assert torch.equal(twice[name], p if p.dim() < 2 else 2 * p), name

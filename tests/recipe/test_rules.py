@@ -27,6 +27,10 @@ BROKEN = {
         ["evaluate.protocols=[sliding]", "evaluate.lengths=[8, 64]", "evaluate.stride=9"],
         "evaluate.stride",
     ),
+    "fused_optimizer_gets_its_gradients": (
+        ["optimizer.fused=true", "trainer.precision=16-mixed"],
+        "optimizer.fused",
+    ),
     "kernel_runs_on_device": (["model.kernel=flex", "trainer.accelerator=cpu"], "model.kernel"),
 }
 

@@ -39,15 +39,15 @@ def train(net, optimizers, steps):
 @pytest.mark.parametrize("name", registry.optimizers.names())
 def test_an_optimizer_continues_from_its_saved_state_bitwise(name):
     whole = model()
-    expected = train(whole, [build_optimizer(config(name), whole, False)], range(6))
+    expected = train(whole, [build_optimizer(config(name), whole, "16-mixed")], range(6))
     net = model()
-    optimizer = build_optimizer(config(name), net, False)
+    optimizer = build_optimizer(config(name), net, "16-mixed")
     train(net, [optimizer], range(3))
     file = io.BytesIO()
     torch.save(optimizer.state_dict(), file)
     file.seek(0)
     resumed = copy.deepcopy(net)
-    optimizer = build_optimizer(config(name), resumed, False)
+    optimizer = build_optimizer(config(name), resumed, "16-mixed")
     optimizer.load_state_dict(torch.load(file))
     for one, other in zip(train(resumed, [optimizer], range(3, 6)), expected, strict=True):
         assert torch.equal(one, other)
@@ -55,7 +55,7 @@ def test_an_optimizer_continues_from_its_saved_state_bitwise(name):
 
 def test_muon_is_torchs_for_matrices_and_adamw_for_vectors():
     net, other = model(), model()
-    ours = train(net, [build_optimizer(config("muon"), net, False)], range(5))
+    ours = train(net, [build_optimizer(config("muon"), net, "16-mixed")], range(5))
     matrices, vectors = (
         [p for p in other.parameters() if (p.dim() == 2) == is_2d] for is_2d in (True, False)
     )
@@ -91,7 +91,7 @@ def test_weights_of_linear_maps_decay_and_phases_slopes_and_tables_of_biases_do_
         own = {id(p): key.split(".", 3)[-1] for key, p in model.encoding.named_parameters()}
         groups = {
             group["weight_decay"]: group["params"]
-            for group in build_optimizer(config("adamw"), model, False).param_groups
+            for group in build_optimizer(config("adamw"), model, "16-mixed").param_groups
         }
         assert all(p.dim() == 2 for p in groups[0.1])
         assert {id(p) for p in model.parameters()} == {id(p) for part in groups.values() for p in part}
@@ -100,3 +100,14 @@ def test_weights_of_linear_maps_decay_and_phases_slopes_and_tables_of_biases_do_
             id(p) for p in groups[0.1]
         }
     assert {name: decayed for name, decayed in found.items() if decayed} == DECAYED
+
+
+def test_eps_and_the_kernel_are_those_of_the_recipe():
+    net = torch.nn.Linear(2, 2)
+    for fused, precision, expected in (
+        ("auto", "32-true", True), ("auto", "16-mixed", None), (True, "32-true", True),
+        (False, "32-true", None),
+    ):  # fmt: skip
+        made = config("adamw").model_copy(update={"fused": fused, "eps": 1e-3})
+        (group, _) = build_optimizer(made, net, precision).param_groups
+        assert (group["eps"], group["fused"]) == (1e-3, expected)

@@ -22,8 +22,6 @@ from zoo.models.vocabulary_loss import losses, summed_loss
 from zoo.recipe import schema
 from zoo.seeds import seed_of
 
-WEIGHT_STD = 0.02
-
 
 def size_of(config: schema.ModelConfig, length: int) -> Size:
     """The size for which encodings of a model of this trained length are built."""
@@ -139,7 +137,7 @@ class Transformer(nn.Module):
             self.head = None
         else:
             self.head = nn.Linear(config.d_model, vocab_size, bias=False)
-        draw_initial(self, seed, config.num_layers)
+        draw_initial(self, seed, config.num_layers, config.init_std)
 
     def forward(
         self,
@@ -296,12 +294,12 @@ class Encoder(Transformer):
     causal = False
 
 
-def draw_initial(model: nn.Module, seed: int, num_layers: int) -> None:
+def draw_initial(model: nn.Module, seed: int, num_layers: int, weight_std: float) -> None:
     """Set the parameters of a transformer (not those of its encodings) to their start, GPT-2's way.
 
-    Weights are N(0, 0.02); a projection back into the residual stream is divided by sqrt(2 layers), so that
-    the stream's variance does not grow with depth. Gains start at one and offsets at zero; a module whose
-    vectors start from something else says so by `starts_from`. Each is drawn from a generator of its own,
+    Weights are N(0, weight_std^2); a projection back into the residual stream is divided by sqrt(2 layers),
+    so that the stream's variance does not grow with depth. Gains start at one and offsets at zero; a module
+    whose vectors start from something else says so by `starts_from`. Each is drawn from its own generator,
     seeded by (seed, parameter name): two models that differ in their encoding share every other initial
     weight, bit for bit.
     """
@@ -315,6 +313,6 @@ def draw_initial(model: nn.Module, seed: int, num_layers: int) -> None:
                     parameter.fill_(getattr(module, "starts_from", usual))
                     continue
                 into_residual = getattr(module, "into_residual", False)
-                std = WEIGHT_STD / (2 * num_layers) ** 0.5 if into_residual else WEIGHT_STD
+                std = weight_std / (2 * num_layers) ** 0.5 if into_residual else weight_std
                 generator = torch.Generator().manual_seed(seed_of(seed, name))
                 parameter.copy_(torch.randn(parameter.shape, generator=generator) * std)

@@ -17,7 +17,7 @@ EQUAL_SCALINGS = ("none", "linear", "ntk", "yarn", "llama3")
 # Keys of the section that every architecture takes, or that change no result of a trained model.
 IN_ALL = {
     "kind", "d_model", "num_layers", "num_heads", "norm_eps", "dropout", "tie_embeddings", "kernel",
-    "gradient_checkpointing",
+    "gradient_checkpointing", "init_std",
 }  # fmt: skip
 
 EPS = {"layernorm": 1e-5, "rmsnorm": 2.0**-23}  # what torch adds to a variance by default, in float32

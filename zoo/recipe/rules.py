@@ -274,6 +274,12 @@ def kernel_runs_on_device(kernel: str, accelerator: str) -> Fault:
         return "the flex kernel does not train on a CPU; choose auto, sdpa or reference"
 
 
+@rule("optimizer.fused", "trainer.precision")
+def fused_optimizer_gets_its_gradients(fused: bool | str, precision: str) -> Fault:
+    if fused is True and precision == "16-mixed":
+        return "a fused optimizer gets no unscaled gradients for clipping in 16-mixed; choose auto or false"
+
+
 def _indexed(key: KeyPath, values: Iterable[Any]) -> dict[KeyPath, Any]:
     return {(*key, index): value for index, value in enumerate(values)}
 

@@ -75,6 +75,9 @@ class ModelConfig(Section):
     """Whether attention and feed-forward read the same input and are added together, as in GPT-NeoX."""
     dropout: Annotated[Number, Field(ge=0, lt=1)] = 0.0
     """Probability with which the outputs of embedding, attention and feed-forward are dropped in training."""
+    init_std: Annotated[Number, Field(gt=0, lt=10)] = 0.02
+    """Standard deviation of the initial weights; of projections into the residual stream it is divided by
+    sqrt(2 num_layers)."""
     tie_embeddings: Flag = True
     """Whether the output layer shares the weights of the token embedding."""
     window: Annotated[WindowPattern, AfterValidator(_shortest_pattern)] = None
@@ -123,6 +126,15 @@ class CheckpointConfig(Section):
     either. auto: where weights and the optimizer's moments are over 2 GiB."""
 
 
+class WandbConfig(Section):
+    """Where Weights & Biases files the run."""
+
+    project: Text = "positional-encoding-zoo"
+    """Its project."""
+    group: Text | None = None
+    """The group of runs in the project. null: none."""
+
+
 # Of a run. A file system takes names of 255 bytes; a second run of the name is NAME-2.
 LONGEST_NAME = 200
 
@@ -167,6 +179,9 @@ class Recipe(Section):
     )  # fmt: skip
     """Loggers. wandb and mlflow must be installed; mlflow writes into the run folder, or to the server of
     MLFLOW_TRACKING_URI."""
+
+    wandb: Annotated[WandbConfig, Affects(None)] = WandbConfig()
+    """Where Weights & Biases files the run."""
 
     def as_dict(self) -> dict[str, Any]:
         """The recipe as mappings, lists, text and numbers; `resolve` makes the same recipe of it."""

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, PlainValidator, TypeAdapter, Valida
 
 from zoo import registry
 from zoo.errors import InputError, nearest, shorten
-from zoo.fields import Affects, Count, CountOrFraction, Number, Positive, Section, Text, strict_type
+from zoo.fields import Affects, Count, CountOrFraction, Flag, Number, Positive, Section, Text, strict_type
 from zoo.recipe.error_messages import explain_validation_error
 from zoo.recipe.tree import describe_value, dotted
 from zoo.registry import Description, Registry
@@ -52,6 +52,8 @@ class OptimizerConfig(Section):
     """Optimizer steps in which the learning rate rises linearly from zero."""
     schedule: Text = "cosine"
     """How the learning rate changes after the warm-up."""
+    fused: Annotated[Flag | Literal["auto"], Affects("rounding")] = "auto"
+    """Whether one kernel updates all weights. auto: where the optimizer has one, but not under 16-mixed."""
 
 
 class NamedConfig(Section):

@@ -136,8 +136,7 @@ class Task(pl.LightningModule):
 
     def configure_optimizers(self) -> dict[str, Any]:
         config = self.recipe.optimizer
-        # With 16-mixed only an optimizer that is not fused gets unscaled gradients for clipping.
-        optimizer = build_optimizer(config, self.model, self.recipe.trainer.precision != "16-mixed")
+        optimizer = build_optimizer(config, self.model, self.recipe.trainer.precision)
         factor = schedule_of(config, self.recipe.trainer.max_steps)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}

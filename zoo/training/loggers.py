@@ -24,7 +24,7 @@ from zoo.runs.folder import METRICS
 from zoo.runs.metrics_csv import read_metrics
 
 PROJECT = "positional-encoding-zoo"
-"""What the runs are filed under, with Weights & Biases and MLflow."""
+"""The experiment of MLflow."""
 FOLDER_TAG, TRACKING_URI = "zoo.run_folder", "MLFLOW_TRACKING_URI"
 
 
@@ -114,7 +114,8 @@ def make_loggers(recipe: Recipe, folder: Path, keep_to_step: int) -> list[Logger
 
         before = _wandb_id(folder) if keep_to_step else None
         go_on = {} if before is None else {"id": before, "resume": "allow"}
-        loggers.append(WandbLogger(name=recipe.name, save_dir=folder, project=PROJECT, **go_on))
+        where = recipe.wandb.model_dump()
+        loggers.append(WandbLogger(name=recipe.name, save_dir=folder, **where, **go_on))
     if "mlflow" in recipe.logging:
         loggers.append(_mlflow_logger(recipe.name, folder, bool(keep_to_step)))
     return loggers
