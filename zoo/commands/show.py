@@ -49,6 +49,9 @@ def run(options: argparse.Namespace) -> None:
             recipe = read_recipe(options.recipe, options.set)
         from zoo.training.plan import plan_of
 
-        plan = "\n".join(f"# {line}" for line in plan_of(recipe).lines())
+        try:
+            plan = plan_of(recipe).lines()
+        except InputError as error:  # the tokenizer is not here, or this machine cannot build the encoding
+            plan = [f"no plan: {line}" for line in str(error).splitlines()]
     sets = "".join(f" --set {text}" for text in options.set)
-    print(f"# {options.recipe}{sets}, resolved\n{dump(recipe)}\n{plan}")
+    print(f"# {options.recipe}{sets}, resolved\n{dump(recipe)}", *(f"# {line}" for line in plan), sep="\n")
