@@ -1,5 +1,8 @@
 """Rules between keys: each is broken once, and reported at the key to change."""
 
+import torch
+
+import zoo
 from zoo.recipe import resolve
 from zoo.recipe.rules import FOR_TRAINING, RULES
 
@@ -42,11 +45,24 @@ def test_a_broken_rule_is_reported_at_its_key(good, problems):
 
 
 def test_every_rule_is_broken_here():
-    # A decoder-only encoding needs a plugin; test_reader.py has one.
-    assert {rule.check.__name__ for rule in RULES} == {*BROKEN, "encoding_fits_kind"}
+    # Two need a plugin: a decoder-only encoding (in test_reader.py), and an optimizer without `lr` (below).
+    plugins = {"encoding_fits_kind", "optimizer_takes_the_rate"}
+    assert {rule.check.__name__ for rule in RULES} == {*BROKEN, *plugins}
     # In tests/runs/test_after_training.py and tests/tasks/test_precision.py.
     for_training = {"encoding_can_be_trained", "precision_runs_on_device"}
     assert {rule.check.__name__ for rule in FOR_TRAINING} == for_training
+
+
+def test_an_optimizer_takes_the_rate(forgetful_registry, good, problems):
+    @zoo.register.optimizer("rateless")
+    class Rateless(torch.optim.SGD):
+        """Has a rate of its own."""
+
+        def __init__(self, params, *, speed: float = 0.1):
+            super().__init__(params, lr=speed)
+
+    (line,) = problems(resolve, good, ["optimizer.name=rateless"])
+    assert "optimizer.name: optimizer 'rateless'" in line and "has no lr" in line
 
 
 def test_a_value_of_the_wrong_type_is_reported_without_its_rules(good, problems):
