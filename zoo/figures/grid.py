@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from zoo.errors import shorten
 from zoo.figures.style import CAPTION, METADATA, RC, Style, styles
 
 ACROSS = 4
@@ -23,6 +24,8 @@ LEFT, RIGHT, BOTTOM, TOP = 0.7, 0.5, 0.52, 0.86
 """Around the axes of a panel, in inches: all axes of a figure are of one size."""
 CHARACTERS, LINE, INDENT = 66, 8.1, -42
 """Of a line of a caption; its height and where it begins left of the axes, in points."""
+LABEL = 42
+"""Characters of a label."""
 DPI = 110
 Data = Mapping[str, Any]
 
@@ -110,14 +113,15 @@ def _sheet(across: int, rows: int, head: float) -> PanelFigure:
 
 
 def _describe(axes: Axes, panel: Panel, label: str, looks: Mapping[str, Style]) -> None:
-    """Title and caption above the axes; of several labels, theirs in its colour."""
+    """Title and caption above the axes; of several labels, its own in its colour."""
     lines = textwrap.wrap(panel.caption, CHARACTERS)
     place = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "left", "va": "bottom"}
     axes.annotate("\n".join(lines), (0, 1), xytext=(INDENT, 6), fontsize=6.5, color=CAPTION, **place)
-    title, look = panel.title, {"fontsize": 8.5, "fontweight": "bold"}
+    above = 9 + LINE * len(lines)
+    axes.annotate(panel.title, (0, 1), xytext=(INDENT, above), fontsize=8.5, fontweight="bold", **place)
     if looks:
-        title, look = f"{label} · {title}", look | {"color": looks[label].color}
-    axes.annotate(title, (0, 1), xytext=(INDENT, 9 + LINE * len(lines)), **look, **place)
+        look = {"fontsize": 9.5, "fontweight": "bold", "color": looks[label].color}
+        axes.annotate(shorten(label, LABEL), (0, 1), xytext=(INDENT, above + 12), **look, **place)
 
 
 def _share_scales(drawn: Sequence[Axes]) -> None:
