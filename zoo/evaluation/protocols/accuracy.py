@@ -48,29 +48,38 @@ class Accuracy(Protocol):
         split, parameters = self.scored_split(task.recipe.evaluate)
         # These determine the examples at each length.
         targets = make_targets((sorted(source.fingerprint.items()), split, samples), samples)
-        planned = [_plan(task, source, split, length, samples) for length in lengths]
+        planned = [
+            plan_examples(task, length, partial(source.examples, split, length, samples), _score)
+            for length in lengths
+        ]
         return [MeasurementPlan(parameters, targets, planned)]
 
 
-def _plan(task: Task, source: DataSource, split: str, length: int, samples: int) -> LengthPlan:
+def plan_examples(
+    task: Task,
+    length: int,
+    draw: Callable[[], Dataset],
+    score: Callable[[Task, Dataset, int, Execution], Numbers],
+) -> LengthPlan:
+    """The plan of one length; `draw` makes the examples, and raises InputError where there are none."""
     note = end_of_encoding(task, length)
     if note is None:
         try:
-            examples = source.examples(split, length, samples)
+            examples = draw()
         except InputError as error:
             note = str(error)
         else:
-            return LengthPlan(length, len(examples) * length, partial(_score, task, examples, length))
+            return LengthPlan(length, len(examples) * length, partial(score, task, examples, length))
     return LengthPlan(length, note=note)
 
 
 def _score(task: Task, examples: Dataset, length: int, execution: Execution) -> Numbers:
-    numbers = score_examples(task, examples, length, task.judge, execution)
+    numbers = score_examples(task, examples, length, execution, task.judge)
     return numbers | {"seen_in_training": float(examples.seen_in_training(task.recipe.data.sequence_length))}
 
 
 def score_examples(
-    task: Task, examples: Dataset, length: int, judge: Callable[[Batch], Batch], execution: Execution
+    task: Task, examples: Dataset, length: int, execution: Execution, judge: Callable[[Batch], Batch]
 ) -> Numbers:
     """Score a model's answers to examples with `judge` (see `Task.judge`)."""
     per_batch = max(1, task.recipe.evaluate.batch_tokens // length)

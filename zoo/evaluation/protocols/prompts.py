@@ -8,20 +8,14 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.data import Dataset
 
 from zoo import registry
 from zoo.data.blocks import NOT_SCORED
 from zoo.data.source import DataSource
 from zoo.data.text_questions import TextQuestionsDataset
-from zoo.errors import InputError
-from zoo.evaluation.protocols.accuracy import score_examples
-from zoo.evaluation.protocols.protocol import (
-    LengthPlan,
-    MeasurementPlan,
-    Protocol,
-    end_of_encoding,
-    make_targets,
-)
+from zoo.evaluation.protocols.accuracy import plan_examples, score_examples
+from zoo.evaluation.protocols.protocol import MeasurementPlan, Protocol, make_targets
 from zoo.recipe.sections import construct, questions_section
 from zoo.registry import register
 from zoo.tasks.answering import judge
@@ -60,30 +54,17 @@ def _plan(
     named = sorted(source.fingerprint.items()), split, samples, asked, dataset.format
     start = start_token(task, source.tokenizer)
     targets = make_targets(named, samples, start and start.text)
-    planned = [_at(task, source, dataset, split, length, samples, start and start.id) for length in lengths]
+    score = partial(score_examples, judge=partial(_judge, task, start and start.id))
+    planned = []
+    for length in lengths:
+        room = length - (start is not None)
+        draw = partial(_draw, dataset, source, split, room, samples)
+        planned.append(plan_examples(task, length, draw, score))
     return MeasurementPlan({"questions": asked, **recorded}, targets, planned)
 
 
-def _at(
-    task: Task,
-    source: DataSource,
-    dataset: TextQuestionsDataset,
-    split: str,
-    length: int,
-    samples: int,
-    start: int | None,
-) -> LengthPlan:
-    note = end_of_encoding(task, length)
-    if note is None:
-        try:
-            stream, room = source.stream(split), length - (start is not None)
-            examples = dataset.examples(stream, source.tokenizer, split, room, samples, seed=0)
-        except InputError as error:
-            note = str(error)
-        else:
-            score = partial(score_examples, task, examples, length, partial(_judge, task, start))
-            return LengthPlan(length, samples * length, score)
-    return LengthPlan(length, note=note)
+def _draw(dataset: TextQuestionsDataset, source: DataSource, split: str, room: int, samples: int) -> Dataset:
+    return dataset.examples(source.stream(split), source.tokenizer, split, room, samples, seed=0)
 
 
 def _judge(task: Task, start: int | None, batch: dict[str, Tensor]) -> dict[str, Tensor]:
