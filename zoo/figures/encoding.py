@@ -146,7 +146,7 @@ def panels_of(
             if number and panel.key.startswith("embed"):
                 continue  # the vectors are added before the first layer
             caption = panel.caption + reach.note + (note if learned and panel.key not in FIXED else "")
-            panel = replace(panel, caption=caption)
+            panel = replace(panel, caption=caption, color=color)
             if len(layers) > 1:
                 key = f"{panel.key}_{number + 1}" if number else panel.key
                 panel = replace(panel, key=key, title=f"{panel.title} ({name} layers)")

@@ -14,7 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from zoo.errors import shorten
-from zoo.figures.style import CAPTION, METADATA, RC, Style, styles
+from zoo.figures.style import CAPTION, INK, METADATA, RC
 
 ACROSS = 4
 """Panels in a row; as many as there are encodings or runs, if these are more."""
@@ -42,6 +42,8 @@ class Panel:
     caption: str
     data: Data
     draw: Callable[[Axes, Data], None]
+    color: str = INK
+    """Of its encoding."""
 
 
 Columns = Mapping[str, Sequence[Panel]]
@@ -63,7 +65,6 @@ def grid(columns: Columns, title: str = "") -> PanelFigure:
             rows.append([])
         rows[-1] += there.items()
     across = max(map(len, rows))
-    looks = styles(columns) if len(columns) > 1 else {}
     with matplotlib.rc_context(RC):
         figure = _sheet(max(1, across), len(rows), HEAD)
         wide, high = figure.get_size_inches()
@@ -76,7 +77,7 @@ def grid(columns: Columns, title: str = "") -> PanelFigure:
                 axes.remove()
             for axes, (label, panel) in zip(cells, row, strict=False):
                 panel.draw(axes, panel.data)
-                _describe(axes, panel, label, looks)
+                _describe(axes, panel, label if len(columns) > 1 else "")
                 drawn.setdefault(panel.key, []).append(axes)
         for same in drawn.values():
             _share_scales(same)
@@ -112,16 +113,15 @@ def _sheet(across: int, rows: int, head: float) -> PanelFigure:
     return figure
 
 
-def _describe(axes: Axes, panel: Panel, label: str, looks: Mapping[str, Style]) -> None:
-    """Title and caption above the axes; of several labels, its own in its colour."""
+def _describe(axes: Axes, panel: Panel, label: str) -> None:
+    """Label, title and caption above the axes."""
     lines = textwrap.wrap(panel.caption, CHARACTERS)
     place = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "left", "va": "bottom"}
     axes.annotate("\n".join(lines), (0, 1), xytext=(INDENT, 6), fontsize=6.5, color=CAPTION, **place)
     above = 9 + LINE * len(lines)
     axes.annotate(panel.title, (0, 1), xytext=(INDENT, above), fontsize=8.5, fontweight="bold", **place)
-    if looks:
-        look = {"fontsize": 9.5, "fontweight": "bold", "color": looks[label].color}
-        axes.annotate(shorten(label, LABEL), (0, 1), xytext=(INDENT, above + 12), **look, **place)
+    look = {"fontsize": 9.5, "fontweight": "bold", "color": panel.color}
+    axes.annotate(shorten(label, LABEL), (0, 1), xytext=(INDENT, above + 12), **look, **place)
 
 
 def _share_scales(drawn: Sequence[Axes]) -> None:

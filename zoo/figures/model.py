@@ -93,7 +93,9 @@ def columns(
             label = f"{task.recipe.name} ({name})"
             while label in found:  # another checkpoint of the same run
                 label += "'"
-            found[label] = panels(task, samples, looks[name].color, bar.update)
+            color = looks[name].color
+            own = panels(task, samples, color, bar.update)
+            found[label] = [replace(panel, color=color) for panel in own]
     return found
 
 
