@@ -140,7 +140,9 @@ class TextQuestionsDataset(TextDataset):
     """
 
     gives, source = "answers", "generated, from data.corpus"
-    text_options = ("corpus", "root", "cache", "vocab_size", "tokenizer", "documents", "words", "corpus_seed")
+    text_options = (
+        "corpus", "root", "cache", "vocab_size", "tokenizer", "documents", "words", "corpus_seed", "lengths",
+    )  # fmt: skip
     questions: ClassVar[type[TextQuestions]] = TextQuestions
     drawn_as: ClassVar[type[Answers]] = Answers
     format: ClassVar[int] = 1
