@@ -12,7 +12,7 @@ import torch
 import transformers
 
 from zoo.errors import InputError
-from zoo.pretrained.architectures import ARCHITECTURES, load
+from zoo.pretrained.architectures import ARCHITECTURES
 from zoo.pretrained.config import NO_CHANGE, REQUIRED
 from zoo.pretrained.import_model import load_weights, read_published, recipe_of
 from zoo.tasks import build_task
@@ -96,7 +96,7 @@ NAMES = {"model_type", "architectures", "transformers_version"}
 
 
 def config_class(name):
-    return transformers.CONFIG_MAPPING[ARCHITECTURES[name]]
+    return transformers.CONFIG_MAPPING[ARCHITECTURES[name].model_type]
 
 
 def defaults_of(name):
@@ -126,7 +126,7 @@ def written(name, sizes):
 def cases(name):
     """Configurations, each with the key in which it differs from one that is imported; None for that one."""
     own = defaults_of(name)
-    plain = {"architectures": [name], "model_type": ARCHITECTURES[name], **SIZES[name]}
+    plain = {"architectures": [name], "model_type": ARCHITECTURES[name].model_type, **SIZES[name]}
     kinds = map(config_class, ARCHITECTURES)
     every = {key for kind in kinds for key in (*(one.name for one in fields(kind)), *kind.attribute_map)}
     begun = [
@@ -162,11 +162,11 @@ def without(values, key):
 
 
 def test_the_tables_of_keys_have_the_defaults_of_transformers():
-    for name, file in ARCHITECTURES.items():
-        table = {key: value for key, value in load(file).defaults.items() if value is not REQUIRED}
+    for name, architecture in ARCHITECTURES.items():
+        table = {key: value for key, value in architecture.defaults.items() if value is not REQUIRED}
         own = defaults_of(name)
         assert {key: own.get(key, value) for key, value in table.items()} == table
-        unlisted = own.keys() - load(file).defaults.keys() - NO_CHANGE
+        unlisted = own.keys() - architecture.defaults.keys() - NO_CHANGE
         # These are refused unless they are null, false or empty.
         assert not any(own[key] for key in unlisted), name
         assert table.get("rope_theta", 1e4) == config_class(name).default_theta

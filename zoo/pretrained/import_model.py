@@ -20,7 +20,8 @@ from zoo.console import progress_bar
 from zoo.data.text.tokenizer import open_tokenizer
 from zoo.errors import InputError, Problem
 from zoo.files import atomic_file, atomic_folder, read_json
-from zoo.pretrained.architectures import Architecture, Decoder, Row, architecture_of
+from zoo.pretrained.architecture import Architecture, Decoder, Row
+from zoo.pretrained.architectures import architecture_of
 from zoo.pretrained.config import Config
 from zoo.recipe import Recipe, resolve
 from zoo.runs.card import make_card, write_card

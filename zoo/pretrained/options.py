@@ -6,23 +6,19 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from zoo.pretrained.architecture import Model
 from zoo.pretrained.config import NONE, NUMBER, REQUIRED, Config
-from zoo.recipe import schema
 
-Model = dict[str, Any]  # the section `model` of a recipe, as plain data
-Condition = tuple[Any, ...] | Callable[[Any, Model], bool]  # values that a key may have, or a test
-
+SIZE_NAMES = {
+    "d_model": ("hidden_size",), "num_layers": ("num_hidden_layers",), "num_heads": ("num_attention_heads",),
+    "d_ff": ("intermediate_size",), "norm_eps": ("rms_norm_eps",), "tie_embeddings": ("tie_word_embeddings",),
+}  # fmt: skip
+SIZES = dict.fromkeys(
+    ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+     "max_position_embeddings"), REQUIRED
+)  # fmt: skip
 EQUAL_SCALINGS = ("none", "linear", "ntk", "yarn", "llama3")
 """Scalings of RoPE that do not depend on the length of the sequence at hand, and are the same in both."""
-# Keys of the section that every architecture takes, or that change no result of a trained model.
-IN_ALL = {
-    "kind", "d_model", "num_layers", "num_heads", "norm_eps", "dropout", "tie_embeddings", "kernel",
-    "gradient_checkpointing", "init_std",
-}  # fmt: skip
-
-EPS = {"layernorm": 1e-5, "rmsnorm": 2.0**-23}  # what torch adds to a variance by default, in float32
-KINDS = {"norm_eps": float, "tie_embeddings": bool, "parallel_residual": bool}
-
 ACTIVATIONS = {
     "gelu": "gelu",
     "gelu_new": "gelu_tanh",
@@ -118,17 +114,6 @@ def windows(config: Config, width: int | None, sliding: Sequence[bool]) -> int |
     return pattern[0] if len(set(pattern)) == 1 else pattern
 
 
-def read_named(config: Config, names: Mapping[str, tuple[str, ...]]) -> Model:
-    """Keys of `model`, each from the key of several possible names that says the same."""
-    return {ours: config.take(*theirs, kind=KINDS.get(ours, int)) for ours, theirs in names.items()}
-
-
-def write_named(model: Model, names: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
-    """The inverse: keys of a configuration, by the first of their names."""
-    given = model | {"norm_eps": model.get("norm_eps") or EPS[model["norm"]]}
-    return {theirs[0]: given[ours] for ours, theirs in names.items()}
-
-
 def head_width(model: Model) -> int:
     return model.get("head_dim") or model["d_model"] // model["num_heads"]
 
@@ -151,18 +136,6 @@ def write_rope(model: Model, encoding: dict[str, Any], length: int) -> dict[str,
 
 
 # Conditions: what an architecture holds
-
-
-def faults_of(takes: Mapping[str, Condition], model: Model) -> list[str]:
-    """Which keys keep a model from being held: `norm is layernorm`; empty where none does."""
-    found = []
-    for key, field in schema.ModelConfig.model_fields.items():
-        if key == "encoding" or key in IN_ALL:
-            continue
-        taken, value = takes.get(key, (field.default,)), model.get(key, field.default)
-        if not (taken(value, model) if callable(taken) else value in taken):
-            found.append(f"{key} is {'null' if value is None else value}")
-    return found
 
 
 def any_value(value: Any, model: Model) -> bool:

@@ -1,63 +1,40 @@
-"""Llama, and what the architectures that grew from it share.
+"""Llama, and the architectures that grew from it: RMS norm, gated feed-forward, RoPE.
 
-Touvron et al. 2023 (arXiv:2302.13971), Grattafiori et al. 2024 (arXiv:2407.21783).
+Llama (Touvron et al. 2023, arXiv:2302.13971; Grattafiori et al. 2024, arXiv:2407.21783). Mistral (Jiang et
+al. 2023, arXiv:2310.06825), with a sliding window. Qwen2 (Yang et al. 2024, arXiv:2407.10671), with biases of
+queries, keys and values. Qwen3 (Yang et al. 2025, arXiv:2505.09388), with normalised queries and keys.
+SmolLM3, in which some layers have no rotary embedding (arXiv:2501.18795).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from zoo.pretrained.architectures import Architecture, Decoder, Row, rows_of
-from zoo.pretrained.config import NONE, NUMBER, REQUIRED, Config
+from zoo.pretrained.architecture import Architecture, Condition, Model
+from zoo.pretrained.config import NONE, NUMBER, Config
 from zoo.pretrained.options import (
     GATES,
+    SIZE_NAMES,
+    SIZES,
     WHOLE_ROPE,
-    Model,
     activation,
     any_value,
     called,
     head_width,
-    read_named,
+    one_width,
+    own_heads,
     rope,
-    write_named,
+    windows,
     write_rope,
-)
-
-NAMES = {
-    "d_model": ("hidden_size",), "num_layers": ("num_hidden_layers",), "num_heads": ("num_attention_heads",),
-    "d_ff": ("intermediate_size",), "norm_eps": ("rms_norm_eps",), "tie_embeddings": ("tie_word_embeddings",),
-}  # fmt: skip
-SIZES = dict.fromkeys(
-    ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
-     "max_position_embeddings"), REQUIRED
 )  # fmt: skip
+
 NO_BIASES = {
     **SIZES, "num_key_value_heads": None, "head_dim": None, "hidden_act": "silu", "rms_norm_eps": 1e-6,
     "tie_word_embeddings": False, "rope_theta": 1e4, "partial_rotary_factor": 1.0, "rope_parameters": None,
     "rope_scaling": None,
 }  # fmt: skip
-DEFAULTS = NO_BIASES | {"attention_bias": False, "mlp_bias": False}
-
-
-def read(config: Config, **own: Any) -> Decoder:
-    """`own` are keys of `model` that another architecture sets."""
-    model = {"kind": "decoder", "norm": "rmsnorm"} | read_named(config, NAMES)
-    heads, head_dim = model["num_heads"], config.take("head_dim", kind=(int, NONE))
-    kv_heads = config.take("num_key_value_heads", kind=(int, NONE))
-    biases = tuple(bool(config.take(key, kind=bool)) for key in ("attention_bias", "mlp_bias"))
-    has_biases = {(False, False): "none", (True, False): "attention", (False, True): "feed_forward"}
-    model |= {
-        "encoding": rope(config, config.take("rope_theta", kind=NUMBER)),
-        "num_kv_heads": None if kv_heads == heads else kv_heads,
-        "head_dim": None if heads and head_dim == model["d_model"] / heads else head_dim,
-        "activation": activation(config, "hidden_act", GATES),
-        "bias": has_biases.get(biases, "all"),
-    }
-    length, vocab_size = config.take("max_position_embeddings"), config.take("vocab_size")
-    return Decoder(model | own, length, vocab_size)
-
-
 OF_ATTENTION, OF_MLP = ["attention.qkv", "attention.out"], ["feed_forward.up", "feed_forward.down"]
 HAVE_BIAS = {
     "none": [], "qkv": OF_ATTENTION[:1], "attention": OF_ATTENTION, "feed_forward": OF_MLP,
@@ -65,30 +42,25 @@ HAVE_BIAS = {
 }  # fmt: skip
 
 
-def rows(model: Model) -> Iterator[Row]:
-    width = head_width(model)
-    groups = model["num_kv_heads"] or model["num_heads"]
-    outside = {
-        "tokens.weight": "model.embed_tokens.weight", "final_norm.weight": "model.norm.weight",
-        "head.weight": "lm_head.weight",
-    }  # fmt: skip
-    names = [
-        "input_layernorm", "post_attention_layernorm", tuple(f"self_attn.{one}_proj" for one in "qkv"),
-        "self_attn.o_proj", ("mlp.gate_proj", "mlp.up_proj"), "mlp.down_proj",
-    ]  # fmt: skip
-    names += ["self_attn.q_norm", "self_attn.k_norm"] if model["qk_norm"] else []
-    sizes = {
-        "attention.qkv": (model["num_heads"] * width, groups * width, groups * width),
-        "feed_forward.up": (model["d_ff"], model["d_ff"]),
+def read(config: Config, model: Model) -> Model:
+    heads, head_dim = model["num_heads"], config.take("head_dim", kind=(int, NONE))
+    kv_heads = config.take("num_key_value_heads", kind=(int, NONE))
+    biases = tuple(bool(config.take(key, kind=bool)) for key in ("attention_bias", "mlp_bias"))
+    has_biases = {(False, False): "none", (True, False): "attention", (False, True): "feed_forward"}
+    return {
+        "encoding": rope(config, config.take("rope_theta", kind=NUMBER)),
+        "num_kv_heads": None if kv_heads == heads else kv_heads,
+        "head_dim": None if heads and head_dim == model["d_model"] / heads else head_dim,
+        "activation": activation(config, "hidden_act", GATES),
+        "bias": model.get("bias", has_biases.get(biases, "all")),
     }
-    return rows_of(model, outside, "model.layers.{}", names, HAVE_BIAS[model["bias"]], sizes)
 
 
 def write(model: Model, length: int) -> dict[str, Any]:
     encoding = model["encoding"]
     if called(encoding) == "interleave":
         encoding = next(one for one in encoding["pattern"] if one["name"] != "none")
-    return write_named(model, NAMES) | {
+    return {
         "num_key_value_heads": model["num_kv_heads"] or model["num_heads"],
         "head_dim": head_width(model),
         "hidden_act": "silu",
@@ -98,8 +70,80 @@ def write(model: Model, length: int) -> dict[str, Any]:
     }
 
 
-def write_with_windows(model: Model, length: int) -> dict[str, Any]:
-    """The same for those of its kin that have a window in layers of their choice."""
+def sizes(model: Model) -> dict[str, tuple[int, ...]]:
+    width, groups = head_width(model), model["num_kv_heads"] or model["num_heads"]
+    qkv = (model["num_heads"] * width, groups * width, groups * width)
+    return {"attention.qkv": qkv, "feed_forward.up": (model["d_ff"], model["d_ff"])}
+
+
+LLAMA = Architecture(
+    title="Llama",
+    model_type="llama",
+    defaults=NO_BIASES | {"attention_bias": False, "mlp_bias": False},
+    names=SIZE_NAMES,
+    length=("max_position_embeddings",),
+    kept={"norm": "rmsnorm"},
+    read_own=read,
+    write_own=write,
+    takes={
+        "activation": ("swiglu",), "num_kv_heads": any_value, "head_dim": any_value,
+        "bias": ("none", "attention", "feed_forward", "all"),
+        "norm_bias": any_value,  # RMSNorm has none
+    },
+    encoding=WHOLE_ROPE,
+    outside={
+        "tokens.weight": "model.embed_tokens.weight", "final_norm.weight": "model.norm.weight",
+        "head.weight": "lm_head.weight",
+    },
+    layer="model.layers.{}",
+    modules=(
+        "input_layernorm", "post_attention_layernorm", tuple(f"self_attn.{one}_proj" for one in "qkv"),
+        "self_attn.o_proj", ("mlp.gate_proj", "mlp.up_proj"), "mlp.down_proj", "self_attn.q_norm",
+        "self_attn.k_norm",
+    ),
+    prefix="model.",
+    biases=lambda model: HAVE_BIAS[model["bias"]],
+    sizes=sizes,
+)  # fmt: skip
+
+
+def kin(
+    title: str,
+    defaults: dict[str, Any],
+    takes: Mapping[str, Condition],
+    kept: Model | None = None,
+    **other: Callable,
+) -> Architecture:
+    """An architecture of Llama's kind, from its differences to Llama."""
+    kept, takes = LLAMA.kept | (kept or {}), {**LLAMA.takes, **takes}
+    return replace(
+        LLAMA, title=title, model_type=title.lower(), defaults=defaults, takes=takes, kept=kept, **other
+    )
+
+
+def read_mistral(config: Config, model: Model) -> Model:
+    return read(config, model) | {"window": config.take("sliding_window", kind=(int, NONE))}
+
+
+MISTRAL = kin(
+    "Mistral",
+    NO_BIASES | {"num_key_value_heads": 8, "sliding_window": 4096},
+    {"bias": ("none",), "window": lambda value, model: isinstance(value, int)},
+    read_own=read_mistral,
+    write_own=lambda model, length: write(model, length) | {"sliding_window": model["window"]},
+)
+
+
+def read_qwen(config: Config, model: Model) -> Model:
+    """The first `max_window_layers` layers see all, the others a window."""
+    used, first = config.take("use_sliding_window", kind=bool), config.take("max_window_layers")
+    width, layers = config.take("sliding_window", kind=(int, NONE)), model["num_layers"]
+    window = windows(config, width if used else None, [layer >= first for layer in range(layers)])
+    return read(config, model) | {"window": window}
+
+
+def write_windows(model: Model, length: int) -> dict[str, Any]:
+    """With a window in layers of the model's choice."""
     pattern = model["window"] if isinstance(model["window"], list | tuple) else [model["window"]]
     widths = [pattern[layer % len(pattern)] for layer in range(model["num_layers"])]
     width = next((one for one in widths if one is not None), None)
@@ -108,12 +152,78 @@ def write_with_windows(model: Model, length: int) -> dict[str, Any]:
     return write(model, length) | window
 
 
-TAKES = {
-    "norm": ("rmsnorm",), "activation": ("swiglu",), "num_kv_heads": any_value, "head_dim": any_value,
-    "d_ff": any_value,
-    "norm_bias": any_value,  # RMSNorm has none
+OF_QWEN = NO_BIASES | {
+    "num_key_value_heads": 32, "use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28,
+    "layer_types": None,
 }  # fmt: skip
-BIASES = {"bias": ("none", "attention", "feed_forward", "all")}
-ARCHITECTURE = Architecture(
-    "Llama", "llama", DEFAULTS, read, rows, "model.", write, TAKES | BIASES, WHOLE_ROPE
+QWEN2 = kin(
+    "Qwen2",
+    OF_QWEN,
+    {"bias": ("qkv",), "head_dim": own_heads, "window": one_width},
+    kept={"bias": "qkv"},
+    read_own=read_qwen,
+    write_own=write_windows,
 )
+QWEN3 = kin(
+    "Qwen3",
+    OF_QWEN | {"head_dim": 128, "attention_bias": False},
+    {"bias": ("none", "attention"), "window": one_width},
+    kept={"qk_norm": True},
+    read_own=read_qwen,
+    write_own=write_windows,
+)
+
+
+def read_smollm3(config: Config, model: Model) -> Model:
+    """`no_rope_layers` has a 1 for each layer with rotary embedding, and a 0 for one without."""
+    given, layers = read(config, model), model["num_layers"]
+    interval, rotary = config.take("no_rope_layer_interval"), config.take("no_rope_layers", kind=(list, NONE))
+    if rotary is None:
+        rotary = [interval < 1 or (layer + 1) % interval for layer in range(layers)]
+    if interval < 1 or len(rotary) != layers:
+        key = "no_rope_layers" if interval > 0 else "no_rope_layer_interval"
+        config.problem(key, f"{config.values[key]} for {layers} layers")
+    used = config.take("use_sliding_window", kind=bool)
+    width = config.take("sliding_window", kind=(int, NONE))
+    given["window"] = windows(config, width, [used and not one for one in rotary])
+    rope, none = given["encoding"], {"name": "none"}
+    if not all(rotary):
+        pattern = shortest([rope if one else none for one in rotary])
+        given["encoding"] = {"name": "interleave", "pattern": pattern} if any(rotary) else none
+    return given
+
+
+def shortest(pattern: list) -> list:
+    """The beginning of a pattern that gives all of it when repeated."""
+    size = len(pattern)
+    return next(pattern[:n] for n in range(1, size + 1) if (pattern[:n] * size)[:size] == pattern)
+
+
+def write_smollm3(model: Model, length: int) -> dict[str, Any]:
+    pattern = model["encoding"]["pattern"]
+    rotary = [int(pattern[layer % len(pattern)]["name"] != "none") for layer in range(model["num_layers"])]
+    return write_windows(model, length) | {"no_rope_layers": rotary}
+
+
+def rope_or_none(model: Model) -> str | None:
+    """A test for an encoding that is one rope in some layers and none in the others."""
+    encoding = model["encoding"]
+    if called(encoding) != "interleave" or isinstance(encoding, list):
+        return f"encoding is {called(encoding)}"
+    rotary = [one for one in encoding["pattern"] if one["name"] != "none"]
+    if not rotary or any(one != rotary[0] for one in rotary):
+        return "its layers are not one rope and none"
+    return WHOLE_ROPE({"encoding": rotary[0]})
+
+
+SMOLLM3 = kin(
+    "SmolLM3",
+    LLAMA.defaults | {
+        "num_key_value_heads": 4, "tie_word_embeddings": True, "rope_theta": 2e6, "use_sliding_window": False,
+        "sliding_window": None, "layer_types": None, "no_rope_layers": None, "no_rope_layer_interval": 4,
+    },
+    {"bias": ("none", "attention"), "head_dim": own_heads, "window": one_width},
+    read_own=read_smollm3,
+    write_own=write_smollm3,
+    encoding=rope_or_none,
+)  # fmt: skip
