@@ -6,8 +6,7 @@ import hashlib
 import re
 import shutil
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from zoo.console import progress_bar
 from zoo.data.text.tokenizer import open_tokenizer
 from zoo.errors import InputError, Problem
 from zoo.files import atomic_file, atomic_folder, read_json
-from zoo.pretrained.architecture import Architecture, Decoder, Row
+from zoo.pretrained.architecture import Architecture, Decoder
 from zoo.pretrained.architectures import architecture_of
 from zoo.pretrained.config import Config
 from zoo.recipe import Recipe, resolve
@@ -170,66 +169,42 @@ def import_model(
 
 
 def load_weights(task: Task, published: Published) -> None:
-    """Copy the weights of a published decoder into a task, one at a time.
+    """Copy the weights of a published decoder into a task in float32, one at a time.
 
     Raises:
-        InputError: they are not those of its model.
+        InputError: some are missing, left over, or of another shape.
     """
-    own, given, problems = task.state_dict(), set(), []
-    for name, value in decoder_weights(published, task.recipe):
-        target = own[f"model.{name}"]
-        given.add(f"model.{name}")
-        if target.shape == value.shape:
-            target.copy_(value)
-        else:
-            problems.append(f"size mismatch for {name}: {list(value.shape)} and not {list(target.shape)}")
-    problems += [f"{name} is not among them" for name, _ in task.named_parameters() if name not in given]
+    rows = list(published.architecture.rows(task.recipe.as_dict()["model"]))
+    own, there = task.state_dict(), _renamed(published)
+    wanted = {name for row in rows for name in row.theirs}
+    tied = {"lm_head.weight", "embed_out.weight"} if task.recipe.model.tie_embeddings else set()
+    problems = [f"{name} is missing" for name in sorted(wanted - there.keys())]
+    problems += [
+        f"{name} has no place in the decoder"
+        for name in sorted(there.keys() - wanted - tied)
+        if not name.endswith(published.architecture.buffers)
+    ]
+    with progress_bar(len(rows), "weights", "weight") as bar:
+        for row in () if problems else rows:
+            target = own[f"model.{row.ours}"]
+            parts = [_read_tensor(*there[name]) for name in row.theirs]
+            shapes = [list(part.shape) for part in parts]
+            expected = [list(part.shape) for part in row.split(target)]
+            if shapes == expected:
+                target.copy_(row.join(parts))
+            else:
+                problems.append(f"{', '.join(row.theirs)}: shapes {shapes} and not {expected}")
+            bar.update()
     if problems:
-        raise _do_not_fit(published, problems)
+        more = [f"and {len(problems) - MANY} more"] if len(problems) > MANY else []
+        text = f"its weights do not fit its configuration: {'; '.join([*problems[:MANY], *more])}"
+        raise InputError(Problem(text, where=str(published.folder)))
     restore_weights(task, own, published.folder)
 
 
-def decoder_weights(published: Published, recipe: Recipe) -> Iterator[tuple[str, Tensor]]:
-    """The decoder's weights by their names in it, in float32, read from one file after the other.
-
-    Raises:
-        InputError: some are missing, or left over.
-    """
-    rows = list(published.architecture.rows(recipe.as_dict()["model"]))
-    there = _renamed(published)
-    wanted = {name for row in rows for name in row.theirs}
-    problems = [f"{name} is missing" for name in sorted(wanted - there.keys())]
-    tied = {"lm_head.weight", "embed_out.weight"} if recipe.model.tie_embeddings else set()
-    left = sorted(there.keys() - wanted - tied)
-    problems += [
-        f"{name} has no place in the decoder"
-        for name in left
-        if not name.endswith(published.architecture.buffers)
-    ]
-    if problems:
-        raise _do_not_fit(published, problems)
-    with _opened(published.files.values()) as files, progress_bar(len(rows), "weights", "weight") as bar:
-        for row in rows:
-            parts = [files[there[name][0]].get_tensor(there[name][1]).float() for name in row.theirs]
-            yield row.ours, _joined(row, parts, published.folder)
-            bar.update()
-
-
-def _do_not_fit(published: Published, problems: list[str]) -> InputError:
-    more = [f"and {len(problems) - MANY} more"] if len(problems) > MANY else []
-    text = f"its weights do not fit its configuration: {'; '.join([*problems[:MANY], *more])}"
-    return InputError(Problem(text, where=str(published.folder)))
-
-
-def _joined(row: Row, parts: list[Tensor], folder: Path) -> Tensor:
-    shapes = [list(part.shape) for part in parts]
-    try:
-        if row.sizes and [len(part) for part in parts] != list(row.sizes):
-            raise RuntimeError
-        return row.join(parts)
-    except RuntimeError as error:
-        message = f"{', '.join(row.theirs)}: shapes {shapes} are not those of its configuration"
-        raise InputError(Problem(message, where=str(folder))) from error
+def _read_tensor(file: Path, name: str) -> Tensor:
+    with safe_open(file, "pt") as opened:
+        return opened.get_tensor(name).float()
 
 
 def recipe_of(published: Published, name: str, tokenizer: Path, sets: Sequence[str] = ()) -> Recipe:
@@ -267,9 +242,3 @@ def _renamed(published: Published) -> dict[str, tuple[Path, str]]:
     prefix = published.architecture.prefix
     base_alone = not any(name.startswith(prefix) for name in published.files)
     return {prefix + name if base_alone else name: (file, name) for name, file in published.files.items()}
-
-
-@contextmanager
-def _opened(paths: Collection[Path]) -> Iterator[Mapping[Path, Any]]:
-    with ExitStack() as stack:
-        yield {path: stack.enter_context(safe_open(path, "pt")) for path in set(paths)}
