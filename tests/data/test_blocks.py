@@ -8,6 +8,7 @@ import torch
 
 from zoo.data.blocks import NOT_SCORED, Blocks, MaskedBlocks
 from zoo.data.draws import Draws, below, unit
+from zoo.data.text.tokens import TokenStream
 
 END, MASK, VOCABULARY = 0, 1, 50
 
@@ -122,3 +123,21 @@ GOLDEN_WORDS = [
     13237321931255809080,
     10903772253400028400,
 ]
+
+
+def test_separate_blocks_have_the_row_in_which_each_document_begins(tmp_path):
+    tokens, starts = np.arange(2, 32).astype(np.uint16), np.array([0, 4, 5, 17])
+    (tmp_path / "train.tokens").write_bytes(tokens.tobytes())
+    np.save(tmp_path / "train.documents.npy", starts)
+    stream = TokenStream(tmp_path / "train", VOCABULARY)
+    # The end token of a document, here the one before each start, opens the next.
+    expected = np.zeros(30, int)
+    for begin in starts[1:] - 1:
+        expected[begin:] = begin
+    for length in (3, 7, 29):
+        for blocks in (Blocks(stream, length, separate=True), masked(stream, length, separate=True)):
+            for index, block in enumerate(blocks):
+                begin = index * length
+                rows = np.maximum(expected[begin : begin + length] - begin, 0)
+                assert block["documents"].tolist() == rows.tolist()
+        assert "documents" not in Blocks(stream, length)[0]

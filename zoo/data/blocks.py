@@ -36,19 +36,20 @@ class Blocks(Batched):
     """Adjacent windows of `length` tokens; the targets are the same window shifted by one token.
 
     `blocks[i]` is {"tokens": int64 [length], "targets": int64 [length]}; `batch(indices)` the same with a
-    first axis. Documents run on within a window, an end token between them; `stream.document_starts` has
-    their borders. The stream's last tokens that fill no window are left out.
+    first axis. Documents run on within a window, an end token between them; with `separate` a batch also has
+    `documents`, see `TokenStream.document_rows`. The stream's last tokens that fill no window are left out.
     """
 
-    def __init__(self, stream: TokenStream, length: int):
-        self.stream, self.length = stream, length
+    def __init__(self, stream: TokenStream, length: int, separate: bool = False):
+        self.stream, self.length, self.separate = stream, length, separate
 
     def __len__(self) -> int:
         return max(0, len(self.stream) - 1) // self.length
 
     def batch(self, indices: Sequence[int]) -> dict[str, torch.Tensor]:
         windows = torch.from_numpy(_windows(self.stream, indices, self.length, self.length + 1))
-        return {"tokens": windows[:, :-1].contiguous(), "targets": windows[:, 1:].contiguous()}
+        made = {"tokens": windows[:, :-1].contiguous(), "targets": windows[:, 1:].contiguous()}
+        return made | (_documents(self.stream, indices, self.length) if self.separate else {})
 
 
 def _windows(stream: TokenStream, indices: Sequence[int], stride: int, length: int) -> np.ndarray:
@@ -58,6 +59,12 @@ def _windows(stream: TokenStream, indices: Sequence[int], stride: int, length: i
         start = int(index) * stride
         windows[row] = stream[start : start + length]
     return windows
+
+
+def _documents(stream: TokenStream, indices: Sequence[int], length: int) -> dict[str, torch.Tensor]:
+    starts = [int(index) * length for index in indices]
+    rows = np.stack([stream.document_rows(start, start + length) for start in starts])
+    return {"documents": torch.from_numpy(rows)}
 
 
 class MaskedBlocks(Batched):
@@ -80,8 +87,10 @@ class MaskedBlocks(Batched):
         tokenizer: TextTokenizer,
         seed: int,
         epoch: int | None = None,
+        separate: bool = False,
     ):
         self.stream, self.length, self.mask_fraction = stream, length, mask_fraction
+        self.separate = separate
         self.mask_token, self.end_token = tokenizer.mask_token, tokenizer.end_token
         self.vocab_size = tokenizer.vocab_size
         self.seed, self.epoch = seed, epoch
@@ -106,4 +115,5 @@ class MaskedBlocks(Batched):
         targets = np.where(chosen, tokens, NOT_SCORED)
         tokens = np.where(chosen & (fate < 0.8), self.mask_token, tokens)
         tokens = np.where(chosen & (fate >= 0.9), random_token, tokens)
-        return {"tokens": torch.from_numpy(tokens), "targets": torch.from_numpy(targets)}
+        made = {"tokens": torch.from_numpy(tokens), "targets": torch.from_numpy(targets)}
+        return made | (_documents(self.stream, indices, self.length) if self.separate else {})

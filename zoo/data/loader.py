@@ -108,6 +108,16 @@ class Loader:
         return _read(self.dataset, self._batches, self._workers)
 
 
+def _cut(batch: dict[str, torch.Tensor], length: int) -> dict[str, torch.Tensor]:
+    """The tensors [B,T] of a batch as windows [B*T/length, length]; `documents` are rows of a window."""
+    whole = batch["tokens"].shape[1]
+    batch = {name: value.reshape(-1, length) for name, value in batch.items()}
+    if "documents" in batch:
+        start = torch.arange(len(batch["documents"]))[:, None] * length % whole
+        batch["documents"] = (batch["documents"] - start).clamp(min=0)
+    return batch
+
+
 class ResumableLoader:
     """A stream of batches, epoch after epoch, that can be resumed; `len` is the micro-batches of an epoch.
 
@@ -138,7 +148,7 @@ class ResumableLoader:
             if self._lengths:
                 word = lengths.words(1, row=self._handed_out // self._sampler.accumulate)
                 length = self._lengths[int(below(word, len(self._lengths))[0])]
-                batch = {name: value.reshape(-1, length) for name, value in batch.items()}
+                batch = _cut(batch, length)
             # Counted before it is handed out: a caller that asks for the state then has the batch.
             self._handed_out += 1
             if self._handed_out == len(self):

@@ -31,6 +31,8 @@ class DataSource:
     """Lengths of windows in training, see `ResumableLoader`."""
     tokenizer = None
     units = None
+    separate: bool = False
+    """Whether a token sees its own document alone."""
 
     def __init__(self, recipe: Recipe, kind: str, vocab_size: int):
         self.recipe, self.kind, self.vocab_size = recipe, kind, vocab_size

@@ -15,7 +15,7 @@ from zoo.data.questions import AHEAD, Questions
 from zoo.data.source import GENERATED_SIZE, DataSource
 from zoo.data.text import Corpus
 from zoo.data.text.cache import TokenCache
-from zoo.data.text.datasets import TextDataset, TextSource
+from zoo.data.text.datasets import TextSource, TokenizedText
 from zoo.data.text.sample import WORDS
 from zoo.data.text.tokenizer import WHITESPACE, TextTokenizer
 from zoo.data.text.tokens import TokenStream
@@ -126,7 +126,7 @@ def number_of(digits: int, chance: Chance) -> str:
     return "".join(map(str, [1 + chance.below(9), *chance.numbers(digits - 1, 10)]))
 
 
-class TextQuestionsDataset(TextDataset):
+class TextQuestionsDataset(TokenizedText):
     """Questions that are asked in the text of a corpus; those of a split in the text of that split.
 
     A subclass gives `draw_text`; the options of its constructor are the options of the questions. Its class

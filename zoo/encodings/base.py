@@ -45,9 +45,10 @@ class AttentionContext:
     """Which tokens look at which: T queries at S keys, each with its own position.
 
     `q_pos` [T] or [B,T] and `k_pos` [S] or [B,S] are position ids (int or float); `query_offset` is the row
-    of the first query among the keys. `keep` [B,S] is False at padding. `window` is the number of tokens that
-    a query sees on each side it looks to, itself included. `features` [B,S,...] is the output of the
-    encoding's `read` for every key.
+    of the first query among the keys. `keep` [B,S] is False at padding. `documents` [B,S] is the row in which
+    the document of each key begins: a query sees its own document alone, and where it is None all of them.
+    `window` is the number of tokens that a query sees on each side it looks to, itself included. `features`
+    [B,S,...] is the output of the encoding's `read` for every key.
     """
 
     q_pos: Tensor
@@ -56,6 +57,7 @@ class AttentionContext:
     causal: bool = True
     window: int | None = None
     keep: Tensor | None = None
+    documents: Tensor | None = None
     consecutive: bool = False
     """The positions are the default ones, 0, 1, 2 ..., so that distance is a difference of rows."""
     features: Any = field(default=None, repr=False)
@@ -83,13 +85,21 @@ class AttentionContext:
             k_pos=self.k_pos[..., :keys],
             query_offset=self.query_offset + start,
             keep=None if self.keep is None else self.keep[:, :keys],
+            documents=None if self.documents is None else self.documents[:, :keys],
             features=None if self.features is None else self.features[:, :keys],
         )
 
     def own_keys(self) -> AttentionContext:
         """The same queries, with no other keys than those of their own tokens."""
-        keep = None if self.keep is None else self.keep[:, self.query_offset :]
-        return replace(self, k_pos=self.q_pos, query_offset=0, keep=keep, features=None)
+        keep, documents = (
+            None if x is None else x[:, self.query_offset :] for x in (self.keep, self.documents)
+        )
+        return replace(self, k_pos=self.q_pos, query_offset=0, keep=keep, documents=documents, features=None)
+
+    @property
+    def masks_by_sequence(self) -> bool:
+        """Whether the mask differs between the sequences of a batch."""
+        return self.keep is not None or self.documents is not None
 
     def once(self, owner: object, at: Tensor, make: Callable[[Tensor], Made]) -> Made:
         """make(at), computed by the first layer of this forward pass that asks and kept for the others."""
@@ -108,7 +118,7 @@ class AttentionContext:
 
     def only_causal_mask(self) -> bool:
         """Whether the causal mask is all there is."""
-        return self.causal and self.keep is None and not self._window_bites()
+        return self.causal and not self.masks_by_sequence and not self._window_bites()
 
     def is_plain_causal(self) -> bool:
         """Whether the causal mask is all there is, over as many keys as queries."""
@@ -117,7 +127,7 @@ class AttentionContext:
     def is_open(self) -> bool:
         """Whether every query sees every key."""
         causal_is_open = not self.causal or (self.num_queries == 1 and self.query_offset == self.num_keys - 1)
-        return causal_is_open and self.keep is None and not self._window_bites()
+        return causal_is_open and not self.masks_by_sequence and not self._window_bites()
 
     def _window_bites(self) -> bool:
         return self.window is not None and self.window < self.num_keys
@@ -137,13 +147,18 @@ class AttentionContext:
         return torch.arange(self.query_offset + self.num_queries - 1, end, -1, device=self.q_pos.device)
 
     def allowed(self) -> Tensor:
-        """True where a query may look at a key: [T,S], or [B,1,T,S] where there is padding."""
+        """True where a query may look at a key: [T,S], or [B,1,T,S] where sequences differ."""
         row = torch.arange(self.query_offset, self.query_offset + self.num_queries, device=self.q_pos.device)[
             :, None
         ]
         column = torch.arange(self.num_keys, device=self.q_pos.device)[None, :]
         allowed = sees(row, column, self.causal, self.window)
-        return allowed if self.keep is None else allowed & self.keep[:, None, None, :]
+        if self.keep is not None:
+            allowed = allowed & self.keep[:, None, None, :]
+        if self.documents is not None:
+            own = self.documents[:, self.query_offset : self.query_offset + self.num_queries]
+            allowed = allowed & (own[:, None, :, None] == self.documents[:, None, None, :])
+        return allowed
 
 
 def sees(row: Tensor, column: Tensor, causal: bool, window: int | None) -> Tensor:

@@ -109,7 +109,7 @@ def _keeps_too_much(q_BHTD: Tensor, k_BHSD: Tensor, scores: ScoreTerms, kernel: 
         if q_BHTD.is_cuda:
             # A mask in low precision is kept, its gradient is not.
             limit *= GPU_FACTOR
-        elif not scores.has_content:
+        elif not scores.has_content and scores.context.documents is None:
             batch = 1  # one bias for all sequences
     return batch * heads * queries * k_BHSD.shape[2] > limit
 
@@ -231,7 +231,7 @@ def _flex(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTerms, sc
     if mask_mod is not None:
         memo, key = scores.context.shared, ("block mask", scores.context.window)
         if key not in memo:
-            batch = None if scores.context.keep is None else q_BHTD.shape[0]
+            batch = q_BHTD.shape[0] if scores.context.masks_by_sequence else None
             lengths = q_BHTD.shape[2], k_BHSD.shape[2]
             memo[key] = create_block_mask(mask_mod, batch, None, *lengths, device=q_BHTD.device)
         block_mask = memo[key]

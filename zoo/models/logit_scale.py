@@ -31,8 +31,8 @@ class LogitScale(nn.Module):
     The papers define it as another softmax, so all of a logit is scaled, position biases included, after
     `Encoding.logits`. n is the number of keys that the mask lets this query see in this layer: i + 1 for the
     i-th token of a decoder, at most the window, without padding; in an encoder every token that is not
-    padding. A key that only a bias excludes (-inf) is counted. A single key has log 1 = 0 and weight
-    1 at any logit.
+    padding. Where documents are separate, only tokens of the query's own document count. A key that only a
+    bias excludes (-inf) is counted. A single key has log 1 = 0 and weight 1 at any logit.
     """
 
     starts_from = 0.168
@@ -57,7 +57,9 @@ class LogitScale(nn.Module):
 
 
 def visible_keys(context: AttentionContext) -> Tensor:
-    """How many keys each query may see: [T], or [B,T] where there is padding."""
+    """How many keys each query may see: [T], or [B,T] where sequences differ."""
+    if context.documents is not None:
+        return context.allowed().sum(-1)[:, 0]
     row = torch.arange(
         context.query_offset, context.query_offset + context.num_queries, device=context.q_pos.device
     )

@@ -166,7 +166,7 @@ class ScoreTerms:
 
     def is_by_distance(self) -> bool:
         """Whether bias and mask of a query and a key depend on the distance of their rows alone."""
-        if self.has_content or self.context.keep is not None:
+        if self.has_content or self.context.masks_by_sequence:
             return False
         if not self.has_bias:
             return True
@@ -246,6 +246,9 @@ class ScoreTerms:
 
         def is_visible(b: Tensor, h: Tensor, row: Tensor, column: Tensor) -> Tensor:
             allowed = sees(row + context.query_offset, column, context.causal, context.window)
+            if context.documents is not None:
+                own = context.documents[b, row + context.query_offset]
+                allowed = allowed & (own == context.documents[b, column])
             return allowed if context.keep is None else allowed & context.keep[b, column]
 
         return (add_bias if biased else None), (None if context.is_open() else is_visible)

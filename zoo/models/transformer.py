@@ -148,6 +148,7 @@ class Transformer(nn.Module):
         wanted: Tensor | None = None,
         targets: Tensor | None = None,
         reduction: Literal["sum", "none"] = "sum",
+        documents: Tensor | None = None,
     ) -> Tensor:
         """Logits for token ids [B,T].
 
@@ -160,11 +161,14 @@ class Transformer(nn.Module):
             targets: [B,T], the token ids to predict, -100 where nothing is: to return, instead of logits,
                 their losses in nats, without holding all logits at a time.
             reduction: of these losses: `sum` for training, or `none`, [B,T], for evaluation.
+            documents: [B,T], the row in which the document of each token begins, to read each document by
+                itself: a token sees its own document, whose first token has position 0. Without padding and
+                cache.
 
         Raises:
             ValueError: not [B,T], longer than the encoding can take, or longer than it can take with a cache.
         """
-        hidden = self.hidden(tokens, keep, cache, positions)
+        hidden = self.hidden(tokens, keep, cache, positions, documents)
         if targets is not None:
             weight = self.tokens.weight if self.head is None else self.head.weight
             return (summed_loss if reduction == "sum" else losses)(hidden, weight, targets)
@@ -183,13 +187,14 @@ class Transformer(nn.Module):
         keep: Tensor | None = None,
         cache: Cache | None = None,
         positions: Tensor | None = None,
+        documents: Tensor | None = None,
     ) -> Tensor:
         """The normalised output of the last layer, [B,T,E]; arguments as in `forward`."""
         if tokens.dim() != 2 or tokens.numel() == 0:
             raise ValueError(f"tokens are [batch, length], one or more of each, not {list(tokens.shape)}")
         past = 0 if cache is None else cache.length
         self._check_length(past + tokens.shape[1], cached=cache is not None)
-        contexts = self._contexts(tokens, keep, cache, positions, past)
+        contexts = self._contexts(tokens, keep, cache, positions, past, documents)
         x_BTE = self.dropout(self.encoding.embed(self.embedding_norm(self.tokens(tokens)), contexts))
         for index, block in enumerate(self.blocks):
             layer = self.encoding.layer(index)
@@ -246,9 +251,14 @@ class Transformer(nn.Module):
         cache: Cache | None,
         positions: Tensor | None,
         past: int,
+        documents: Tensor | None = None,
     ) -> list[list[AttentionContext]]:
         """The context of each instance of each encoding, without the window of its layer."""
         batch, length = tokens.shape
+        if documents is not None:
+            if keep is not None or cache is not None or positions is not None:
+                raise ValueError("separate documents go with no padding, no cache and no positions")
+            positions = torch.arange(length, device=tokens.device) - documents
         if keep is None and cache is not None and cache.keep is not None:
             keep = torch.ones_like(tokens, dtype=torch.bool)
         keep_BS = keep if cache is None or keep is None else cache.extend_keep(keep)
@@ -267,6 +277,7 @@ class Transformer(nn.Module):
             query_offset=past,
             causal=self.causal,
             keep=keep_BS,
+            documents=documents,
             consecutive=keep_BS is None and positions is None and (cache is None or cache.consecutive),
         )
         if cache is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from torch import Tensor
 
@@ -17,18 +17,21 @@ from zoo.tasks.task import Task
 class LanguageModelling(Task):
     """Predict the next token.
 
-    A batch holds `tokens` [B,T] and `targets` [B,T].
+    A batch holds `tokens` [B,T], `targets` [B,T] and, where documents are separate, `documents` [B,T].
     """
 
     takes = "text"
     protocols = ("nonoverlapping", "sliding", "fixed_targets", "per_position", "repeats", "prompts")
 
     def loss(self, batch: dict[str, Tensor]) -> Tensor:
-        return self.model(batch["tokens"], targets=batch["targets"]) / batch["targets"].numel()
+        return self.losses(batch, "sum") / batch["targets"].numel()
 
     def validate(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        losses = self.model(batch["tokens"], targets=batch["targets"], reduction="none")
-        return {"loss": losses[batch["targets"] != NOT_SCORED]}
+        return {"loss": self.losses(batch, "none")[batch["targets"] != NOT_SCORED]}
+
+    def losses(self, batch: dict[str, Tensor], reduction: Literal["sum", "none"]) -> Tensor:
+        targets, documents = batch["targets"], batch.get("documents")
+        return self.model(batch["tokens"], targets=targets, reduction=reduction, documents=documents)
 
 
 class StartToken(NamedTuple):

@@ -33,8 +33,7 @@ class MaskedLanguageModelling(LanguageModelling):
         self.mask_fraction = mask_fraction
 
     def loss(self, batch: dict[str, Tensor]) -> Tensor:
-        loss = self.model(batch["tokens"], targets=batch["targets"])
         # Divided by the expected count and not by the drawn one: then the mean over devices is that of the
         # global batch.
         expected = self.mask_fraction * batch["targets"].numel()
-        return loss / expected
+        return self.losses(batch, "sum") / expected

@@ -10,7 +10,7 @@ from torch import nn
 
 from zoo.data import build_dataset
 from zoo.data.source import DataSource
-from zoo.data.text.datasets import TextDataset, TextSource
+from zoo.data.text.datasets import TextSource, TokenizedText
 from zoo.data.text.tokenizer import open_tokenizer
 from zoo.errors import InputError
 from zoo.launch.devices import devices_taken
@@ -108,7 +108,7 @@ def plan_of(recipe: Recipe, source: DataSource | None = None, model: nn.Module |
     """
     recipe = choose_auto(recipe)
     dataset, tokens = build_dataset(recipe.data), None
-    if source is None and isinstance(dataset, TextDataset):
+    if source is None and isinstance(dataset, TokenizedText):
         with suppress(InputError):  # the data may be missing here
             tokens = dataset.tokens(build=False)
     if model is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -22,25 +22,22 @@ from zoo.data.text.tokenizer import MASK, open_tokenizer
 from zoo.data.text.tokens import TokenStream
 from zoo.data.text.wikitext import open_wikitext
 from zoo.errors import InputError, Problem
-from zoo.fields import AboveZero, Folder, Positive, Seed, Text, Vocabulary
+from zoo.fields import AboveZero, Affects, Folder, Positive, Seed, Text, Vocabulary
 from zoo.recipe import Recipe
 from zoo.recipe.sections import corpus_section
 from zoo.registry import register, tasks
 
 
-class TextDataset(Dataset):
-    """A text corpus; a subclass gives `corpus`.
+class TokenizedText(Dataset):
+    """A text in tokens; a subclass gives `corpus`.
 
     Args:
         root: folder where corpora lie. null: the environment variable ZOO_DATA, else data/.
         cache: folder for tokenizers and token files. null: the folder cache in ZOO_DATA, else in data/.
         vocab_size: size of the byte-level BPE vocabulary, learned on the training split.
         tokenizer: a byte-level tokenizer.json to use instead, its folder, or a model of the hub.
-        lengths: each training step cuts its sequences into windows of one of these lengths, drawn with the
-            seed; they divide sequence_length, and a repeated one is drawn more often. null: they stay whole.
     """
 
-    gives = "text"
     vocab_size: ClassVar[int] = 0  # set by the constructor
 
     def __init__(
@@ -50,23 +47,12 @@ class TextDataset(Dataset):
         cache: Folder = None,
         vocab_size: Vocabulary = 8192,
         tokenizer: Folder = None,
-        lengths: tuple[Positive, ...] | None = None,
     ):
         self.root, self.cache, self.vocab_size, self.tokenizer = root, cache, vocab_size, tokenizer
-        self.lengths = lengths or ()
 
     def corpus(self) -> Corpus:
         """The documents of each split. Raises InputError where they are not available."""
         raise NotImplementedError
-
-    def open(self, recipe: Recipe) -> DataSource:
-        whole = recipe.data.sequence_length
-        if odd := [one for one in self.lengths if whole % one]:
-            message = f"{odd[0]} does not divide data.sequence_length={whole}"
-            raise InputError(Problem(message, key="data.lengths"))
-        source = TextSource(recipe, self.gives, self.tokens())
-        source.lengths = self.lengths
-        return source
 
     def tokens(self, build: bool = True) -> TokenCache | None:
         """The tokenized corpus; None where it is not tokenized yet and `build` is False. Raises InputError
@@ -76,11 +62,55 @@ class TextDataset(Dataset):
         return open_cache(self.corpus, self.vocab_size, folder, tokenizer, build)
 
 
-class TextSource(DataSource):
-    """The tokens of a corpus."""
+class TextDataset(TokenizedText):
+    """A text corpus; a subclass gives `corpus`.
 
-    def __init__(self, recipe: Recipe, kind: str, tokens: TokenCache):
+    Args:
+        packing: windows of tokens cross documents. `packed`: a token also sees the earlier documents of its
+            window. `separate`: it sees its own document alone, and positions begin anew with each document,
+            which the token that closes the one before it opens.
+        lengths: each training step cuts its sequences into windows of one of these lengths, drawn with the
+            seed; they divide sequence_length, and a repeated one is drawn more often. null: they stay whole.
+    """
+
+    gives = "text"
+
+    def __init__(
+        self,
+        *,
+        packing: Annotated[Literal["packed", "separate"], Affects("weights", after_training=True)] = "packed",
+        lengths: tuple[Positive, ...] | None = None,
+        **text: Any,
+    ):
+        super().__init__(**text)
+        self.packing, self.lengths = packing, lengths or ()
+
+    def open(self, recipe: Recipe) -> DataSource:
+        whole = recipe.data.sequence_length
+        if odd := [one for one in self.lengths if whole % one]:
+            message = f"{odd[0]} does not divide data.sequence_length={whole}"
+            raise InputError(Problem(message, key="data.lengths"))
+        source = TextSource(recipe, self.gives, self.tokens(), self.packing == "separate")
+        source.lengths = self.lengths
+        return source
+
+
+class TextSource(DataSource):
+    """The tokens of a corpus.
+
+    Args:
+        separate: each token sees its own document alone.
+
+    Raises:
+        InputError: separate documents, and no token that closes a document.
+    """
+
+    def __init__(self, recipe: Recipe, kind: str, tokens: TokenCache, separate: bool = False):
         super().__init__(recipe, kind, tokens.tokenizer.vocab_size)
+        self.separate = separate
+        if separate and tokens.tokenizer.end_token is None:
+            message = "separate documents need a tokenizer with a token that closes a document"
+            raise InputError(Problem(message, key="data.packing"))
         self.tokenizer, self.units, self._streams = tokens.tokenizer, tokens.units, tokens.streams
         self.fingerprint = {"corpus": tokens.corpus, "tokenizer": self.tokenizer.fingerprint}
         if tokens.split is not None:
@@ -95,12 +125,13 @@ class TextSource(DataSource):
         recipe, stream = self.recipe, self.stream(split)
         length = length or recipe.data.sequence_length
         if not tasks.describe(recipe.task.name).hides_tokens:
-            return Blocks(stream, length)
+            return Blocks(stream, length, self.separate)
         if self.tokenizer.mask_token is None:
             message = f"has no token {MASK}, which hides the tokens to predict"
             raise InputError(Problem(message, key="data.tokenizer"))
         fraction, epoch = recipe.task.mask_fraction, 0 if split == "train" else None
-        return MaskedBlocks(stream, length, fraction, self.tokenizer, self.seed(split), epoch)
+        draws = self.tokenizer, self.seed(split), epoch
+        return MaskedBlocks(stream, length, fraction, *draws, self.separate)
 
     def save_tokenizer(self, folder: Path) -> None:
         self.tokenizer.save(Path(folder) / "tokenizer.json")

@@ -64,6 +64,16 @@ class TokenStream:
     def __getitem__(self, window: slice) -> np.ndarray:
         return self._tokens[window]
 
+    def document_rows(self, start: int, stop: int) -> np.ndarray:
+        """The row in which the document of each token in stream[start:stop] begins, int64 [stop-start].
+
+        The end token of a document opens the next one: so the first token of a document is predicted from
+        the end token alone, and no target is lost. Documents that begin before the window begin in row 0.
+        """
+        begins = np.maximum(self.document_starts - 1, 0)
+        document = np.searchsorted(begins, np.arange(start, stop), side="right") - 1
+        return np.maximum(begins[document] - start, 0)
+
     def __reduce__(self) -> tuple:
         # Spawned data workers map the file again, where numpy would copy it.
         return TokenStream, (self.path, self.vocab_size)

@@ -111,11 +111,14 @@ class PaTH(Encoding):
         if before < len(taps_KE) - 1:
             low = F.pad(low, (0, 0, len(taps_KE) - 1 - before, 0))
         x_BTE = F.linear(low, self.up.float())
-        if stop - start == 1:
+        if stop - start == 1 and context.documents is None:
             mixed_BTE = (x_BTE * taps_KE).sum(1, keepdim=True)
         else:
             # Few taps: each a product is faster than a convolution.
             mixed = [x_BTE[:, i : i + stop - start] * tap_E for i, tap_E in enumerate(taps_KE)]
+            if context.documents is not None:
+                row, begin = torch.arange(start, stop, device=low.device), context.documents[:, start:stop]
+                mixed = [one * (row - back >= begin)[..., None] for back, one in enumerate(mixed[::-1])]
             mixed_BTE = sum(mixed[1:], mixed[0])
         w = F.silu(mixed_BTE).unflatten(-1, (-1, self.size.head_dim)).transpose(1, 2)
         # Padding before a sequence has w = 0: no division by its length.

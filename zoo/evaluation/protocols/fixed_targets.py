@@ -68,7 +68,7 @@ class FixedTargets(Protocol):
             text.length_plan(length, len(kept) * text.room(length), partial(score, length), obstacle(length))
             for length in lengths
         ]
-        parameters = {"targets": num_targets, "longest": longest, **self.scored_split(config)[1]}
+        parameters = {"targets": num_targets, "longest": longest, **text.parameters(self)}
         return [MeasurementPlan(parameters, text.targets_at(pairs), planned)]
 
 

@@ -48,7 +48,7 @@ class PerPosition(Protocol):
             ends = bin_ends(window, config.bins_per_octave)
             planned = text.length_plan(window, text.size, partial(_score, text, window, ends))
             parameters = {"window": window, "bins_per_octave": config.bins_per_octave}
-            parameters |= self.scored_split(config)[1]
+            parameters |= text.parameters(self)
             plans.append(MeasurementPlan(parameters, targets, [planned]))
         return plans
 

@@ -51,7 +51,7 @@ class Repeats(Protocol):
             note = None if len(chosen) else "no rare bigram repeats within a window"
             score = partial(_score, text, window, chosen, distances[chosen])
             parameters = {"window": window, "rare_below": config.rare_below}
-            parameters |= self.scored_split(config)[1]
+            parameters |= text.parameters(self)
             length_plan = text.length_plan(window, text.size, score, note)
             plans.append(MeasurementPlan(parameters, text.targets_at(chosen), [length_plan]))
         return plans

@@ -2,7 +2,8 @@
 
 A protocol chooses the windows of the text and the targets to score in each (`Windows`). The rest is shared:
 windows of equal length are read in batches, and losses are reported per token, byte and word with an interval
-over documents. Windows cross documents as in training, except in `fixed_targets`. The unit of the interval is
+over documents. Windows cross documents, except in `fixed_targets`; with `data.packing: separate` a token sees
+its own document alone, as in training. The unit of the interval is
 the document, because tokens of one document are correlated. For a text of few documents the units are
 consecutive blocks, each at least as long as the longest length.
 """
@@ -78,7 +79,7 @@ class Windows:
 @dataclass(frozen=True)
 class Losses:
     """The scored pairs in ascending order, int64 [N], the loss of each in nats, float64 [N], and the tokens
-    of its window that the model could see, the start token included, int64 [N]."""
+    that the model could see there, the start token included, int64 [N]."""
 
     pairs: np.ndarray
     nats: np.ndarray
@@ -135,6 +136,11 @@ class Text:
             return self._masked["targets"].numpy()[start:stop]
         return self._stream[start + 1 : stop + 1].astype(np.int64)
 
+    def parameters(self, protocol: Protocol) -> dict[str, str]:
+        """The parameters that record the split and the packing: none for the defaults."""
+        packing = {"packing": "separate"} if self.source.separate else {}
+        return protocol.scored_split(self.task.recipe.evaluate)[1] | packing
+
     def documents(self, pairs: np.ndarray) -> np.ndarray:
         """The document in which each pair's target stands, as an index into `starts`."""
         place = pairs + int(self.likelihood)
@@ -185,6 +191,11 @@ class Text:
             # A window whose first token is the start token gets no second one.
             added[:] = [self.inputs(at, at + 1)[0] != start[0] for at in windows.starts]
 
+        def rows_of(start: int, stop: int, count: int) -> np.ndarray:
+            """As `TokenStream.document_rows`; a start token belongs to the first document of its window."""
+            rows = self._stream.document_rows(start, stop)
+            return np.concatenate([np.zeros(count, np.int64), np.where(rows > 0, rows + count, 0)])
+
         def run(batch: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             columns = windows.starts[batch], windows.stops[batch], added[batch]
             spans = list(zip(*(column.tolist() for column in columns), strict=True))
@@ -197,8 +208,10 @@ class Text:
             pairs = (windows.starts - added)[batch, None] + np.arange(tokens.shape[1])
             asked = (pairs >= windows.scored[batch, None]) & (targets >= 0)
             rows, places = np.nonzero(asked)
-            nats = _losses(self.task, tokens, rows, places, targets[asked], execution.device)
-            return pairs[asked], nats, places + 1
+            documents = np.stack([rows_of(*span) for span in spans]) if self.source.separate else None
+            nats = _losses(self.task, tokens, documents, rows, places, targets[asked], execution.device)
+            context = places + 1 - (0 if documents is None else documents[asked])
+            return pairs[asked], nats, context
 
         def tokens_of(batch: np.ndarray) -> int:
             return int((windows.stops[batch] - windows.starts[batch]).sum())
@@ -269,7 +282,7 @@ class WholeText(Protocol):
             windows = self.windows(config, text.size, max(1, min(text.room(length), text.size)))
             planned.append(text.length_plan(length, windows.tokens, partial(_score, text, windows)))
         targets = text.targets_at(np.arange(text.size))
-        parameters = self.parameters(config) | self.scored_split(config)[1]
+        parameters = self.parameters(config) | text.parameters(self)
         return [MeasurementPlan(parameters, targets, planned)]
 
 
@@ -280,13 +293,15 @@ def _score(text: Text, windows: Windows, execution: Execution) -> Numbers:
 def _losses(
     task: Task,
     tokens: torch.Tensor,
+    documents: np.ndarray | None,
     rows: np.ndarray,
     places: np.ndarray,
     targets: np.ndarray,
     device: torch.device,
 ) -> np.ndarray:
     """The losses at some places of a batch [B,T], float64 [N]; logits are never held for all of them."""
-    hidden = task.model.hidden(tokens.to(device))
+    separate = {} if documents is None else {"documents": torch.from_numpy(documents).to(device)}
+    hidden = task.model.hidden(tokens.to(device), **separate)
     scored = hidden[torch.from_numpy(rows).to(device), torch.from_numpy(places).to(device)]
     wanted = torch.from_numpy(targets).to(device)
     losses = [

@@ -1,0 +1,74 @@
+"""`data.packing: separate` in an evaluation: the loss of each document is that of the document alone."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from known_windows import documents_of, whole_stream
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from zoo.data import open_data
+from zoo.errors import InputError
+from zoo.tasks import build_task
+
+SIZE = 200
+SEPARATE = ("data.packing=separate", "model.encoding=rope", "model.logit_scale=log_n")
+
+
+def opened(recipe):
+    source = open_data(recipe)
+    task = build_task(recipe, source.vocab_size).eval()
+    task.card = {}
+    return task, source
+
+
+@torch.no_grad()
+def test_the_loss_is_that_of_each_document_alone(text_recipe, measure):
+    task, source = opened(text_recipe("decoder", "many", *SEPARATE))
+    (row,) = measure("nonoverlapping", task, source, [SIZE])
+    stream, losses = whole_stream(source)[: SIZE + 1], []
+    for first, last in documents_of(source):
+        # The end token of the document before opens this one.
+        text = stream[max(0, first - 1) : last + 1]
+        if len(text) > 1:
+            losses.append(F.cross_entropy(task.model(text[None, :-1])[0], text[1:], reduction="sum"))
+    assert row["tokens"] == SIZE and len(losses) > 3
+    assert row["loss_nats"] == pytest.approx(sum(losses).item() / SIZE, rel=1e-5)
+    assert row["parameters"] == {"packing": "separate"}
+    packed, _ = opened(text_recipe("decoder", "many", *SEPARATE[1:]))
+    (other,) = measure("nonoverlapping", packed, open_data(packed.recipe), [SIZE])
+    assert other["parameters"] == {} and other["targets"] == row["targets"]
+    assert abs(other["loss_nats"] - row["loss_nats"]) > 1e-4
+
+
+@torch.no_grad()
+def test_the_context_of_a_target_is_within_its_document(text_recipe, measure):
+    task, source = opened(text_recipe("decoder", "many", *SEPARATE))
+    rows = measure("per_position", task, source, [SIZE])
+    longest = max(last - first + 1 for first, last in documents_of(source))
+    assert all("loss_nats" in row for row in rows) and rows[-1]["length"] < 2 * longest < SIZE
+
+
+@pytest.mark.parametrize("kind", ["decoder", "encoder"])
+def test_the_first_document_has_no_effect_on_the_loss_of_the_second(kind, text_recipe):
+    task, source = opened(
+        text_recipe(kind, "many", *SEPARATE, "data.sequence_length=64", "model.num_layers=2")
+    )
+    batch = source.dataset("train").batch([0])
+    begin = int(batch["documents"].unique()[1])
+    changed = {**batch, "tokens": batch["tokens"].clone()}
+    changed["tokens"][:, :begin] = 5
+    before, after = (task.losses(one, "none")[:, begin:] for one in (batch, changed))
+    torch.testing.assert_close(before, after, rtol=0, atol=1e-6)
+
+
+def test_separate_documents_need_a_token_that_closes_them(text_recipe, tmp_path):
+    tokenizer = Tokenizer(
+        models.BPE(vocab={c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, merges=[])
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(InputError, match=r"data\.packing: separate documents need"):
+        open_data(
+            text_recipe("decoder", "many", SEPARATE[0], f"data.tokenizer={tmp_path / 'tokenizer.json'}")
+        )

@@ -1,0 +1,98 @@
+"""Separate documents: a token sees its own document alone, on every path of attention."""
+
+import pytest
+import torch
+from torch.nn.attention.flex_attention import flex_attention
+
+from zoo import registry
+from zoo.models import cpu_attention, kernels
+from zoo.models.logit_scale import visible_keys
+
+LENGTH, BEGIN = 24, 9
+PATHS = {
+    "fused on the CPU, blocks in training": {},
+    "reference": {"kernel": "reference"},
+    "plain PyTorch": {"applies": False},
+    "recomputed": {"most_kept": 0},
+    "small blocks": {"elements": 1},
+    "window": {"window": 4},
+    "encoder": {"kind": "encoder"},
+    "log n": {"logit_scale": "log_n"},
+    "learned log n": {"logit_scale": "scalable_softmax"},
+}
+
+
+def documents_of(batch):
+    """The second document begins in row BEGIN; in the last sequence a third one begins in row 17."""
+    documents = torch.zeros(batch, LENGTH, dtype=torch.long)
+    documents[:, BEGIN:] = BEGIN
+    documents[-1, 17:] = 17
+    return documents
+
+
+def assert_separate(model, tokens, gradients=True):
+    """The second document reads like one that stands alone, and takes no gradient to the first."""
+    row, documents = tokens(2, LENGTH), documents_of(2)
+    for grad in {gradients, False}:
+        with torch.set_grad_enabled(grad):
+            got, alone = model(row, documents=documents)[0, BEGIN:], model(row[:1, BEGIN:])[0]
+            packed = model(row)[0, BEGIN:]
+        torch.testing.assert_close(got, alone, rtol=1e-4, atol=1e-4)
+        assert not torch.allclose(packed, alone, atol=1e-2)
+    other = row.clone()
+    other[:, :BEGIN] = (row[:, :BEGIN] + 1) % 7
+    with torch.no_grad():
+        changed, same = (model(one, documents=documents)[:, BEGIN:] for one in (other, row))
+    torch.testing.assert_close(changed, same, rtol=1e-4, atol=1e-4)
+    if not gradients:
+        return
+    into = []
+    handle = model.tokens.register_forward_hook(
+        lambda *of: into.append(of[2].detach().requires_grad_()) or into[-1]
+    )
+    model(row, documents=documents)[:, BEGIN:].square().sum().backward()
+    handle.remove()
+    assert into[0].grad[:, BEGIN:].abs().min() > 0 and into[0].grad[:, :BEGIN].abs().max() < 1e-4
+
+
+@pytest.mark.parametrize("name", registry.encodings.names())
+def test_each_encoding_reads_a_document_as_if_it_stood_alone(name, spec_of, model_of, tokens):
+    assert_separate(model_of(spec_of(name), length=LENGTH), tokens)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("encoding", ["alibi", "rope"])
+def test_each_path_of_attention_separates_documents(path, encoding, model_of, tokens, monkeypatch):
+    given = dict(PATHS[path])
+    if not given.pop("applies", True):
+        monkeypatch.setattr(cpu_attention, "applies", lambda q: False)
+    monkeypatch.setattr(kernels, "MOST_KEPT_ELEMENTS", given.pop("most_kept", kernels.MOST_KEPT_ELEMENTS))
+    monkeypatch.setattr(kernels, "BLOCK_ELEMENTS", given.pop("elements", kernels.BLOCK_ELEMENTS))
+    assert_separate(model_of(encoding, given.pop("kind", "decoder"), **given), tokens)
+
+
+@pytest.mark.parametrize("encoding", ["alibi", "rope"])
+def test_flex_attention_separates_documents(encoding, model_of, tokens, monkeypatch):
+    monkeypatch.setattr(kernels, "_compiled_flex", lambda: flex_attention)
+    # It has no backward pass on a CPU.
+    assert_separate(model_of(encoding, kernel="flex"), tokens, gradients=False)
+
+
+def test_one_document_is_the_whole_sequence(model_of, tokens):
+    model, row = model_of("rope", logit_scale="log_n"), tokens(2, LENGTH)
+    torch.testing.assert_close(model(row, documents=torch.zeros_like(row)), model(row))
+
+
+def test_visible_keys_are_those_of_the_document(model_of, tokens):
+    model, seen = model_of("none"), []
+    handle = model.blocks[0].register_forward_pre_hook(lambda _, given: seen.append(given[2][0]))
+    model(tokens(2, LENGTH), documents=documents_of(2))
+    handle.remove()
+    assert visible_keys(seen[0])[1].tolist() == [*range(1, 10), *range(1, 9), *range(1, 8)]
+    assert seen[0].q_pos[1].tolist() == [*range(9), *range(8), *range(7)]
+
+
+def test_documents_go_without_padding(model_of, tokens):
+    row = tokens(2, LENGTH)
+    with pytest.raises(ValueError, match="no padding"):
+        model_of("rope")(row, torch.ones_like(row, dtype=torch.bool), documents=documents_of(2))
