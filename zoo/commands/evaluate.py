@@ -17,6 +17,7 @@ zoo evaluate runs/alibi_maxindex
 zoo evaluate runs/alibi_wikitext2 runs/rope_wikitext2 --lengths 256,512,1024 --devices 2
 zoo evaluate runs/rope_wikitext2 --protocol nonoverlapping,sliding --set evaluate.stride=64
 zoo evaluate runs/rope_wikitext2 --checkpoints all
+zoo evaluate runs/rope_wikitext2 --data my_novels/
 zoo evaluate runs/rope_wikitext2 --set model.encoding.scaling=yarn --set model.encoding.factor=4
 """
 
@@ -32,6 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--checkpoints", choices=["last", "all"], default="last",
         help="all: also those of a run that checkpoint.keep_every_n_steps has kept, with a table by step",
     )  # fmt: skip
+    parser.add_argument(
+        "--data",
+        metavar="CORPUS",
+        help="another corpus to score: a text dataset, a file or folder of text, or a recipe (.yaml)",
+    )
     add_set(parser, "change a key of the run's recipe: where its data lies, or what of its encoding may")
 
 
@@ -54,5 +60,5 @@ def run(options: argparse.Namespace) -> int:
             from zoo.reports.evaluate import evaluate
 
         raise_on_signals(*DRAWING)
-    evaluate(options.paths, options.lengths, options.protocol, options.set, options.devices)
+    evaluate(options.paths, options.lengths, options.protocol, options.set, options.devices, options.data)
     return 0

@@ -32,12 +32,15 @@ def evaluate_command(
     lengths: Iterable[int] | None = None,
     sets: Iterable[str] = (),
 ) -> str:
-    """The command of an evaluation, with the plugins of the runs: they are code, and run where named only."""
+    """The command of an evaluation, with the plugins of the runs: they are code, and run where named only.
+    `data=CORPUS` in the sets stands for `--data CORPUS`."""
     runs = list(runs)
     plugins = dict.fromkeys(plugin for run in runs for plugin in run.recipe.get("plugins") or ())
     sets = [*sets, *[f"plugins=[{', '.join(plugins)}]"] * bool(plugins)]
     words = ["evaluate", *(run.path for run in runs), *options(protocols, lengths)]
-    return command([*words, *(word for one in sets for word in ("--set", one))])
+    for one in sets:
+        words += ["--data", one.removeprefix("data=")] if one.startswith("data=") else ["--set", one]
+    return command(words)
 
 
 def lengths_to_ask(parameters: dict[str, Any], lengths: Iterable[int]) -> list[int]:
@@ -60,11 +63,17 @@ def settings(run: RunInfo, like: RunInfo, one: Measurement) -> tuple[str, ...]:
         wanted["lengths"] = setting(like, "lengths")
     if run.card.get("imported"):
         wanted["start_token"] = "auto" if one.targets.start_token else "none"
-    return tuple(
+    changed = [
         f"evaluate.{key}={_word(value)}"
         for key, value in wanted.items()
         if (setting(run, key) or defaults.get(key)) != value
-    )
+    ]
+    packing = one.parameters.get("packing", "packed")
+    if packing != run.recipe["data"].get("packing", "packed"):
+        changed.append(f"data.packing={packing}")
+    if corpus := one.parameters.get("data"):
+        changed.append(f"data={corpus}")
+    return tuple(changed)
 
 
 def setting(run: RunInfo, key: str) -> Any:

@@ -31,6 +31,8 @@ class DataSource:
     """Lengths of windows in training, see `ResumableLoader`."""
     tokenizer = None
     units = None
+    label: str | None = None
+    """Name of the corpus of an evaluation, where it is not that of the run."""
     separate: bool = False
     """Whether a token sees its own document alone."""
 

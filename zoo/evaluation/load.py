@@ -6,17 +6,24 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from zoo.data import open_data
 from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem, collect
 from zoo.evaluation.protocols.protocol import build_protocol
 from zoo.evaluation.store import validate_results_folder
-from zoo.recipe import Recipe
+from zoo.recipe import Recipe, read_recipe, resolve
 from zoo.recipe.rules import no_protocol
+from zoo.recipe.tree import read_file
+from zoo.registry import tasks
 from zoo.runs.card import changed_data
 from zoo.runs.load import find_checkpoint, load_task, run_folder_of
 from zoo.tasks.task import Task
+
+TOKENIZER = "tokenizer.json"
+KEPT = ("sequence_length", "batch_size", "workers", "cache", "packing")
+"""Options under `data` that another corpus takes from the run."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,7 @@ def load_runs(
     lengths: Sequence[int] | None = None,
     protocols: Sequence[str] | None = None,
     sets: Sequence[str] = (),
+    data: str | None = None,
 ) -> list[LoadedRun]:
     """Load the models to be evaluated, each checkpoint once; arguments as in `evaluate`.
 
@@ -57,7 +65,7 @@ def load_runs(
             folder = run_folder_of(checkpoint) or checkpoint.parent
             with collect(problems):
                 validate_results_folder(folder)
-            task, source = _model_and_data(path, lengths, protocols, sets)
+            task, source = _model_and_data(path, lengths, protocols, sets, data)
             loaded[checkpoint.resolve()] = LoadedRun(path, checkpoint, folder, task, source)
     if problems:
         # A wrong `sets` is a problem of every run: report it once.
@@ -66,9 +74,15 @@ def load_runs(
 
 
 def _model_and_data(
-    path: Path, lengths: Sequence[int] | None, protocols: Sequence[str] | None, sets: Sequence[str]
+    path: Path,
+    lengths: Sequence[int] | None,
+    protocols: Sequence[str] | None,
+    sets: Sequence[str],
+    data: str | None,
 ) -> tuple[Task, DataSource]:
-    task = load_task(path, sets)
+    data = data or next((one.partition("=")[2] for one in sets if one.startswith("data.name=")), None)
+    of_data = [one for one in sets if data and one.startswith("data.")]
+    task = load_task(path, [one for one in sets if one not in of_data])
     recipe = _with_own_tokenizer(task.recipe, path)
     lengths, names = lengths or recipe.evaluate.lengths, protocols or recipe.evaluate.protocols
     faults = [no_protocol(name, recipe.task.name) for name in dict.fromkeys(protocols or ())]
@@ -78,8 +92,10 @@ def _model_and_data(
         raise InputError(Problem(fault, where=str(path)) for fault in faults if fault)
     for name in names:
         build_protocol(name, recipe.evaluate).validate(recipe.evaluate, lengths)
-    source = open_data(recipe)
     card = task.card or {}
+    if data is not None:
+        return task, _other_corpus(recipe, card, path, data, of_data)
+    source = open_data(recipe)
     padded = card.get("imported") and source.vocab_size < task.hparams["vocab_size"]
     # Token ids of another tokenizer mean nothing to this model, and its results would be stored as results on
     # the text that the card names.
@@ -91,15 +107,53 @@ def _model_and_data(
     if differing := changed_data(task.card, source):
         raise InputError(
             f"{path}: {'; '.join(differing)} since this model was trained, so its card would not describe "
-            f"the evaluated data. Restore the text, or give its folder with --set data.root=..."
+            f"the evaluated data. Restore the text, or give its folder with --set data.root=...; "
+            f"--data scores the run on another corpus"
         )
     return task, source
 
 
+def _other_corpus(
+    recipe: Recipe, card: dict[str, Any], path: Path, data: str, sets: Sequence[str]
+) -> DataSource:
+    """A text in the tokens of a run: `data` is as of `evaluate`, and `sets` change its options.
+
+    Raises:
+        InputError: the run was not trained on text, its tokenizer is missing, or there is no such text.
+    """
+    tokenizer = _own_tokenizer(path) or getattr(recipe.data, "tokenizer", None)
+    if tasks.describe(recipe.task.name).takes != "text" or tokenizer is None:
+        message = "--data is for a model of text that has its tokenizer"
+        raise InputError(Problem(message, where=str(path)))
+    own = recipe.as_dict()["data"]
+    given = Path(data)
+    if given.suffix in (".yaml", ".yml"):
+        section = read_file(given).values
+        if {"data", "base"} & section.keys():
+            section = read_recipe(given).as_dict()["data"]
+    elif given.exists():
+        section = {"name": "text", "root": data, "whole": True}
+    else:
+        section = {"name": data} | ({} if own["name"] == "text" else {"root": own.get("root")})
+    section |= {key: own[key] for key in KEPT if key in own} | {"tokenizer": str(tokenizer)}
+    source = open_data(resolve({**recipe.as_dict(), "data": section}, sets, trained=True))
+    if source.fingerprint["tokenizer"] != card.get("fingerprint", {}).get("tokenizer"):
+        raise InputError(Problem("not the tokenizer that this model was trained with", where=str(tokenizer)))
+    if source.fingerprint["corpus"] != card["fingerprint"].get("corpus"):
+        source.label = os.path.normpath(data)
+    return source
+
+
+def _own_tokenizer(path: Path) -> Path | None:
+    """The tokenizer in the folder of a checkpoint or its run."""
+    checkpoint = find_checkpoint(path)
+    file = (run_folder_of(checkpoint) or checkpoint.parent) / TOKENIZER
+    return file if file.is_file() else None
+
+
 def _with_own_tokenizer(recipe: Recipe, path: Path) -> Recipe:
     """If the tokenizer file of a recipe is missing, use the copy in the run folder."""
-    named, folder = getattr(recipe.data, "tokenizer", None), run_folder_of(find_checkpoint(path))
-    own = None if folder is None else folder / "tokenizer.json"
-    if named is None or Path(named).exists() or own is None or not own.is_file():
+    named, own = getattr(recipe.data, "tokenizer", None), _own_tokenizer(path)
+    if named is None or Path(named).exists() or own is None:
         return recipe
     return recipe.model_copy(update={"data": recipe.data.model_copy(update={"tokenizer": str(own)})})

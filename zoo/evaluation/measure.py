@@ -60,6 +60,9 @@ def measure(
     task.to(team.device).eval()
     chosen = [build_protocol(name, recipe.evaluate) for name in protocols or recipe.evaluate.protocols]
     planned = [(protocol, protocol.plan(task, source, lengths)) for protocol in chosen]
+    if source.label is not None:
+        for plan in (plan for _, plans in planned for plan in plans):
+            plan.parameters["data"] = source.label
     bar = progress_bar(
         sum(_expected_tokens(protocol, plans) for protocol, plans in planned),
         f"evaluating {recipe.name}", "token", unit_scale=True, leave=False, disable=team.rank > 0,

@@ -31,6 +31,7 @@ def evaluate(
     protocols: Sequence[str] | None = None,
     sets: Sequence[str] = (),
     devices: int = 1,
+    data: str | None = None,
 ) -> list[dict[str, Any]]:
     """Evaluate runs or checkpoints, store the results in each run folder, and print the report of each.
 
@@ -41,6 +42,8 @@ def evaluate(
         sets: `key=value` changes to the recipes, for example where the data lies, or of an encoding what may
             change after training; such measurements are kept as well as those of the encoding as trained.
         devices: the processes on this machine that share the work, started by torchrun or SLURM.
+        data: another corpus to score, in the tokens of each run: the name of a text dataset, a file or folder
+            of text, or a recipe with a section `data`. Its measurements have the parameter `data`.
 
     Returns: the rows, as in `lengths.json`.
 
@@ -50,7 +53,7 @@ def evaluate(
         RunError: a process that shared the work has ended, or nothing at all could be measured.
         KeyboardInterrupt: stopped on demand; its text has the command for the rest.
     """
-    given = paths, lengths, protocols, sets
+    given = paths, lengths, protocols, sets, data
     measured: list[Measurement] = []
     done: list[Path] = []
     folders: dict[str, None] = {}
@@ -88,6 +91,7 @@ def evaluate(
             *rest,
             *options(protocols, lengths),
             *(word for one in sets for word in ("--set", one)),
+            *(["--data", data] if data else []),
         ]
         again = command([*words, *["--devices", str(devices)] * (devices > 1)])
         kept = f"what was measured is kept in {', '.join(folders)}" if folders else "nothing was written"
@@ -104,6 +108,7 @@ def evaluate_steps(
     protocols: Sequence[str] | None = None,
     sets: Sequence[str] = (),
     devices: int = 1,
+    data: str | None = None,
 ) -> None:
     """Evaluate the kept checkpoints of each run and its last one, and print the scores by step.
 
@@ -117,7 +122,7 @@ def evaluate_steps(
             advice = "only a run with checkpoint.keep_every_n_steps keeps checkpoints"
             raise InputError(Problem(f"no checkpoints/step-N.ckpt in it: {advice}", where=str(path)))
         files = [file for step, file in kept.items() if step != read_card(path)["steps"]]
-        rows = pd.DataFrame(evaluate([*files, last], lengths, protocols, sets, devices))
+        rows = pd.DataFrame(evaluate([*files, last], lengths, protocols, sets, devices, data))
         for protocol, own in rows.groupby("protocol", sort=False) if is_first_process() else ():
             measure = next(one for one in MEASURES if one in own and own[one].notna().any())
             print(f"\n{printable(str(path))}: {measure} by step and length ({protocol})")

@@ -165,18 +165,20 @@ class PlainText(TextDataset):
         root: a file, a folder of files (.txt, .md, .jsonl, .json, .csv, .parquet; also .gz, .bz2, .xz,
             and .zst with `zstandard`), or a folder that `datasets` has saved.
         column: where records have their text.
+        whole: all documents are for validation and test and none for training, unless they are in splits by
+            name: a text that is only evaluated.
     """
 
     source = "data.root: a file or a folder"
 
-    def __init__(self, *, column: Text = "text", **text: Any):
+    def __init__(self, *, column: Text = "text", whole: bool = False, **text: Any):
         super().__init__(**text)
-        self.column = column
+        self.column, self.whole = column, whole
 
     def corpus(self) -> Corpus:
         if self.root is None:
             raise InputError(Problem("say which folder or file of text to read", key="data.root"))
-        return open_text(Path(self.root), self.column)
+        return open_text(Path(self.root), self.column, self.whole)
 
 
 @register.dataset("hub")

@@ -41,7 +41,7 @@ COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
 SPLIT_NAME = re.compile(rf"({'|'.join(SPLIT_NAMES)})(?![a-z])", re.IGNORECASE)
 
 
-def open_text(root: Path, column: str = "text") -> Corpus:
+def open_text(root: Path, column: str = "text", whole: bool = False) -> Corpus:
     """The corpus in `root`.
 
     Names of files, folders or saved splits decide the splits (train, validation, test). Without such names
@@ -50,6 +50,7 @@ def open_text(root: Path, column: str = "text") -> Corpus:
 
     Args:
         column: the records' field with the text.
+        whole: without names of splits, all documents are for validation and test.
 
     Raises:
         InputError: no text there, or a file in no split; on reading, a file that cannot be read.
@@ -66,6 +67,10 @@ def open_text(root: Path, column: str = "text") -> Corpus:
     named = {} if root.is_file() else _named_splits(root, files)
     if named:
         return Corpus("text", identity, lambda split: read(named.get(split, ())), split=lambda: NAMED)
+    if whole:
+        return Corpus(
+            "text", [*identity, "whole"], lambda split: iter(()) if split == "train" else read(files)
+        )
     return split_by_hash("text", identity, lambda: read(files), root)
 
 

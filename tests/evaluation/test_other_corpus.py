@@ -1,0 +1,73 @@
+"""`evaluate --data`: a run is scored on another corpus, through its own tokenizer."""
+
+import json
+
+import pytest
+
+from zoo.cli import main
+from zoo.comparison.commands import evaluate_command, settings
+from zoo.comparison.runs import RunInfo
+from zoo.evaluation.measurement import Measurement
+from zoo.recipe import read_recipe
+from zoo.runs.card import read_card
+from zoo.training.fit import fit
+
+
+@pytest.fixture
+def run(here, recipe):
+    return fit(recipe("text", "evaluate.lengths=[8]", "evaluate.max_tokens=64", "trainer.max_steps=2"))
+
+
+def rows_of(run):
+    return json.loads((run / "evaluation" / "lengths.json").read_text())
+
+
+def test_another_corpus_has_measurements_of_its_own(run, here, capsys):
+    text = "the dog sat on the log, and the ünknown cat on the mat. " * 20
+    (here / "other").mkdir()
+    for name in ("a.txt", "b.txt"):
+        (here / "other" / name).write_text(f"{name} {text}")
+    (here / "other.yaml").write_text("name: text\nroot: other\nwhole: true\n")
+    assert main(["evaluate", str(run), "--data", "other/"]) == 0
+    assert "data other" in capsys.readouterr().out
+    own, other = sorted(rows_of(run), key=lambda row: len(row["parameters"]))
+    assert own["parameters"] == {} and other["parameters"] == {"data": "other"}
+    assert own["targets"] != other["targets"] and other["bits_per_byte"] > 0
+    # By a file, and by the name of a dataset with its options: the same text, and another.
+    assert main(["evaluate", str(run), "--data", "other.yaml"]) == 0
+    sets = ["--set", "data.documents=9", "--set", "data.words=80", "--set", "evaluate.split=test"]
+    assert main(["evaluate", str(run), "--set", "data.name=sample", *sets]) == 0
+    found = {json.dumps(row["parameters"]): row for row in rows_of(run)}
+    assert found['{"data": "other.yaml"}']["loss_nats"] == other["loss_nats"]
+    assert found['{"split": "test", "data": "sample"}']["targets"] != own["targets"]
+
+
+def test_the_run_s_own_corpus_is_not_another(run):
+    before = rows_of(run)
+    assert (
+        main(
+            ["evaluate", str(run), "--data", "sample", "--set", "data.documents=12", "--set", "data.words=60"]
+        )
+        == 0
+    )
+    assert [row["parameters"] for row in rows_of(run)] == [row["parameters"] for row in before]
+
+
+def test_a_corpus_that_is_not_there_or_no_text_is_refused(run, here, recipe, capsys):
+    assert main(["evaluate", str(run), "--data", "wikitext-4"]) == 2
+    assert "wikitext" in capsys.readouterr().err
+    pointer = fit(recipe("max_index", "trainer.max_steps=1", "evaluate.lengths=[8]"))
+    assert main(["evaluate", str(pointer), "--data", "sample"]) == 2
+    assert "a model of text" in capsys.readouterr().err
+
+
+def test_a_printed_command_names_the_corpus_and_the_packing(run):
+    assert main(["evaluate", str(run), "--data", "sample", "--set", "data.packing=separate"]) == 0
+    found = [
+        Measurement.model_validate_json(file.read_text())
+        for file in (run / "evaluation" / "measurements").iterdir()
+    ]
+    other = next(one for one in found if "data" in one.parameters)
+    info = RunInfo("runs/a", read_recipe(run / "recipe.yaml").as_dict(), read_card(run))
+    printed = evaluate_command([info], lengths=[8], sets=settings(info, info, other))
+    assert printed.endswith("evaluate runs/a --lengths 8 --set data.packing=separate --data sample")
