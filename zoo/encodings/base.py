@@ -57,9 +57,9 @@ class AttentionContext:
     causal: bool = True
     window: int | None = None
     keep: Tensor | None = None
-    documents: Tensor | None = None
     consecutive: bool = False
     """The positions are the default ones, 0, 1, 2 ..., so that distance is a difference of rows."""
+    documents: Tensor | None = None
     features: Any = field(default=None, repr=False)
     shared: dict = field(default_factory=dict, repr=False, compare=False)
     """Values computed once in a forward pass and used by every layer; see `once`."""

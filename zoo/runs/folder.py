@@ -18,7 +18,7 @@ from typing import Any
 
 from zoo.errors import InputError, Problem, shorten
 from zoo.files import atomic_write, is_disk_full
-from zoo.recipe import Recipe, dump
+from zoo.recipe import Recipe, dump, recipe_of_run
 from zoo.recipe.diff import MAX_STEPS, refused_on_resume
 from zoo.recipe.tree import read_file
 from zoo.runs.lock import LOCK
@@ -153,7 +153,7 @@ def validate_same_recipe(stored: dict[str, Any], recipe: Recipe, where: Path) ->
     """Raises InputError where a recipe would make another run than the stored one, found in `where`."""
     problems = [
         Problem(f"the run has {shorten(repr(old))}, the recipe now {shorten(repr(new))}", key, str(where))
-        for key, old, new in refused_on_resume(stored, recipe)
+        for key, old, new in refused_on_resume(recipe_of_run(stored).as_dict(), recipe)
     ]
     if problems:
         last = problems[-1]
