@@ -8,6 +8,7 @@ import torch
 
 from zoo.data.blocks import NOT_SCORED, Blocks, MaskedBlocks
 from zoo.data.draws import Draws, below, unit
+from zoo.data.loader import EpochSampler, ResumableLoader
 from zoo.data.text.tokens import TokenStream
 
 END, MASK, VOCABULARY = 0, 1, 50
@@ -141,3 +142,15 @@ def test_separate_blocks_have_the_row_in_which_each_document_begins(tmp_path):
                 rows = np.maximum(expected[begin : begin + length] - begin, 0)
                 assert block["documents"].tolist() == rows.tolist()
         assert "documents" not in Blocks(stream, length)[0]
+
+
+def test_windows_of_a_drawn_length_have_their_own_rows_of_documents(tmp_path):
+    tokens, starts = np.arange(2, 59).astype(np.uint16), np.array([0, 4, 5, 17, 33, 40])
+    (tmp_path / "train.tokens").write_bytes(tokens.tobytes())
+    np.save(tmp_path / "train.documents.npy", starts)
+    stream = TokenStream(tmp_path / "train", 64)
+    loader = ResumableLoader(Blocks(stream, 28, separate=True), EpochSampler(2, 2, seed=0), lengths=(7,))
+    of_sevens = {tuple(block["tokens"].tolist()): block for block in Blocks(stream, 7, separate=True)}
+    (batch,) = loader
+    for window, documents in zip(batch["tokens"], batch["documents"], strict=True):
+        assert documents.tolist() == of_sevens[tuple(window.tolist())]["documents"].tolist()
