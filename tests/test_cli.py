@@ -276,14 +276,13 @@ def test_a_terminal_shows_that_it_loads_before_the_first_heavy_import(workplace)
 
 def test_evaluate_hands_on_what_it_is_given(workplace, verbs):
     (workplace / "run").mkdir()
-    assert (
-        cli.main(["evaluate", "run", "--lengths", "64,128", "--protocol", "a,b", "--set", "data.root=x"]) == 0
-    )
+    command = "evaluate run --lengths 64,128 --protocol a,b --data text --set data.root=x"
+    assert cli.main(command.split()) == 0
     ((given, named),) = verbs.calls
-    assert given == ([Path("run")], [64, 128], ["a", "b"], ["data.root=x"], 1)
+    assert given == ([Path("run")], [64, 128], ["a", "b"], ["data.root=x"], 1, "text")
     assert not named
     assert cli.main(["evaluate", "run"]) == 0
-    assert verbs.calls[1][0] == ([Path("run")], None, None, [], 1)
+    assert verbs.calls[1][0] == ([Path("run")], None, None, [], 1, None)
 
 
 def test_interrupted_is_130_and_one_line(workplace, verbs, capsys):

@@ -282,7 +282,7 @@ def corpus_section(spec: Any) -> Section:
         ValueError: the name is not that of a text corpus, or an option is wrong.
     """
     corpora = {name: one for name, one in registry.datasets.all().items() if one.gives == "text"}
-    shared = ("cache", "vocab_size", "tokenizer", "packing")
+    shared = ("cache", "vocab_size", "tokenizer", "packing", "lengths")
     return _section(spec, corpora, "text corpus", lambda _: shared, "the mix has one for all, under `data`")
 
 
