@@ -75,7 +75,7 @@ WRONG_VALUES = (
     "trainer.max_steps=0", "optimizer.lr='6e-4'", "optimizer.lr=.nan", "optimizer.lr=.inf",
     "optimizer.lr=false", "optimizer.betas=[0.9]", "compile=yes", "compile=1", "name=a/b", "name=..x",
     "seed=-1", "model.window=0", "model.kind=[decoder]", "data.name=[text]", "task=[max_index]",
-    "evaluate.lengths=[]", "evaluate.lengths=[64, 0]", "evaluate.stride=0", "evaluate.stride=1.5",
+    "evaluate.lengths=[64, 0]", "evaluate.during=1", "evaluate.stride=0", "evaluate.stride=1.5",
     "evaluate.stride=-0.5", "evaluate.stride=half", "trainer.devices=[0, x]",
     "trainer.deterministic=sometimes", "model.encoding=[]", "model.encoding=null",
     "model.encoding={slopes: official}", "plugins=mine.py",

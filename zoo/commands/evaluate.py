@@ -15,8 +15,7 @@ SUMMARY = "Score trained models at several sequence lengths."
 EXAMPLES = """
 zoo evaluate runs/alibi_maxindex
 zoo evaluate runs/alibi_wikitext2 runs/rope_wikitext2 --lengths 256,512,1024 --devices 2
-zoo evaluate runs/rope_wikitext2 --protocol nonoverlapping,sliding --set evaluate.stride=64
-zoo evaluate runs/rope_wikitext2 --checkpoints all
+zoo evaluate runs/rope_wikitext2 --checkpoints all --protocol sliding --set evaluate.stride=64
 zoo evaluate runs/rope_wikitext2 --data my_novels/
 zoo evaluate runs/rope_wikitext2 --set model.encoding.scaling=yarn --set model.encoding.factor=4
 """
