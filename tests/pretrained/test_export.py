@@ -183,6 +183,14 @@ def test_an_encoding_changed_after_training_is_exported_as_changed(checkpoint, t
     assert "model.encoding.scaling=yarn" in (out / "README.md").read_text()
 
 
+def test_all_files_of_an_export_have_the_same_mode(checkpoint, tmp_path):
+    place, _ = checkpoint()
+    export(place, tmp_path / "out", "hf")
+    modes = {file.name: file.stat().st_mode for file in (tmp_path / "out").iterdir()}
+    assert len(set(modes.values())) == 1 and "model.safetensors" in modes, modes
+
+
+@pytest.mark.slow
 def test_the_tokenizer_is_the_run_s(checkpoint, tmp_path):
     place, _ = checkpoint()
     export(place, tmp_path / "out", "hf")

@@ -78,7 +78,10 @@ def write_safetensors(path: Path, content: dict[str, Any], weights: dict[str, Te
     from safetensors.torch import save_file
 
     about = {"format": "pt"} | ({METADATA: json.dumps(content)} if content else {})
+    path.touch()
+    mode = path.stat().st_mode
     save_file({name: value.detach().cpu().contiguous() for name, value in weights.items()}, path, about)
+    path.chmod(mode)  # safetensors writes a file that its owner alone may read
 
 
 def _load_safetensors(path: Path) -> dict[str, Any]:
