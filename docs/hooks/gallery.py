@@ -84,10 +84,21 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def tour() -> str:
-    """The notebook as a page, without outputs."""
-    cells = json.loads((ROOT / "docs" / "tour.ipynb").read_text())["cells"]
-    sources = [("".join(cell["source"]), cell["cell_type"]) for cell in cells]
-    return "\n\n".join(text if kind == "markdown" else f"```python\n{text}\n```" for text, kind in sources)
+    """The notebook as a page, with its stored outputs."""
+    parts = []
+    for cell in json.loads((ROOT / "docs" / "tour.ipynb").read_text())["cells"]:
+        text = "".join(cell["source"])
+        parts.append(text if cell["cell_type"] == "markdown" else f"```python\n{text}\n```")
+        for output in cell.get("outputs", ()):
+            data = {kind: "".join(lines) for kind, lines in output.get("data", {}).items()}
+            if "image/png" in data:
+                parts.append(f'<img alt="output" src="data:image/png;base64,{data["image/png"].strip()}">')
+            elif "text/html" in data:
+                html = "\n".join(line for line in data["text/html"].splitlines() if line.strip())
+                parts.append(f'<div style="overflow-x: auto">{html}</div>')
+            else:
+                parts.append(f"```text\n{data.get('text/plain') or ''.join(output['text'])}\n```")
+    return "\n\n".join(parts)
 
 
 def by_family() -> dict[str, list[str]]:
