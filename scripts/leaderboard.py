@@ -3,7 +3,8 @@
     python scripts/leaderboard.py                  # a page for each study, and the leaderboard
     python scripts/leaderboard.py --out DIR        # write the pages to another folder
 
-An encoding is compared when its entries for all seeds of a study are stored; a page lists the others.
+A study compares the seeds of which all encodings are stored. While these are fewer than three, it compares
+the encodings of which all seeds are stored. A page lists what is missing.
 Nothing is computed again: run `scripts/results.py` to measure more.
 """
 
@@ -26,6 +27,7 @@ import pandas as pd
 from zoo import registry
 from zoo.comparison.effective_length import NATS_LOST, SHARE_KEPT
 from zoo.comparison.formatting import number, signed
+from zoo.comparison.paired import FEWEST_SEEDS
 from zoo.evaluation.interval import interval_of_rate
 from zoo.figures.curves import pictures
 from zoo.files import atomic_write
@@ -52,12 +54,14 @@ class Measured:
     Attributes:
         names: for each label of the report the encoding's name in the study, or the label itself where the
             encoding was changed after training.
+        seeds: those that are compared.
         missing: seeds that are not stored, by encoding.
     """
 
     study: Any
     report: Report
     names: dict[str, str]
+    seeds: list[int]
     missing: dict[str, list[int]]
 
     @property
@@ -108,8 +112,10 @@ def read_measured(results: Any, stored: Path, folder: Path) -> list[Measured]:
     """The studies in which at least two encodings are complete. Entries are unpacked into `folder`."""
     found = []
     for study in results.read_studies(results.STUDIES):
-        entries = study.entries(stored)
-        missing: dict[str, list[int]] = {}
+        entries, missing = study.entries(stored), {}
+        whole = {entry.seed for entry in entries} - {e.seed for e in entries if not e.file.exists()}
+        if len(whole) >= FEWEST_SEEDS:
+            entries = [entry for entry in entries if entry.seed in whole]
         for entry in entries:
             if not entry.file.exists():
                 missing.setdefault(entry.encoding, []).append(entry.seed)
@@ -127,13 +133,13 @@ def read_measured(results: Any, stored: Path, folder: Path) -> list[Measured]:
             label: runs[Path(row["run"])] if row["changed"] == "{}" else label
             for label, row in first.iterrows()
         }
-        found.append(Measured(study, report, names, missing))
+        found.append(Measured(study, report, names, sorted({entry.seed for entry in complete}), missing))
     return found
 
 
 def study_page(one: Measured) -> tuple[str, dict[str, bytes]]:
     """The Markdown of a study, and its figure by file ending."""
-    name, seeds = one.study.name, len(one.study.encodings)
+    name, seeds = one.study.name, len(one.seeds)
     kept = one.summary["name"].isin(SHOWN) | (one.summary["encoding"] == one.summary["reference"])
     shown = one.summary[kept]
     figure = pictures(shown, one.report.title)
@@ -144,6 +150,8 @@ def study_page(one: Measured) -> tuple[str, dict[str, bytes]]:
     ]
     if figure:
         parts.append(f"![Values by length in tokens for the ten most used encodings]({name}.png)")
+    if rest := sorted(one.study.encodings.keys() - set(one.seeds)):
+        parts.append(f"Left out until all their encodings are measured: seeds {_listed(rest)}.")
     if one.missing:
         parts.append(
             "Not measured yet: "
@@ -344,7 +352,7 @@ each task (at 4x), with a 95 % interval by bootstrap over encodings."""
 
 
 def leaderboard_page(found: Sequence[Measured]) -> str:
-    seeds = "; ".join(f"{one.study.name} {len(one.study.encodings)}" for one in found)
+    seeds = "; ".join(f"{one.study.name} {len(one.seeds)}" for one in found)
     links = [f"- [{one.study.name}]({one.study.name}.md): {one.report.verdict}" for one in found]
     parts = [
         "# Leaderboard",

@@ -104,6 +104,7 @@ def small(arguments: list[str]) -> list[str]:
         + (SMALL_SAMPLE if "sample" in recipe else [])
     )
     arguments = ["0" if argument == "0,1,2" else argument for argument in arguments]  # seeds
+    arguments = [re.sub(r"(every_n_steps[:=] ?)100", r"\g<1>2", argument) for argument in arguments]
     return arguments + [part for key in sets if key.split("=")[0] not in own for part in ("--set", key)]
 
 
