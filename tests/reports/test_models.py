@@ -10,6 +10,7 @@ from panel_views import panels
 from zoo import cli
 from zoo.errors import InputError
 from zoo.evaluation.interval import interval_of_ratio
+from zoo.evaluation.store import MEASUREMENTS
 from zoo.reports.compare import compare
 from zoo.reports.report import build
 from zoo.reports.text import console, markdown
@@ -104,6 +105,17 @@ def test_one_that_failed_has_no_value(model):
     assert "–" in console(report) and "theirs" in markdown(report)
 
 
+def test_a_text_that_one_model_alone_scored_is_left_out(model, edit_rows, edit):
+    runs = [model("ours", units()), model("theirs", units(1.1))]
+    before = values(build(runs, models=True))
+    novels = {"parameters": {"data": "novels"}, "targets": "e" * 12}
+    edit_rows(runs[0], lambda rows: rows + [row | novels for row in rows])
+    for file in (runs[0] / MEASUREMENTS).glob("*.json"):
+        if "novels" in file.read_text():
+            edit(file, lambda one: one | {"targets": one["targets"] | {"text": "e" * 12}})
+    assert values(build(runs, models=True)) == before
+
+
 def test_different_texts_are_refused(model, capsys):
     runs = [model("ours", units()), model("theirs", units(), card={"fingerprint.corpus": "f" * 64})]
     with pytest.raises(InputError, match=r"different texts were scored: cccccccccccc in .*; ffffffffffff in"):
@@ -121,7 +133,7 @@ def test_nothing_in_common_is_refused_with_the_command(model):
     third = model("third", units(), protocol="sliding")
     with pytest.raises(InputError, match="sliding was measured for third alone"):
         build([runs[0], third], models=True)
-    with pytest.raises(InputError, match="compare which models"):
+    with pytest.raises(InputError, match="missing models"):
         build(runs[:1], models=True)
 
 

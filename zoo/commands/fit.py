@@ -74,11 +74,11 @@ def _set_recipe(options: argparse.Namespace) -> None:
     given = [path for path in (options.file, options.recipe) if path is not None]
     if options.resume not in (True, False, "auto"):
         if given:
-            raise InputError(f"--resume {options.resume}: --resume takes nothing, or `auto`")
+            raise InputError(f"--resume {options.resume}: --resume takes no value or `auto`")
         given, options.resume = [Path(options.resume)], True
     if len(given) != 1:
         two = f"; there are two: {given[0]} and --recipe {given[1]}" if given else ""
-        raise InputError(f"fit which recipe? zoo fit RECIPE (`zoo list recipes` has those there are){two}")
+        raise InputError(f"missing RECIPE: zoo fit RECIPE (see `zoo list recipes`){two}")
     options.recipe = given[0]
 
 

@@ -13,7 +13,7 @@ from zoo.errors import InputError
 
 MAX_BYTES = 1 << 24
 """Of a file of prompts."""
-SUMMARY = "Write on after a prompt, as long as wished, past the trained length too."
+SUMMARY = "Generate text from a prompt, also past the trained length."
 EXAMPLES = """
 zoo generate runs/rope_wikitext2 --prompt "The river"
 zoo generate runs/rope_wikitext2 --prompt "The river" --max-new-tokens 500 --temperature 0.8 --top-p 0.95
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=number(0, 1e6),
         default=1.0,
         metavar="T",
-        help="below 1 the likely tokens are likelier; 0 takes the likeliest (default: 1)",
+        help="sampling temperature; 0 is greedy (default: 1)",
     )
     parser.add_argument("--top-k", type=count, metavar="K", help="draw from the K likeliest tokens only")
     parser.add_argument(

@@ -47,8 +47,8 @@ def models_results(
     """
     readings = list(_readings(runs))
     if len(readings) < 2:
-        raise InputError("compare which models? zoo compare --models runs/a runs/b")
-    _validate_text(readings)
+        raise InputError("missing models: zoo compare --models runs/a runs/b")
+    readings = _on_shared_texts(readings)
     left_out: list[Caveat] = []
     shared = _shared(readings, left_out)
     series = [
@@ -85,15 +85,29 @@ def _readings(runs: Sequence[RunInfo]) -> Iterator[Series]:
             yield Series(label, (replace(run, measurements=tuple(measured)),), measured[0].changed)
 
 
-def _validate_text(readings: Sequence[Series]) -> None:
+def _on_shared_texts(readings: Sequence[Series]) -> list[Series]:
+    """The readings with their measurements of texts that all runs have scored; others, as of `--data`, are
+    left out. Raises InputError where there is no such text."""
     texts: dict[str, dict[str, None]] = defaultdict(dict)
     for run in (one.runs[0] for one in readings):
-        corpus = str((run.card.get("fingerprint") or {}).get("corpus"))[:12]
         for one in filter(_measured, run.measurements):
-            texts[one.targets.text or corpus][run.path] = None
-    if len(texts) > 1:
+            texts[_text(run, one)][run.path] = None
+    count = len({one.runs[0].path for one in readings})
+    shared = {text for text, paths in texts.items() if len(paths) == count}
+    if texts and not shared:
         named = groups_as_text([(text, [*paths]) for text, paths in texts.items()])
         raise InputError(f"different texts were scored: {named}")
+    kept = []
+    for one in readings:
+        run = one.runs[0]
+        own = tuple(each for each in run.measurements if not _measured(each) or _text(run, each) in shared)
+        kept += [replace(one, runs=(replace(run, measurements=own),))] if own else []
+    return kept
+
+
+def _text(run: RunInfo, one: Measurement) -> str:
+    """The digest of the text that was scored."""
+    return one.targets.text or str((run.card.get("fingerprint") or {}).get("corpus"))[:12]
 
 
 def _shared(readings: Sequence[Series], left_out: list[Caveat]) -> dict[str, list[Measurement]]:

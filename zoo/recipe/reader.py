@@ -161,7 +161,7 @@ def _read_base(tree: Tree, folder: Path) -> Tree:
         raise InputError(tree.problem(("base",), f"no file {path}{_near_file(path)}"))
     below = read_file(path)
     if "base" in below.values:
-        message = "a base has no base of its own: one level is all there is"
+        message = "a base recipe cannot have a `base` itself"
         raise InputError(below.problem(("base",), message))
     below.values.pop("name", None)  # each recipe has its own
     _resolve_plugin_paths(below, path.parent)

@@ -97,7 +97,7 @@ def groups_divide_heads(groups: int | None, heads: int) -> Fault:
 @rule("model.window", "model.num_layers")
 def every_window_has_a_layer(windows: Any, layers: int) -> Fault:
     if isinstance(windows, list | tuple) and len(windows) > layers:
-        return f"a pattern of {len(windows)} in {layers} layers: the last are never met"
+        return f"a pattern of {len(windows)} in {layers} layers: the last {len(windows) - layers} are unused"
 
 
 @rule("data.batch_size", "trainer.devices", "trainer.num_nodes", "trainer.accumulate_grad_batches")

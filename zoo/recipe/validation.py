@@ -46,7 +46,7 @@ def validate(tree: Tree, rules: Sequence[Rule] = RULES) -> Recipe:
         faults = explain_validation_error(error, values, _valid_keys(values)) | faults
     trainer = _as(dict, values.get("trainer"))
     owned = [key for key in trainer if key in OWNED]
-    faults |= {("trainer", key): f"not the recipe's to set: {OWNED[key]}" for key in owned}
+    faults |= {("trainer", key): f"cannot be set in a recipe: {OWNED[key]}" for key in owned}
     broken = broken_rules(values, [*faults, *unsure, *plugins], rules)
     if plugins:
         faults = {path: text for path, text in faults.items() if not UNKNOWN.match(text)} | plugins

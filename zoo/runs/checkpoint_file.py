@@ -140,6 +140,7 @@ def _load(file: IO[bytes]) -> Any:
         if named:
             raise InputError(
                 f"{file.name}: not read: it holds more than weights and plain data ({named[0]}), and reading "
-                "that could run code. A checkpoint of the zoo holds none: take one from a source you trust"
+                "that could run code. Zoo checkpoints hold tensors and plain data only: take one from a "
+                "source you trust"
             ) from error
         raise BadCheckpoint(f"damaged: torch cannot load it ({type(error).__name__}: {line})") from error

@@ -51,7 +51,7 @@ def test_a_pattern_of_one_is_that_encoding(model_of, tokens):
 
 
 def test_a_pattern_longer_than_the_model_is_refused(model_of):
-    with pytest.raises(InputError, match="a pattern of 4 in 2 layers: the last are never met"):
+    with pytest.raises(InputError, match="a pattern of 4 in 2 layers: the last 2 are unused"):
         model_of(interleave("rope", "none", "alibi", "t5"), num_layers=2)
 
 

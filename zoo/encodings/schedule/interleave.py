@@ -31,7 +31,8 @@ class Interleave(Wrapper):
             raise ValueError("pattern must hold at least one encoding")
         if len(pattern) > size.num_layers:
             raise ValueError(
-                f"a pattern of {len(pattern)} in {size.num_layers} layers: the last are never met"
+                f"a pattern of {len(pattern)} in {size.num_layers} layers: the last "
+                f"{len(pattern) - size.num_layers} are unused"
             )
         embedding = [one.name for one in pattern if one.uses("embed")]
         if embedding:
