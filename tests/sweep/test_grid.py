@@ -1,6 +1,7 @@
 """A grid: each encoding is trained with every combination, and the best by validation are compared."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -113,7 +114,8 @@ def test_a_sweep_compares_the_chosen_runs_alone(stub, tiny, compared):
     assert compared == [(names, "runs/tiny_comparison")]
     assert "--grid optimizer.lr=0.003, 0.001" in " ".join(sweep.command()).replace("'", "")
     Path("fails").write_text(names[0])
-    (Path("runs") / names[0] / "checkpoints/last.ckpt").write_text("0")
+    shutil.rmtree(Path("runs") / names[0] / "evaluation")
+    (Path("runs") / names[0] / "checkpoints/last.ckpt").write_text("0")  # it trains again, and fails
     with pytest.raises(RunError):
         sweep.run()
     assert compared[1][0] == ["alibi_tiny_lr-0.003_s0", names[1]]
