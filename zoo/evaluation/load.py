@@ -18,10 +18,9 @@ from zoo.recipe.rules import no_protocol
 from zoo.recipe.tree import read_file
 from zoo.registry import tasks
 from zoo.runs.card import changed_data
-from zoo.runs.load import find_checkpoint, load_task, run_folder_of
+from zoo.runs.load import find_checkpoint, load_task, run_folder_of, tokenizer_beside
 from zoo.tasks.task import Task
 
-TOKENIZER = "tokenizer.json"
 KEPT = ("sequence_length", "batch_size", "workers", "cache", "packing")
 """Options under `data` that another corpus takes from the run."""
 
@@ -146,8 +145,7 @@ def _other_corpus(
 
 def _own_tokenizer(path: Path) -> Path | None:
     """The tokenizer in the folder of a checkpoint or its run."""
-    checkpoint = find_checkpoint(path)
-    file = (run_folder_of(checkpoint) or checkpoint.parent) / TOKENIZER
+    file = tokenizer_beside(find_checkpoint(path))
     return file if file.is_file() else None
 
 

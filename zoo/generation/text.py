@@ -13,11 +13,9 @@ from zoo.data.text.tokenizer import TextTokenizer, open_tokenizer
 from zoo.errors import InputError
 from zoo.models.decoding import Sampling, decode
 from zoo.models.transformer import Decoder
-from zoo.runs.load import find_checkpoint, load_task, run_folder_of, validate_device
+from zoo.runs.load import find_checkpoint, load_task, tokenizer_beside, validate_device
 from zoo.tasks.language_modelling import start_token
 from zoo.tasks.task import Task
-
-TOKENIZER = "tokenizer.json"
 
 
 @dataclass(frozen=True)
@@ -166,12 +164,12 @@ def open_generator(
     """
     validate_device(device)
     checkpoint = find_checkpoint(Path(path))
-    file = (run_folder_of(checkpoint) or checkpoint.parent) / TOKENIZER
+    file = tokenizer_beside(checkpoint)
     task = load_task(Path(path), sets, plugins)
     if not isinstance(task.model, Decoder):
         raise InputError(f"{path}: an encoder, which reads all tokens at once; only a decoder generates text")
     if not file.is_file():
-        raise InputError(f"{file.parent}: no {TOKENIZER} in it; its data is {task.recipe.data.name}")
+        raise InputError(f"{file.parent}: no {file.name} in it; its data is {task.recipe.data.name}")
     tokenizer = open_tokenizer(str(file))
     if task.card.get("fingerprint", {}).get("tokenizer") not in (None, tokenizer.fingerprint):
         raise InputError(f"{file}: not the tokenizer that this model was trained with")

@@ -102,17 +102,10 @@ def evaluate(
     return rows
 
 
-def evaluate_steps(
-    paths: Sequence[Path],
-    lengths: Sequence[int] | None = None,
-    protocols: Sequence[str] | None = None,
-    sets: Sequence[str] = (),
-    devices: int = 1,
-    data: str | None = None,
-) -> None:
+def evaluate_steps(paths: Sequence[Path], *how: Any) -> None:
     """Evaluate the kept checkpoints of each run and its last one, and print the scores by step.
 
-    Arguments and errors are those of `evaluate`; the paths are run folders.
+    Errors and the other arguments are those of `evaluate`; the paths are run folders.
     """
     import pandas as pd
 
@@ -122,7 +115,7 @@ def evaluate_steps(
             advice = "only a run with checkpoint.keep_every_n_steps keeps checkpoints"
             raise InputError(Problem(f"no checkpoints/step-N.ckpt in it: {advice}", where=str(path)))
         files = [file for step, file in kept.items() if step != read_card(path)["steps"]]
-        rows = pd.DataFrame(evaluate([*files, last], lengths, protocols, sets, devices, data))
+        rows = pd.DataFrame(evaluate([*files, last], *how))
         for protocol, own in rows.groupby("protocol", sort=False) if is_first_process() else ():
             measure = next(one for one in MEASURES if one in own and own[one].notna().any())
             print(f"\n{printable(str(path))}: {measure} by step and length ({protocol})")

@@ -63,6 +63,11 @@ def run_folder_of(checkpoint: Path) -> Path | None:
     return folder if (folder / RECIPE).is_file() else None
 
 
+def tokenizer_beside(checkpoint: Path) -> Path:
+    """Where the tokenizer of a checkpoint's model lies, if it reads text: in its run folder, or beside it."""
+    return (run_folder_of(checkpoint) or checkpoint.parent) / "tokenizer.json"
+
+
 def load(
     path: str | Path,
     device: str = "cpu",
