@@ -135,6 +135,15 @@ def _seeded():
     torch.manual_seed(0)
 
 
+@pytest.fixture(autouse=True)
+def _handlers_restored():
+    """A command ignores signals while it reports its end; the next test must not."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 LAUNCHERS = {"zoo_command", "started", "forks"}
 """Fixtures that start Python processes: the tests that use one are marked `launch`."""
 
