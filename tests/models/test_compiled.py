@@ -19,11 +19,22 @@ def _fresh_compiler():
 
 @pytest.mark.parametrize("name", PATHS)
 def test_training_compiled_to_machine_code_is_the_same(name, model_of, tokens):
-    model, row = model_of(name, num_layers=1).train(), tokens(2, 13)
+    assert_same_training(model_of(name, num_layers=1).train(), tokens(2, 13))
+
+
+@pytest.mark.parametrize("name", ["alibi", "rope", "fox"])
+def test_training_on_separate_documents_is_the_same(name, model_of, tokens):
+    documents = torch.tensor([[0] * 5 + [5] * 8, [0] * 3 + [3] * 6 + [9] * 4])
+    model, row = model_of(name, num_layers=1, logit_scale="log_n").train(), tokens(2, 13)
+    assert_same_training(model, row, documents=documents)
+    assert not torch.allclose(model(row, documents=documents), model(row), atol=1e-2)
+
+
+def assert_same_training(model, row, **documents):
     results = []
     for run in (torch.compile(model, fullgraph=True), model):
         model.zero_grad()
-        out = run(row)
+        out = run(row, **documents)
         out.square().mean().backward()
         results.append([out, *(parameter.grad for parameter in model.parameters())])
     torch.testing.assert_close(*results, rtol=1e-3, atol=1e-5)
