@@ -1,6 +1,6 @@
 """The command line: run a verb and report how it ended.
 
-A verb imports its modules when it is called, and decides when signals may raise.
+A verb imports its modules when it is called. SIGTERM raises KeyboardInterrupt, as SIGINT does.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from collections.abc import Sequence
 
 from zoo.commands.parser import VERBS, make_parser
 from zoo.errors import InputError, RunError, nearest
-from zoo.launch.ranks import is_first_process
-from zoo.launch.signals import INTERRUPTED, ignore_signals, may_set_handlers
+from zoo.launch.ranks import INTERRUPTED, is_first_process, may_set_handlers
 
 DONE, FAILED, WRONG_INPUT = 0, 1, 2
 OUT_OF_MEMORY = (
@@ -40,10 +39,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     options.arguments = arguments
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
+    if may_set_handlers():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return _run(options)
     finally:
-        # A verb replaces handlers until its end is reported.
+        # Signals are ignored while the end is reported.
         for number, handler in before.items() if may_set_handlers() else ():
             signal.signal(number, handler)
 
@@ -91,7 +92,7 @@ def _advice(error: Exception) -> str | None:
 
 def _ended(message: object, code: int, error: BaseException | None = None) -> int:
     """Print a message with the notes of its error."""
-    ignore_signals()  # the launcher sends SIGTERM once another process has left
+    _ignore_signals()
     if not is_first_process():
         # The first process mostly reports the same, and the launcher then ends this one.
         if may_set_handlers():
@@ -102,10 +103,16 @@ def _ended(message: object, code: int, error: BaseException | None = None) -> in
 
 
 def _interrupted(error: KeyboardInterrupt) -> int:
-    ignore_signals()
+    _ignore_signals()
     if is_first_process():
         print(str(error) or "interrupted", file=sys.stderr)
     return INTERRUPTED
+
+
+def _ignore_signals() -> None:
+    """The launcher sends SIGTERM once another process has left."""
+    for number in (signal.SIGINT, signal.SIGTERM) if may_set_handlers() else ():
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _check_working_directory() -> None:

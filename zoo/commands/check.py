@@ -6,7 +6,6 @@ import argparse
 
 from zoo.commands.shared import add_set
 from zoo.console import waiting
-from zoo.launch.signals import raise_on_signals
 
 SUMMARY = "Try the laws that encodings, datasets and protocols keep, and print what holds or what to fix."
 EXAMPLES = """
@@ -33,5 +32,4 @@ def run(options: argparse.Namespace) -> None:
     with waiting("loading torch"):
         from zoo.contract.check import check
 
-        raise_on_signals("torch._dynamo")
     check(options.what, options.set, options.all, options.verbose)

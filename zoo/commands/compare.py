@@ -8,8 +8,6 @@ from pathlib import Path
 from zoo.commands.argument_types import lengths, words
 from zoo.console import waiting
 from zoo.errors import InputError
-from zoo.figures.style import DRAWING
-from zoo.launch.signals import raise_on_signals
 
 SUMMARY = "Compare evaluated runs: tables, plots and a page."
 EXAMPLES = """
@@ -63,8 +61,6 @@ def run(options: argparse.Namespace) -> None:
         raise InputError("compare which runs? zoo compare runs/a runs/b, or --diff runs/a runs/b")
     with waiting("loading matplotlib"):
         from zoo.reports.compare import OUT, compare
-
-        raise_on_signals(*DRAWING)
     compare(
         options.paths, options.out or OUT, options.protocol, options.lengths, options.force,
         options.reference, options.models, options.panels,

@@ -9,8 +9,6 @@ from zoo.commands.argument_types import count, lengths, words
 from zoo.commands.shared import add_set
 from zoo.console import waiting
 from zoo.errors import InputError, Problem
-from zoo.figures.style import DRAWING
-from zoo.launch.signals import raise_on_signals
 
 SUMMARY = "Draw what an encoding does, or what a trained model does, inside and beyond the trained length."
 EXAMPLES = """
@@ -60,8 +58,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     with waiting("loading torch"):
         from zoo.reports.draw import draw_encodings, draw_runs, draw_tokens, is_run
-
-        raise_on_signals(*DRAWING)
 
     runs = [text for text in options.what if is_run(text)]
     sizes = {name: getattr(options, name) for name in ("length", "trained", "heads", "d_model")}

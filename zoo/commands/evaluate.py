@@ -8,8 +8,6 @@ from pathlib import Path
 from zoo.commands.argument_types import count, lengths, words
 from zoo.commands.shared import add_set
 from zoo.console import waiting
-from zoo.figures.style import DRAWING
-from zoo.launch.signals import raise_on_signals
 
 SUMMARY = "Score trained models at several sequence lengths."
 EXAMPLES = """
@@ -57,7 +55,5 @@ def run(options: argparse.Namespace) -> int:
             from zoo.reports.evaluate import evaluate_steps as evaluate
         else:
             from zoo.reports.evaluate import evaluate
-
-        raise_on_signals(*DRAWING)
     evaluate(options.paths, options.lengths, options.protocol, options.set, options.devices, options.data)
     return 0

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from zoo.commands.shared import add_set
 from zoo.console import waiting
 from zoo.errors import InputError
-from zoo.figures.style import DRAWING
-from zoo.launch.signals import raise_on_signals
-
-if TYPE_CHECKING:
-    from zoo.recipe import Recipe
 
 SUMMARY = "Train the model of a recipe."
 EXAMPLES = """
@@ -61,7 +55,6 @@ def run(options: argparse.Namespace) -> int:
     with waiting(f"{recipe.name}: loading torch and lightning"):
         from zoo.training.fit import fit
 
-        raise_on_signals(*_late_imports(recipe))
     try:
         fit(recipe, out=options.out, resume=options.resume)
     except InputError as error:
@@ -80,12 +73,3 @@ def _set_recipe(options: argparse.Namespace) -> None:
         two = f"; there are two: {given[0]} and --recipe {given[1]}" if given else ""
         raise InputError(f"missing RECIPE: zoo fit RECIPE (see `zoo list recipes`){two}")
     options.recipe = given[0]
-
-
-def _late_imports(recipe: Recipe) -> list[str]:
-    """The modules that a training imports only when it needs them."""
-    late = {
-        "torch.utils.tensorboard": "tensorboard" in recipe.logging,
-        "torch._dynamo": recipe.compile is True,
-    }
-    return [*DRAWING, *(module for module, is_used in late.items() if is_used)]

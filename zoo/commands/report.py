@@ -7,8 +7,6 @@ from pathlib import Path
 
 from zoo.commands.argument_types import whole_number
 from zoo.console import waiting
-from zoo.figures.style import DRAWING
-from zoo.launch.signals import raise_on_signals
 
 SUMMARY = "Put all that is known of runs on one page: results, training, encodings, samples, recipes."
 EXAMPLES = """
@@ -38,6 +36,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     with waiting("loading matplotlib"):
         from zoo.reports.full_report import report
-
-        raise_on_signals("torch", *DRAWING)
     report(options.paths, options.out, options.force, options.prompt, options.sample_tokens)

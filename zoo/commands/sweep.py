@@ -8,8 +8,6 @@ from pathlib import Path
 from zoo.commands.argument_types import count, whole_numbers
 from zoo.commands.shared import add_set
 from zoo.console import waiting
-from zoo.figures.style import DRAWING
-from zoo.launch.signals import raise_on_signals
 
 SUMMARY = "Train one recipe with several encodings and seeds, and compare them."
 EXAMPLES = """
@@ -69,8 +67,6 @@ def run(options: argparse.Namespace) -> None:
         from zoo.sweep.sweep import Sweep
 
         encodings, grid = read_encodings(options.encodings), read_grid(options.grid)
-        if not options.print_commands:
-            raise_on_signals("torch", "zoo.reports.compare", *DRAWING)
     sweep = Sweep(options.recipe, encodings, options.seeds, options.set, options.out, options.jobs, grid)
     if options.print_commands:
         sweep.print_commands()

@@ -18,8 +18,6 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 """As matplotlib names them."""
 FIRST = ("rope", "none", "alibi", "sinusoidal", "learned", "t5")
 """The encodings compared most often have the six hues in this order."""
-DRAWING = ("matplotlib.figure", "matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg")
-"""Modules that are imported before signals may raise: an interrupted import leaves a broken module."""
 INK, CAPTION, FAINT = "#333333", "#555555", "#8a8a8a"
 """Text, captions, and the background of a plot: axes, ticks, the mark of the trained length."""
 RC = {

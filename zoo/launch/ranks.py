@@ -10,6 +10,8 @@ from typing import NamedTuple
 RANK_VARIABLES = ("RANK", "LOCAL_RANK", "NODE_RANK", "GROUP_RANK", "SLURM_PROCID")
 PARENT = "ZOO_PARENT"
 """Environment variable: the id of a process that this one must not outlive."""
+INTERRUPTED = 130
+"""The exit code of a command that the user stopped."""
 
 
 class Launcher(NamedTuple):
@@ -38,6 +40,11 @@ def find_launcher() -> Launcher | None:
         nodes = numbers.get("SLURM_NNODES", 1)
         return Launcher("slurm", tasks // nodes, nodes)
     return None
+
+
+def may_set_handlers() -> bool:
+    """Python allows signal handlers in the main thread only."""
+    return threading.current_thread() is threading.main_thread()
 
 
 def exit_when_parent_dies() -> None:

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 
 from zoo.launch.devices import cpu_cores
-from zoo.launch.signals import INTERRUPTED
+from zoo.launch.ranks import INTERRUPTED
 
 SHUTDOWN_SECONDS = 180
 """After a signal the processes finish and save their step; the agent kills them after this time."""

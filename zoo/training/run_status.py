@@ -20,8 +20,7 @@ from lightning.pytorch.callbacks import Callback
 
 from zoo.errors import InputError, RunError
 from zoo.files import is_disk_full
-from zoo.launch.ranks import is_first_process
-from zoo.launch.signals import may_set_handlers
+from zoo.launch.ranks import is_first_process, may_set_handlers
 from zoo.runs.folder import RECIPE, give_up
 from zoo.runs.lock import RunLock
 from zoo.training.checkpoints import LastCheckpoint, is_between_steps
