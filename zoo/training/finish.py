@@ -19,7 +19,6 @@ from zoo.reports.run_folder import store_results
 from zoo.reports.text import console, terminal
 from zoo.runs.folder import LAST, RECIPE, RUNS
 from zoo.runs.load import read_checkpoint
-from zoo.runs.lock import RunLock
 from zoo.tasks import build_task
 from zoo.tasks.task import Task
 from zoo.training.plan import Plan, short
@@ -61,18 +60,16 @@ def few_documents(task: Task, source: DataSource) -> list[str]:
     return [f"{begin}too little text for intervals at length {max(config.lengths)}; {remedy}"]
 
 
-def finish(recipe: Recipe, source: DataSource, lock: RunLock) -> None:
+def finish(recipe: Recipe, source: DataSource, folder: Path) -> None:
     """Evaluate the saved checkpoint, as `evaluate` would, and print the results.
 
     Where `evaluate.max_tokens` is null, at most a quarter of the trained tokens of text are scored at each
     length, but `LEAST_TOKENS` in any case: an evaluation must not take longer than a short training.
     """
-    folder, measurements = lock.folder, []
+    measurements: list[Measurement] = []
 
     def save(measured: list[Measurement]) -> None:
         measurements[:] = measured
-        if lock.is_gone():
-            raise lock.gone()
         store_results(folder, measured)
 
     content = read_checkpoint(folder / LAST)

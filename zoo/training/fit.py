@@ -135,5 +135,5 @@ def fit(recipe: Recipe, out: Path | None = None, resume: Resume = False) -> Path
         del trainer, task, encoding, origin
         gc.collect()
         if is_first:
-            finish(recipe, source, status.lock)
+            finish(recipe, source, folder)
     return last.folder

@@ -102,12 +102,10 @@ class RunStatus(Callback):
     ) -> None:
         is_step = trainer.global_step > self.step  # half of an accumulated step cannot be saved
         self.step = trainer.global_step
-        self._validate_folder()
         if is_step:
             self._agree()
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
-        self._validate_folder()
         if self.training and not trainer.sanity_checking and is_between_steps(trainer):
             self._agree()
 
@@ -162,7 +160,7 @@ class RunStatus(Callback):
     def _explain(self, error: BaseException) -> BaseException:
         """The exception that ends the run instead of `error`, or `error` with a note."""
         saved = self.last.saved_at if self.last else 0
-        is_gone = self.lock is not None and self.lock.is_gone()
+        is_gone = self.lock is not None and not self.lock.folder.exists()
         # Remove an empty run, and files that only take room on a full disk.
         if self.new and not is_gone and (self.step == 0 or (is_disk_full(error) and not saved)):
             self._release()
@@ -176,7 +174,9 @@ class RunStatus(Callback):
                 text = requeue()
             return KeyboardInterrupt(text)
         if is_gone:
-            return self.lock.gone()
+            return RunError(
+                f"{self.lock.folder}: the run folder was removed or moved; nothing more can be saved"
+            )
         if self.last is None or isinstance(error, InputError | RunError) or not isinstance(error, Exception):
             return error
         if self.is_trained:
@@ -200,8 +200,6 @@ class RunStatus(Callback):
         # Until Lightning has restored a resumed run, it counts from 0.
         step = max(self.step, last.saved_at)
         text = "interrupted while it was evaluated" if self.is_trained else f"interrupted at step {step}"
-        if self.lock is not None and self.lock.is_gone():
-            return f"{text}; {self.lock.gone()}"
         if not (last.saved_at or (last.folder / RECIPE).is_file()):
             return f"{text}; nothing was saved"
         saved = "saved" if last.saved_at == step else f"the last checkpoint is of step {last.saved_at}"
@@ -213,10 +211,6 @@ class RunStatus(Callback):
             dist.destroy_process_group()  # the first process evaluates alone
         if self.lock:
             self.lock.release()
-
-    def _validate_folder(self) -> None:
-        if self.lock is not None and self.lock.is_gone():
-            raise self.lock.gone()
 
 
 def _is_interruption(error: BaseException) -> bool:

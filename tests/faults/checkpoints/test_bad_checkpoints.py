@@ -51,7 +51,7 @@ def flipped_in(name):
     (flipped_in("archive/data/0"), "damaged: the checksum of archive/data/0 is wrong"),
     (lambda raw: b"name: a recipe\n", "not a checkpoint of the zoo"),
     (lambda raw: archive_of([("word/document.xml", b"<w/>")]), "torch cannot load it"),
-    (lambda raw: file_of({"weight": torch.ones(2)}), "hyper_parameters: "),
+    (lambda raw: file_of({"weight": torch.ones(2)}), "without hyper_parameters, state_dict, global_step"),
 ])  # fmt: skip
 def test_damage_is_reported(last, broken, expected):
     last.write_bytes(broken(last.read_bytes()))
