@@ -10,7 +10,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from zoo.errors import printable
 from zoo.launch.ranks import is_first_process
@@ -62,15 +62,18 @@ def waiting(what: str) -> Iterator[None]:
 
 
 class Lines:
-    """A file for a bar that writes each state of it as a line of a log."""
+    """A file for a bar that writes each state of it to `stream`, as a line of a log."""
+
+    def __init__(self, stream: TextIO):
+        self.stream = stream
 
     def write(self, text: str) -> None:
         text = text.strip("\r\n ")
         if text:
-            sys.stderr.write(text + "\n")
+            self.stream.write(text + "\n")
 
     def flush(self) -> None:
-        sys.stderr.flush()
+        self.stream.flush()
 
 
 def progress_bar(total: int | None, about: str, unit: str, **options: Any) -> tqdm:
@@ -83,7 +86,7 @@ def progress_bar(total: int | None, about: str, unit: str, **options: Any) -> tq
         layout["mininterval"] = 0.5  # each state is a message to the browser
     elif not sys.stderr.isatty():
         pause = SECONDS_BETWEEN_LINES
-        layout |= {"file": Lines(), "mininterval": pause, "delay": pause}
+        layout |= {"file": Lines(sys.stderr), "mininterval": pause, "delay": pause}
         options["leave"] = False
     else:
         # Some terminals (of containers, of pipes into a pager) report a width of 0: so would be the bar.
