@@ -8,7 +8,7 @@ import math
 import statistics
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from zoo.errors import InputError, Problem
 from zoo.files import atomic_write
@@ -17,22 +17,15 @@ from zoo.recipe.tree import read_value
 from zoo.runs.folder import METRICS, TUNED
 from zoo.runs.metrics_csv import read_metrics
 
+if TYPE_CHECKING:
+    from zoo.sweep.plan import Run
+
 LOSS = "val/loss"
 
 Grid = Mapping[str, Sequence[Any]]
 """The values of each key; a run has one of each."""
 Point = tuple[str, ...]
 """One of the combinations, as `key=value` texts."""
-
-
-class GridRun(Protocol):
-    """What a choice reads of a run of the sweep."""
-
-    name: str
-    encoding: str
-    point: Point
-    recipe: Recipe
-    folder: Path
 
 
 def read_grid(texts: Sequence[str]) -> dict[str, list[Any]]:
@@ -62,7 +55,7 @@ def validate_selectable(recipe: Recipe) -> None:
         raise InputError(Problem(message, key="trainer.limit_val_batches"))
 
 
-def choose(runs: Sequence[GridRun], grid: Grid, failed: Collection[str]) -> tuple[list[GridRun], list[str]]:
+def choose(runs: Sequence[Run], grid: Grid, failed: Collection[str]) -> tuple[list[Run], list[str]]:
     """The runs of each encoding's best point, by the mean of the last validation losses over the seeds.
 
     Validation has the trained length. A point is not chosen where one of its runs failed. The folder of each

@@ -167,7 +167,7 @@ def plan(
     specs = {item: recipes[item, tried[0], seeds[0]].as_dict()["model"]["encoding"] for item in items}
     # `rope` and `{name: rope}` are one.
     items = list({to_yaml_line(spec): item for item, spec in reversed(specs.items())}.values())[::-1]
-    recipe_name, names = _recipe_name(file, sets), slugs([specs[item] for item in items])
+    recipe_name, names = _recipe_name(file), slugs([specs[item] for item in items])
     runs = []
     for seed, point in itertools.product(dict.fromkeys(seeds), tried):
         for item, slug in zip(items, names, strict=True):
@@ -223,14 +223,10 @@ def _sets(sets: Sequence[str], item: str, seed: int, name: str) -> tuple[str, ..
     return (*sets, f"model.encoding={item}", f"seed={seed}", f"name={name}")
 
 
-def _recipe_name(file: Path, sets: Sequence[str]) -> str:
+def _recipe_name(file: Path) -> str:
     """The recipe's file without its ending, and without the encoding that `alibi_copy.yaml` begins with."""
-    stem = file.stem
-    try:
-        spec = read_recipe(file, [*sets, "name=run"]).as_dict()["model"]["encoding"]
-        stem = stem.removeprefix(f"{spec['name']}_" if isinstance(spec, dict) else "") or stem
-    except InputError:
-        pass  # a recipe without an encoding of its own
+    named = [name for name in registry.encodings.names() if file.stem.startswith(f"{name}_")]
+    stem = file.stem.removeprefix(f"{max(named, key=len)}_") if named else file.stem
     return re.sub(UNSAFE, "-", stem) or "run"
 
 

@@ -27,23 +27,6 @@ from zoo.runs.folder import RUNS
 from zoo.sweep.grid import Grid, choose
 from zoo.sweep.plan import Run, plan
 
-SLURM_RUNS = """\
-#!/bin/sh
-#SBATCH --job-name={name}
-#SBATCH --array=1-{count}{throttle}
-#SBATCH --output={folder}/slurm-%A_%a.out
-#SBATCH --nodes={nodes} --ntasks-per-node={tasks}
-#SBATCH --requeue --open-mode=append --signal=SIGUSR1@180
-{options}
-eval "srun --kill-on-bad-exit=1 $(sed -n "${{SLURM_ARRAY_TASK_ID}}p" {folder}/commands.txt)"
-"""
-SLURM_COMPARISON = """\
-#!/bin/sh
-#SBATCH --job-name={name}_comparison
-#SBATCH --output={folder}/comparison.out
-{options}
-{command}
-"""
 VISIBLE, THREADS = "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"
 
 
@@ -91,8 +74,6 @@ class Sweep:
                     f"interrupted; {finished} of {len(runs)} runs are finished, the others resume from "
                     f"their last checkpoints; continue: {shlex.join(self.command())}"
                 ) from None
-        else:
-            _note(f"all {_count(runs)} of {name} are finished already")
         self._compare(name, runs, failed)
 
     def compare(self) -> None:
@@ -111,36 +92,37 @@ class Sweep:
         """
         name, runs, todo = self._plan()
         if not todo:
-            _note(f"all {_count(runs)} of {name} are finished already")
             self._compare(name, runs, {})
             return
         folder, trainer = self.out / f"{name}_sweep", runs[0].recipe.trainer
-        todo[0].log.parent.mkdir(parents=True, exist_ok=True)
-        commands = [
+        commands = folder / "commands.txt"
+        lines = [
             f"{shlex.join(run.command(sys.executable))} >>{shlex.quote(str(run.log))} 2>&1\n" for run in todo
         ]
-        atomic_write(folder / "commands.txt", "".join(commands))
-        both = {
-            "name": name,
-            "folder": shlex.quote(str(folder)),
-            "options": "\n".join(f"#SBATCH {option}" for option in shlex.split(options)),
-        }
-        array = SLURM_RUNS.format(
-            count=len(todo),
-            throttle=f"%{self.jobs}" if self.jobs else "",
-            nodes=trainer.num_nodes,
-            tasks=number_of_devices(trainer.devices) or 1,
-            **both,
+        todo[0].log.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(commands, "".join(lines))
+        first = _sbatch(
+            f"--job-name={name}",
+            f"--array=1-{len(todo)}" + (f"%{self.jobs}" if self.jobs else ""),
+            f"--output={folder}/slurm-%A_%a.out",
+            f"--nodes={trainer.num_nodes}",
+            f"--ntasks-per-node={number_of_devices(trainer.devices) or 1}",
+            *("--requeue", "--open-mode=append", "--signal=SIGUSR1@180"),
+            *shlex.split(options),
+            '--wrap=eval "srun --kill-on-bad-exit=1 '
+            f'$(sed -n "${{SLURM_ARRAY_TASK_ID}}p" {shlex.quote(str(commands))})"',
         )
-        compare = shlex.join([*self.command(sys.executable), "--compare-only"])
-        atomic_write(folder / "runs.sh", array)
-        atomic_write(folder / "comparison.sh", SLURM_COMPARISON.format(command=compare, **both))
-        first = _sbatch(folder / "runs.sh")
-        second = _sbatch(folder / "comparison.sh", f"--dependency=afterany:{first}")
+        second = _sbatch(
+            f"--job-name={name}_comparison",
+            f"--output={folder}/comparison.out",
+            f"--dependency=afterany:{first}",
+            *shlex.split(options),
+            f"--wrap={shlex.join([*self.command(sys.executable), '--compare-only'])}",
+        )
         self._announce(name, runs, todo)
         print(
-            f"job {first} has the runs, job {second} the comparison after them; scripts in {folder}; "
-            f"the same command again submits the runs that are unfinished by then"
+            f"job {first} has the runs, job {second} the comparison after them; commands and output in "
+            f"{folder}; the same command again submits the runs that are unfinished by then"
         )
 
     def print_commands(self) -> None:
@@ -181,6 +163,8 @@ class Sweep:
                     todo.append(run)
         if problems:
             raise InputError(problems)
+        if not todo:
+            _note(f"all {_count(runs)} of {name} are finished already")
         return name, runs, todo
 
     def _compare(self, name: str, runs: Sequence[Run], failed: Mapping[str, str]) -> None:
@@ -341,15 +325,14 @@ def _last_line(log: Path) -> str:
     return lines[0 if traceback else -1].strip() if lines else ""
 
 
-def _sbatch(script: Path, *options: str) -> str:
-    """Submit a script; returns the id of the job."""
-    command = ["sbatch", "--parsable", *options, str(script)]
+def _sbatch(*options: str) -> str:
+    """Submit a job; returns its id."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(["sbatch", "--parsable", *options], capture_output=True, text=True, timeout=120)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise RunError(f"sbatch cannot be run ({error}); the script is {script}") from error
+        raise RunError(f"sbatch cannot be run: {error}") from error
     if done.returncode:
-        raise RunError(f"{shlex.join(command)}: {(done.stderr or done.stdout).strip()}")
+        raise RunError(f"sbatch {shlex.join(options)}: {(done.stderr or done.stdout).strip()}")
     return done.stdout.strip().partition(";")[0]  # the name of the cluster may follow
 
 
