@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 
 from zoo.commands.parser import VERBS, make_parser
-from zoo.errors import InputError, RunError, nearest
+from zoo.errors import InputError, RunError, hint
 from zoo.launch.ranks import INTERRUPTED, is_first_process, may_set_handlers
 
 DONE, FAILED, WRONG_INPUT = 0, 1, 2
@@ -33,9 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else list(map(str, arguments))
     parser = make_parser()
     if arguments and not arguments[0].startswith("-") and arguments[0] not in VERBS:
-        near = nearest(arguments[0], VERBS)
-        hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(VERBS)}"
-        parser.error(f"no verb {arguments[0]!r}; {hint}")
+        parser.error(f"no verb {arguments[0]!r}; {hint(arguments[0], VERBS)}")
     options = parser.parse_args(arguments)
     options.arguments = arguments
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}

@@ -74,6 +74,13 @@ def nearest(word: str, valid: Iterable[str]) -> str | None:
     return by_lower[near[0]] if near else None
 
 
+def hint(word: str, valid: Iterable[str]) -> str:
+    """The nearest valid name, or all of them where none is near."""
+    valid = list(valid)
+    near = nearest(word, valid)
+    return f"did you mean {near!r}?" if near else f"there are: {', '.join(valid)}"
+
+
 def shorten(text: str, limit: int = 60) -> str:
     """Text cut to a length that fits a message."""
     return text if len(text) <= limit else text[: limit - 3] + "..."

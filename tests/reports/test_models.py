@@ -118,10 +118,12 @@ def test_a_text_that_one_model_alone_scored_is_left_out(model, edit_rows, edit):
 
 def test_different_texts_are_refused(model, capsys):
     runs = [model("ours", units()), model("theirs", units(), card={"fingerprint.corpus": "f" * 64})]
-    with pytest.raises(InputError, match=r"different texts were scored: cccccccccccc in .*; ffffffffffff in"):
+    with pytest.raises(
+        InputError, match=r"the text cccccccccccc for ours alone.* the text ffffffffffff for theirs alone"
+    ):
         build(runs, models=True)
     assert cli.main(["compare", "--models", *map(str, runs)]) == 2
-    assert "different texts" in capsys.readouterr().err
+    assert "no scores in common" in capsys.readouterr().err
 
 
 def test_nothing_in_common_is_refused_with_the_command(model):
@@ -131,7 +133,7 @@ def test_nothing_in_common_is_refused_with_the_command(model):
     ):
         build(runs, models=True)
     third = model("third", units(), protocol="sliding")
-    with pytest.raises(InputError, match="sliding was measured for third alone"):
+    with pytest.raises(InputError, match="sliding was measured on the text c{12} for third alone"):
         build([runs[0], third], models=True)
     with pytest.raises(InputError, match="missing models"):
         build(runs[:1], models=True)

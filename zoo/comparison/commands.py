@@ -5,20 +5,15 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from zoo import registry
 from zoo.evaluation.measurement import Measurement
 from zoo.recipe.diff import ENCODING
 from zoo.recipe.sections import MAX_TOKENS, EvaluateConfig
 
-
-class RunInfo(Protocol):
-    """What a command names of a `zoo.comparison.runs.RunInfo`, whose module imports this one."""
-
-    path: str
-    recipe: dict[str, Any]
-    card: dict[str, Any]
+if TYPE_CHECKING:
+    from zoo.comparison.runs import RunInfo
 
 
 def command(words: Sequence[str]) -> str:

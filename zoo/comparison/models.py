@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from zoo.comparison.caveats import Caveat
-from zoo.comparison.comparable import Key, differing, groups_as_text
+from zoo.comparison.comparable import Key, differing
 from zoo.comparison.formatting import protocol_text
 from zoo.comparison.frame import Results
 from zoo.comparison.labels import Series
@@ -43,14 +43,12 @@ def models_results(
     Returns: the results, the caveats, and the names and values of what the models have in common.
 
     Raises:
-        InputError: they were scored on different texts, or have no scores in common.
+        InputError: they have no scores on one text in common.
     """
     readings = list(_readings(runs))
     if len(readings) < 2:
         raise InputError("missing models: zoo compare --models runs/a runs/b")
-    readings = _on_shared_texts(readings)
-    left_out: list[Caveat] = []
-    shared = _shared(readings, left_out)
+    shared, left_out = _shared(readings)
     series = [
         replace(one, runs=(replace(one.runs[0], measurements=tuple(shared[one.label])),))
         for one in readings
@@ -85,52 +83,35 @@ def _readings(runs: Sequence[RunInfo]) -> Iterator[Series]:
             yield Series(label, (replace(run, measurements=tuple(measured)),), measured[0].changed)
 
 
-def _on_shared_texts(readings: Sequence[Series]) -> list[Series]:
-    """The readings with their measurements of texts that all runs have scored; others, as of `--data`, are
-    left out. Raises InputError where there is no such text."""
-    texts: dict[str, dict[str, None]] = defaultdict(dict)
-    for run in (one.runs[0] for one in readings):
-        for one in filter(_measured, run.measurements):
-            texts[_text(run, one)][run.path] = None
-    count = len({one.runs[0].path for one in readings})
-    shared = {text for text, paths in texts.items() if len(paths) == count}
-    if texts and not shared:
-        named = groups_as_text([(text, [*paths]) for text, paths in texts.items()])
-        raise InputError(f"different texts were scored: {named}")
-    kept = []
-    for one in readings:
-        run = one.runs[0]
-        own = tuple(each for each in run.measurements if not _measured(each) or _text(run, each) in shared)
-        kept += [replace(one, runs=(replace(run, measurements=own),))] if own else []
-    return kept
-
-
 def _text(run: RunInfo, one: Measurement) -> str:
     """The digest of the text that was scored."""
     return one.targets.text or str((run.card.get("fingerprint") or {}).get("corpus"))[:12]
 
 
-def _shared(readings: Sequence[Series], left_out: list[Caveat]) -> dict[str, list[Measurement]]:
-    """The measurements that several readings have, of the documents that all of these scored."""
-    found: dict[tuple[str, str], dict[str, Measurement]] = defaultdict(dict)
+def _shared(readings: Sequence[Series]) -> tuple[dict[str, list[Measurement]], list[Caveat]]:
+    """The measurements that several readings have of one text, on the documents that all of these scored;
+    and caveats of the rest."""
+    found: dict[tuple[str, str, str], dict[str, Measurement]] = defaultdict(dict)
     for reading in readings:
+        (run,) = reading.runs
         # Of several, that on the most targets, and with the start token.
-        ordered = sorted(reading.runs[0].measurements, key=lambda one: (one.targets.count, _start_token(one)))
+        ordered = sorted(run.measurements, key=lambda one: (one.targets.count, _start_token(one)))
         for one in filter(_measured, ordered):
-            found[one.kind[:2]][reading.label] = one
+            found[*one.kind[:2], _text(run, one)][reading.label] = one
     shared: dict[str, list[Measurement]] = {reading.label: [] for reading in readings}
-    for (protocol, _), own in found.items():
+    left_out: list[Caveat] = []
+    for (protocol, _, text), own in found.items():
         named = protocol_text(protocol, next(iter(own.values())).parameters)
         if len(own) < 2:
-            text = f"{named} was measured for {', '.join(own)} alone, and is left out"
-            left_out.append(Caveat("left out", text))
+            why = f"was measured on the text {text} for {', '.join(own)} alone, and is left out"
+            left_out.append(Caveat("left out", f"{named} {why}"))
             continue
         sizes = [dict(zip(units.documents, units.bytes, strict=True)) for units in map(_units, own.values())]
         first, *others = sizes
         same = [doc for doc, size in first.items() if size and all(one.get(doc) == size for one in others)]
         if (most := max(map(len, sizes))) > len(same):
-            text = f"{len(same)} of up to {most} documents were scored by all in the same bytes"
-            left_out.append(Caveat("left out", f"{named}: {text}"))
+            why = f"{len(same)} of up to {most} documents were scored by all in the same bytes"
+            left_out.append(Caveat("left out", f"{named}: {why}"))
         if not same:
             continue
         digest = hashlib.sha256(repr([(doc, first[doc]) for doc in same]).encode()).hexdigest()[:12]
@@ -138,7 +119,7 @@ def _shared(readings: Sequence[Series], left_out: list[Caveat]) -> dict[str, lis
             rows = [_narrowed(row, set(same)) for row in one.rows]
             targets = Targets(digest=digest, count=len(same))
             shared[label].append(one.model_copy(update={"rows": rows, "targets": targets}))
-    return shared
+    return shared, left_out
 
 
 def _measured(one: Measurement) -> list[Row]:
@@ -161,19 +142,16 @@ def _narrowed(row: Row, same: set[int]) -> Row:
     units = row.units
     if units is None or units.bytes is None:
         return row if row.note else Row(length=row.length, note="the scores of each document are not stored")
-    kept = [index for index, document in enumerate(units.documents or ()) if document in same]
-    nats = [(units.nats or ())[index] for index in kept]
-    tokens, sizes = ([column[index] for index in kept] for column in (units.tokens or [], units.bytes))
+    kept = [index for index, document in enumerate(units.documents) if document in same]
+    nats, tokens, sizes = (
+        [column[index] for index in kept] for column in (units.nats, units.tokens, units.bytes)
+    )
     bits, (low, high) = None, UNKNOWN
     if None not in nats:
         amounts = np.array(nats, dtype=np.float64) / math.log(2)
         bits = float(amounts.sum() / sum(sizes))
         low, high = interval_of_ratio(amounts, np.array(sizes))
-    costs = {
-        name: getattr(row, name)
-        for name in ("tokens_per_second", "peak_memory_mb")
-        if getattr(row, name) is not None
-    }
+    costs = row.model_dump(include={"tokens_per_second", "peak_memory_mb"}, exclude_none=True)
     return Row(
         length=row.length, documents=len(kept), tokens=sum(tokens), bits_per_byte=bits,
         bits_per_byte_low=None if low is None else max(low, 0.0), bits_per_byte_high=high,

@@ -69,12 +69,8 @@ def read_runs(paths: Sequence[Path], evaluated: bool = True, wanted: Wanted = (N
     problems: list[Problem] = []
     for path in paths:
         with collect(problems):
-            try:
-                if (resolved := path.resolve()) not in runs:
-                    runs[resolved] = _read(path, evaluated, wanted)
-            except (OSError, RuntimeError) as error:  # links in a circle
-                where = str(getattr(error, "filename", None) or path)
-                raise InputError(Problem(f"cannot be read ({error})", where=where)) from error
+            if (resolved := path.resolve()) not in runs:
+                runs[resolved] = _read(path, evaluated, wanted)
     if problems:
         raise InputError(problems)
     return [*runs.values()]
@@ -145,9 +141,6 @@ def validated_recipe(folder: Path) -> dict[str, Any]:
 def training_speed(file: Path) -> float | None:
     """Median of the logged training tokens per second; None where none were logged."""
     _, rows = read_metrics(file)
-    try:
-        values = [float(row[SPEED]) for row in rows if row.get(SPEED)]
-    except ValueError as error:
-        raise InputError(Problem(f"cannot be read ({error})", where=str(file))) from error
+    values = [float(row[SPEED]) for row in rows if row.get(SPEED)]
     values = [value for value in values if math.isfinite(value)]
     return statistics.median(values) if values else None

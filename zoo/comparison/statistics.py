@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import statistics
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from zoo.comparison.effective_length import effective_length
 from zoo.comparison.frame import COUNTS, MEASURES, Results, table_of
 from zoo.comparison.paired import Basis, Difference, Sample, basis_of, difference, make_sample, ranks
-from zoo.errors import InputError
+from zoo.errors import InputError, hint
 from zoo.evaluation.interval import UNKNOWN
 from zoo.registry import tasks
 
@@ -92,9 +91,7 @@ def summary(results: Results, reference: str | None = None) -> pd.DataFrame:
     panels = _ordered([one for one in panels if one.samples] or panels)
     labels = list(dict.fromkeys(label for one in panels for label in one.labels))
     if reference is not None and reference not in labels:
-        near = difflib.get_close_matches(reference, labels, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(labels)}"
-        raise InputError(f"--reference: no curve is called {reference!r}; {hint}")
+        raise InputError(f"--reference: no curve is called {reference!r}; {hint(reference, labels)}")
     basis = basis_of([sample for one in panels for sample in one.samples.values()])
     chosen = reference
     rows: list[dict[str, Any]] = []

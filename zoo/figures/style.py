@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from zlib import crc32
 
-from zoo.errors import InputError, nearest
+from zoo.errors import InputError, hint
 
 HUES = ("#698ffb", "#c90b00", "#0d715f", "#ef4db1", "#bb8c3d", "#912ad9")
 """Distinct with every kind of colour vision, with a contrast of 3 on white paper and on a dark page; see
@@ -107,6 +107,4 @@ def check_panels(asked: Iterable[str], there: Iterable[str]) -> None:
     there = list(dict.fromkeys(there))
     for name in asked:
         if name not in there:
-            near = nearest(name, there)
-            hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(there)}"
-            raise InputError(f"--panels: no panel {name!r}; {hint}")
+            raise InputError(f"--panels: no panel {name!r}; {hint(name, there)}")

@@ -11,7 +11,7 @@ from typing import Any
 
 from zoo import registry
 from zoo.console import waiting
-from zoo.errors import InputError, Problem, collect, nearest
+from zoo.errors import InputError, Problem, collect, hint
 from zoo.figures import encoding, grid, model, tokens
 from zoo.figures.grid import Columns
 from zoo.figures.style import check_panels
@@ -128,9 +128,7 @@ def _named(text: str) -> list[Any]:
     if not names:
         raise InputError(f"{file} registers no encoding")
     if name and name not in names:
-        near = nearest(name, names)
-        hint = f"did you mean {near!r}?" if near else f"it has: {', '.join(names)}"
-        raise InputError(f"{file} registers no encoding {name!r}; {hint}")
+        raise InputError(f"{file} registers no encoding {name!r}; {hint(name, names)}")
     return [name] if name else names
 
 
