@@ -45,7 +45,7 @@ WRONG = (
     (["compare", "runs/nosuch"], "runs/nosuch: no such run folder"),
     (["compare", "runs"], "the runs in it: runs/a, runs/b"),
     (["compare", "runs/a", "runs/b", "--protocol", "slidin"], "did you mean 'sliding'?"),
-    (["compare", "runs/a", "runs/b", "--out", "runs"], "(a, b)"),
+    (["compare", "runs/a", "runs/b", "--out", "runs"], "runs holds other files"),
     (["compare", "runs/a", "runs/b", "--panels", "nonoverlap"], "did you mean 'nonoverlapping'?"),
 )
 

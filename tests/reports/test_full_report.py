@@ -38,6 +38,7 @@ def test_a_page_of_all_that_is_known(run, undrawn, capsys):
         "How to reproduce",
     ]  # fmt: skip
     assert "python -m zoo report runs/a runs/b" in page
+    assert "<summary>Card of runs/a</summary>" in page
     assert "<tr><th>recipe model.encoding</th><td>rope</td><td>alibi</td></tr>" in page
     # Recipes stand there in full, and can be unfolded.
     for one in run:
@@ -107,6 +108,6 @@ def test_the_report_of_an_imported_model(tmp_path, monkeypatch, capsys, open_pag
     assert cli.main(["report", "llama", "--prompt", "the cat <b>", "--sample-tokens", "40"]) == 0
     page = Path("report.html").read_text()
     assert "the cat &lt;b&gt;" in page and " ┃ " in page  # 32 tokens were trained
-    assert "<tr><th>tokens_seen</th><td>not known</td></tr>" in page
+    assert "&quot;tokens_seen&quot;: null" in page
     shown = open_page("report.html")
     assert shown.locator("img[src^='data:image/svg']").first.evaluate("one => one.naturalWidth") > 100

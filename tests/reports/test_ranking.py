@@ -23,7 +23,7 @@ from zoo.evaluation.measurement import Units
 from zoo.reports.csv_export import as_csv
 from zoo.reports.report import build
 from zoo.reports.sections import report_page as page
-from zoo.reports.tables import order_text, spread_text
+from zoo.reports.tables import spread_text
 from zoo.reports.text import console, markdown
 
 
@@ -87,8 +87,7 @@ def test_three_runs_with_accuracy_zero_are_tied(run_of_examples):
     text, shown, page_text = texts(report)
     assert "**" not in text and "<b>" not in page_text.split("<h2>Costs")[0]
     assert "\033[1m" not in re.sub(r"\033\[1m(accuracy|Costs).*", "", console(report, bold=True))
-    for one in (text, shown, page_text):
-        assert "where alibi, rope, t5 are tied" in one
+    assert "1=" in shown
     for one in (text, report.verdict, page_text):
         assert "at 16 tokens (trained) all 3 are tied (the best and the last differ by 0.000" in one
 
@@ -101,8 +100,7 @@ def test_one_seed_and_one_document_make_no_ranking(run_of_documents):
     assert [panel.rank(curve.label, 16) for curve in panel.curves] == [None, None]
     text, shown, page_text = texts(report)
     assert "**" not in text
-    for one in (text, shown, page_text):
-        assert "without a ranking: there is no interval (one document was scored)" in one
+    assert "no interval: one document was scored" in shown
     for one in (text, report.verdict, page_text):
         assert "no ranking, no interval because one document was scored" in one
         assert "the means of 2 lie within 0.007; 1 document; 1 seed each" in one
@@ -189,9 +187,6 @@ def test_ties_share_a_rank(run_of_examples):
     ranks = {curve.label: panel.rank(curve.label, 16) for curve in panel.curves}
     assert ranks == {"alibi": 1, "rope": 1, "t5": 3, "none": 3, "learned": 5}
     assert panel.winner(16) is None and panel.reference == "alibi"
-    assert order_text(report).startswith(
-        "Encodings in the order of accuracy at 16 tokens, where alibi, rope are tied"
-    )
     found = {row["encoding"]: row for row in csv.DictReader(io.StringIO(as_csv(report)))}
     assert {label: int(row["rank"]) for label, row in found.items()} == ranks
     for label, row in found.items():

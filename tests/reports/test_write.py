@@ -49,7 +49,7 @@ def test_a_folder_with_other_files_is_refused_and_left_as_it_was(made, tmp_path)
         folder = tmp_path / f"with_{name}"
         folder.mkdir()
         (folder / name).write_text("mine,yours\n")
-        with pytest.raises(InputError, match=f"{folder}.*{name}"):
+        with pytest.raises(InputError, match=f"{folder} holds other files"):
             write_report(made, folder)
         assert [path.name for path in folder.iterdir()] == [name]
         assert (folder / name).read_text() == "mine,yours\n"
@@ -60,7 +60,7 @@ def test_a_run_folder_a_file_and_a_place_below_one_are_refused(made, write_run, 
         validate_out(write_run("x"))
     (tmp_path / "file").write_text("")
     for place in ("file", "file/below"):
-        with pytest.raises(InputError, match=r"cannot be written there: Not a directory"):
+        with pytest.raises(InputError, match="cannot be written there: (File exists|Not a directory)"):
             write_report(made, tmp_path / place)
 
 

@@ -70,11 +70,11 @@ def diff(first: Path, second: Path) -> str:
     named = " and ".join(run.path for run in runs)
     parts = [f"{named}: {'not comparable, because of' if found else 'comparable'}"]
     if keys:
-        parts.append(_as_table(runs, keys))
+        parts.append(table(*differences_table(runs, keys)))
     parts += [f"  {one}" for one in found if one not in keys]
     allowed = [one for one in all_differences(runs) if one.key not in {key.key for key in keys}]
     if allowed:
-        parts += ["", "what comparable runs may differ in:", _as_table(runs, allowed)]
+        parts += ["", "what comparable runs may differ in:", table(*differences_table(runs, allowed))]
     notes = [one.line for one in caveats.of_runs(runs)]
     notes += [f"{run.path}: not evaluated" for run in runs if not run.measurements]
     if notes:
@@ -100,9 +100,12 @@ def all_differences(runs: Sequence[RunInfo]) -> list[KeyDifference]:
     return differing(named)
 
 
-def _as_table(runs: Sequence[RunInfo], found: Sequence[KeyDifference]) -> str:
+def differences_table(
+    runs: Sequence[RunInfo], found: Sequence[KeyDifference]
+) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    """Header and rows: a row for each key, a column for each run."""
     rows = []
     for one in found:
         value = {path: value_as_text(value) for value, paths in one.values for path in paths}
-        rows.append((f"  {one.key[0]}", one.key[1], *(value[run.path] for run in runs)))
-    return table(("  in", "key", *(run.path for run in runs)), rows)
+        rows.append((" ".join(one.key), *(value[run.path] for run in runs)))
+    return ("key", *(run.path for run in runs)), rows

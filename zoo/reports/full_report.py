@@ -8,18 +8,17 @@ from pathlib import Path
 
 from zoo.comparison.caveats import Caveat, of_runs
 from zoo.comparison.commands import command, evaluate_command
-from zoo.comparison.comparable import value_as_text
 from zoo.comparison.frame import Results
 from zoo.comparison.runs import RunInfo, read_runs
 from zoo.comparison.statistics import costs, summary
 from zoo.console import progress_bar, waiting
 from zoo.errors import InputError, printable
 from zoo.files import atomic_write, read_text
-from zoo.reports.compare import all_differences
+from zoo.reports.compare import all_differences, differences_table
 from zoo.reports.page import GENERATOR, Code, Folded, Part, Picture, Section, Table
 from zoo.reports.report import Report, about_runs, build
 from zoo.reports.sections import report_page
-from zoo.runs.folder import METRICS, RECIPE
+from zoo.runs.folder import CARD, METRICS, RECIPE
 
 OUT = Path("report.html")
 LONGEST = 256
@@ -27,13 +26,6 @@ LONGEST = 256
 HEAD = 2000
 """Characters in which a page of the zoo names its generator."""
 MAX_BYTES = 1 << 20
-CARD = (
-    "encoding", "task", "data", "train_length", "seed", "steps", "tokens_seen", "finished",
-    "parameters.total", "parameters.positional", "precision", "compiled", "device", "init_from", "imported",
-    "fingerprint.corpus", "fingerprint.tokenizer", "versions.torch", "versions.lightning", "git_commit",
-)  # fmt: skip
-"""The keys of a card in its table."""
-UNKNOWN = "not known"
 
 
 def report(
@@ -140,26 +132,12 @@ def _samples(runs: Sequence[RunInfo], prompt: str, tokens: int) -> Iterator[Part
 
 
 def _runs(runs: Sequence[RunInfo]) -> Iterator[Part]:
-    """Tables of the cards and of the differing keys, and the recipes."""
-    paths, rows = tuple(run.path for run in runs), []
-    for key in CARD:
-        own = []
-        for run in runs:
-            value = run.card
-            for name in key.split("."):
-                value = (value or {}).get(name)
-            own.append(UNKNOWN if value is None else value_as_text(value))
-        if key == "tokens_seen" or set(own) != {UNKNOWN}:
-            rows.append((key, *own))
-    yield Table(("", *paths), rows, "Cards")
-    found = []
-    for one in all_differences(runs):
-        own = {path: value_as_text(value) for value, group in one.values for path in group}
-        found.append((" ".join(one.key), *(own[path] for path in paths)))
-    if found:
-        yield Table(("key", *paths), found, "Keys at which the runs differ")
+    """A table of the differing keys, the recipes and the cards."""
+    if found := all_differences(runs):
+        yield Table(*differences_table(runs, found), "Keys at which the runs differ")
     for run in runs:
-        yield Folded(f"Recipe of {run.path}", [Code(read_text(Path(run.path) / RECIPE, MAX_BYTES))])
+        for name, file in (("Recipe", RECIPE), ("Card", CARD)):
+            yield Folded(f"{name} of {run.path}", [Code(read_text(Path(run.path) / file, MAX_BYTES))])
 
 
 def _validate_out(out: Path) -> None:

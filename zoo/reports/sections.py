@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from zoo.figures.curves import interactive_curves
 from zoo.reports.page import Code, Folded, Part, Section, Warned, page
 from zoo.reports.report import NOT_COMPARABLE, Report
-from zoo.reports.tables import order_text, panel_title, tables
+from zoo.reports.tables import panel_title, tables
 
 ALL = 10**6
 
@@ -20,14 +20,14 @@ def report_page(report: Report, more: list[Section] | None = None) -> str:
 
 def parts(report: Report) -> list[Part]:
     """The report without title, picture and verdict, for console, Markdown and notebook."""
-    return [*_warned(report), *_order(report), *tables(report), *_caveats(report)]
+    return [*_warned(report), *tables(report), *_caveats(report)]
 
 
 def _results(report: Report) -> Iterator[Section]:
     opening = _warned(report)
     opening += ["; ".join(f"{name}: {value}" for name, value in report.about)] if report.about else []
     opening += [report.verdict] if report.verdict else []
-    yield Section("", [*opening, *_order(report)])
+    yield Section("", opening)
     made, labels = tables(report, ALL), report.summary["encoding"].unique()
     for panel in report.panels:
         own = [one for one in made if one.caption.startswith(f"{panel_title(panel)}: ")]
@@ -48,11 +48,6 @@ def _end(report: Report) -> Iterator[Section]:
 def _warned(report: Report) -> list[Part]:
     why = f"{NOT_COMPARABLE} (--force): any of these may be the cause of a difference"
     return [Warned(why, report.differences)] if report.differences else []
-
-
-def _order(report: Report) -> list[Part]:
-    text = order_text(report) if len(report.summary) else ""
-    return [text] if text else []
 
 
 def _caveats(report: Report) -> list[Part]:

@@ -154,20 +154,6 @@ def costs_table(report: Report) -> Table | None:
     return Table((report.subject, *columns.values()), rows, "Costs", notes=notes)
 
 
-def order_text(report: Report) -> str:
-    """How the encodings are ordered, and which are tied; empty for one."""
-    if report.summary["encoding"].nunique() < 2:
-        return ""
-    panel = report.panels[0]
-    length = lengths_of(panel)[1]
-    rows, measure = panel[panel["length"] == length], display_name(panel.iloc[0]["measure"])
-    order = f"{report.subject.capitalize()}s in the order of {measure} at {length} tokens"
-    if why := rows.iloc[0]["unranked"]:
-        return f"{order}, without a ranking: there is no interval ({why})."
-    first = [quoted(label) for label in rows.loc[rows["rank"] == 1, "encoding"]]
-    return f"{order}, where {', '.join(first)} are tied." if len(first) > 1 else f"{order}."
-
-
 def panel_title(panel: pd.DataFrame) -> str:
     return protocol_text(panel.iloc[0]["protocol"], json.loads(panel.iloc[0]["parameters"]))
 

@@ -17,16 +17,9 @@ FILES = (TABLE, DATA, *(f"compare{ending}" for ending in PICTURES), PAGE)
 
 
 def validate_out(folder: Path) -> None:
-    """Raise InputError where a comparison would stand among other files."""
-    try:
-        names = {path.name for path in folder.iterdir()} if folder.exists() else set()
-    except OSError as error:
-        raise _unwritable(folder, error) from error
-    names = {name for name in names if not name.startswith((".compare.", ".index."))}  # of a killed process
-    foreign = sorted(names - set(FILES)) or sorted(names) * (DATA not in names)
-    if foreign:
-        named = ", ".join([*foreign[:5], *["..."][: len(foreign) > 5]])
-        raise InputError(f"{folder} holds other files ({named}); choose another folder with --out")
+    """Raise InputError for a folder of something else, whose index.html would be replaced."""
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / DATA).exists():
+        raise InputError(f"{folder} holds other files; choose another folder with --out")
 
 
 def write_report(report: Report, folder: Path, panels: Sequence[str] | None = None) -> list[Path]:
