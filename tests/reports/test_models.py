@@ -133,7 +133,7 @@ def test_nothing_in_common_is_refused_with_the_command(model):
     ):
         build(runs, models=True)
     third = model("third", units(), protocol="sliding")
-    with pytest.raises(InputError, match="sliding was measured on the text c{12} for third alone"):
+    with pytest.raises(InputError, match=r"sliding was measured on the text c{12} for third alone"):
         build([runs[0], third], models=True)
     with pytest.raises(InputError, match="missing models"):
         build(runs[:1], models=True)

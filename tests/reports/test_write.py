@@ -60,7 +60,7 @@ def test_a_run_folder_a_file_and_a_place_below_one_are_refused(made, write_run, 
         validate_out(write_run("x"))
     (tmp_path / "file").write_text("")
     for place in ("file", "file/below"):
-        with pytest.raises(InputError, match="cannot be written there: (File exists|Not a directory)"):
+        with pytest.raises(InputError, match=r"cannot be written there: (File exists|Not a directory)"):
             write_report(made, tmp_path / place)
 
 
