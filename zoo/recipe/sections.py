@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from types import NoneType, UnionType
+from types import UnionType
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainValidator, TypeAdapter, ValidationError, create_model
@@ -178,7 +178,8 @@ def config_class(base: type[Section], *named: Description) -> type[Section]:
                 default = ... if option.default is registry.REQUIRED else option.default
                 help_text = description.help.get(option.name)
                 field = Field(default, description=help_text, validate_default=wraps)
-                fields[option.name] = (_wrapped(option) if wraps else strict_type(option.annotation), field)
+                kind = _wrapped if wraps else strict_type
+                fields[option.name] = (kind(option.annotation), field)
     title, docstring = base.__name__, base.__doc__
     if name := base.model_fields.get("name"):
         title, docstring = f"{named[0].class_name}Config", named[0].summary
@@ -224,10 +225,6 @@ def resolve_encoding(spec: Any) -> Any:
     return _ENCODING.validate_python(spec)
 
 
-def _resolve(spec: Any) -> Any:
-    return _SEVERAL.validate_python(list(spec)) if isinstance(spec, list | tuple) else _resolve_one(spec)
-
-
 def _resolve_one(spec: Any) -> Any:
     given = spec if isinstance(spec, dict) else {"name": spec}
     name = given.get("name")
@@ -239,26 +236,20 @@ def _resolve_one(spec: Any) -> Any:
     return config.model_validate(given).model_dump(mode="json")
 
 
-_ENCODING = TypeAdapter(Annotated[Any, PlainValidator(_resolve)])
-_SEVERAL = TypeAdapter(Annotated[list[Annotated[Any, PlainValidator(_resolve_one)]], Field(min_length=1)])
+_ONE = Annotated[Any, PlainValidator(_resolve_one)]
+_ENCODING = TypeAdapter(_ONE | Annotated[list[_ONE], Field(min_length=1)])
 
 
-def _wrapped(option: registry.Option) -> Any:
+def _wrapped(annotation: Any) -> Any:
     """The field type of an option that holds another encoding, or several."""
-    annotation = option.annotation
-    is_union = typing.get_origin(annotation) in (typing.Union, UnionType)
-    members = typing.get_args(annotation) if is_union else (annotation,)
-
-    def resolve(value: Any) -> Any:
-        if value is None and (NoneType in members or option.default is None):
-            return None
-        if isinstance(value, list) and not registry.holds_several(annotation):
-            raise ValueError("must be one encoding, not a list")
-        if not isinstance(value, list) and not any(map(registry.is_encoding, members)):
-            raise ValueError("must be a list of encodings, not one")
-        return _resolve(value)
-
-    return Annotated[Any, PlainValidator(resolve)]
+    if registry.is_encoding(annotation):
+        return _ONE
+    if not registry.holds_wrapped(annotation):
+        return annotation
+    members = tuple(map(_wrapped, typing.get_args(annotation)))
+    if typing.get_origin(annotation) in (typing.Union, UnionType):
+        return typing.Union[members]  # noqa: UP007
+    return Annotated[typing.get_origin(annotation)[members], Field(min_length=1)]
 
 
 # Datasets inside other keys: questions of protocol `prompts`, corpora of a mix

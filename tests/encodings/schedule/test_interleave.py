@@ -155,7 +155,7 @@ def test_a_fault_in_a_pattern_is_reported_with_its_key(recipe):
         ("[rope, {name: rope, bas: 1}]", r"encoding\.pattern\.1\.bas: unknown key; did you mean 'base'"),
         ("[{name: randomized, of: rpe}]", r"encoding\.pattern\.0\.of: no encoding 'rpe'"),
         ("[[rope, alibi], none]", r"encoding\.pattern\.0: must be the name of an encoding, got a list of 2"),
-        ("rope", r"encoding\.pattern: must be a list of encodings, not one"),
+        ("rope", r"encoding\.pattern: must be a list, got the text 'rope'; write \[rope\]"),
         ("[]", r"encoding\.pattern: must be a list of at least 1, got an empty list"),
     ):
         with pytest.raises(InputError, match=f"model.{problem}"):
