@@ -131,7 +131,7 @@ class TestHub:
         with pytest.raises(InputError) as caught:
             text_of(Hub(id="someone/stories").corpus())
         (problem,) = caught.value.problems
-        assert problem.key == "data.name" and "HF_HUB_OFFLINE is set" in problem.message
+        assert problem.key == "data.name" and "someone/stories is not available" in problem.message
         assert "save_to_disk" in problem.message and capsys.readouterr() == ("", "")
 
 

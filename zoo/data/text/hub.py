@@ -9,7 +9,6 @@ import functools
 import hashlib
 import json
 import logging
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,8 +19,6 @@ from zoo.data.text import Corpus, stamp
 from zoo.data.text.splits import HELD_OUT, SPLIT_NAMES, from_tables, text_of_rows
 from zoo.errors import InputError, Problem
 from zoo.files import atomic_folder
-
-PATIENCE = 5.0  # seconds for the hub's first answer
 
 
 def open_hub(
@@ -99,45 +96,15 @@ def _beginning(rows: Any, column: str, where: str, limit: int) -> Iterator[str]:
 
 @contextmanager
 def reaching(name: str, advice: str) -> Iterator[None]:
-    """Around the loading of a dataset: any failure becomes one InputError, with advice.
-
-    Where the hub does not answer, only copies that `datasets` keeps are read.
-    """
-    unreachable = None if Path(name).is_dir() else why_unreachable(name)
+    """Around the loading of a dataset: any failure becomes one InputError, with advice."""
     try:
-        with quiet(offline=unreachable is not None):
+        with quiet():
             yield
     except InputError:
         raise
     except Exception as error:  # of twenty kinds, all for one fact: the dataset is not available
-        reason = f"{unreachable}, and no copy is kept" if unreachable else first_line(error)
-        message = f"the dataset {name} is not available: {reason}\n{advice}"
+        message = f"the dataset {name} is not available: {first_line(error)}\n{advice}"
         raise InputError(Problem(message, key="data.name")) from None
-
-
-def why_unreachable(name: str) -> str | None:
-    """None if the hub answers that it has a dataset; else why not.
-
-    Asked in a thread, because a look-up of a host name has no time limit; `datasets` by itself would try for
-    24 s to minutes and report every attempt.
-    """
-    from huggingface_hub import HfApi, constants
-
-    if constants.HF_HUB_OFFLINE:
-        return "HF_HUB_OFFLINE is set"
-    answer: list[str | None] = []
-
-    def ask() -> None:
-        try:
-            HfApi().dataset_info(name, timeout=PATIENCE)
-            answer.append(None)
-        except Exception as error:  # no network, or an answer that is not the hub's
-            answer.append(f"{constants.ENDPOINT} cannot be reached ({first_line(error)})")
-
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(PATIENCE)
-    return answer[0] if answer else f"{constants.ENDPOINT} did not answer within {PATIENCE:.0f} s"
 
 
 def first_line(error: BaseException) -> str:
@@ -146,21 +113,13 @@ def first_line(error: BaseException) -> str:
 
 
 @contextmanager
-def quiet(offline: bool = False) -> Iterator[None]:
-    """Without progress bars and notices of `datasets`; if `offline`, it reads local copies only."""
+def quiet() -> Iterator[None]:
+    """Without progress bars and notices of `datasets`."""
     import datasets
-    from huggingface_hub import constants
 
     datasets.disable_progress_bars()
-    # Both read their flag at each call, but the environment variable only at import.
-    modules = [constants, datasets.config]
-    before = [module.HF_HUB_OFFLINE for module in modules]
     logging.disable()
     try:
-        for module in modules:
-            module.HF_HUB_OFFLINE = offline or module.HF_HUB_OFFLINE
         yield
     finally:
         logging.disable(logging.NOTSET)
-        for module, value in zip(modules, before, strict=True):
-            module.HF_HUB_OFFLINE = value
