@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from zoo.notebook.commands import fit as fit
     from zoo.notebook.commands import report as report
     from zoo.notebook.commands import results as results
-    from zoo.notebook.run import open_run as open  # noqa: F401
+    from zoo.notebook.run import Run as open  # noqa: F401
     from zoo.registry import register as register
     from zoo.runs.load import load as load
     from zoo.schedules import Schedule as Schedule
@@ -66,7 +66,7 @@ _WHERE = {
     "compare": ("zoo.notebook.commands", "compare"),
     "evaluate": ("zoo.notebook.commands", "evaluate"),
     "fit": ("zoo.notebook.commands", "fit"),
-    "open": ("zoo.notebook.run", "open_run"),
+    "open": ("zoo.notebook.run", "Run"),
     "load": ("zoo.runs.load", "load"),
     "report": ("zoo.notebook.commands", "report"),
     "results": ("zoo.notebook.commands", "results"),

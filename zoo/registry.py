@@ -80,10 +80,6 @@ class Description:
         return {name: text for one in reversed(docstrings) for name, text in _option_help(one).items()}
 
     @property
-    def class_name(self) -> str:
-        return self.cls.__name__
-
-    @property
     def where(self) -> str:
         return f"{self.file}:{self.line}"
 
@@ -126,8 +122,8 @@ class Registry:
                 does not derive from the base of its kind.
         """
         if not NAME.fullmatch(name):
-            rule = "it has up to 64 letters, digits and . _ -, and begins with a letter or digit"
-            raise InputError(f"no name for {self.article} {self.kind}: {name[:80]!r}; {rule}")
+            rule = "up to 64 letters, digits and . _ -, the first a letter or digit"
+            raise InputError(f"{name[:80]!r} is not a valid name of {self.kind}s: {rule}")
 
         def decorate(cls: type) -> type:
             module, _, base = self.base.partition(":")
@@ -138,8 +134,8 @@ class Registry:
                 self._import_own()
             known = self.entries.get(name)
             # The same class again (a plugin file run again, a notebook's cell) replaces itself.
-            if known is not None and (known.file, known.class_name) != (new.file, new.class_name):
-                both = " and ".join(f"{one.class_name} ({one.where})" for one in (known, new))
+            if known is not None and (known.file, known.cls.__name__) != (new.file, cls.__name__):
+                both = " and ".join(f"{one.cls.__name__} ({one.where})" for one in (known, new))
                 raise InputError(f"two {self.kind}s are called {name!r}: {both}; rename one")
             cls.name = name
             self.entries[name] = new
@@ -179,10 +175,6 @@ class Registry:
         # A package that cannot be imported may be the one that brings the name.
         also = "".join(f"; cannot be used: {reason}" for reason in self.broken.values())
         return f"no {self.kind} {shorten(name, 100)!r}; {hint}{also}"
-
-    @property
-    def article(self) -> str:
-        return "an" if self.kind[0] in "aeiou" else "a"
 
     def _import_own(self) -> None:
         if self._own_imported:

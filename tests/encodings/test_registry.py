@@ -307,7 +307,7 @@ BROKEN = (
 @pytest.mark.parametrize(("source", "message"), BROKEN)
 def test_a_broken_package_breaks_only_itself(source, message, installed, capsys):
     installed(encodings=source)
-    assert encodings.describe("rope").class_name == "RoPE"
+    assert encodings.describe("rope").cls.__name__ == "RoPE"
     assert list(encodings.broken) == ["their_package.encodings"]
     with pytest.raises(InputError, match=rf"cannot be used: package their_package\.encodings: .*{message}"):
         encodings.describe("their_package.encodings")

@@ -125,10 +125,8 @@ def test_an_encoding_has_a_name_that_can_stand_anywhere(recipe_file, plugin, cap
     plugin.file.write_text(PLUGIN.replace('"noted"', repr(name), 1))
     assert cli.main(["show", recipe_file]) == 2
     reported = capsys.readouterr().err
-    assert (
-        "no name for an encoding" in reported and "\x1b" not in reported and len(reported.splitlines()) == 1
-    )
-    with pytest.raises(InputError, match="no name for an encoding"):
+    assert "not a valid name" in reported and "\x1b" not in reported and len(reported.splitlines()) == 1
+    with pytest.raises(InputError, match="not a valid name"):
         zoo.register(name)(type("Odd", (zoo.Encoding,), {}))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,14 +80,16 @@ class TextGenerator:
             InputError: a prompt longer than the encoding takes.
         """
         tokens = self.prompt_tokens(prompt)
-        text = _Text(self.tokenizer)
+        # A character whose bytes are in several tokens comes with the last of them.
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
         position, ended = len(tokens) - 1, False
         for new in self._decode([tokens], max_new_tokens, sampling, seed):
             position, ended = position + 1, int(new) == self.tokenizer.end_token
-            yield Piece(text.rest() if ended else text.add(int(new)), position, ended)
+            raw = b"" if ended else self._bytes_of([int(new)])
+            yield Piece(decoder.decode(raw, final=ended), position, ended)
             if ended:
                 return
-        if rest := text.rest():
+        if rest := decoder.decode(b"", final=True):
             yield Piece(rest, position, ended)
 
     def generate(
@@ -124,8 +126,12 @@ class TextGenerator:
 
     def text_of(self, tokens: Sequence[int]) -> str:
         """The text of tokens; special ones have none, a character cut at the end becomes U+FFFD."""
-        decoder = _Text(self.tokenizer)
-        return "".join(decoder.add(token) for token in tokens) + decoder.rest()
+        return self._bytes_of(tokens).decode(errors="replace")
+
+    def _bytes_of(self, tokens: Iterable[int]) -> bytes:
+        # A published model may have more rows than its tokenizer has tokens.
+        known = self.tokenizer.token_bytes()
+        return b"".join(known[token] for token in tokens if token < len(known))
 
     def _decode(
         self, prompts: list[list[int]], max_new_tokens: int, sampling: Sampling | None, seed: int
@@ -175,18 +181,3 @@ def open_generator(
         raise InputError(f"{file}: not the tokenizer that this model was trained with")
     task.model.to(device)
     return TextGenerator(task, tokenizer)
-
-
-class _Text:
-    """Text from tokens: a character whose bytes are in several tokens comes with the last of them."""
-
-    def __init__(self, tokenizer: TextTokenizer):
-        self._bytes_of = tokenizer.token_bytes()
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-
-    def add(self, token: int) -> str:
-        # A published model may have more rows than its tokenizer has tokens.
-        return self._decoder.decode(self._bytes_of[token] if token < len(self._bytes_of) else b"")
-
-    def rest(self) -> str:
-        return self._decoder.decode(b"", final=True)

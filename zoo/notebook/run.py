@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """A run folder at `path`. Each part is read when it is used, so that later results are included.
+    """The run in the folder `path`, or of the checkpoint `path`; InputError where there is none.
 
-    Parts that cannot be read raise InputError.
+    Each part is read when it is used, so that later results are included. Parts that cannot be read raise
+    InputError.
     """
 
     def __init__(self, path: str | Path):
@@ -94,8 +95,3 @@ class Run:
 
     def __repr__(self) -> str:
         return f"zoo.open({str(self.path)!r})"
-
-
-def open_run(path: str | Path) -> Run:
-    """The run in a folder, or the run of a checkpoint. Raises InputError where there is none."""
-    return Run(path)

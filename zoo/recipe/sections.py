@@ -182,7 +182,7 @@ def config_class(base: type[Section], *named: Description) -> type[Section]:
                 fields[option.name] = (kind(option.annotation), field)
     title, docstring = base.__name__, base.__doc__
     if name := base.model_fields.get("name"):
-        title, docstring = f"{named[0].class_name}Config", named[0].summary
+        title, docstring = f"{named[0].cls.__name__}Config", named[0].summary
         field = Field(... if name.is_required() else name.default, description=name.description)
         fields["name"] = (Literal[named[0].name], field)
     return create_model(title, __base__=base, __doc__=docstring, __module__=__name__, **fields)

@@ -237,24 +237,13 @@ def environments(
     return made
 
 
-@dataclass
-class _Job:
-    run: Run
-    process: subprocess.Popen
-    environment: Mapping[str, str]
-    started: float = field(default_factory=time.monotonic)
-
-    def signal(self, number: int) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, number)
-
-
 class _Processes:
     """The runs as processes of this machine: at most one in each of `environments` at a time."""
 
     def __init__(self, runs: Sequence[Run], environments: Sequence[Mapping[str, str]]):
         self.waiting, self.free = deque(runs), deque(environments)
-        self.jobs: list[_Job] = []
+        self.going: dict[subprocess.Popen, tuple[Run, Mapping[str, str], float]] = {}
+        """Run, environment and start of each process."""
         self.finished: list[str] = []
         self.failed: dict[str, str] = {}
         self.total, self.started = len(runs), time.monotonic()
@@ -266,7 +255,7 @@ class _Processes:
             KeyboardInterrupt: after the first Ctrl-C, when every run has saved; a second one kills them.
         """
         try:
-            while self.jobs or self.waiting:
+            while self.going or self.waiting:
                 while self.free and self.waiting:
                     self._start(self.waiting.popleft())
                 self._report_ended()
@@ -276,11 +265,12 @@ class _Processes:
             raise
         finally:
             for number in (signal.SIGINT, signal.SIGKILL):
-                for job in self.jobs:
-                    job.signal(number)
+                for process in self.going:
+                    with suppress(ProcessLookupError):
+                        os.killpg(process.pid, number)
                 with suppress(KeyboardInterrupt):
-                    for job in self.jobs:
-                        job.process.wait()
+                    for process in self.going:
+                        process.wait()
         return self.failed
 
     def _start(self, run: Run) -> None:
@@ -297,21 +287,21 @@ class _Processes:
                 # processes of every run.
                 start_new_session=True,
             )  # fmt: skip
-        self.jobs.append(_Job(run, process, environment))
+        self.going[process] = run, environment, time.monotonic()
 
     def _report_ended(self) -> None:
-        for job in [job for job in self.jobs if job.process.poll() is not None]:
-            self.jobs.remove(job)
-            self.free.append(job.environment)
-            name, code = job.run.name, job.process.returncode
+        for process in [one for one in self.going if one.poll() is not None]:
+            run, environment, started = self.going.pop(process)
+            self.free.append(environment)
+            name, code = run.name, process.returncode
             if code == 0:
                 self.finished.append(name)
-                text = f"{name}: finished in {duration(time.monotonic() - job.started)}"
+                text = f"{name}: finished in {duration(time.monotonic() - started)}"
             else:
                 why = f"exit code {code}" if code > 0 else f"killed by {signal.Signals(-code).name}"
                 memory = ": out of memory?" if code == -signal.SIGKILL else ""
-                self.failed[name] = f"{why}{memory}: {_last_line(job.run.log)}"
-                text = f"{name}: FAILED: {self.failed[name]}; log: {job.run.log}"
+                self.failed[name] = f"{why}{memory}: {_last_line(run.log)}"
+                text = f"{name}: FAILED: {self.failed[name]}; log: {run.log}"
             done = len(self.finished) + len(self.failed)
             left = (time.monotonic() - self.started) / done * (self.total - done)
             _note(f"[{done}/{self.total}] {text}" + (f"; about {duration(left)} left" if left else ""))
