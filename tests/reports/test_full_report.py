@@ -67,10 +67,17 @@ def test_the_training_curves_are_the_logged_values(run):
     logged = {
         "train/loss": (np.arange(3), np.array([1.0, 2.0, 1.5])),
         "val/loss": (np.array([3]), np.array([1.0])),
+        "lengths/accuracy/1024": (np.array([2]), np.array([0.5])),
+        "lengths/accuracy/256": (np.array([2]), np.array([0.75])),
     }
     figure = training_curves({"runs/a": ("rope", logged), "runs/b": ("alibi", logged)})
-    assert [trace.name for trace in figure.data] == ["rope (runs/a)", "alibi (runs/b)"] * 2
-    for trace, kind in zip(figure.data, ("train/loss", "train/loss", "val/loss", "val/loss"), strict=True):
+    assert [trace.name for trace in figure.data] == ["rope (runs/a)", "alibi (runs/b)"] * 4
+    kinds = ["train/loss", "val/loss", "lengths/accuracy/256", "lengths/accuracy/1024"]
+    assert [figure.layout[f"yaxis{row}"].title.text for row in (3, 4)] == [
+        "accuracy at 256",
+        "accuracy at 1024",
+    ]
+    for trace, kind in zip(figure.data, np.repeat(kinds, 2), strict=True):
         assert [*trace.x] == logged[kind][0].tolist() and [*trace.y] == logged[kind][1].tolist()
     assert read_logged(run[0])["train/loss"][0].tolist() == [0, 1, 2]
 

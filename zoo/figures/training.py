@@ -1,4 +1,4 @@
-"""Training curves: losses, gradient norm and learning rate of several runs, by step."""
+"""Training curves of several runs, by step: losses, gradient norm, learning rate, and scores by length."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ KINDS = {
 
 
 def read_logged(folder: Path) -> Logged:
-    """The columns of a run's metrics.csv that are drawn."""
+    """The columns of a run's metrics.csv that are drawn: `KINDS`, and the scores of `evaluate.during`."""
     found = {}
-    _, rows = read_metrics(folder / METRICS)
-    for column in KINDS:
+    columns, rows = read_metrics(folder / METRICS)
+    for column in [*KINDS, *(one for one in columns if one.startswith("lengths/"))]:
         pairs = np.array([(row["step"], row[column]) for row in rows if row.get(column)], dtype=float)
         pairs = pairs.reshape(-1, 2)[np.isfinite(pairs.reshape(-1, 2)[:, 1])]
         if len(pairs):
@@ -49,7 +49,9 @@ def training_curves(runs: Mapping[str, tuple[str, Logged]]) -> Figure:
     from plotly.subplots import make_subplots
 
     looks = styles(label for label, _ in runs.values())
-    kinds = [kind for kind in KINDS if any(kind in logged for _, logged in runs.values())]
+    logged_by_any = {kind for _, logged in runs.values() for kind in logged}
+    by_length = sorted(logged_by_any - {*KINDS}, key=lambda kind: int(kind.rpartition("/")[2]))
+    kinds = [*(kind for kind in KINDS if kind in logged_by_any), *by_length]
     figure = make_subplots(rows=len(kinds), cols=1, shared_xaxes=True, vertical_spacing=0.05)
     for row, kind in enumerate(kinds, 1):
         for name, (label, logged) in runs.items():
@@ -60,7 +62,8 @@ def training_curves(runs: Mapping[str, tuple[str, Logged]]) -> Figure:
                     showlegend=kind == kinds[0], line=looks[label].line,
                     mode="lines+markers" if len(steps) < 30 else "lines", row=row, col=1,
                 )  # fmt: skip
-        figure.update_yaxes(title=KINDS[kind], automargin=True, exponentformat="power", row=row, col=1)
+        title = KINDS.get(kind) or "{} at {}".format(*kind.split("/")[1:])
+        figure.update_yaxes(title=title, automargin=True, exponentformat="power", row=row, col=1)
     figure.update_xaxes(title="step", row=len(kinds), col=1)
     figure.update_layout(
         height=230 * len(kinds) + 60, plot_bgcolor="white", margin={"l": 60, "r": 10, "t": 20, "b": 10},
