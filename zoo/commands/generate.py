@@ -18,7 +18,7 @@ EXAMPLES = """
 zoo generate runs/rope_wikitext2 --prompt "The river"
 zoo generate runs/rope_wikitext2 --prompt "The river" --max-new-tokens 500 --temperature 0.8 --top-p 0.95
 zoo generate runs/pythia-160m --temperature 0 < beginning.txt
-zoo generate runs/rope_wikitext2 --prompts prompts.txt --out written.jsonl
+zoo generate runs/rope_wikitext2 --prompts prompts.txt > written.jsonl
 zoo generate runs/rope_wikitext2 --prompt "The river" --set model.encoding.scaling=yarn --seed 1
 """
 
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("path", type=Path, metavar="RUN", help="a run folder or a checkpoint")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--prompt", metavar="TEXT", help="the prompt (default: stdin)")
-    what.add_argument("--prompts", type=Path, metavar="FILE", help="a prompt on each line, done together")
+    what.add_argument("--prompts", type=Path, metavar="FILE", help="a prompt on each line; writes JSON lines")
     parser.add_argument(
         "--max-new-tokens", type=count, default=200, metavar="N", help="where to end (default: 200)"
     )
@@ -48,15 +48,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the draws (default: 0)")
     parser.add_argument("--device", default="cpu", metavar="NAME", help="where to compute (default: cpu)")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="of --prompts: write JSON lines there")
     add_set(parser, "change a key of the run's recipe that may change after training")
 
 
 def run(options: argparse.Namespace) -> None:
-    if options.out is not None and options.prompts is None:
-        raise InputError("--out needs --prompts FILE")
     prompts = _prompts(options)
     with waiting("loading torch and the model"):
+        from zoo.generation.terminal import print_batch, print_text
         from zoo.generation.text import open_generator
         from zoo.models.decoding import Sampling
 
@@ -64,13 +62,9 @@ def run(options: argparse.Namespace) -> None:
     sampling = Sampling(options.temperature, options.top_k, options.top_p)
     asked = (options.max_new_tokens, sampling, options.seed)
     if options.prompts is None:
-        from zoo.generation.terminal import print_text
-
         print_text(generator, prompts[0], *asked)
     else:
-        from zoo.generation.terminal import print_batch
-
-        print_batch(generator, prompts, options.out, *asked)
+        print_batch(generator, prompts, *asked)
 
 
 def _prompts(options: argparse.Namespace) -> list[str]:

@@ -1,4 +1,4 @@
-"""Generated text on a terminal, in a pipe, and in a file."""
+"""Generated text on a terminal or in a pipe."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from zoo.console import progress_bar
-from zoo.files import atomic_write
-from zoo.generation.text import Generated, TextGenerator
+from zoo.generation.text import TextGenerator
 from zoo.models.decoding import Sampling
 
 BATCH = 16
@@ -38,30 +36,16 @@ def print_text(
 
 
 def print_batch(
-    generator: TextGenerator,
-    prompts: Sequence[str],
-    out: Path | None,
-    max_new_tokens: int,
-    sampling: Sampling,
-    seed: int,
+    generator: TextGenerator, prompts: Sequence[str], max_new_tokens: int, sampling: Sampling, seed: int
 ) -> None:
-    """Print the text after each of many prompts, or write it to a file, a JSON object on each line with
-    `prompt`, `text`, `tokens` and `ended`."""
-    texts: list[Generated] = []
+    """Print the text after each of many prompts: a JSON object on each line with `prompt`, `text`, `tokens`
+    and `ended`."""
     with progress_bar(len(prompts), "generating", "prompt") as bar:
         for first in range(0, len(prompts), BATCH):
-            texts += generator.generate(
-                prompts[first : first + BATCH], max_new_tokens, sampling, seed + first
-            )
-            bar.update(len(texts) - first)
-    if out is not None:
-        atomic_write(out, "".join(f"{json.dumps(vars(one), ensure_ascii=False)}\n" for one in texts))
-        print(f"done: {out} has {len(texts):,} texts")
-        return
-    for number, one in enumerate(texts, 1):
-        reason = _reason(one.ended, one.tokens, max_new_tokens)
-        print(f"--- prompt {number}, {one.tokens:,} tokens; {reason}\n{one.prompt}{one.text}")
-    print(f"done: {len(texts):,} texts; seed {seed}", file=sys.stderr)
+            batch = prompts[first : first + BATCH]
+            for one in generator.generate(batch, max_new_tokens, sampling, seed + first):
+                print(json.dumps(vars(one), ensure_ascii=False), flush=True)
+            bar.update(len(batch))
 
 
 def _reason(ended: bool, count: int, most: int) -> str:
