@@ -140,7 +140,7 @@ def test_too_little_data_is_refused_with_the_numbers():
 
 
 def test_a_batch_that_cannot_be_shared_is_an_input_error():
-    with pytest.raises(InputError, match=r"8 sequences cannot be shared by 3 devices"):
+    with pytest.raises(InputError, match=r"a batch of 8 cannot be divided over 3 "):
         EpochSampler(50, 8, seed=0, world_size=3)
 
 

@@ -101,7 +101,7 @@ def test_evaluate_gives_the_rows_and_stores_them(runs, capsys):
 def test_compare_has_a_table_a_picture_and_a_verdict(runs, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     comparison = zoo.compare(runs, lengths=[8, 16])
-    assert not [*tmp_path.iterdir()]  # without `out` nothing is written
+    assert not [*tmp_path.iterdir()]
     table = comparison.table
     assert set(table["encoding"]) == {"alibi", "none"} and set(table["length"]) == {8, 16}
     assert table["mean"].between(0, 1).all() and comparison.verdict.startswith("Verdict: ")
@@ -109,7 +109,7 @@ def test_compare_has_a_table_a_picture_and_a_verdict(runs, tmp_path, monkeypatch
     assert page.count("<img") == 1 and page.count("<table>") == page.count("</table>") >= 2
     assert "data:image/png;base64,iVBOR" in page and "alibi" in page and "none" in page
     assert comparison.verdict in str(comparison)
-    zoo.compare([run.path for run in runs], "accuracy", out="compared")
+    zoo.compare([run.path for run in runs], "accuracy").save("compared")
     assert {"compare.csv", "index.html"} <= {file.name for file in (tmp_path / "compared").iterdir()}
     saved = pd.read_csv(tmp_path / "compared" / "compare.csv", keep_default_na=False, na_values=[""])
     assert set(saved.columns) == set(table.columns)

@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from zoo.data.draws import Draws, below
 from zoo.errors import InputError, Problem
+from zoo.recipe.rules import batch_fault
 
 
 class EpochSampler:
@@ -35,14 +36,8 @@ class EpochSampler:
         rank: int = 0,
         world_size: int = 1,
     ):
-        parts = world_size * accumulate
-        message = None
-        if batch_size % parts:
-            message = (
-                f"a batch of {batch_size} sequences cannot be shared by {world_size} devices "
-                f"in {accumulate} parts: it must be a multiple of {parts}"
-            )
-        elif size < batch_size:
+        message = batch_fault(batch_size, world_size, 1, accumulate)
+        if message is None and size < batch_size:
             message = (
                 f"the training data holds {size} sequences and one batch wants {batch_size}; "
                 "take more text, a shorter sequence_length or a smaller batch"
@@ -51,7 +46,7 @@ class EpochSampler:
             raise InputError(Problem(message, key="data.batch_size"))
         self.size, self.batch_size, self.seed = size, batch_size, seed
         self.accumulate, self.rank, self.world_size = accumulate, rank, world_size
-        self.share = batch_size // parts
+        self.share = batch_size // (world_size * accumulate)
 
     def __len__(self) -> int:
         return self.size // self.batch_size * self.accumulate

@@ -15,8 +15,7 @@ from zoo.notebook.run import Run
 from zoo.recipe import Recipe, to_recipe, with_locations
 from zoo.reports import evaluate as evaluating
 from zoo.reports import full_report as reporting
-from zoo.reports.report import OUT, build
-from zoo.reports.write import validate_out
+from zoo.reports.report import build
 from zoo.runs.folder import validate_present
 from zoo.training import fit as training
 
@@ -95,22 +94,14 @@ def compare(
     force: bool = False,
     reference: str | None = None,
     models: bool = False,
-    out: str | Path | None = None,
 ) -> Comparison:
     """Compare evaluated runs: a picture, tables and a verdict, which a notebook shows.
 
-    Args:
-        out: a folder for the files of the command; by default none is written.
-        runs, protocols, lengths, force, reference, models: as of `zoo.reports.report.build`.
+    Nothing is written: `.save(FOLDER)` writes the files of the command. Arguments as of
+    `zoo.reports.report.build`.
     """
-    folder = OUT if out is None else Path(out)
-    if out is not None:
-        validate_out(folder)
     chosen = _paths(runs), _names(protocols), _lengths(lengths)
-    comparison = Comparison(build(*chosen, force, folder, reference, models))
-    if out is not None:
-        comparison.save(folder)
-    return comparison
+    return Comparison(build(*chosen, force, reference=reference, models=models))
 
 
 def report(

@@ -23,14 +23,13 @@ from tqdm import tqdm
 
 from zoo.console import progress_bar
 from zoo.data.text import SPLITS, Corpus
-from zoo.data.text.tokenizer import TextTokenizer, TextUnits, train_tokenizer
+from zoo.data.text.tokenizer import TOKENIZER, TextTokenizer, TextUnits, train_tokenizer
 from zoo.data.text.tokens import TokenStream, write_split
 from zoo.errors import InputError, Problem
 from zoo.files import atomic_folder, atomic_write
 
 FORMAT = 3
 META = "meta.json"
-TOKENIZER = "tokenizer.json"
 
 
 @dataclass(frozen=True)

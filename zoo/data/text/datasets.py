@@ -18,7 +18,7 @@ from zoo.data.text.files import open_text
 from zoo.data.text.hub import open_hub
 from zoo.data.text.mix import mix
 from zoo.data.text.sample import open_sample
-from zoo.data.text.tokenizer import MASK, open_tokenizer
+from zoo.data.text.tokenizer import MASK, TOKENIZER, open_tokenizer
 from zoo.data.text.tokens import TokenStream
 from zoo.data.text.wikitext import open_wikitext
 from zoo.errors import InputError, Problem
@@ -132,7 +132,7 @@ class TextSource(DataSource):
         return MaskedBlocks(stream, length, fraction, *draws, self.separate)
 
     def save_tokenizer(self, folder: Path) -> None:
-        self.tokenizer.save(Path(folder) / "tokenizer.json")
+        self.tokenizer.save(folder / TOKENIZER)
 
 
 @register.dataset("wikitext-2")

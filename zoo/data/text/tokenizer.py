@@ -30,7 +30,7 @@ MASK = "<|mask|>"
 SPECIAL = (END, MASK)
 ENDS = (END, "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "<|im_end|>", "[SEP]")
 """The token that closes a document, by its names in published tokenizers; the first that exists."""
-CONFIG = "tokenizer_config.json"
+TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
 SPACE = "▁"  # of SentencePiece
 WHITESPACE = b" \t\n\r\x0b\x0c"
 PIECE = 1 << 20  # characters tokenized at once: `tokenizers` takes some 100 bytes a token
@@ -200,12 +200,12 @@ def open_tokenizer(path_or_id: str) -> TextTokenizer:
         InputError: there is none, or it cannot be used.
     """
     path = Path(path_or_id)
-    file = path / "tokenizer.json" if path.is_dir() else path
+    file = path / TOKENIZER if path.is_dir() else path
     try:
         if not path.exists() and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", path_or_id):
             from huggingface_hub import hf_hub_download
 
-            file = Path(hf_hub_download(path_or_id, "tokenizer.json"))
+            file = Path(hf_hub_download(path_or_id, TOKENIZER))
         if not file.is_file():
             raise FileNotFoundError("no such file")
         return TextTokenizer.load(file)
