@@ -1,4 +1,4 @@
-"""Output on a terminal that only shows ASCII, and commands in a deleted working directory."""
+"""Output on a terminal that only shows ASCII."""
 
 import io
 import os
@@ -81,18 +81,3 @@ def test_every_verb_runs_on_a_terminal_that_only_shows_ascii(here, mapping):
     codes = [int(line.split()[-1]) for line in output.splitlines() if line.startswith("exit code")]
     assert codes == [0] * 10 + [2, 2], output
     assert [expected for expected in commands.values() if expected not in output] == []
-
-
-@pytest.mark.launch
-@pytest.mark.parametrize("arguments", [["fit", "--recipe", "x.yaml"], ["list", "recipes"]])
-def test_a_deleted_working_directory_is_one_message(tmp_path, arguments):
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    script = 'cd "$1" && rmdir "$1" && shift && exec "$@"'
-    command = ["sh", "-c", script, "sh", gone, sys.executable, "-m", "zoo", *arguments]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=100, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
-    assert done.returncode == 2, done.stderr
-    assert "working directory" in done.stderr and done.stderr.count("\n") == 1
-    assert done.stdout == ""

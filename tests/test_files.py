@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from zoo.files import (
-    DiskFull,
     atomic_file,
     atomic_folder,
     atomic_write,
@@ -98,7 +97,7 @@ def test_a_full_disk_is_recognized_in_any_error(tmp_path, kind):
         with pytest.raises(Exception) as caught, atomic_file(tmp_path / "file") as file:
             file.write(b"some")
             kind(number)
-        assert is_disk_full(caught.value) is full and isinstance(caught.value, DiskFull) is full, number
+        assert is_disk_full(caught.value) is full and (str(tmp_path) in str(caught.value)) is full, number
         assert os.listdir(tmp_path) == []
         if full:  # a loader's process sends it to the main one by pickle
             for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
@@ -120,6 +119,6 @@ def test_a_folder_appears_only_when_it_is_complete_and_flushed(tmp_path, monkeyp
         assert not (tmp_path / "new" / "folder").exists()
     assert sorted(flushed) == sorted([f".folder.{os.getpid()}", "a", "deep", "b"])
     assert (tmp_path / "new" / "folder" / "deep" / "b").read_text() == "x"
-    with pytest.raises(DiskFull), atomic_folder(tmp_path / "new" / "full"):
+    with pytest.raises(OSError, match="full"), atomic_folder(tmp_path / "new" / "full"):
         from_system(28)
     assert os.listdir(tmp_path / "new") == ["folder"]

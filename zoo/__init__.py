@@ -49,29 +49,23 @@ if TYPE_CHECKING:
     from zoo.tasks.task import Task as Task
 
 # Imported when first asked for: `zoo --help` must not wait for torch, and nothing for what it does not need.
-_WHERE = {
-    "Algorithmic": ("zoo.data.algorithmic", "Algorithmic"),
-    "Dataset": ("zoo.data", "Dataset"),
-    "Encoding": ("zoo.encodings.base", "Encoding"),
-    "InputError": ("zoo.errors", "InputError"),
-    "RunError": ("zoo.errors", "RunError"),
-    "Protocol": ("zoo.evaluation.protocols.protocol", "Protocol"),
-    "Schedule": ("zoo.schedules", "Schedule"),
-    "Size": ("zoo.encodings.base", "Size"),
-    "AttentionContext": ("zoo.encodings.base", "AttentionContext"),
-    "Task": ("zoo.tasks.task", "Task"),
-    "TextDataset": ("zoo.data.text.datasets", "TextDataset"),
-    "Wrapper": ("zoo.encodings.wrapper", "Wrapper"),
-    "build": ("zoo.tasks", "build"),
-    "compare": ("zoo.notebook.commands", "compare"),
-    "evaluate": ("zoo.notebook.commands", "evaluate"),
-    "fit": ("zoo.notebook.commands", "fit"),
-    "open": ("zoo.notebook.run", "Run"),
-    "load": ("zoo.runs.load", "load"),
-    "report": ("zoo.notebook.commands", "report"),
-    "results": ("zoo.notebook.commands", "results"),
-    "register": ("zoo.registry", "register"),
+_MODULES = {
+    "zoo.data": ["Dataset"],
+    "zoo.data.algorithmic": ["Algorithmic"],
+    "zoo.data.text.datasets": ["TextDataset"],
+    "zoo.encodings.base": ["AttentionContext", "Encoding", "Size"],
+    "zoo.encodings.wrapper": ["Wrapper"],
+    "zoo.errors": ["InputError", "RunError"],
+    "zoo.evaluation.protocols.protocol": ["Protocol"],
+    "zoo.notebook.commands": ["compare", "evaluate", "fit", "report", "results"],
+    "zoo.registry": ["register"],
+    "zoo.runs.load": ["load"],
+    "zoo.schedules": ["Schedule"],
+    "zoo.tasks": ["build"],
+    "zoo.tasks.task": ["Task"],
 }
+_WHERE = {name: (module, name) for module, names in _MODULES.items() for name in names}
+_WHERE["open"] = ("zoo.notebook.run", "Run")
 
 # `from zoo import *` must not take Python's own `open` away.
 __all__ = [*(name for name in _WHERE if name != "open"), "encodings"]

@@ -49,7 +49,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     try:
-        _check_working_directory()
         code = options.run(options)
         sys.stdout.flush()
         return code or DONE
@@ -59,13 +58,6 @@ def _run(options: argparse.Namespace) -> int:
         return _ended(error, FAILED, error)
     except KeyboardInterrupt as error:
         return _interrupted(error)
-    except SystemExit as error:
-        # Lightning turns Ctrl-C into its own exit.
-        if isinstance(error.__context__, KeyboardInterrupt) and error.code != INTERRUPTED:
-            return _interrupted(error.__context__)
-        if error.code:
-            raise
-        return _ended("stopped before its end: a plugin or library called exit()", FAILED)
     except BrokenPipeError:
         # The reader of the output has left (`| head`); Python would complain again while closing it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -111,11 +103,3 @@ def _ignore_signals() -> None:
     """The launcher sends SIGTERM once another process has left."""
     for number in (signal.SIGINT, signal.SIGTERM) if may_set_handlers() else ():
         signal.signal(number, signal.SIG_IGN)
-
-
-def _check_working_directory() -> None:
-    """Raises InputError where the working directory is gone: no path resolves, and torch does not load."""
-    try:
-        os.getcwd()
-    except OSError as error:
-        raise InputError(f"the working directory cannot be used ({error.strerror}): cd to another") from error

@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 from zoo.errors import printable
@@ -52,13 +52,11 @@ def waiting(what: str) -> Iterator[None]:
     if not (is_first_process() and sys.stderr is not None and sys.stderr.isatty()):
         yield
         return
-    # Under TERM=dumb there is no erasing.
-    begin, end = ("", "\n") if os.environ.get("TERM") == "dumb" else ("\r\033[K", "")
-    print(f"{what} ...", end=end, file=sys.stderr, flush=True)
+    print(f"{what} ...", end="", file=sys.stderr, flush=True)
     try:
         yield
     finally:
-        print(begin, end="", file=sys.stderr, flush=True)
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
 class Lines:
@@ -89,10 +87,7 @@ def progress_bar(total: int | None, about: str, unit: str, **options: Any) -> tq
         layout |= {"file": Lines(sys.stderr), "mininterval": pause, "delay": pause}
         options["leave"] = False
     else:
-        # Some terminals (of containers, of pipes into a pager) report a width of 0: so would be the bar.
-        with suppress(OSError, ValueError):
-            if os.get_terminal_size(sys.stderr.fileno()).columns > 0:
-                layout |= {"dynamic_ncols": True, "ncols": None}
+        layout |= {"dynamic_ncols": True, "ncols": None}
     return tqdm(total=total, desc=about, unit=unit, miniters=1, **{**layout, **options})
 
 

@@ -7,11 +7,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-MOST_SHOWN = 100
-"""Problems that one error lists; of more it gives the number."""
-LONGEST_WORD = 200
-"""Characters of a word for which the nearest valid one is looked for: longer ones take seconds."""
-
 
 @dataclass(frozen=True)
 class Problem:
@@ -39,9 +34,7 @@ class InputError(ValueError):
         if isinstance(problems, Problem):
             problems = [problems]
         self.problems = list(problems)
-        lines = [str(problem) for problem in self.problems[:MOST_SHOWN]]
-        more = len(self.problems) - MOST_SHOWN
-        super().__init__("\n".join([*lines, *([f"and {more} more problems"] if more > 0 else [])]))
+        super().__init__("\n".join(map(str, self.problems)))
 
 
 class RunError(RuntimeError):
@@ -67,10 +60,8 @@ def printable(text: str) -> str:
 
 def nearest(word: str, valid: Iterable[str]) -> str | None:
     """The valid name most like a word, or None when none is near."""
-    if len(word) > LONGEST_WORD:
-        return None
     by_lower = {name.lower(): name for name in valid}
-    near = difflib.get_close_matches(word.lower(), by_lower, n=1)
+    near = difflib.get_close_matches(word.lower()[:200], by_lower, n=1)
     return by_lower[near[0]] if near else None
 
 

@@ -14,14 +14,10 @@ from typing import IO, Any
 from zoo.errors import InputError, Problem
 
 
-class DiskFull(OSError):
-    """A file did not fit on its disk: `filename`."""
-
-
 def atomic_write(path: Path, content: str | bytes) -> None:
     """Write a file that is either the old one or the complete new one.
 
-    Raises DiskFull, or another OSError where it cannot be written.
+    Raises OSError with the file's name where it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_file(path) as file:
@@ -47,14 +43,12 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
 def atomic_folder(folder: Path) -> Iterator[Path]:
     """A temporary folder that is flushed and renamed to `folder` after the block, and removed after an error.
 
-    Raises InputError if it cannot be made, DiskFull if its content does not fit.
+    Raises InputError if it cannot be made, OSError if its content does not fit.
     """
     temporary = folder.with_name(f".{folder.name}.{os.getpid()}")
     try:
         temporary.mkdir(parents=True)
     except OSError as error:
-        if is_disk_full(error):
-            raise
         raise InputError(Problem(f"cannot be written: {error.strerror}", where=str(folder))) from error
     try:
         with raise_disk_full(folder):
@@ -73,14 +67,14 @@ def atomic_folder(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def raise_disk_full(path: Path) -> Iterator[None]:
-    """Turn an error that means a full disk into a DiskFull of `path`."""
+    """Turn an error that means a full disk into an OSError that names `path`."""
     try:
         yield
     except Exception as error:
-        if isinstance(error, DiskFull) or not is_disk_full(error):
+        if getattr(error, "filename", None) or not is_disk_full(error):
             raise
         number = getattr(error, "errno", None) or errno.ENOSPC
-        raise DiskFull(number, os.strerror(number), str(path)) from error
+        raise OSError(number, os.strerror(number), str(path)) from error
 
 
 def is_disk_full(error: BaseException | None) -> bool:

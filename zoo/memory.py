@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import resource
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,23 +11,16 @@ from pathlib import Path
 
 import torch
 
-try:
-    import resource
-except ImportError:  # Windows
-    resource = None
-
 # Numbers of glibc's malloc.h, and the default values.
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 DEFAULT_TRIM_THRESHOLD, DEFAULT_MMAP_MAX = 128 * 1024, 65536
 
 
 def peak_memory_mb(device: torch.device) -> float:
-    """The peak memory so far in MiB: what torch allocated on a GPU, the resident size of the process on a CPU
-    (NaN on Windows)."""
+    """The peak memory so far in MiB: what torch allocated on a GPU, the resident size of the process on a
+    CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
-    if resource is None:
-        return float("nan")
     # Linux counts in KiB, macOS in bytes.
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
 

@@ -91,7 +91,7 @@ def test_a_loss_before_the_first_checkpoint_is_reported(here, recipe, loss_becom
     assert not [*(here / "runs").glob("*/checkpoints/*")]
 
 
-def test_the_message_names_the_first_step_where_values_are_read_rarely(
+def test_it_ends_at_the_next_logged_step_where_values_are_read_rarely(
     here, recipe, loss_becomes, monkeypatch
 ):
     """As on a GPU, which only logs and checkpoints wait for."""
@@ -99,7 +99,7 @@ def test_the_message_names_the_first_step_where_values_are_read_rarely(
     monkeypatch.setattr(Task, "device", torch.device("meta"), raising=False)
     monkeypatch.setattr("zoo.training.callbacks.peak_memory_mb", lambda device: 0.0)
     sets = ["trainer.max_steps=8", "checkpoint.every_n_steps=4", "trainer.log_every_n_steps=7"]
-    with pytest.raises(RunError, match=r"is nan at step 7 .*that was not finite was 5\."):
+    with pytest.raises(RunError, match="the loss is nan at step 7 "):
         fit(recipe("max_index", *sets))
     assert saved(here / "runs" / "tiny")["global_step"] == 4
 
@@ -127,8 +127,8 @@ def test_a_state_that_is_not_finite_is_never_saved(here, recipe, after_step, wha
     # The signal is heard in step 5, and answered after the next.
     after_step(5 if asked else 4, poison)
     step = 6 if asked else 4
-    pattern = r"the weights model\.tokens\.weight are" if what == "weights" else "optimizer's moments are"
-    with pytest.raises(RunError, match=rf"{pattern} not finite after step {step} \(learning .* loss \d"):
+    pattern = r"the weights model\.tokens\.weight" if what == "weights" else "moments of the optimizer"
+    with pytest.raises(RunError, match=rf"{pattern} are not finite after step {step} \(learning .* loss \d"):
         # Not validated, or Ctrl-C would have to wait for it.
         fit(recipe("max_index", *EVERY_TWO, "trainer.limit_val_batches=0"))
     content = saved(here / "runs" / "tiny")

@@ -80,7 +80,7 @@ def test_loading_without_it_names_file_and_content(trained, here):
     with pytest.raises(InputError) as caught:
         zoo.load(folder)
     for part in (
-        f"{folder}: trained with encoding 'around' of {plugin} (sha256 {digest(plugin)[:12]}) and enc",
+        f"{folder}: trained with encoding 'around' of {plugin} (sha256 {digest(plugin)[:12]})",
         f"encoding 'mine' of {plugin}",
         f'--set plugins=[{plugin}], or plugins=["{plugin}"] in Python',
     ):
@@ -175,14 +175,13 @@ def test_a_package_is_asked_for_by_name_and_version(package):
     (source,) = sources
     assert (source["package"], source["version"]) == ("their-package", "1.0")
     assert describe_missing(sources) == describe_changes(sources) == []
-    needs = "trained with encoding 'theirs' of the package their-package 1.0"
+    needs = "trained with encoding 'theirs' of their-package 1.0"
+    digest = f"(sha256 {source['sha256'][:12]})"
     for installed in (None, "2.0"):
         package(installed, has=False)
-        assert describe_missing(sources) == [
-            f"{needs}, which does not provide it here: pip install their-package==1.0"
-        ]
+        assert describe_missing(sources) == [f"{needs} {digest}: pip install their-package==1.0"]
     package("2.0", has=False, broken="no licence")
-    assert describe_missing(sources) == [f"{needs}, which cannot be used: no licence"]
+    assert describe_missing(sources) == [f"{needs} {digest}, which cannot be used: no licence"]
 
 
 def test_a_package_of_another_version_or_content_is_reported(package):

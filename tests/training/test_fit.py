@@ -303,8 +303,8 @@ def test_the_card_records_an_edited_plugin(here, recipe, forgetful_registry, unm
     for more in ("", "# edited\n"):
         plugin.write_text(PLUGIN.format(name="own") + more)
         folder = fit(recipe("max_index", f"plugins=[{plugin}]", "model.encoding=own"))
-        reported.append(json.loads((folder / "card.json").read_text())["fingerprint"]["plugins"])
-        assert reported[-1] == {"own.py": hashlib.sha256(plugin.read_bytes()).hexdigest()}
+        reported.append(json.loads((folder / "card.json").read_text())["code_source"])
+        assert reported[-1][0]["sha256"] == hashlib.sha256(plugin.read_bytes()).hexdigest()
     assert reported[0] != reported[1]
 
 

@@ -117,7 +117,7 @@ def test_a_checkpoint_in_shards_is_that_of_one_file(train, here):
     assert apart(train("shards", *shards), expected) == 0
     folder = here / "shards" / "checkpoints"
     (last,) = folder.glob("last*.shards")
-    assert last.name == "last-20.shards" and len([*last.iterdir()]) == 2
+    assert last.name.startswith("last-20-") and len([*last.iterdir()]) == 2
     assert len([*folder.glob("best*.shards")]) == 1
     # The file has everything but the tensors, and the shards have only tensors.
     held = sum(file.stat().st_size for file in last.iterdir())
@@ -127,7 +127,7 @@ def test_a_checkpoint_in_shards_is_that_of_one_file(train, here):
     train("half", *shards, HALF)
     shutil.copytree(here / "half", here / "half-alone")
     assert apart(train("half", *shards, resume=True), expected) == 0
-    assert not (here / "half" / "checkpoints" / "last-10.shards").exists()
+    assert not [*(here / "half" / "checkpoints").glob("last-10-*.shards")]
     train("half-alone", *FIRE, ALONE, devices=1, resume=True)
     assert not [*(here / "half-alone" / "checkpoints").glob("last*.shards")]
     # Exported as one file.

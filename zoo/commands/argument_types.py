@@ -1,9 +1,16 @@
-"""What an option of the command line may be, from its text."""
+"""Types of the options of the command line, and the option `--set` of several verbs."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+
+
+def add_set(verb: argparse.ArgumentParser, about: str) -> None:
+    """Add `--set KEY=VALUE` with its help."""
+    verb.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help=f"{about}; may be given several times"
+    )
 
 
 def whole_numbers(text: str, least: int = 0) -> list[int]:
@@ -24,7 +31,7 @@ def whole_number(text: str) -> int:
 
 
 def count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
+    if whole_number(text) < 1:
         raise argparse.ArgumentTypeError(f"a whole number above 0 is needed; got {text!r}")
     return int(text)
 

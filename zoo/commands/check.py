@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from zoo.commands.shared import add_set
+from zoo.commands.argument_types import add_set
 from zoo.console import waiting
 
 SUMMARY = "Try the laws that encodings, datasets and protocols keep, and print what holds or what to fix."

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from zoo.commands.argument_types import count, lengths, words
-from zoo.commands.shared import add_set
+from zoo.commands.argument_types import add_set, count, lengths, words
 from zoo.console import waiting
 from zoo.errors import InputError, Problem
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from zoo.commands.argument_types import count, lengths, words
-from zoo.commands.shared import add_set
+from zoo.commands.argument_types import add_set, count, lengths, words
 from zoo.console import waiting
 
 SUMMARY = "Score trained models at several sequence lengths."
@@ -40,12 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from zoo.launch.ranks import exit_when_parent_dies, find_launcher
+    from zoo.runs.folder import validate_present
 
     exit_when_parent_dies()
-    if not all(path.exists() for path in options.paths):
-        from zoo.runs.folder import validate_present
-
-        validate_present(options.paths)
+    validate_present(options.paths)
     if options.devices > 1 and find_launcher() is None:
         from zoo.launch.torchrun import launch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from zoo.commands.shared import add_set
+from zoo.commands.argument_types import add_set
 from zoo.console import waiting
 
 FORMATS = ("hf", "safetensors")

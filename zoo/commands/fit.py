@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from zoo.commands.shared import add_set
+from zoo.commands.argument_types import add_set
 from zoo.console import waiting
 from zoo.errors import InputError
 
@@ -66,10 +66,9 @@ def _set_recipe(options: argparse.Namespace) -> None:
     """`fit FILE` and `fit --recipe FILE` are the same; of `--resume FILE` the value is the file."""
     given = [path for path in (options.file, options.recipe) if path is not None]
     if options.resume not in (True, False, "auto"):
-        if given:
-            raise InputError(f"--resume {options.resume}: --resume takes no value or `auto`")
-        given, options.resume = [Path(options.resume)], True
+        given.append(Path(options.resume))
+        options.resume = True
     if len(given) != 1:
-        two = f"; there are two: {given[0]} and --recipe {given[1]}" if given else ""
-        raise InputError(f"missing RECIPE: zoo fit RECIPE (see `zoo list recipes`){two}")
+        found = f", not {' and '.join(map(str, given))}" if given else ""
+        raise InputError(f"give one RECIPE: zoo fit RECIPE (see `zoo list recipes`){found}")
     options.recipe = given[0]

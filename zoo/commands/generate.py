@@ -6,8 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from zoo.commands.argument_types import count, number
-from zoo.commands.shared import add_set
+from zoo.commands.argument_types import add_set, count, number
 from zoo.console import waiting
 from zoo.errors import InputError
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from zoo.commands.argument_types import words
-from zoo.commands.shared import add_set
+from zoo.commands.argument_types import add_set, words
 from zoo.console import waiting
 
 SUMMARY = "Make a run of a pretrained decoder in Hugging Face's format, to evaluate, compare or train on."

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from zoo.commands.argument_types import count, whole_numbers
-from zoo.commands.shared import add_set
+from zoo.commands.argument_types import add_set, count, whole_numbers
 from zoo.console import waiting
 
 SUMMARY = "Train one recipe with several encodings and seeds, and compare them."

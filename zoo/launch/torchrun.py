@@ -41,18 +41,11 @@ def launch(arguments: Sequence[str], processes: int) -> int:
         rank, failure = error.get_first_failure()
         if failure.exitcode > 0:
             return failure.exitcode  # the process has reported the reason
-        print(f"process {rank} {describe_exit(failure.exitcode)}", file=sys.stderr)
+        name = signal.Signals(-failure.exitcode).name
+        print(f"process {rank} was killed by {name}", file=sys.stderr)
         return 1
     except SignalException:
         return INTERRUPTED
     finally:
         logging.disable(logging.NOTSET)
     return 0
-
-
-def describe_exit(code: int) -> str:
-    """`ended with exit code 1`, `was killed by SIGKILL`."""
-    if code >= 0:
-        return f"ended with exit code {code}"
-    names = {number.value: number.name for number in signal.Signals}
-    return f"was killed by {names.get(-code, f'signal {-code}')}"

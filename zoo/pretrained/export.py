@@ -8,9 +8,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,13 +19,13 @@ import torch
 
 from zoo.data.text.tokenizer import CONFIG as TOKENIZER_CONFIG
 from zoo.data.text.tokenizer import TextTokenizer
-from zoo.errors import InputError, Problem
+from zoo.errors import InputError, Problem, collect
 from zoo.files import atomic_folder, atomic_write
 from zoo.models.transformer import Decoder
 from zoo.pretrained.model_card import model_card
 from zoo.runs.card import write_card
 from zoo.runs.checkpoint_file import write_safetensors
-from zoo.runs.folder import EXPORTED, RESULTS, nearest_run_hint, write_recipe
+from zoo.runs.folder import EXPORTED, RESULTS, validate_free, validate_present, write_recipe
 from zoo.runs.load import find_checkpoint, load_task, run_folder_of
 from zoo.tasks.task import Task
 
@@ -78,10 +77,11 @@ def export(path: Path, out: Path, form: str, sets: Sequence[str] = ()) -> Export
         InputError: no usable run, a folder that holds something, a model that the format cannot hold, or
             `transformers` is not installed.
     """
-    problems = [Problem(fault, where=str(out)) for fault in _not_free(out)]
-    if not path.exists():
-        missing = f"no such run folder or checkpoint{nearest_run_hint(path)}"
-        problems.insert(0, Problem(missing, where=str(path)))
+    problems: list[Problem] = []
+    with collect(problems):
+        validate_present([path])
+    with collect(problems):
+        validate_free(out)
     if form == "hf" and find_spec("transformers") is None:
         install = "pip install 'positional-encoding-zoo[hf]'"
         problems.append(Problem(f"--format hf needs transformers: {install}; --format safetensors does not"))
@@ -112,11 +112,6 @@ def export(path: Path, out: Path, form: str, sets: Sequence[str] = ()) -> Export
         text = model_card(task.recipe.as_dict(), card, table, exported.loaded_by, exported.architecture)
         atomic_write(folder / "README.md", text)
     return exported
-
-
-def _not_free(out: Path) -> Iterator[str]:
-    if os.path.lexists(out) and not (out.is_dir() and not any(out.iterdir())):
-        yield "is not empty" if out.is_dir() else "is a file; an export is a folder"
 
 
 def checkpoint_content(task: Task, card: dict[str, Any]) -> dict[str, Any]:

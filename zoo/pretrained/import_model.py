@@ -135,7 +135,7 @@ def import_model(
     Raises:
         InputError: weights that do not fit the configuration, a tokenizer that cannot be used, a change of
             the model, or a run of this name.
-        DiskFull: it does not fit.
+        OSError: it does not fit.
     """
     last = published.origin.rstrip("/").split("/")[-1]
     name = name or re.sub(r"[^A-Za-z0-9._-]+", "-", last).strip("-._") or "imported"

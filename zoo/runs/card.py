@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
@@ -44,10 +43,6 @@ def make_card(
 
     `init_from` is the run that its weights come from: what that one has learned counts too.
     """
-    # A plugin's file that was edited since then is another encoding.
-    plugins = {
-        Path(file).name: hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in recipe.plugins
-    }
     versions: dict[str, str | None] = {"python": platform.python_version()}
     for library in LIBRARIES:
         versions[library] = None
@@ -59,7 +54,7 @@ def make_card(
         "code_source": code_sources(recipe.as_dict()),
         "task": recipe.task.name,
         "data": recipe.data.name,
-        "fingerprint": fingerprint | ({"plugins": plugins} if plugins else {}),
+        "fingerprint": fingerprint,
         "train_length": recipe.data.sequence_length,
         "seed": recipe.seed,
         "precision": recipe.trainer.precision,

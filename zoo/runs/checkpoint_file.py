@@ -46,7 +46,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     except BadCheckpoint as error:
         raise InputError(f"{path}: {error}. {alternatives(path)}") from error
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise InputError(f"{error.filename or path}: cannot be read: {error.strerror or error}") from error
     return content
 
 
@@ -97,18 +97,12 @@ def _verify_checksums(file: IO[bytes]) -> None:
     Raises:
         BadCheckpoint: one differs, or the file is not an archive.
     """
-    beginning = file.read(1024)
-    if not beginning.strip(b"\0"):
-        raise BadCheckpoint("damaged: it is empty or begins with zeros, as after an interrupted write")
-    if not beginning.startswith(b"PK\x03\x04"):
-        raise BadCheckpoint(f"{FOREIGN}: it does not begin like one")
     try:
         with zipfile.ZipFile(file) as archive:
             broken = archive.testzip()
     except Exception as error:  # zipfile raises many kinds
-        raise BadCheckpoint(
-            "damaged: the directory of its records is missing (an interrupted write)"
-        ) from error
+        cause = "the directory of its records is missing (an interrupted write)"
+        raise BadCheckpoint(f"damaged: {cause}, or {FOREIGN}") from error
     if broken:
         raise BadCheckpoint(f"damaged: the checksum of {broken} is wrong")
 

@@ -7,7 +7,7 @@ when that file is renamed to its name: the old file names the old folder until t
 
 from __future__ import annotations
 
-import re
+import secrets
 import shutil
 import warnings
 import zipfile
@@ -26,7 +26,6 @@ SHARDS = "zoo_shards"
 """The key of a checkpoint that names the folder and the files in it, with their bytes and checksums."""
 SHARD = "zoo_shard"
 """The key that replaces a tensor: its name in the shards."""
-_NAME = re.compile(r"[\w-][\w.-]*")
 _BLOCK = 1 << 24
 
 
@@ -61,12 +60,13 @@ def write_shards(checkpoint: Path, step: int, tensors: dict[str, DTensor]) -> di
     Returns: what the file is to hold under `SHARDS`.
 
     Raises:
-        DiskFull: in every process.
+        OSError: the disk is full; in every process.
     """
     from torch.distributed.checkpoint import HuggingFaceStorageWriter, save
     from torch.distributed.checkpoint.api import CheckpointException
 
-    chosen = [_free_name(checkpoint, step) if dist.get_rank() == 0 else ""]
+    # Never the name of the shards that the old file names: a run may save a step again.
+    chosen = [f"{checkpoint.stem}-{step}-{secrets.token_hex(4)}.shards"]
     dist.broadcast_object_list(chosen)
     folder = checkpoint.parent / chosen[0]
     with raise_disk_full(checkpoint):
@@ -111,9 +111,11 @@ def with_shards(checkpoint: Path, content: dict[str, Any]) -> dict[str, Any]:
     from torch.distributed.checkpoint import HuggingFaceStorageReader, load
 
     about = content.pop(SHARDS)
-    for file in _files(checkpoint, about):
-        if _record(file) != about["files"][file.name]:
-            raise BadCheckpoint(f"damaged: {file.parent.name}/{file.name} has a wrong checksum")
+    if any(Path(name).name != name for name in (about["folder"], *about["files"])):
+        raise BadCheckpoint("damaged: it names shards in another folder")
+    for name, record in about["files"].items():
+        if _record(checkpoint.parent / about["folder"] / name) != record:
+            raise BadCheckpoint(f"damaged: {about['folder']}/{name} has a wrong checksum")
     folder = str(checkpoint.parent / about["folder"])
     stored = HuggingFaceStorageReader(folder).read_metadata().state_dict_metadata
     tensors = {name: torch.empty(one.size, dtype=one.properties.dtype) for name, one in stored.items()}
@@ -132,29 +134,9 @@ def _put_back(content: Any, tensors: dict[str, Tensor]) -> Any:
     return [_put_back(value, tensors) for value in content] if isinstance(content, list) else content
 
 
-def _files(checkpoint: Path, about: dict[str, Any]) -> list[Path]:
-    """The files of the shards. A checkpoint names no file outside its folder."""
-    names = [about["folder"], *about["files"]]
-    if not all(_NAME.fullmatch(name) for name in names):
-        raise BadCheckpoint(f"damaged: unexpected names of shards: {names[:3]}")
-    files = [checkpoint.parent / names[0] / name for name in names[1:]]
-    missing = [file.name for file in files if not file.is_file()]
-    if missing:
-        raise BadCheckpoint(f"damaged: its tensors are in {names[0]} next to it, and {missing[0]} is missing")
-    return files
-
-
 def _record(file: Path) -> dict[str, int]:
     checksum = 0
     with file.open("rb") as opened:
         while block := opened.read(_BLOCK):
             checksum = zlib.crc32(block, checksum)
         return {"bytes": opened.tell(), "crc32": checksum}
-
-
-def _free_name(checkpoint: Path, step: int) -> str:
-    name, number = f"{checkpoint.stem}-{step}.shards", 1
-    while (checkpoint.parent / name).exists():
-        number += 1
-        name = f"{checkpoint.stem}-{step}-{number}.shards"
-    return name

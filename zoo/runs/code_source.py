@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from zoo import registry
@@ -43,21 +42,11 @@ def recorded_sources(card: dict[str, Any] | None) -> list[Source]:
 
 def describe_missing(sources: Sequence[Source]) -> list[str]:
     """A sentence on each class that is not registered now: what brings it, and what to do."""
-    gone = [source for source in sources if source["name"] not in _registry(source).all()]
-    texts = [_missing_package(source) for source in gone if "package" in source]
-    files = [source for source in gone if "package" not in source]
-    if not files:
-        return texts
-    trained = " and ".join(f"{_registry(one).kind} {one['name']!r} of {_origin(one)}" for one in files)
-    paths = list(dict.fromkeys(one["file"] for one in files if Path(one["file"]).suffix == ".py"))
-    advice = ": register it again before you load this"
-    if paths:
-        quoted = ", ".join(f'"{path}"' for path in paths)
-        advice = (
-            f"; a plugin is code and runs only when you name it: --set plugins=[{','.join(paths)}], or "
-            f"plugins=[{quoted}] in Python"
-        )
-    return [*texts, f"trained with {trained}{advice}"]
+    return [
+        f"trained with {_registry(one).kind} {one['name']!r} of {_origin(one)}{_remedy(one)}"
+        for one in sources
+        if one["name"] not in _registry(one).all()
+    ]
 
 
 def describe_changes(sources: Sequence[Source]) -> list[str]:
@@ -108,10 +97,15 @@ def _origin(source: Source) -> str:
     return f"{origin} (sha256 {source['sha256'][:12] or 'unknown'})"
 
 
-def _missing_package(source: Source) -> str:
-    name, package, version = source["name"], source["package"], source["version"]
-    kind = _registry(source)
-    text = f"trained with {kind.kind} {name!r} of the package {package} {version}, which "
-    if name in kind.broken:
-        return f"{text}cannot be used: {kind.broken[name]}"
-    return f"{text}does not provide it here: pip install {package}=={version}"
+def _remedy(source: Source) -> str:
+    if reason := _registry(source).broken.get(source["name"]):
+        return f", which cannot be used: {reason}"
+    if "package" in source:
+        return f": pip install {source['package']}=={source['version']}"
+    file = source["file"]
+    if not file.endswith(".py"):
+        return ": register it again before you load this"
+    return (
+        f"; a plugin is code and runs only when you name it: --set plugins=[{file}], or "
+        f'plugins=["{file}"] in Python'
+    )

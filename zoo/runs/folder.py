@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from zoo.errors import InputError, Problem, shorten
-from zoo.files import atomic_write, is_disk_full
+from zoo.files import atomic_write
 from zoo.recipe import Recipe, dump, recipe_of_run
 from zoo.recipe.diff import MAX_STEPS, refused_on_resume
 from zoo.recipe.tree import read_file
@@ -64,14 +64,12 @@ def validate_free(folder: Path) -> None:
             f"continue it with --resume, or choose another folder with --out"
         )
     if held and not all(map(_LEFTOVER.fullmatch, held)):
-        raise InputError(f"{folder} is not empty; a run needs a folder of its own")
+        raise InputError(f"{folder} is not empty; choose another folder")
     above = folder
     while not above.exists():
         above = above.parent
     if not above.is_dir():
         raise InputError(f"{above} is a file; a run needs a folder")
-    if not os.access(above, os.W_OK | os.X_OK):
-        raise InputError(f"{folder}: a run cannot be written there: no permission to write in {above}")
 
 
 def new_run(recipe: Recipe, out: Path | None) -> tuple[Path, bool]:
@@ -81,7 +79,6 @@ def new_run(recipe: Recipe, out: Path | None) -> tuple[Path, bool]:
 
     Raises:
         InputError: `out` holds something already, or cannot be written.
-        OSError: the disk is full.
     """
     if out is not None:
         validate_free(out)
@@ -100,8 +97,6 @@ def _make(folder: Path) -> bool:
     except FileExistsError:
         return False
     except OSError as error:
-        if is_disk_full(error):
-            raise
         raise _unwritable(folder, error) from error
     return True
 
@@ -173,12 +168,10 @@ def max_steps_problem(folder: Path, stored: dict[str, Any], recipe: Recipe, done
         done: its optimizer steps so far.
     """
     new, config = recipe.trainer.max_steps, recipe.optimizer
-    old = (stored.get("trainer") or {}).get("max_steps")
+    old = stored["trainer"]["max_steps"]
     if done > new:
         message = f"{new} is below the {done} steps that the run has done already"
         return Problem(message, key=MAX_STEPS, where=str(folder))
-    if not isinstance(old, int):
-        return Problem(f"the run has {old!r}, the recipe now {new}", key=MAX_STEPS, where=str(folder))
     step = last_other_rate(config, done, old, new)
     if step is None:
         return None
@@ -196,14 +189,6 @@ def max_steps_problem(folder: Path, stored: dict[str, Any], recipe: Recipe, done
         finish = f"{fit} --out {shlex.quote(str(folder))} --resume"
         lines.insert(1, f"finish it as it is, with {MAX_STEPS}={old}: {finish}")
     return Problem("\n  ".join(lines), key=MAX_STEPS, where=str(folder))
-
-
-def validate_recipe_present(folder: Path) -> None:
-    """Raises InputError for the folder of a run whose recipe is gone."""
-    parts = (CARD, LAST, BEST)
-    if not os.path.lexists(folder / RECIPE) and any(os.path.lexists(folder / part) for part in parts):
-        message = "missing from this run: put it back, or start anew in another folder"
-        raise InputError(Problem(message, where=str(folder / RECIPE)))
 
 
 def stored_recipe(folder: Path) -> dict[str, Any]:

@@ -28,8 +28,8 @@ from zoo.runs.folder import EXPORTED, LAST, RECIPE
 from zoo.tasks import build_task
 from zoo.tasks.task import Task
 
-MANY_RUNS, MOST_SHOWN = 12, 600
-"""Runs that a message names, and characters of an error of torch."""
+MOST_SHOWN = 600
+"""Characters of a list in a message."""
 
 
 def find_checkpoint(path: Path) -> Path:
@@ -52,8 +52,7 @@ def find_checkpoint(path: Path) -> Path:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     why = f" ({last} does not exist)"
     if runs:
-        more = f" and {len(runs) - MANY_RUNS} more" if len(runs) > MANY_RUNS else ""
-        why = f"; the runs in it: {', '.join(runs[:MANY_RUNS])}{more}"
+        why = f"; the runs in it: {shorten(', '.join(runs), MOST_SHOWN)}"
     raise InputError(f"{path}: no checkpoint in it{why}")
 
 

@@ -70,16 +70,11 @@ class StepLog(Callback):
 
     def on_load_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict) -> None:
         state = checkpoint.get(LOSSES)
-        losses = state.get("losses") if isinstance(state, dict) else None
         # With other devices or other parts, the next losses have another shape.
-        if (
-            isinstance(losses, Tensor)
-            and losses.dim() == 2
-            and len(losses) == trainer.world_size
-            and state.get("accumulate") == trainer.accumulate_grad_batches
-        ):
+        shape = trainer.world_size, trainer.accumulate_grad_batches
+        if state is not None and (len(state["losses"]), state["accumulate"]) == shape:
             # The model, and `module.device` with it, is moved later.
-            self.losses = [*losses[trainer.global_rank].to(trainer.strategy.root_device)]
+            self.losses = [*state["losses"][trainer.global_rank].to(trainer.strategy.root_device)]
 
     def on_before_optimizer_step(
         self, trainer: pl.Trainer, module: pl.LightningModule, optimizer: torch.optim.Optimizer

@@ -44,7 +44,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
     ) -> None:
-        """Raises DiskFull, or another OSError where it cannot be written; the old file is then as it was."""
+        """Raises OSError where it cannot be written; the old file is then as it was."""
         path = Path(path)
         path.parent.mkdir(exist_ok=True)  # not the run's folder: where that is gone, so is the run
         with atomic_file(path) as file:
@@ -82,10 +82,9 @@ class BestCheckpoint(ModelCheckpoint):
         return {"best_model_score": self.best_model_score}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        score = state_dict.get("best_model_score")
-        usable = isinstance(score, torch.Tensor) and score.numel() == 1 and not score.isnan()
+        score = state_dict["best_model_score"]
         # Without its file a score would keep the next best one from being written.
-        if not self.present or not usable:
+        if not self.present or score is None:
             return
         path = self.format_checkpoint_name({})
         self.best_model_score = self.kth_value = torch.tensor(score.item())

@@ -99,10 +99,7 @@ def make_loggers(recipe: Recipe, folder: Path, keep_to_step: int) -> list[Logger
     """The loggers that the recipe asks for; those of a resumed run continue after `keep_to_step`."""
     loggers: list[Logger] = []
     if "csv" in recipe.logging:
-        loggers.append(log := CsvLog(folder, keep_to_step))
-        if keep_to_step >= recipe.trainer.log_every_n_steps and not log.rows and is_first_process():
-            lost = f"no rows up to step {keep_to_step}, from which the run continues: the curve begins there"
-            print(f"warning: {log.path}: {lost}", file=sys.stderr)
+        loggers.append(CsvLog(folder, keep_to_step))
     if "tensorboard" in recipe.logging:
         # Events of this run after the checkpoint, or before its first one.
         purge = keep_to_step + 1 if (folder / "tensorboard").exists() else None

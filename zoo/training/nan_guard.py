@@ -15,6 +15,7 @@ from torch.distributed.tensor import DTensor
 
 from zoo.errors import RunError
 from zoo.runs.folder import RECIPE
+from zoo.training.callbacks import StepLog
 from zoo.training.checkpoints import LastCheckpoint
 
 LEAST_SCALE = 1e-4
@@ -31,22 +32,14 @@ class NanGuard(Callback):
         RunError: a loss, a gradient norm, a weight or a moment of the optimizer is not finite.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, log: StepLog) -> None:
+        self.log = log
         self.step = 0
         self.losses: list[Tensor] = []  # of the parts of the step in hand
-        # On the device: loss and gradient norm of the last step, and the first step that was not finite.
-        self.last = torch.full((2,), math.nan)
-        self.first = torch.tensor(math.inf)
-        self.lr = math.nan
-        self.failed = False
+        self.last = torch.zeros(2)  # loss and gradient norm of the last step, on the device
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self.step = trainer.global_step
-
-    def on_before_optimizer_step(
-        self, trainer: pl.Trainer, module: pl.LightningModule, optimizer: torch.optim.Optimizer
-    ) -> None:
-        self.lr = float(optimizer.param_groups[0]["lr"])  # after the step the schedule has moved on
 
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, batch: Any, index: int
@@ -57,19 +50,14 @@ class NanGuard(Callback):
             return  # within an accumulated batch
         self.last = torch.stack([torch.stack(self.losses).sum(), module.gradient_norm])
         self.step, self.losses = step, []
-        # A gradient scaler skips a step whose gradient is not finite, and scales less from then on.
-        checked = self.last if _scaler(trainer) is None else self.last[:1]
-        first = self.first.to(checked.device)
-        self.first = torch.where(checked.isfinite().all(), first, first.clamp(max=step))
         is_logged = step % trainer.log_every_n_steps == 0 or step == trainer.max_steps
         if is_logged or module.device.type == "cpu":
             self._check(trainer, module)
 
     def on_save_checkpoint(self, trainer: pl.Trainer, module: pl.LightningModule, checkpoint: dict) -> None:
-        if not self.failed:
-            states = [state for optimizer in trainer.optimizers for state in optimizer.state.values()]
-            moments = [value for state in states for value in state.values() if isinstance(value, Tensor)]
-            self._check(trainer, module, [*(one.detach() for one in module.parameters()), *moments])
+        states = [state for optimizer in trainer.optimizers for state in optimizer.state.values()]
+        moments = [value for state in states for value in state.values() if isinstance(value, Tensor)]
+        self._check(trainer, module, [*(one.detach() for one in module.parameters()), *moments])
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         loss = trainer.callback_metrics.get("val/loss")
@@ -81,24 +69,21 @@ class NanGuard(Callback):
 
     def _check(self, trainer: pl.Trainer, module: pl.LightningModule, saved: Iterable[Tensor] = ()) -> None:
         """A collective: every process calls it at the same step. `saved` is what a checkpoint will hold."""
-        wrong = bool(self.first.isfinite()) or _is_scaled_to_nothing(trainer) or not _is_finite(saved)
+        # A gradient scaler skips a step whose gradient is not finite, and scales less from then on.
+        checked = self.last if _scaler(trainer) is None else self.last[:1]
+        wrong = not (_is_finite([checked]) and _is_finite(saved)) or _is_scaled_to_nothing(trainer)
         if trainer.strategy.reduce_boolean_decision(wrong, all=False):
             self._fail(trainer, module)
 
     def _fail(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         """A collective: every process calls it at the same step, and their losses may differ."""
-        self.failed = True
-        strategy, device = trainer.strategy, trainer.strategy.root_device
-        loss, norm = strategy.reduce(self.last.to(device), reduce_op="mean").tolist()
-        first = strategy.reduce(self.first.to(device), reduce_op="min").item()
-        names, weights = zip(*module.named_parameters(), strict=True)
-        broken = torch.tensor([not _is_finite([one.detach()]) for one in weights], device=device)
-        broken = strategy.reduce(broken.float(), reduce_op="max").tolist()
-        names = [name for name, is_broken in zip(names, broken, strict=True) if is_broken]
-
+        strategy = trainer.strategy
+        loss, norm = strategy.reduce(self.last.to(strategy.root_device), reduce_op="mean").tolist()
+        # Of a model in shards, another process may have the broken part.
+        names = [name for name, weight in module.named_parameters() if not _is_finite([weight.detach()])]
         if not math.isfinite(loss):
             what = f"the loss is {loss} at step {self.step}"
-        elif first < math.inf:
+        elif _scaler(trainer) is None and not math.isfinite(norm):
             what = f"the gradient is not finite at step {self.step}"
         elif _is_scaled_to_nothing(trainer):
             what = f"no gradient is finite, though the loss is scaled by {_scaler(trainer).get_scale():.1g}"
@@ -106,10 +91,9 @@ class NanGuard(Callback):
             more = f" and {len(names) - 2} more" if len(names) > 2 else ""
             what = f"the weights {', '.join(names[:2])}{more} are not finite after step {self.step}"
         else:
-            what = f"the optimizer's moments are not finite after step {self.step}"
-        facts = f"learning rate {self.lr:.3g}, loss {loss:.4g}, gradient norm {norm:.4g}"
-        since = f"; the first step that was not finite was {first:.0f}" if first < self.step else ""
-        raise RunError(f"{what} ({facts}): training has failed{since}. {_advice(trainer)}")
+            what = f"weights or moments of the optimizer are not finite after step {self.step}"
+        facts = f"learning rate {self.log.lr:.3g}, loss {loss:.4g}, gradient norm {norm:.4g}"
+        raise RunError(f"{what} ({facts}): training has failed. {_advice(trainer)}")
 
 
 def _advice(trainer: pl.Trainer) -> str:

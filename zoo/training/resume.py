@@ -17,15 +17,12 @@ from zoo.runs.card import changed_data, read_card
 from zoo.runs.checkpoint_file import alternatives, read_checkpoint
 from zoo.runs.code_source import recorded_sources
 from zoo.runs.folder import (
-    BEST,
     CARD,
     LAST,
     RECIPE,
-    RUNS,
     existing_run,
     find_run,
     max_steps_problem,
-    validate_recipe_present,
     validate_same_recipe,
 )
 from zoo.runs.load import warn_of_changed_code
@@ -41,12 +38,8 @@ def run_to_resume(recipe: Recipe, out: Path | None, resume: Resume) -> Path | No
 
     Raises InputError if `resume` is True without a run, or the run was made from another recipe.
     """
-    if not resume:
+    if not resume or (resume == "auto" and find_run(recipe, out) is None):
         return None
-    if find_run(recipe, out) is None:
-        validate_recipe_present(out or RUNS / recipe.name)
-        if resume == "auto":
-            return None
     return existing_run(recipe, out)
 
 
@@ -101,25 +94,13 @@ def restoring(checkpoint: Path | None) -> Iterator[None]:
 
 def how_to_continue(folder: Path, saved_at: int) -> str:
     """The command that continues a run; `saved_at` is the step of its last checkpoint, 0 for none."""
-    command = [
-        "python",
-        "-m",
-        "zoo",
-        "fit",
-        "--recipe",
-        str(folder / RECIPE),
-        "--out",
-        str(folder),
-        "--resume",
-    ]
-    return f"{'continue' if saved_at else 'begin again'}: {shlex.join(command)}"
+    recipe, out = (shlex.quote(str(path)) for path in (folder / RECIPE, folder))
+    command = f"python -m zoo fit --recipe {recipe} --out {out} --resume"
+    return f"{'continue' if saved_at else 'begin again'}: {command}"
 
 
 def _validate_nothing_saved(folder: Path) -> None:
     """Raises InputError if the last checkpoint of a run is missing: a new start would overwrite the run."""
-    steps = read_card(folder)["steps"] if os.path.lexists(folder / CARD) else None
-    best = os.path.lexists(folder / BEST)
     # A card of no steps is written before the first step.
-    if steps or (best and steps is None):
-        instead = f", copy {BEST.name} to {LAST.name} to continue from there" if best else ""
-        raise InputError(f"{folder / LAST}: missing: put it back{instead}, or start anew in another folder")
+    if os.path.lexists(folder / CARD) and read_card(folder)["steps"]:
+        raise InputError(f"{folder / LAST}: missing. {alternatives(folder / LAST)}")

@@ -55,7 +55,7 @@ class RunStatus(Callback):
         self.last: LastCheckpoint | None = None
         self.step = 0
         self.request = CONTINUE
-        self.signalled = self.ignoring = self.training = self.due = self.is_trained = False
+        self.signalled = self.training = self.due = self.is_trained = False
         self.group: dist.ProcessGroup | None = None
 
     @contextmanager
@@ -152,10 +152,8 @@ class RunStatus(Callback):
 
         torchrun and SLURM send SIGTERM to the other processes once one has left.
         """
-        if not self.ignoring and may_set_handlers():
-            self.ignoring = True
-            for number in _signals():
-                signal.signal(number, signal.SIG_DFL if number == signal.SIGINT else signal.SIG_IGN)
+        for number in _signals() if may_set_handlers() else ():
+            signal.signal(number, signal.SIG_DFL if number == signal.SIGINT else signal.SIG_IGN)
 
     def _explain(self, error: BaseException) -> BaseException:
         """The exception that ends the run instead of `error`, or `error` with a note."""

@@ -83,7 +83,7 @@ def make_trainer(
         status,
         SeededSteps(),
         log,
-        NanGuard(),
+        NanGuard(log),
         *([LengthCurve(source, log)] if recipe.evaluate.during else []),
         # The last one after the best one, whose score it holds.
         BestCheckpoint(folder),
