@@ -334,22 +334,14 @@ def test_a_run_that_has_moved_keeps_its_best_score(here, recipe, cut):
     assert not (here / "old").exists()
 
 
-def test_the_best_checkpoint_restores_only_its_score(tmp_path):
-    best = BestCheckpoint(tmp_path)
-    best.present = True
-    best.load_state_dict({"best_model_score": torch.tensor(2.0), "best_model_path": "/elsewhere/x.ckpt",
-                          "kth_best_model_path": "../../x.ckpt", "best_k_models": {"../../x.ckpt": 1.0},
-                          "dirpath": "/elsewhere", "last_model_path": "/elsewhere/y.ckpt"})  # fmt: skip
-    own = str(tmp_path / "checkpoints" / "best.ckpt")
-    assert best.best_model_path == best.kth_best_model_path == own and [*best.best_k_models] == [own]
-    assert best.best_model_score == 2.0 and best.last_model_path == "" and best.state_dict().keys() == {
-        "best_model_score"
-    }  # fmt: skip
-    for nothing in ({}, {"best_model_score": "2"}, {"best_model_score": torch.ones(2)}):
-        fresh = BestCheckpoint(tmp_path)
-        fresh.present = True
-        fresh.load_state_dict(nothing)
-        assert fresh.best_k_models == {}
+def test_the_best_loss_is_restored_exactly_where_its_file_is_there(tmp_path):
+    before, after = BestCheckpoint(tmp_path), BestCheckpoint(tmp_path)
+    before.loss = 0.1
+    after.load_state_dict(before.state_dict())
+    assert after.loss == float("inf")
+    after.present = True
+    after.load_state_dict(before.state_dict())
+    assert after.loss == 0.1
 
 
 def test_a_folder_that_was_claimed_by_a_killed_launch_is_free(here, recipe):

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from lightning.fabric.plugins.environments import SLURMEnvironment
+from lightning.fabric.plugins.environments import SLURMEnvironment, TorchElasticEnvironment
 
 from zoo.errors import InputError, RunError
 from zoo.launch.ranks import find_launcher
@@ -91,12 +91,9 @@ def join(devices: int = 1, accelerator: str = "auto") -> Team:
         raise InputError(f"--devices {here}: GPUs on this machine: {torch.cuda.device_count()}; {advice}")
     if launcher is None or here * launcher.num_nodes == 1:
         return alone(device_for(accelerator))
-    if launcher.name == "slurm":
-        slurm = SLURMEnvironment()
-        os.environ |= {"MASTER_ADDR": slurm.main_address, "MASTER_PORT": str(slurm.main_port)}
-        rank, local_rank = slurm.global_rank(), slurm.local_rank()
-    else:
-        rank, local_rank = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
+    environment = SLURMEnvironment() if launcher.name == "slurm" else TorchElasticEnvironment()
+    os.environ |= {"MASTER_ADDR": environment.main_address, "MASTER_PORT": str(environment.main_port)}
+    rank, local_rank = environment.global_rank(), environment.local_rank()
     size = here * launcher.num_nodes
     # Plain objects are exchanged: gloo serves processes with GPUs too, and notices a lost process at once.
     dist.init_process_group("gloo", rank=rank, world_size=size)

@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.tensor import DTensor
+from torch.utils._pytree import tree_map
 
 from zoo.files import fsync_folder, raise_disk_full
 
@@ -39,19 +40,15 @@ def take_shards(content: dict[str, Any]) -> tuple[dict[str, Any], dict[str, DTen
     names: dict[tuple[int, torch.Size], str] = {}  # two parameters may be one
 
     def take(value: Any) -> Any:
-        if isinstance(value, DTensor):
-            local = value.to_local()
-            memory = (local.data_ptr() if local.numel() else id(value), value.shape)
-            name = names.setdefault(memory, f"tensor-{len(names)}")
-            tensors[name] = value
-            return {SHARD: name}
-        if isinstance(value, Tensor):
-            return value.cpu()
-        if isinstance(value, dict):
-            return type(value)((key, take(one)) for key, one in value.items())
-        return [take(one) for one in value] if isinstance(value, list) else value
+        if not isinstance(value, DTensor):
+            return value.cpu() if isinstance(value, Tensor) else value
+        local = value.to_local()
+        memory = (local.data_ptr() if local.numel() else id(value), value.shape)
+        name = names.setdefault(memory, f"tensor-{len(names)}")
+        tensors[name] = value
+        return {SHARD: name}
 
-    return take(content), tensors
+    return tree_map(take, content), tensors
 
 
 def write_shards(checkpoint: Path, step: int, tensors: dict[str, DTensor]) -> dict[str, Any]:
@@ -123,15 +120,11 @@ def with_shards(checkpoint: Path, content: dict[str, Any]) -> dict[str, Any]:
         # Of the one process that reads, whether others have met or not.
         warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
         load(tensors, storage_reader=HuggingFaceStorageReader(folder), no_dist=True)
-    return _put_back(content, tensors)
+    return tree_map(lambda one: tensors[one[SHARD]] if _is_name(one) else one, content, is_leaf=_is_name)
 
 
-def _put_back(content: Any, tensors: dict[str, Tensor]) -> Any:
-    if isinstance(content, dict):
-        if content.keys() == {SHARD}:
-            return tensors[content[SHARD]]
-        return type(content)((key, _put_back(value, tensors)) for key, value in content.items())
-    return [_put_back(value, tensors) for value in content] if isinstance(content, list) else content
+def _is_name(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() == {SHARD}
 
 
 def _record(file: Path) -> dict[str, int]:

@@ -11,7 +11,7 @@ from typing import Any
 import lightning.pytorch as pl
 import torch
 from lightning.fabric.plugins.io.torch_io import TorchCheckpointIO
-from lightning.pytorch.callbacks import Checkpoint, ModelCheckpoint
+from lightning.pytorch.callbacks import Checkpoint
 
 from zoo.files import atomic_file
 from zoo.recipe.schema import CheckpointConfig
@@ -52,17 +52,11 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         remove_old_shards(path.parent)
 
 
-class BestCheckpoint(ModelCheckpoint):
-    """Keeps checkpoints/best.ckpt, the one of the lowest validation loss.
-
-    Of its state in a checkpoint only the score is taken: the path is always this run's, in any folder the
-    checkpoint was written in, so that no checkpoint can name a file to be overwritten or removed.
-    """
+class BestCheckpoint(Checkpoint):
+    """Keeps checkpoints/best.ckpt, the one of the lowest validation loss; its state is that loss."""
 
     def __init__(self, folder: Path):
-        super().__init__(
-            folder / BEST.parent, BEST.stem, monitor="val/loss", mode="min", enable_version_counter=False
-        )
+        self.folder, self.loss = folder, math.inf
         self.present = False
 
     @property
@@ -70,26 +64,23 @@ class BestCheckpoint(ModelCheckpoint):
         return "best"
 
     def setup(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
-        super().setup(trainer, module, stage)  # broadcasts the folder
-        self.present = self.file_exists(self.format_checkpoint_name({}), trainer)
+        self.folder = trainer.strategy.broadcast(self.folder)
+        self.present = trainer.strategy.broadcast((self.folder / BEST).exists())
 
-    def check_monitor_top_k(self, trainer: pl.Trainer, current: torch.Tensor | None = None) -> bool:
-        # Lightning would take NaN for an infinite loss, and that for better than none.
-        finite = current is not None and bool(current.isfinite())
-        return finite and super().check_monitor_top_k(trainer, current)
+    def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        loss = float(trainer.callback_metrics.get("val/loss", math.nan))
+        # NaN is never below.
+        if not trainer.sanity_checking and loss < self.loss:
+            self.loss = loss
+            trainer.save_checkpoint(self.folder / BEST, weights_only=False)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"best_model_score": self.best_model_score}
+        return {"best_model_score": torch.tensor(self.loss, dtype=torch.float64)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        score = state_dict["best_model_score"]
-        # Without its file a score would keep the next best one from being written.
-        if not self.present or score is None:
-            return
-        path = self.format_checkpoint_name({})
-        self.best_model_score = self.kth_value = torch.tensor(score.item())
-        self.best_model_path = self.kth_best_model_path = path
-        self.best_k_models = {path: self.best_model_score}
+        # Without its file a loss would keep the next best one from being written.
+        if self.present and state_dict["best_model_score"] is not None:
+            self.loss = float(state_dict["best_model_score"])
 
 
 class LastCheckpoint(Checkpoint):

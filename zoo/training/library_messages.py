@@ -14,5 +14,3 @@ def hide_library_messages() -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", category=PossibleUserWarning)
     warnings.filterwarnings("ignore", message=r".*LeafSpec.* is deprecated")
-    # `fit` decides whether a folder can be used.
-    warnings.filterwarnings("ignore", message=r"Checkpoint directory .* exists and is not empty")
