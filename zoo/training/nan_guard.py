@@ -32,8 +32,8 @@ class NanGuard(Callback):
         RunError: a loss, a gradient norm, a weight or a moment of the optimizer is not finite.
     """
 
-    def __init__(self, log: StepLog) -> None:
-        self.log = log
+    def __init__(self, step_log: StepLog) -> None:
+        self.step_log = step_log
         self.step = 0
         self.losses: list[Tensor] = []  # of the parts of the step in hand
         self.last = torch.zeros(2)  # loss and gradient norm of the last step, on the device
@@ -92,7 +92,7 @@ class NanGuard(Callback):
             what = f"the weights {', '.join(names[:2])}{more} are not finite after step {self.step}"
         else:
             what = f"weights or moments of the optimizer are not finite after step {self.step}"
-        facts = f"learning rate {self.log.lr:.3g}, loss {loss:.4g}, gradient norm {norm:.4g}"
+        facts = f"learning rate {self.step_log.lr:.3g}, loss {loss:.4g}, gradient norm {norm:.4g}"
         raise RunError(f"{what} ({facts}): training has failed. {_advice(trainer)}")
 
 
