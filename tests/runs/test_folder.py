@@ -24,12 +24,12 @@ def test_many_runs_at_once_each_get_their_own(here, recipe):
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(folder.name for folder, _ in made) == ["tiny", *(f"tiny-{n}" for n in range(2, 9))]
+    assert sorted(folder.name for folder in made) == ["tiny", *(f"tiny-{n}" for n in range(2, 9))]
 
 
 def test_only_one_gets_a_named_folder(here, recipe):
     (here / "mine").mkdir()  # empty, so it is free
-    assert new_run(recipe(), here / "mine") == (here / "mine", False)
+    assert new_run(recipe(), here / "mine") == here / "mine"
     write_recipe(here / "mine", recipe())
     with pytest.raises(InputError, match="already holds a run"):
         new_run(recipe(), here / "mine")

@@ -43,7 +43,7 @@ def main():
     options = parser.parse_args()
     recipe = read_recipe(options.recipe, options.set)
     exists = (options.out / "recipe.yaml").exists()
-    folder = existing_run(recipe, options.out) if exists else new_run(recipe, options.out)[0]
+    folder = existing_run(recipe, options.out) if exists else new_run(recipe, options.out)
     RunLock(folder)
     write_recipe(folder, recipe)
     file = folder / "checkpoints" / "last.ckpt"

@@ -268,8 +268,7 @@ def test_a_failure_before_the_first_step_leaves_the_folder_free(here, recipe, mo
         (here / "mine").mkdir()
         with pytest.raises(RuntimeError, match="no step"):
             fit(recipe(), out=here / "mine")
-    # A folder that the user made stays, and is free again.
-    assert [*(here / "mine").iterdir()] == []
+    assert not (here / "mine").exists()
     assert fit(recipe(), out=here / "mine") == here / "mine"
 
 

@@ -9,7 +9,6 @@ import difflib
 import os
 import re
 import shlex
-import shutil
 from collections.abc import Iterable
 from contextlib import suppress
 from itertools import count
@@ -72,21 +71,20 @@ def validate_free(folder: Path) -> None:
         raise InputError(f"{above} is a file; a run needs a folder")
 
 
-def new_run(recipe: Recipe, out: Path | None) -> tuple[Path, bool]:
-    """A folder for a new run: `out`, or runs/NAME, or the first of runs/NAME-2, -3 ... that is free.
-
-    Returns: the folder, and whether it was made; `out` may be there, empty.
+def new_run(recipe: Recipe, out: Path | None) -> Path:
+    """Make a folder for a new run: `out`, or runs/NAME, or the first of runs/NAME-2, -3 ... that is free.
 
     Raises:
         InputError: `out` holds something already, or cannot be written.
     """
     if out is not None:
         validate_free(out)
-        return out, _make(out)
+        _make(out)
+        return out
     folder, numbers = RUNS / recipe.name, count(2)
     while not _make(folder):
         folder = RUNS / f"{recipe.name}-{next(numbers)}"
-    return folder, True
+    return folder
 
 
 def _make(folder: Path) -> bool:
@@ -99,15 +97,6 @@ def _make(folder: Path) -> bool:
     except OSError as error:
         raise _unwritable(folder, error) from error
     return True
-
-
-def give_up(folder: Path, made: bool) -> None:
-    """Remove a new run that came to nothing. A folder that was not made for it is left empty."""
-    for path in [folder] if made else [*folder.iterdir()]:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
 
 
 def remove_leftovers(folder: Path) -> None:

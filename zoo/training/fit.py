@@ -101,10 +101,9 @@ def fit(recipe: Recipe, out: Path | None = None, resume: Resume = False) -> Path
         known = content and content["hyper_parameters"]["vocab_size"]
         task = task or build_task(encoding, known or source.vocab_size)
         if is_first:
-            is_new = folder is None
-            folder, made = new_run(recipe, out) if is_new else (folder, False)
+            if folder is None:
+                folder = status.new = new_run(recipe, out)
             status.lock = RunLock(folder)
-            status.new = (folder, made) if is_new else None
         trainer, last = make_trainer(
             recipe, task, source, folder or Path(), status, checkpoint, content, origin and origin.facts
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from lightning.pytorch.callbacks import Callback
 from zoo.errors import InputError, RunError
 from zoo.files import is_disk_full
 from zoo.launch.ranks import is_first_process, may_set_handlers
-from zoo.runs.folder import RECIPE, give_up
+from zoo.runs.folder import RECIPE
 from zoo.runs.lock import RunLock
 from zoo.training.checkpoints import LastCheckpoint, is_between_steps
 from zoo.training.resume import how_to_continue
@@ -42,7 +43,7 @@ class RunStatus(Callback):
     before the first step or after the last. The first of the callbacks: before anything of a step is written.
 
     Attributes:
-        new: the folder of a new run, and whether it was made for it.
+        new: the folder of a new run.
         lock: the lock of the folder, in the process that writes.
         last: a callback of the trainer; None until there is one.
         request: CONTINUE, STOP or REQUEUE.
@@ -50,7 +51,7 @@ class RunStatus(Callback):
     """
 
     def __init__(self) -> None:
-        self.new: tuple[Path, bool] | None = None
+        self.new: Path | None = None
         self.lock: RunLock | None = None
         self.last: LastCheckpoint | None = None
         self.step = 0
@@ -163,7 +164,7 @@ class RunStatus(Callback):
         if self.new and not is_gone and (self.step == 0 or (is_disk_full(error) and not saved)):
             self._release()
             self.lock = None
-            give_up(*self.new)
+            shutil.rmtree(self.new, ignore_errors=True)
         if _is_interruption(error):
             text = self._interrupted()
             if self.request == REQUEUE and is_first_process():
