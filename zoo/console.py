@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
@@ -32,15 +33,17 @@ def show_all() -> None:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Aligned columns; on a terminal no line is longer than the terminal is wide."""
+    """Aligned columns; on a terminal the last one goes on below where it is too long."""
     rows = [header, *([printable(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
-    terminal = sys.stdout.isatty()
-    limit = shutil.get_terminal_size().columns if terminal else None
-    lines = []
-    for row in rows:
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        lines.append(line[: limit - 1] + "…" if limit and len(line) > limit else line)
+    widths = [max(len(row[column]) for row in rows) + 2 for column in range(len(header) - 1)]
+    terminal, lines = sys.stdout.isatty(), []
+    room = max(30, shutil.get_terminal_size().columns - sum(widths))
+    for *cells, last in rows:
+        parts = textwrap.wrap(last, room, break_on_hyphens=False) if terminal else [last]
+        for part in parts or [""]:
+            lines.append("".join(map(str.ljust, cells, widths)) + part)
+            cells = [""] * len(cells)
+    lines = [line.rstrip() for line in lines]
     if terminal and "NO_COLOR" not in os.environ:
         lines[0] = f"\033[1m{lines[0]}\033[0m"
     return "\n".join(lines)

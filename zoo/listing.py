@@ -7,8 +7,6 @@ import functools
 import itertools
 import json
 import os
-import shutil
-import sys
 import textwrap
 import typing
 from collections.abc import Callable, Iterable
@@ -70,20 +68,6 @@ def _matching(names: Iterable[str], pattern: str | None, what: str) -> list[str]
     return found
 
 
-def _table(header: Row, rows: Iterable[Row]) -> str:
-    """A table; on a terminal its last column, the description, goes on below where it is too long."""
-    rows = list(rows)
-    if not sys.stdout.isatty():
-        return table(header, rows)
-    start = sum(max(len(row[i]) for row in (header, *rows)) + 2 for i in range(len(header) - 1))
-    width = max(30, shutil.get_terminal_size().columns - start)
-    lines = [(row[:-1], textwrap.wrap(row[-1], width, break_on_hyphens=False) or [""]) for row in rows]
-    rest = ("",) * (len(header) - 1)
-    return table(
-        header, [(*(rest if n else cells), text) for cells, texts in lines for n, text in enumerate(texts)]
-    )
-
-
 def _kind(what: str, pattern: str | None) -> str:
     kind, columns = _COLUMNS[what]
     if pattern in kind.broken and pattern not in kind.names():
@@ -99,7 +83,7 @@ def _kind(what: str, pattern: str | None) -> str:
     ]
     notes += [] if pattern else [f"cannot be used: {name}: {reason}" for name, reason in kind.broken.items()]
     legend = ["", *LEGEND] if kind is registry.encodings else []
-    shown = _table(("name", *columns, "description"), rows)
+    shown = table(("name", *columns, "description"), rows)
     return "\n".join([shown, *legend, *(note.strip().split("\n")[0] for note in notes)])
 
 
@@ -237,7 +221,7 @@ def _recipes(pattern: str | None) -> str:
     if not files:
         raise InputError(f"{RECIPES}/: no recipes here (*.yaml)")
     header = ("file", "encoding", "model", "data", "length", "steps", "description")
-    return _table(header, [_recipe(files[name]) for name in _matching(files, pattern, "recipe")])
+    return table(header, [_recipe(files[name]) for name in _matching(files, pattern, "recipe")])
 
 
 def _recipe(file: Path) -> Row:
