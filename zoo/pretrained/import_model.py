@@ -32,7 +32,6 @@ from zoo.tasks.task import Task
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
-LARGEST_JSON = 16 << 20
 MANY = 6  # names in a message
 
 
@@ -64,7 +63,7 @@ def read_published(origin: str, ignored: Collection[str] = ()) -> Published:
     file = folder / CONFIG
     if not file.is_file():
         raise InputError(Problem(f"no {CONFIG}: not a model in Hugging Face's format", where=str(folder)))
-    values = read_json(file, LARGEST_JSON)
+    values = read_json(file)
     if not isinstance(values, dict):
         raise InputError(Problem("not a mapping", where=str(file)))
     name, architecture = architecture_of(values, str(file))
@@ -94,7 +93,7 @@ def _download(origin: str) -> Path:
 def _weight_files(folder: Path) -> dict[str, Path]:
     """The file of each weight, by the name that it has there."""
     if (index := folder / INDEX).is_file():
-        table = read_json(index, LARGEST_JSON).get("weight_map")
+        table = read_json(index).get("weight_map")
         if not isinstance(table, dict):
             raise InputError(Problem("has no weight_map", where=str(index)))
         names = sorted(set(table.values()))

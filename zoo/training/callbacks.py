@@ -178,10 +178,6 @@ class StepBar(ProgressBar):
 class StepTimer(Timer):
     """Lightning's `max_time`, that ends a run between two steps and not within an accumulated batch."""
 
-    @property
-    def state_key(self) -> str:
-        return "Timer"  # as in checkpoints that were written with Lightning's own
-
     def _check_time_remaining(self, trainer: pl.Trainer) -> None:
         if is_between_steps(trainer):
             super()._check_time_remaining(trainer)
