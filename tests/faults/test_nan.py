@@ -198,22 +198,11 @@ def test_the_norm_is_that_of_the_full_batch_before_clipping(here, recipe):
         assert float(row["train/gradient_norm"]) == pytest.approx(squares**0.5, rel=1e-5)
 
 
-class Scaler:
-    def __init__(self, scale):
-        self.scale = scale
-
-    def get_scale(self):
-        return self.scale
-
-
-@pytest.mark.parametrize("scale, ends", [(65536.0, False), (1e-5, True)])
-def test_a_step_that_a_gradient_scaler_skips_is_no_failure(
-    here, recipe, loss_becomes, monkeypatch, scale, ends
-):
+def test_a_step_that_a_gradient_scaler_skips_is_no_failure(here, recipe, loss_becomes, monkeypatch):
     """float16 needs a GPU: here a scaler is added to float32, and has skipped the step."""
     from lightning.pytorch.plugins.precision import Precision
 
-    monkeypatch.setattr(Precision, "scaler", Scaler(scale), raising=False)
+    monkeypatch.setattr(Precision, "scaler", object(), raising=False)
     real = Task.configure_gradient_clipping
 
     def overflown(self, *given, **named):
@@ -222,15 +211,11 @@ def test_a_step_that_a_gradient_scaler_skips_is_no_failure(
             self.gradient_norm = torch.tensor(float("inf"))
 
     monkeypatch.setattr(Task, "configure_gradient_clipping", overflown)
-    if ends:
-        with pytest.raises(RunError, match="no gradient is finite"):
-            fit(recipe("max_index", *EVERY_TWO))
-    else:
-        assert saved(fit(recipe("max_index", *EVERY_TWO)))["global_step"] == 8
-        # The loss has to be finite nevertheless.
-        loss_becomes(4, lambda loss: loss * float("nan"))
-        with pytest.raises(RunError, match="the loss is nan at step 5"):
-            fit(recipe("max_index", *EVERY_TWO, "name=lost"))
+    assert saved(fit(recipe("max_index", *EVERY_TWO)))["global_step"] == 8
+    # The loss has to be finite nevertheless.
+    loss_becomes(4, lambda loss: loss * float("nan"))
+    with pytest.raises(RunError, match="the loss is nan at step 5"):
+        fit(recipe("max_index", *EVERY_TWO, "name=lost"))
 
 
 def test_anomaly_detection_names_the_operation(here, recipe, loss_becomes):

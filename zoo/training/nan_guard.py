@@ -18,9 +18,6 @@ from zoo.runs.folder import RECIPE
 from zoo.training.callbacks import StepLog
 from zoo.training.checkpoints import LastCheckpoint
 
-LEAST_SCALE = 1e-4
-"""A gradient scaler that has come down to this finds no gradient finite: fairseq stops there too."""
-
 
 class NanGuard(Callback):
     """Ends a run whose loss or gradient is NaN or infinite, and keeps non-finite values out of checkpoints.
@@ -71,7 +68,7 @@ class NanGuard(Callback):
         """A collective: every process calls it at the same step. `saved` is what a checkpoint will hold."""
         # A gradient scaler skips a step whose gradient is not finite, and scales less from then on.
         checked = self.last if _scaler(trainer) is None else self.last[:1]
-        wrong = not (_is_finite([checked]) and _is_finite(saved)) or _is_scaled_to_nothing(trainer)
+        wrong = not (_is_finite([checked]) and _is_finite(saved))
         if trainer.strategy.reduce_boolean_decision(wrong, all=False):
             self._fail(trainer, module)
 
@@ -85,8 +82,6 @@ class NanGuard(Callback):
             what = f"the loss is {loss} at step {self.step}"
         elif _scaler(trainer) is None and not math.isfinite(norm):
             what = f"the gradient is not finite at step {self.step}"
-        elif _is_scaled_to_nothing(trainer):
-            what = f"no gradient is finite, though the loss is scaled by {_scaler(trainer).get_scale():.1g}"
         elif names:
             more = f" and {len(names) - 2} more" if len(names) > 2 else ""
             what = f"the weights {', '.join(names[:2])}{more} are not finite after step {self.step}"
@@ -120,8 +115,3 @@ def _is_finite(tensors: Iterable[Tensor]) -> bool:
 
 def _scaler(trainer: pl.Trainer) -> torch.amp.GradScaler | None:
     return getattr(trainer.precision_plugin, "scaler", None)
-
-
-def _is_scaled_to_nothing(trainer: pl.Trainer) -> bool:
-    scaler = _scaler(trainer)
-    return scaler is not None and scaler.get_scale() < LEAST_SCALE
