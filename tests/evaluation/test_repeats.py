@@ -49,6 +49,20 @@ def test_the_loss_by_distance_is_that_of_a_loop(text_recipe, counting, measure, 
     assert sum(row["tokens"] for row in rows) == len(expected)
 
 
+def test_a_bigram_of_as_many_occurrences_as_the_bound_is_not_rare(text_recipe, counting, measure):
+    def scored(rare_below):
+        sets = "evaluate.max_tokens=400", f"evaluate.rare_below={rare_below}"
+        task, source = counting(text_recipe("decoder", "many", *sets))
+        return source, sum(row["tokens"] for row in measure("repeats", task, source, LENGTHS))
+
+    source, _ = scored(10**6)
+    seen, stream = Counter(pairwise(source.stream("train")[:].tolist())), whole_stream(source).tolist()
+    occurrences = max(seen[stream[at - 1], stream[at]] for at in repeats_of(source, 400, 50, 10**6))
+    assert (
+        scored(occurrences)[1] == len(repeats_of(source, 400, 50, occurrences)) < scored(occurrences + 1)[1]
+    )
+
+
 def test_distances_are_those_of_a_loop():
     rng = np.random.default_rng()
     for _ in range(20):

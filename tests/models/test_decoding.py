@@ -68,6 +68,22 @@ def test_prompts_of_several_lengths_stay_equal_where_the_cache_grows(encoding, m
         torch.testing.assert_close(torch.cat(steps, 1)[i, padding:], alone, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("encoding", ENCODINGS)
+@torch.no_grad()
+def test_padding_may_begin_within_a_cached_sequence(encoding, model_of, tokens):
+    model, row = model_of(encoding), tokens(3, 12)
+    keep = torch.ones(3, 12, dtype=torch.bool)
+    keep[1, 4:6] = keep[2, 4:7] = False
+    cache = Cache(model.num_layers)
+    steps = [model(row[:, :4], cache=cache), model(row[:, 4:7], keep[:, 4:7], cache)]
+    together = torch.cat([*steps, *(model(part, cache=cache) for part in row[:, 7:].split(1, 1))], 1)
+    torch.testing.assert_close(together[keep], model(row, keep)[keep], rtol=0, atol=1e-5)
+    # The convolution of PaTH reads the row before a token, which is padding here.
+    for i in range(3 if encoding != "path" else 1):
+        alone = model(row[i : i + 1, keep[i]])[0]
+        torch.testing.assert_close(together[i, keep[i]], alone, rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("encoding", ["rope", "fox"])
 def test_a_gradient_goes_back_through_the_cache(encoding, model_of, tokens):
     model, row = model_of(encoding), tokens(2, 9)
