@@ -101,6 +101,11 @@ def fsync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
+def shortest(path: str | Path) -> str:
+    """A path in full, or relative to the working directory where that is shorter."""
+    return min(str(path), os.path.relpath(path), key=len)
+
+
 MAX_BYTES = 16 << 20
 
 

@@ -6,7 +6,6 @@ import fnmatch
 import functools
 import itertools
 import json
-import os
 import textwrap
 import typing
 from collections.abc import Callable, Iterable
@@ -17,7 +16,7 @@ from zoo import registry
 from zoo.console import table
 from zoo.encodings.parameters import HEADS, LAYERS, LENGTH, WIDTH, learned_parameters
 from zoo.errors import InputError, nearest, shorten
-from zoo.files import read_text
+from zoo.files import read_text, shortest
 from zoo.recipe.encoding import encoding_label
 from zoo.recipe.reader import read_recipe
 from zoo.recipe.tree import MAX_BYTES, read_file
@@ -96,7 +95,7 @@ def _page(one: Description) -> str:
         facts["for"] = facts["for"].replace("both", "decoder, encoder")
         facts["learned parameters"] = f"{facts.pop('parameters')} (at {SIZE})"
         facts["for evaluation of"] = ", ".join(one.replaces)
-    facts |= {"from": _origin(one), "source": _near(one.where)}
+    facts |= {"from": _origin(one), "source": shortest(one.where)}
     lines = [
         _wrapped(f"{one.name}: {one.summary}"),
         *(_wrapped(f"{k}: {v}", 2) for k, v in facts.items() if v),
@@ -143,12 +142,7 @@ def _beyond(one: Description) -> str:
 
 def _origin(one: Description) -> str:
     """The zoo, an installed package, or a file."""
-    return "zoo" if one.builtin else one.package or _near(str(one.file))
-
-
-def _near(where: str) -> str:
-    """A path relative to the working directory, where that is shorter."""
-    return min(os.path.relpath(where), where, key=len)
+    return "zoo" if one.builtin else one.package or shortest(one.file)
 
 
 def type_text(annotation: Any) -> str:
@@ -225,7 +219,7 @@ def _recipes(pattern: str | None) -> str:
 
 
 def _recipe(file: Path) -> Row:
-    shown = _near(str(file))
+    shown = shortest(file)
     try:
         recipe = read_recipe(file)
     except InputError as error:

@@ -99,12 +99,6 @@ def test_evaluations_that_end_at_once_lose_nothing(tmp_path):
     assert sorted(map(len, values(tmp_path))) == [1] * 6 + [6]
 
 
-def test_they_are_in_the_order_of_the_numbers_in_their_parameters(tmp_path):
-    windows = [100_000, 64, 0.25, 512]
-    store(tmp_path, [measurement(row(), parameters={"window": window}) for window in windows])
-    assert [one.parameters["window"] for one in read_measurements(tmp_path)] == sorted(windows)
-
-
 @pytest.mark.parametrize("damage", [
     "{", {"rows": [{"length": 4, "loss_nats": "low"}]},
     {"rows": [{"length": 4, "units": {"documents": [1], "nats": [1, 2], "tokens": [1]}}]},

@@ -51,6 +51,11 @@ class Panel:
     def sign(self) -> int:
         return 1 if self.about["lower_is_better"] else -1
 
+    @property
+    def decisive_length(self) -> int:
+        counts = {n: sum(self.mean(one, n) is not None for one in self.labels) for n in self.lengths}
+        return decisive_length(counts, len(self.labels))
+
     def best_at(self, length: int) -> str:
         """The best curve at a length; of equals the first."""
         there = [one for one in self.labels if self.mean(one, length) is not None] or self.labels
@@ -97,8 +102,7 @@ def summary(results: Results, reference: str | None = None) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for number, panel in enumerate(panels):
         trained = {cell["train_length"] for cell in panel.cells.values()} & set(panel.lengths)
-        counts = {n: sum(panel.mean(one, n) is not None for one in panel.labels) for n in panel.lengths}
-        own = panel.best_at(min(trained, default=decisive_length(counts, len(panel.labels))))
+        own = panel.best_at(min(trained, default=panel.decisive_length))
         chosen = chosen or own
         rows += _compared(panel, basis, chosen if chosen in panel.labels else own, number)
     table = table_of(rows, COLUMNS)
@@ -224,8 +228,7 @@ def _ordered(panels: Sequence[Panel]) -> list[Panel]:
     the longest length on."""
     order: dict[str, int] = {}
     for panel in panels:
-        counts = {n: sum(panel.mean(one, n) is not None for one in panel.labels) for n in panel.lengths}
-        lengths = [decisive_length(counts, len(panel.labels)), *reversed(panel.lengths)]
+        lengths = [panel.decisive_length, *reversed(panel.lengths)]
         keys = {}
         for label in panel.labels:
             means = [panel.mean(label, length) for length in lengths]
@@ -271,8 +274,6 @@ def _compared(panel: Panel, basis: Basis, reference: str, number: int) -> list[d
 
 def _effective_length(panel: Panel, label: str) -> tuple[int | None, bool]:
     cells = {length: panel.cells[label, length] for length in panel.lengths}
-    if panel.about["axis"] != "length":
-        return None, False
     trained = next(iter(cells.values()))["train_length"]
     return effective_length(panel.about["protocol"], panel.about["measure"], trained, cells)
 

@@ -35,12 +35,6 @@ class LoadedRun:
     task: Task
     source: DataSource
 
-    @property
-    def name(self) -> str:
-        """The shortest path of the folder: as given, or relative to the current folder."""
-        given = [str(self.path)] if self.path.is_dir() else []
-        return min(*given, str(self.folder), os.path.relpath(self.folder), key=len)
-
 
 def load_runs(
     paths: Sequence[Path],

@@ -7,12 +7,9 @@ evaluation/
 
 from __future__ import annotations
 
-import json
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock
 from pydantic import ValidationError
@@ -28,7 +25,7 @@ LOCK = EVALUATION / ".lock"
 
 
 def read_measurements(folder: Path) -> list[Measurement]:
-    """All measurements in a run folder, by checkpoint, protocol, parameters and change.
+    """All measurements in a run folder, by checkpoint and protocol.
 
     Raises:
         InputError: with all files that cannot be read, or that are not measurements.
@@ -40,7 +37,7 @@ def read_measurements(folder: Path) -> list[Measurement]:
             found.append(_read(file))
     if problems:
         raise InputError(problems)
-    return sorted(found, key=_order)
+    return sorted(found, key=lambda one: (one.checkpoint, one.protocol, one.identity))
 
 
 def store(folder: Path, measurements: Sequence[Measurement]) -> None:
@@ -88,12 +85,3 @@ def _read(file: Path) -> Measurement:
         keys = dict.fromkeys(".".join(map(str, fault["loc"])) or "all of it" for fault in error.errors())
         message = f"not a measurement of this program ({', '.join([*keys][:3])})"
         raise InputError(Problem(message + advice, where=str(file))) from error
-
-
-def _order(measurement: Measurement) -> tuple[Any, ...]:
-    """By identity, with a window of 64 before one of 512."""
-    parameters = json.dumps(measurement.parameters, sort_keys=True)
-    # Texts and numbers alternate, so parts at the same place have the same type.
-    parts = re.split(r"(\d+(?:\.\d+)?)", parameters)
-    by_number = tuple(float(part) if index % 2 else part for index, part in enumerate(parts))
-    return measurement.checkpoint, measurement.protocol, by_number, measurement.identity

@@ -23,8 +23,8 @@ from zoo.recipe.tree import dotted
 TRAINED = 64
 PAIRS = 4 * 1024**2
 """Of tokens, times heads: the largest figure."""
-LAYERS = 2
-"""Or as many as the pattern of an `interleave` has."""
+LAYERS = 8
+"""Enough for the patterns of `interleave`."""
 FIXED = ("positions", "angles")
 """Panels of values that no weight decides."""
 RANDOM = " Weights that start near zero are drawn at random here: training sets them."
@@ -47,15 +47,12 @@ class Sizes:
         if self.trained is None:
             object.__setattr__(self, "trained", min(TRAINED, self.length))
         most = int((PAIRS / self.heads) ** 0.5)
-        wrong = {
-            "--trained": f"{self.trained} is beyond --length {self.length}" * (self.trained > self.length),
-            "--d-model": f"{self.d_model} is not a multiple of twice --heads {self.heads}"
-            * bool(self.d_model % (2 * self.heads)),
-            "--length": f"{self.length} tokens of {self.heads} heads; the most is {most}"
-            * (self.length > most),
-        }
-        if any(wrong.values()):
-            raise InputError([Problem(text, where=name) for name, text in wrong.items() if text])
+        if self.trained > self.length:
+            raise InputError(f"--trained {self.trained} is beyond --length {self.length}")
+        if self.d_model % (2 * self.heads):
+            raise InputError(f"--d-model {self.d_model} is not a multiple of twice --heads {self.heads}")
+        if self.length > most:
+            raise InputError(f"--length {self.length}: the most for {self.heads} heads is {most}")
 
     @property
     def title(self) -> str:
@@ -114,8 +111,7 @@ def labels_of(specs: Sequence[Any]) -> list[str]:
 def build(spec: Any, sizes: Sizes) -> tuple[EncodingStack, bool]:
     """The encodings of a small decoder (an encoder where they need one) in evaluation mode, and whether
     weights that start near zero were drawn at random."""
-    layers = max(LAYERS, _longest(spec))
-    size = Size(sizes.d_model, sizes.heads, layers, sizes.trained, causal=True, layer=0)
+    size = Size(sizes.d_model, sizes.heads, LAYERS, sizes.trained, causal=True, layer=0)
     try:
         stack = EncodingStack(spec, size)
     except InputError as error:
@@ -166,10 +162,3 @@ def _layers(stack: EncodingStack) -> dict[str, list[Encoding]]:
 def _innermost(encoding: Encoding) -> str:
     inside = [one for one in encoding.children() if isinstance(one, Encoding)]
     return " + ".join(map(_innermost, inside)) if inside else encoding.name
-
-
-def _longest(spec: Any) -> int:
-    """The longest list within an encoding: the pattern of `interleave` has no more entries than layers."""
-    values = list(spec.values()) if isinstance(spec, dict) else spec if isinstance(spec, list | tuple) else []
-    own = [len(one) for one in [spec, *values] if isinstance(one, list | tuple)]
-    return max([0, *own, *map(_longest, values)])

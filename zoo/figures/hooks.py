@@ -16,6 +16,7 @@ from torch import Tensor
 
 from zoo.encodings.base import AttentionContext, Encoding, Size
 from zoo.encodings.stack import EncodingStack, LayerEncodings
+from zoo.models.scores import ScoreTerms
 
 CONTENTS, COPIES = 32, 64
 """Random contents that a mean is over, and random tokens whose copies are scored."""
@@ -50,10 +51,13 @@ class Layer:
 
     def biases(self) -> np.ndarray:
         """The bias of every head, query and key, [H,T,S], without a mask."""
-        total = torch.zeros(self.size.num_heads, self.length, self.length)
-        for index in self.view.biased:
-            total = total + self.encodings[index].bias_table(self.contexts[index], self.size.num_heads)
-        return array(total.reshape(-1, *total.shape[-2:]))
+        return array(self._bias.reshape(-1, *self._bias.shape[-2:]))
+
+    @cached_property
+    def _bias(self) -> Tensor:
+        none = torch.zeros(self.size.num_heads, self.length, self.length)
+        heads = self.size.num_heads
+        return sum((self.encodings[i].bias_table(self.contexts[i], heads) for i in self.view.biased), none)
 
     def drawn_positions(self, draws: int = 4) -> np.ndarray:
         """The positions of the tokens in several steps of training, [N,T]."""
@@ -80,24 +84,19 @@ class Layer:
         x, y = self.embedded(x / scale), self.embedded(y / scale)
         return x, self._heads(x, generator), self._heads(y, generator)
 
+    def reading(self, x: Tensor) -> list[AttentionContext]:
+        """The contexts with what each encoding reads from x [B,T,E]."""
+        pairs = zip(self.contexts, self.view.read(x), strict=True)
+        return [replace(context, features=one, shared={}) for context, one in pairs]
+
     def scores(self, x: Tensor, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """The scaled scores of all pairs before any mask, [B,H,T,S], and the part of content hooks."""
-        read = self.view.read(x)
-        contexts = [
-            replace(context, features=one, shared={})
-            for context, one in zip(self.contexts, read, strict=True)
-        ]
-        turned_q, turned_k = self.view.rotate(q, k, contexts)
-        plain = turned_q @ turned_k.transpose(-1, -2) * self.size.head_dim**-0.5
-        for i in self.view.biased:
-            plain = plain + self.encodings[i].bias_table(contexts[i], self.size.num_heads)
-        logits = plain
-        for i in self.view.scored:
-            term = self.encodings[i].score(q, k, contexts[i])
-            logits = logits if term is None else logits + term
-        for i in self.view.reshaped:
-            logits = self.encodings[i].logits(logits, q, k, contexts[i])
-        return logits, logits - plain
+        terms = ScoreTerms(self.view, self.reading(x), content=(q, k))
+        turned_q, turned_k = self.view.rotate(q, k, terms.contexts)
+        products = turned_q @ turned_k.transpose(-1, -2) * self.size.head_dim**-0.5
+        added = terms.added(turned_q, turned_k)
+        logits = terms.logits(products if added is None else products + added, turned_q, turned_k)
+        return logits, logits - products - self._bias
 
     @cached_property
     def of_content(self) -> tuple[np.ndarray, np.ndarray]:
@@ -122,11 +121,8 @@ class Layer:
         None where `rotate` turns no pairs. Each dimension is rotated alone; the output shows its partner.
         """
         width, ids = self.size.head_dim, torch.arange(self.length)
-        read = self.view.read(torch.zeros(width, self.length, self.size.d_model))
-        contexts = [
-            replace(context, q_pos=ids, k_pos=ids, consecutive=True, features=one, shared={})
-            for context, one in zip(self.contexts, read, strict=True)
-        ]
+        read = self.reading(torch.zeros(width, self.length, self.size.d_model))
+        contexts = [replace(context, q_pos=ids, k_pos=ids, consecutive=True) for context in read]
         alone = torch.eye(width)[:, None, None].expand(-1, self.size.num_heads, self.length, -1)
         out = self.view.rotate(alone, alone, contexts)[0][:, 0].double()  # [D,T,W]
         if out.shape[-1] == 2 * width:  # each dimension has become a complex number, its parts in two halves
@@ -148,11 +144,10 @@ class Layer:
     def values(self) -> np.ndarray:
         """The length of the vector that `value` adds for one key at each distance, [H,T]."""
         weights = torch.eye(self.length).flip(0)[:, None, None].expand(-1, self.size.num_heads, 1, -1)
-        total = torch.zeros(self.length, self.size.num_heads, 1, self.size.head_dim)
-        for i in self.view.valued:
-            term = self.encodings[i].value(weights, self.contexts[i].queries(self.length - 1, self.length))
-            total = total if term is None else total + term
-        return array(total[:, :, 0].norm(dim=-1).T)
+        terms = ScoreTerms(self.view, self.contexts).queries(self.length - 1, self.length)
+        added = terms.value(weights)
+        lengths = torch.zeros(weights.shape[:2]) if added is None else added[:, :, 0].norm(dim=-1)
+        return array(lengths.T)
 
     def embedded(self, x: Tensor) -> Tensor:
         for encoding, context in zip(self.encodings, self.contexts, strict=True):

@@ -15,7 +15,7 @@ from zoo.data.text.tokenizer import TextTokenizer, open_tokenizer
 from zoo.errors import InputError
 from zoo.evaluation.load import load_runs
 from zoo.evaluation.protocols.protocol import end_of_encoding
-from zoo.runs.load import find_checkpoint, load_task, run_folder_of
+from zoo.runs.load import find_checkpoint, load_task, tokenizer_beside
 from zoo.tasks.task import Task
 
 TIMES = (1, 2, 4)
@@ -140,11 +140,10 @@ def _beginnings(whole: Batch, lengths: Sequence[int]) -> dict[int, Batch]:
 
 def _own_tokenizer(path: Path) -> TextTokenizer:
     """The tokenizer in the folder of a run. Raises InputError where it has none."""
-    checkpoint = find_checkpoint(path)
-    folder = run_folder_of(checkpoint) or checkpoint.parent
-    if not (folder / "tokenizer.json").is_file():
-        raise InputError(f"{folder}: no tokenizer.json in it, so it reads no text; leave out --text")
-    return open_tokenizer(str(folder / "tokenizer.json"))
+    file = tokenizer_beside(find_checkpoint(path))
+    if not file.is_file():
+        raise InputError(f"{file.parent}: no {file.name} in it, so it reads no text; leave out --text")
+    return open_tokenizer(str(file))
 
 
 def _names(tokenizer: TextTokenizer, tokens: Tensor) -> list[str]:

@@ -37,16 +37,9 @@ def draw_encodings(
         panels: the keys of those that are drawn; by default all.
         sizes: the fields of `zoo.figures.encoding.Sizes`.
     """
-    problems: list[Problem] = []
-    with collect(problems):
-        check_suffix(out)
-    with collect(problems):
-        at = encoding.Sizes(**sizes)
-    with collect(problems):
-        specs = read_specs(what)
-    if problems:
-        raise InputError(problems)
-    _write(encoding.columns(specs, at), at.title, out, panels)
+    check_suffix(out)
+    at = encoding.Sizes(**sizes)
+    _write(encoding.columns(read_specs(what), at), at.title, out, panels)
 
 
 def draw_runs(
@@ -71,14 +64,8 @@ def draw_runs(
 
 def draw_tokens(what: Sequence[str], out: Path | None, text: str) -> None:
     """Draw the words of a text under each encoding as a page (.html) of point clouds."""
-    problems: list[Problem] = []
-    with collect(problems):
-        check_suffix(out, (".html",))
-    with collect(problems):
-        specs = read_specs(what)
-    if problems:
-        raise InputError(problems)
-    clouds, words = tokens.clouds(specs, text)
+    check_suffix(out, (".html",))
+    clouds, words = tokens.clouds(read_specs(what), text)
     about = (
         "Each dot is a word; the darker, the earlier. The vectors are random and fixed by the word. All "
         "clouds have the same projection."

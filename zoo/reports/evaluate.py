@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from zoo.evaluation.load import load_runs
 from zoo.evaluation.measure import measure
 from zoo.evaluation.measurement import Measurement, flat_rows
 from zoo.evaluation.store import EVALUATION
+from zoo.files import shortest
 from zoo.launch.ranks import is_first_process
 from zoo.launch.team import join
 from zoo.reports.report import run_report
@@ -67,7 +67,7 @@ def evaluate(
                     of_run[:] = so_far
                     if team.rank == 0:
                         store_results(run.folder, so_far)
-                        folders[_shortest(run.folder / EVALUATION)] = None
+                        folders[printable(shortest(run.folder / EVALUATION))] = None
 
                 team.use(run.task.recipe.trainer.accelerator)
                 try:
@@ -76,7 +76,7 @@ def evaluate(
                     # Measurements are shown, even if it cannot be stored or a later run fails.
                     if team.rank == 0 and of_run:
                         # Only their folders tell runs of one recipe apart.
-                        name = run.name if len(paths) > 1 else None
+                        name = shortest(run.folder) if len(paths) > 1 else None
                         print(console(run_report(run.folder, of_run, name), *terminal()) + "\n", flush=True)
                 # The memory of the next one is measured without this one.
                 run.task.cpu()
@@ -123,8 +123,3 @@ def evaluate_steps(paths: Sequence[Path], *how: Any) -> None:
             header = ["step", *map(str, scores.columns)]
             lines = [[str(step), *(f"{one:.4g}" for one in row)] for step, *row in scores.itertuples()]
             print(table(header, lines), flush=True)
-
-
-def _shortest(folder: Path) -> str:
-    """A folder as it is named shortest: relative to where the user stands, or in full."""
-    return printable(min(str(folder), os.path.relpath(folder), key=len))
