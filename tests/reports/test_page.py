@@ -7,7 +7,7 @@ def test_every_text_is_escaped():
     bad = "<script>alert(1)</script>"
     table = Table((bad, bad), ((bad, bad),), bad, frozenset({(0, 0)}), (bad,))
     folded = Folded(bad, (bad,))
-    parts = (bad, table, Picture(b"<svg/>", bad, bad), Code(bad), folded, Warned(bad, (bad,)), [bad])
+    parts = (bad, table, Picture(b"<svg/>", bad), Code(bad), folded, Warned(bad, (bad,)), [bad])
     html = page(bad, [Section(bad, parts)])
     assert bad not in html and html.count("&lt;script&gt;") == 18
 

@@ -96,12 +96,9 @@ def of_rows(results: Results) -> list[Caveat]:
         ("seen", f"{TOO_FEW}: " + seen, rows["seen_in_training"] > 0),
         ("remark", texts, rows["remark"].notna()),
     ):
-        lengths: dict[tuple[str, str], tuple[int, ...]] = {}
-        for key, own in rows[kept].groupby([column[kept], "run"]):
-            lengths[key] = tuple(sorted(set(own["length"])))
         runs: dict[tuple[str, tuple[int, ...]], list[str]] = defaultdict(list)
-        for (text, run), at in lengths.items():
-            runs[text, at].append(run)
+        for (text, run), own in rows[kept].groupby([column[kept], "run"]):
+            runs[text, tuple(sorted(set(own["length"])))].append(run)
         found += [Caveat(kind, text, tuple(paths), at) for (text, at), paths in runs.items()]
     return found
 

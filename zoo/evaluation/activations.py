@@ -142,44 +142,28 @@ def _reduced(
 ) -> dict[str, Tensor]:
     """One layer's attention on one sequence, by bin."""
     x_BTE, view, contexts = given[:3]
-    heads, length = attention.num_heads, x_BTE.shape[1]
-    sums = x_BTE.new_zeros(2, heads, length, dtype=torch.float32)
-    counts = x_BTE.new_zeros(2, length, dtype=torch.float32)
+    heads, length, device = attention.num_heads, x_BTE.shape[1], x_BTE.device
+    bin_of, count = _bin_of(bins, device), len(bins) - 1
+    # Sums over the pairs of each bin of distances, of queries within the trained length and then beyond it.
+    sums, pairs = (torch.zeros(rows, 2 * count, dtype=torch.float64, device=device) for rows in (heads, 1))
     entropy, first = [], []
     rows = max(1, BLOCK_ELEMENTS // (heads * length))
     for context, weights_BHTS in attention.weight_blocks(x_BTE, view, contexts, rows):
         weights_HTS = weights_BHTS[0].float()
         entropy.append(torch.special.entr(weights_HTS).sum(-1))
         first.append(weights_HTS[..., 0])
-        inside = max(0, min(trained - context.query_offset, context.num_queries))
-        for side, part in enumerate((slice(0, inside), slice(inside, context.num_queries))):
-            if part.start < part.stop:
-                at = context.query_offset + part.start
-                total = _by_distance(weights_HTS[:, part], at)
-                sums[side, :, : total.shape[-1]] += total
-                seen = _by_distance(context.allowed()[part].float()[None], at)[0]
-                counts[side, : len(seen)] += seen
+        query = torch.arange(context.num_queries, device=device)[:, None] + context.query_offset
+        distance = (query - torch.arange(context.num_keys, device=device)).abs()
+        cell = (bin_of[distance] + count * (query >= trained)).flatten()
+        sums.index_add_(1, cell, weights_HTS.flatten(1).double())
+        pairs.index_add_(1, cell, context.allowed().flatten()[None].double())
     log_n = visible_keys(contexts[0]).float().log()
-    at_bin = _bin_of(bins, sums.device)
-    pairs = counts.new_zeros(2, len(bins) - 1).index_add_(1, at_bin, counts)
-    in_bins = sums.new_zeros(2, heads, len(bins) - 1).index_add_(2, at_bin, sums)
     return {
-        "attention": (in_bins / pairs[:, None]).transpose(0, 1),
+        "attention": (sums / pairs).float().unflatten(-1, (2, count)),
         "entropy": _by_bin(torch.cat(entropy, 1), bins),
         "first": _by_bin(torch.cat(first, 1), bins),
         "most": _by_bin(log_n, bins),
     }
-
-
-def _by_distance(table_HTS: Tensor, first: int) -> Tensor:
-    """Sums over the pairs that are equally far apart, [H,distance], from 0 on; `first` is the row of the
-    first query."""
-    rows, keys = table_HTS.shape[-2:]
-    # Row i of the flipped table is moved i to the right, so that a column holds one difference of rows.
-    moved = F.pad(table_HTS.flip(-1), (0, rows)).flatten(-2)[..., :-rows].unflatten(-1, (rows, -1))
-    line = moved.sum(-2)
-    distance = (torch.arange(line.shape[-1], device=line.device) + first - (keys - 1)).abs()
-    return line.new_zeros(len(line), int(distance.max()) + 1).index_add_(1, distance, line)
 
 
 def _bin_of(bins: np.ndarray, device: torch.device) -> Tensor:

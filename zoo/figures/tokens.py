@@ -6,16 +6,18 @@ Tensors have their shape in their name: T tokens, E width.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from zoo.encodings.base import AttentionContext, Size
+from zoo.encodings.base import Size
 from zoo.encodings.stack import EncodingStack
 from zoo.errors import InputError
+from zoo.figures.encoding import stack_of
+from zoo.figures.hooks import Layer
 from zoo.recipe.encoding import encoding_label
 from zoo.seeds import seed_of
 
@@ -40,12 +42,12 @@ class Cloud:
     caption: str
 
 
-def vectors_of(words: Sequence[str], seed: int = 0) -> Tensor:
-    """A vector for each word, [T,E], from (seed, word): N(0, 1/E), as Vaswani et al. 2017
+def vectors_of(words: Sequence[str]) -> Tensor:
+    """A vector for each word, [T,E], the same in every text: N(0, 1/E), as Vaswani et al. 2017
     (arXiv:1706.03762, 3.4) have them with their sinusoids."""
 
     def draw(word: str) -> Tensor:
-        generator = torch.Generator().manual_seed(seed_of(seed, "word", word))
+        generator = torch.Generator().manual_seed(seed_of(0, "word", word))
         return torch.randn(WIDTH, generator=generator) / WIDTH**0.5
 
     return torch.stack([draw(word) for word in words])
@@ -58,22 +60,15 @@ def hooked(stack: EncodingStack, vectors_TE: Tensor, placed: bool = True) -> np.
     Args:
         placed: whether each token is at its position, or all at position 0.
     """
-    ids, layer, contexts = torch.arange(len(vectors_TE)), stack.layer(0), []
-    for encoding in layer.encodings:
-        pos = encoding.positions(ids, 1) if encoding.uses("positions") else ids
-        if not placed and encoding.reads_positions:
-            pos = torch.zeros_like(pos)
-        contexts.append(AttentionContext(pos, pos, causal=stack.size.causal, consecutive=pos is ids))
-    x_BTE = stack.embed(vectors_TE[None], [[context] for context in contexts])
-    read = layer.read(x_BTE)
-    contexts = [replace(context, features=one) for context, one in zip(contexts, read, strict=True)]
+    layer = Layer(stack.layer(0).encodings, stack.size, len(vectors_TE), moved=placed)
+    x_BTE = layer.embedded(vectors_TE[None])
     q_BHTD = x_BTE[0].expand(1, HEADS, -1, -1)
-    rotated_BHTD = layer.rotate(q_BHTD, q_BHTD, contexts)[0]
+    rotated_BHTD = layer.view.rotate(q_BHTD, q_BHTD, layer.reading(x_BTE))[0]
     # An encoding that computes the whole score itself leaves queries of width 0.
     return (rotated_BHTD if rotated_BHTD.shape[-1] else q_BHTD)[0, 0].double().numpy()
 
 
-def clouds(specs: Sequence[Any], text: str, seed: int = 0) -> tuple[list[Cloud], list[str]]:
+def clouds(specs: Sequence[Any], text: str) -> tuple[list[Cloud], list[str]]:
     """The points of all encodings in one projection, and the words.
 
     Args:
@@ -85,9 +80,10 @@ def clouds(specs: Sequence[Any], text: str, seed: int = 0) -> tuple[list[Cloud],
     words = text.split()
     if not FEWEST <= len(words) <= MOST:
         raise InputError(f"--tokens takes a text of {FEWEST} to {MOST} words; this one has {len(words)}")
-    vectors_TE, found = vectors_of(words, seed), []
+    vectors_TE, found = vectors_of(words), []
     for spec in specs:
-        label, stack = encoding_label(spec), _stack(spec, len(words), seed)
+        size = Size(WIDTH, HEADS, 1, max(64, len(words)), causal=True, width_of_head=WIDTH)
+        label, stack = encoding_label(spec), stack_of(spec, size)
         if stack.max_length is not None and len(words) > stack.max_length:
             raise InputError(f"encoding {label!r} ends at {stack.max_length} tokens")
         without, placed = hooked(stack, vectors_TE, placed=False), hooked(stack, vectors_TE)
@@ -99,14 +95,6 @@ def clouds(specs: Sequence[Any], text: str, seed: int = 0) -> tuple[list[Cloud],
     points = project([vectors for _, vectors, _ in found])
     made = zip(found, points, strict=True)
     return [Cloud(label, *both, caption) for (label, _, caption), both in made], words
-
-
-def _stack(spec: Any, length: int, seed: int) -> EncodingStack:
-    size = Size(WIDTH, HEADS, 1, max(64, length), causal=True, width_of_head=WIDTH)
-    try:
-        return EncodingStack(spec, size, seed).eval()
-    except InputError:  # some are for encoders alone
-        return EncodingStack(spec, replace(size, causal=False), seed).eval()
 
 
 def project(sets: Sequence[np.ndarray]) -> list[np.ndarray]:

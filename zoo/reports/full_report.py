@@ -104,7 +104,7 @@ def _encodings(runs: Sequence[RunInfo]) -> list[Part]:
         figure = encoding.figure((*specs.values(),), trained=trained, length=4 * trained)
     except InputError as error:
         return [f"no pictures: {error}"]
-    return [Picture(content(figure, ".svg"), about, about)]
+    return [Picture(content(figure, ".svg"), about)]
 
 
 def _samples(runs: Sequence[RunInfo], prompt: str, tokens: int) -> Iterator[Part]:

@@ -69,11 +69,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Picture:
-    """An SVG document, embedded as an image. `alternative` is its text for a screen reader."""
+    """An SVG document, embedded as an image. A screen reader reads its caption."""
 
     svg: bytes
-    alternative: str
-    caption: str = ""
+    caption: str
 
 
 @dataclass(frozen=True)
@@ -144,9 +143,9 @@ def _part(part: Part) -> str:
             return f"<p>{_text(part)}</p>"
         case Table():
             return table_html(part)
-        case Picture(svg, alternative, caption):
+        case Picture(svg, caption):
             source = base64.b64encode(svg).decode()
-            image = f'<img alt="{_text(alternative)}" src="data:image/svg+xml;base64,{source}">'
+            image = f'<img alt="{_text(caption)}" src="data:image/svg+xml;base64,{source}">'
             return f"<figure>{image}<figcaption>{_text(caption)}</figcaption></figure>"
         case Code(text):
             return f"<pre><code>{_text(text)}</code></pre>"
