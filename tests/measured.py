@@ -2,7 +2,7 @@
 
 import math
 
-from zoo.evaluation.measurement import Measurement, Units
+from zoo.evaluation.measurement import Measurement, Units, flat_rows
 from zoo.evaluation.store import store
 
 ABOUT = ("run", "encoding", "seed", "train_length", "checkpoint", "step", "changed", "protocol", "parameters")
@@ -36,3 +36,12 @@ def measurements_of(rows):
 
 def store_rows(folder, rows):
     store(folder, measurements_of(rows))
+
+
+def rows_with_units(measurements):
+    """The flat rows of measurements, with the scores of each document, block or example."""
+    rows = [row for one in measurements for row in one.rows]
+    return [
+        flat | ({"units": units.columns()} if (units := row.blocks or row.units) else {})
+        for flat, row in zip(flat_rows(measurements), rows, strict=True)
+    ]

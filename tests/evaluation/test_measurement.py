@@ -4,9 +4,10 @@ import json
 import threading
 
 import pytest
+from measured import rows_with_units
 
 from zoo.errors import InputError
-from zoo.evaluation.measurement import Measurement, Row, Units
+from zoo.evaluation.measurement import Measurement, Row, Units, flat_rows
 from zoo.evaluation.store import MEASUREMENTS, read_measurements, store
 from zoo.files import atomic_write
 
@@ -38,10 +39,10 @@ def test_what_is_stored_is_read_again(tmp_path):
     one = measurement(row(64), Row(length=128, note="too long"))
     store(tmp_path, [one])
     assert read_measurements(tmp_path) == [one]
-    first, second = one.flat(units=True)
+    first, second = rows_with_units([one])
     assert first["units"] == {"documents": [0, 3], "nats": [1.5, None], "tokens": [10, 12], "bytes": [30, 31]}
     assert first["loss_nats_low"] is None and first["targets"] == "0a0a0a" and "changed" not in first
-    assert second["note"] == "too long" and "units" not in one.flat()[0]
+    assert second["note"] == "too long" and "units" not in flat_rows([one])[0]
 
 
 def test_blocks_take_the_place_of_documents_in_paired_differences(tmp_path):
@@ -49,8 +50,8 @@ def test_blocks_take_the_place_of_documents_in_paired_differences(tmp_path):
     store(tmp_path, [measurement(row(64, blocks=blocks))])
     (one,) = read_measurements(tmp_path)
     assert one.rows[0].blocks == blocks and one.rows[0].units == UNITS
-    assert one.flat(units=True)[0]["units"] == {"blocks": [0, 1], "nats": [1, 0.5], "tokens": [5, 6]}
-    assert not {"units", "blocks"} & one.flat()[0].keys()
+    assert rows_with_units([one])[0]["units"] == {"blocks": [0, 1], "nats": [1, 0.5], "tokens": [5, 6]}
+    assert not {"units", "blocks"} & flat_rows([one])[0].keys()
 
 
 @pytest.mark.parametrize("change", [

@@ -8,10 +8,9 @@ import shutil
 import pytest
 import yaml
 from known_units import HARD, TOKENS
-from measured import store_rows
+from measured import rows_with_units, store_rows
 
 from zoo.evaluation.interval import interval_of_ratio
-from zoo.evaluation.measurement import flat_rows
 from zoo.evaluation.store import MEASUREMENTS, read_measurements
 from zoo.recipe import resolve
 from zoo.recipe.encoding import encoding_label
@@ -138,7 +137,7 @@ def edit_rows():
     """Change the flat rows of a run: `edit_rows(run, lambda rows: rows[:1])`."""
 
     def edit_rows(run, change):
-        rows = flat_rows(read_measurements(run), units=True)
+        rows = rows_with_units(read_measurements(run))
         shutil.rmtree(run / MEASUREMENTS)
         store_rows(run, change(rows))
 

@@ -145,7 +145,7 @@ def _reduced(
     heads, length, device = attention.num_heads, x_BTE.shape[1], x_BTE.device
     bin_of, count = _bin_of(bins, device), len(bins) - 1
     # Sums over the pairs of each bin of distances, of queries within the trained length and then beyond it.
-    sums, pairs = (torch.zeros(rows, 2 * count, dtype=torch.float64, device=device) for rows in (heads, 1))
+    sums, pairs = torch.zeros(heads, 2 * count, device=device), 0
     entropy, first = [], []
     rows = max(1, BLOCK_ELEMENTS // (heads * length))
     for context, weights_BHTS in attention.weight_blocks(x_BTE, view, contexts, rows):
@@ -155,11 +155,11 @@ def _reduced(
         query = torch.arange(context.num_queries, device=device)[:, None] + context.query_offset
         distance = (query - torch.arange(context.num_keys, device=device)).abs()
         cell = (bin_of[distance] + count * (query >= trained)).flatten()
-        sums.index_add_(1, cell, weights_HTS.flatten(1).double())
-        pairs.index_add_(1, cell, context.allowed().flatten()[None].double())
+        sums.index_add_(1, cell, weights_HTS.flatten(1))
+        pairs = pairs + torch.bincount(cell[context.allowed().flatten()], minlength=2 * count)
     log_n = visible_keys(contexts[0]).float().log()
     return {
-        "attention": (sums / pairs).float().unflatten(-1, (2, count)),
+        "attention": (sums / pairs).unflatten(-1, (2, count)),
         "entropy": _by_bin(torch.cat(entropy, 1), bins),
         "first": _by_bin(torch.cat(first, 1), bins),
         "most": _by_bin(log_n, bins),

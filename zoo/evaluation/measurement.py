@@ -187,26 +187,15 @@ class Measurement(_Model):
                 rows[row.length] = row
         return other.model_copy(update={"rows": [rows[length] for length in sorted(rows)]})
 
-    def flat(self, units: bool = False) -> list[dict[str, Any]]:
-        """A mapping for each row with everything that is known of it, as `lengths.json` has them.
 
-        Args:
-            units: with the scores of each document or block, or of each example.
-        """
-        about: dict[str, Any] = {"run": self.run, "encoding": self.encoding}
-        about |= {"changed": self.changed} if self.changed else {}
-        about |= {"checkpoint": self.checkpoint, "step": self.step, "seed": self.seed}
-        about |= {"protocol": self.protocol, "parameters": self.parameters}
-        last = {"targets": self.targets.digest, "train_length": self.train_length}
-        rows = []
-        for row in self.rows:
-            own = row.model_dump(exclude_unset=True, exclude=UNITS)
-            if units and (of_row := row.blocks or row.units) is not None:
-                own["units"] = of_row.columns()
-            rows.append(about | own | last)
-        return rows
-
-
-def flat_rows(measurements: Iterable[Measurement], units: bool = False) -> list[dict[str, Any]]:
-    """The rows of several measurements, in their order."""
-    return [row for measurement in measurements for row in measurement.flat(units)]
+def flat_rows(measurements: Iterable[Measurement]) -> list[dict[str, Any]]:
+    """A mapping for each row, as `lengths.json` has them: all that is known of it besides its units."""
+    rows = []
+    for one in measurements:
+        about: dict[str, Any] = {"run": one.run, "encoding": one.encoding}
+        about |= {"changed": one.changed} if one.changed else {}
+        about |= {"checkpoint": one.checkpoint, "step": one.step, "seed": one.seed}
+        about |= {"protocol": one.protocol, "parameters": one.parameters}
+        last = {"targets": one.targets.digest, "train_length": one.train_length}
+        rows += [about | row.model_dump(exclude_unset=True, exclude=UNITS) | last for row in one.rows]
+    return rows
