@@ -52,7 +52,7 @@ def test_no_two_of_many_curves_look_alike():
     for count in range(1, 7):
         looks = styles(f"e{index}" for index in range(count)).values()
         # Few curves all have their own hue, and solid lines.
-        assert len({one.hue for one in looks}) == count and {one.dash for one in looks} == {0}
+        assert len({one.color for one in looks}) == count and {one.dash for one in looks} == {()}
 
 
 def test_a_plugin_has_one_colour_on_all_pages():

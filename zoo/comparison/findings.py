@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pandas as pd
 
-from zoo.comparison.formatting import display_name, protocol_text, quoted, signed
+from zoo.comparison.formatting import display_name, panel_title, quoted, signed
 from zoo.comparison.paired import FEWEST_SEEDS, Difference
 from zoo.comparison.statistics import decisive_length
 
@@ -66,7 +65,7 @@ def findings(summary: pd.DataFrame) -> list[Finding]:
         rank = dict(zip(there["encoding"], there["rank"], strict=True))
         ahead = {label: one for label, one in behind.items() if rank[label] > 1}
         found.append(Finding(
-            protocol=protocol_text(rows.iloc[0]["protocol"], json.loads(rows.iloc[0]["parameters"])),
+            protocol=panel_title(rows),
             measure=display_name(rows.iloc[0]["measure"]), length=length,
             trained=set(rows["train_length"]) == {length}, leader=leader, ahead_of=ahead,
             tied_with={label: one for label, one in behind.items() if label not in ahead},

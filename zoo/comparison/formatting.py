@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zoo.errors import printable
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DASH = "–"
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -52,6 +55,12 @@ def protocol_text(protocol: str, parameters: dict[str, Any]) -> str:
     """A protocol with its parameters: `sliding (stride 0.5)`."""
     said = ", ".join(f"{name.replace('_', ' ')} {value_text(value)}" for name, value in parameters.items())
     return printable(f"{protocol} ({said})" if said else protocol)
+
+
+def panel_title(panel: pd.DataFrame) -> str:
+    """The protocol of a panel of a summary, with its parameters."""
+    first = panel.iloc[0]
+    return protocol_text(first["protocol"], json.loads(first["parameters"]))
 
 
 def value_text(value: object) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from zoo.comparison.formatting import display_name, number, protocol_text, signed
+from zoo.comparison.formatting import display_name, number, panel_title, signed
 from zoo.figures.style import FAINT, INK, MARKERS, METADATA, RC, Style, styles
 
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ def _values(axes: Axes, panel: pd.DataFrame, looks: dict[str, Style]) -> dict[st
             "trained", (length, 1.0), xycoords=("data", "axes fraction"), xytext=(0, 1.5), ha="center",
             textcoords="offset points", fontsize=6.5, color=FAINT, annotation_clip=True,
         )  # fmt: skip
-    axes.set_title(_title(panel), fontsize=8.5, pad=12)
+    axes.set_title(panel_title(panel), fontsize=8.5, pad=12)
     axes.set_ylabel(display_name(panel["measure"].iloc[0]))
     if panel["mean"].max() > high:
         axes.annotate(
@@ -198,10 +197,6 @@ def _about(summary: pd.DataFrame) -> str:
     intervals = [text.replace("interval", "CI") for text in summary["interval"].dropna().unique()]
     texts = [f"shaded: {'; '.join(intervals)}" if intervals else "no interval"]
     return "; ".join([*texts, *["points: seeds"] * bool((summary["seeds"] > 1).any())])
-
-
-def _title(panel: pd.DataFrame) -> str:
-    return protocol_text(panel["protocol"].iloc[0], json.loads(panel["parameters"].iloc[0]))
 
 
 def _ticks(lengths: list[int], trained: Any) -> list[int]:

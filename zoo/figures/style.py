@@ -49,34 +49,31 @@ METADATA = {
 
 @dataclass(frozen=True)
 class Style:
-    """Indices into `HUES`, `DASHES` and `MARKERS`."""
+    """One of `HUES`, `DASHES` and `MARKERS` each."""
 
-    hue: int
-    dash: int
-    mark: int
-
-    @property
-    def color(self) -> str:
-        return HUES[self.hue]
-
-    @property
-    def marker(self) -> str:
-        return MARKERS[self.mark]
+    color: str
+    dash: tuple[float, ...]
+    marker: str
 
     @property
     def linestyle(self) -> str | tuple[int, tuple[float, ...]]:
         """As matplotlib takes it, in points."""
-        return (0, tuple(part / 2 for part in DASHES[self.dash])) if self.dash else "-"
+        return (0, tuple(part / 2 for part in self.dash)) if self.dash else "-"
 
     @property
     def line(self) -> dict[str, str]:
         """As plotly takes it."""
-        return {"color": self.color, "dash": ",".join(f"{part}px" for part in DASHES[self.dash]) or "solid"}
+        return {"color": self.color, "dash": ",".join(f"{part}px" for part in self.dash) or "solid"}
 
 
 # From one to the next hue and marker change; after the sixth the dash changes too.
 STYLES = tuple(
-    Style(n % len(HUES), n // len(HUES) % len(DASHES), (n + n // len(HUES)) % len(MARKERS)) for n in range(72)
+    Style(
+        HUES[n % len(HUES)],
+        DASHES[n // len(HUES) % len(DASHES)],
+        MARKERS[(n + n // len(HUES)) % len(MARKERS)],
+    )
+    for n in range(72)
 )
 
 
@@ -96,9 +93,9 @@ def styles(labels: Iterable[str]) -> dict[str, Style]:
         name = names[label]
         start = FIRST.index(name) if name in FIRST else crc32(name.encode()) % len(STYLES)
         order = [*STYLES[start:], *STYLES[:start]]
-        taken, hues = set(given.values()), {style.hue for style in given.values()}
+        taken, hues = set(given.values()), {style.color for style in given.values()}
         free = [style for style in order if style not in taken] or order
-        given[label] = next((style for style in free if style.hue not in hues and not style.dash), free[0])
+        given[label] = next((style for style in free if style.color not in hues and not style.dash), free[0])
     return {label: given[label] for label in labels}
 
 

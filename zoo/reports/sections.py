@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zoo.comparison.formatting import panel_title
 from zoo.figures.curves import interactive_curves
 from zoo.reports.page import Code, Folded, Part, Section, Warned, page
 from zoo.reports.report import NOT_COMPARABLE, Report
-from zoo.reports.tables import panel_title, tables
+from zoo.reports.tables import tables
 
 ALL = 10**6
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 
@@ -15,7 +14,7 @@ from zoo.comparison.formatting import (
     count_text,
     display_name,
     number,
-    protocol_text,
+    panel_title,
     quoted,
     signed,
     superscript,
@@ -152,10 +151,6 @@ def costs_table(report: Report) -> Table | None:
     if at:
         notes.append(f"evaluation by {panel_title(report.panels[0])}, at the longest length that all have")
     return Table((report.subject, *columns.values()), rows, "Costs", notes=notes)
-
-
-def panel_title(panel: pd.DataFrame) -> str:
-    return protocol_text(panel.iloc[0]["protocol"], json.loads(panel.iloc[0]["parameters"]))
 
 
 def rank_text(panel: pd.DataFrame, label: str, length: int) -> str:
