@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import takewhile
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -99,8 +100,8 @@ class TextQuestions(Questions):
         *encoded, asked, both = map(self.tokenizer.encode_short, [*lines, question, question + answer])
         # Question and answer are tokenized as one text, as in the text that a model was trained on: the
         # answer begins with the first token that its own text changes.
-        common = next((i for i, pair in enumerate(zip(asked, both, strict=False)) if len({*pair}) > 1), None)
-        common = min(len(asked), len(both) - 1) if common is None else common
+        same = takewhile(lambda pair: pair[0] == pair[1], zip(asked, both, strict=False))
+        common = min(len(list(same)), len(both) - 1)
         return encoded, both[:common], both[common:]
 
     @staticmethod

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from zoo.errors import nearest, shorten
+from zoo.errors import hint, nearest, shorten
 from zoo.recipe.tree import KeyPath, describe_value, dotted
 
 _EXPECTED = {
@@ -73,10 +73,8 @@ def _message(path: KeyPath, details: list[dict[str, Any]], keys: Mapping[KeyPath
     if kind == "extra_forbidden":
         valid = [*keys.get(path[:-1], ())]
         elsewhere = (dotted((*owner, path[-1])) for owner, names in keys.items() if path[-1] in names)
-        near = next(elsewhere, None) or nearest(str(path[-1]), valid)
-        return (
-            f"unknown key; did you mean {near!r}?" if near else f"unknown key; there are: {', '.join(valid)}"
-        )
+        there = next(elsewhere, None)
+        return f"unknown key; {f'did you mean {there!r}?' if there else hint(str(path[-1]), valid)}"
     # A union fails once for each of its members. A limit that is not kept says more than a wrong type.
     literals = [one["ctx"]["expected"] for one in details if one["type"] == "literal_error"]
     limits = [one for one in details if one["type"] not in (*_EXPECTED, "literal_error")]

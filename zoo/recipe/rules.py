@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zoo import registry
-from zoo.errors import InputError, nearest
+from zoo.errors import InputError, hint
 from zoo.fields import float_to_int
 from zoo.launch.devices import number_of_devices
 from zoo.recipe.diff import limits_epochs
@@ -200,9 +200,7 @@ def no_protocol(name: str, task: str) -> str | None:
         return None
     if name in registry.protocols.broken:
         return registry.protocols.unknown(name)
-    near = nearest(name, known)
-    hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(known)}"
-    return f"no protocol {name!r} for task {task!r}; {hint}"
+    return f"no protocol {name!r} for task {task!r}; {hint(name, known)}"
 
 
 @rule("evaluate.questions")

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PlainValidator, TypeAdapter, ValidationError, create_model
 
 from zoo import registry
-from zoo.errors import InputError, nearest, shorten
+from zoo.errors import InputError, hint, shorten
 from zoo.fields import Affects, Count, CountOrFraction, Flag, Number, Positive, Section, Text, strict_type
 from zoo.recipe.error_messages import explain_validation_error
 from zoo.recipe.tree import describe_value, dotted
@@ -288,9 +288,7 @@ def _section(
     given = spec if isinstance(spec, dict) else {"name": spec}
     name = given.get("name")
     if not isinstance(name, str) or name not in known:
-        near = nearest(name, known) if isinstance(name, str) else None
-        hint = f"did you mean {near!r}?" if near else f"there are: {', '.join(sorted(known))}"
-        raise ValueError(f"no {what}: {shorten(repr(name), 100)}; {hint}")
+        raise ValueError(f"no {what}: {shorten(repr(name), 100)}; {hint(str(name), sorted(known))}")
     if keys := [key for key in foreign(known[name]) if key in given]:
         raise ValueError(f"{name}: {', '.join(keys)}: {reason}")
     config = config_class(NamedConfig, known[name])

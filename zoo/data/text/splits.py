@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from zoo.data.text import SPLITS, Corpus
-from zoo.errors import InputError, Problem, nearest
+from zoo.errors import InputError, Problem, hint
 
 HELD_OUT = 0.05  # of the documents, for validation and again for test
 SPLIT_NAMES = {
@@ -32,9 +32,8 @@ Read = Callable[[], Iterator[str]]
 def check_column(names: list[str] | None, column: str, where: Path | str) -> None:
     """Raise InputError where a table has no such column."""
     if column not in (names or ()):
-        near = nearest(column, names or ())
-        hint = f"did you mean {near!r}?" if near else f"there are {', '.join((names or ())[:20]) or 'none'}"
-        raise InputError(Problem(f"no column {column!r}; {hint}", key="data.column", where=str(where)))
+        message = f"no column {column!r}; {hint(column, names or ())}"
+        raise InputError(Problem(message, key="data.column", where=str(where)))
 
 
 def text_of_rows(table: Any, column: str, where: Path | str) -> Iterator[str]:
