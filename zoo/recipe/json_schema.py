@@ -7,7 +7,7 @@ from typing import Any
 from zoo import registry
 from zoo.fields import Section
 from zoo.recipe.schema import Recipe
-from zoo.recipe.sections import DataConfig, NamedConfig, OptimizerConfig, TaskConfig, config_class
+from zoo.recipe.sections import DataConfig, NamedConfig, OptimizerConfig, config_class
 from zoo.recipe.trainer import PRECISION_ALIASES, lightning_class
 
 ENCODING = {"$ref": "#/$defs/encoding"}
@@ -31,7 +31,7 @@ def json_schema() -> dict[str, Any]:
     schedules = _sorted(registry.schedules)
     named: dict[str, list[type[Section]]] = {
         "data": [config_class(DataConfig, one) for one in _sorted(registry.datasets)],
-        "task": [config_class(TaskConfig, one) for one in _sorted(registry.tasks)],
+        "task": [config_class(NamedConfig, one) for one in _sorted(registry.tasks)],
         "optimizer": [config_class(OptimizerConfig, one, *schedules) for one in _sorted(registry.optimizers)],
     }
     members = {key: [one.model_json_schema() for one in classes] for key, classes in named.items()}

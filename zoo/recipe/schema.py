@@ -16,8 +16,8 @@ from zoo.recipe.sections import (
     BASES,
     DataConfig,
     EvaluateConfig,
+    NamedConfig,
     OptimizerConfig,
-    TaskConfig,
     section_model,
 )
 from zoo.recipe.trainer import TrainerConfig, lightning_class
@@ -155,7 +155,7 @@ class Recipe(Section):
     init_from: Text | None = None
     """Run folder or checkpoint whose weights the run starts from, relative to the working directory; all that
     is not the encoding's must match. null: they are drawn from the seed."""
-    task: Annotated[SerializeAsAny[TaskConfig], _by_value("task")]
+    task: Annotated[SerializeAsAny[NamedConfig], _by_value("task")]
     """The task: a name, or a mapping of a name and options. null: by data and model.kind."""
     model: ModelConfig
     """The transformer and its positional encoding."""

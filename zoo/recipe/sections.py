@@ -34,13 +34,6 @@ class DataConfig(Section):
     """Loader processes per device."""
 
 
-class TaskConfig(Section):
-    """The keys of every task."""
-
-    name: Text
-    """The task."""
-
-
 class OptimizerConfig(Section):
     """The keys of every optimizer and schedule."""
 
@@ -57,9 +50,10 @@ class OptimizerConfig(Section):
 
 
 class NamedConfig(Section):
-    """The keys of every encoding, and of a dataset inside another key: questions, a corpus of a mix."""
+    """The keys of every task and encoding, and of a dataset in another key: questions, a corpus of a mix."""
 
     name: Text
+    """Its name."""
 
 
 MAX_TOKENS = 262144
@@ -123,7 +117,7 @@ class EvaluateConfig(Section):
 
 BASES: dict[str, type[Section]] = {
     "data": DataConfig,
-    "task": TaskConfig,
+    "task": NamedConfig,
     "optimizer": OptimizerConfig,
     "evaluate": EvaluateConfig,
 }
