@@ -102,17 +102,10 @@ def observe(
             nats = _losses(model, one)
         found = {name: torch.stack(values) for name, values in seen.items()}
         norms = found.pop("norms")
-        read.append(
-            {
-                **found,
-                "norm": _by_bin(norms, bins),
-                "loss": _by_bin(nats, loss_bins),
-                "most": found["most"][0],
-            }
-        )
+        read.append({**found, "norm": _by_bin(norms, bins), "loss": _by_bin(nats, loss_bins)})
         advance(length)
     together = {name: torch.stack([one[name] for one in read]).cpu().numpy() for name in read[0]}
-    together["most"] = together["most"][0]
+    together["most"] = together["most"][0, 0]
     return Activations(length=length, trained=trained, bins=bins, loss_bins=loss_bins, **together)
 
 
