@@ -69,8 +69,8 @@ class BestCheckpoint(Checkpoint):
 
     def on_validation_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         loss = float(trainer.callback_metrics.get("val/loss", math.nan))
-        # NaN is never below.
-        if not trainer.sanity_checking and loss < self.loss:
+        # NaN is never below. All processes save, or none.
+        if not trainer.sanity_checking and trainer.strategy.reduce_boolean_decision(loss < self.loss):
             self.loss = loss
             trainer.save_checkpoint(self.folder / BEST, weights_only=False)
 
