@@ -45,10 +45,10 @@ def test_the_best_checkpoint_of_a_run_that_lost_the_last_one_is_not_written_over
     assert torch.load(run / "checkpoints/last.ckpt", weights_only=True)["global_step"] == 6
 
 
-def test_a_damaged_recipe_has_a_remedy(run, recipe):
+def test_a_damaged_recipe_is_named(run, recipe):
     (run / "recipe.yaml").write_text("a: [")
     text = reported(lambda: fit(recipe(), resume=True, out=run))
-    assert text.endswith("put the run's own recipe.yaml back")
+    assert text.startswith(f"{run}/recipe.yaml:1: ")
 
 
 def test_a_checkpoint_that_is_a_folder_is_not_called_missing(run, recipe):

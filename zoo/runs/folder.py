@@ -52,11 +52,8 @@ def kept_checkpoints(folder: Path) -> dict[int, Path]:
 
 def validate_free(folder: Path) -> None:
     """Raises InputError where a run cannot begin: something is in the folder, or it cannot be written."""
-    try:
-        # Nothing but what a launch left there that was killed before it wrote its recipe.
-        held = folder.is_dir() and [path.name for path in folder.iterdir() if path.name != LOCK]
-    except OSError as error:
-        raise _unwritable(folder, error) from error
+    # Nothing but what a launch left there that was killed before it wrote its recipe.
+    held = folder.is_dir() and [path.name for path in folder.iterdir() if path.name != LOCK]
     if held and (folder / RECIPE).is_file():
         raise InputError(
             f"{folder} already holds a run, and a run never overwrites another: "
@@ -95,7 +92,7 @@ def _make(folder: Path) -> bool:
     except FileExistsError:
         return False
     except OSError as error:
-        raise _unwritable(folder, error) from error
+        raise InputError(f"{folder}: a run cannot be written there: {error.strerror}") from error
     return True
 
 
@@ -182,12 +179,7 @@ def max_steps_problem(folder: Path, stored: dict[str, Any], recipe: Recipe, done
 
 def stored_recipe(folder: Path) -> dict[str, Any]:
     """The resolved recipe in a run folder, as plain data. Raises InputError where it cannot be read."""
-    try:
-        return read_file(folder / RECIPE).values
-    except InputError as error:
-        *others, final = error.problems
-        message = f"{final.message}; put the run's own {RECIPE} back"
-        raise InputError([*others, Problem(message, final.key, final.where)]) from error
+    return read_file(folder / RECIPE).values
 
 
 def write_recipe(folder: Path, recipe: Recipe) -> None:
@@ -210,7 +202,3 @@ def nearest_run_hint(path: Path) -> str:
             known |= {one.name: one for one in sorted(folder.iterdir()) if (one / RECIPE).is_file()}
     near = difflib.get_close_matches(path.name[:255], known, n=1)
     return f"; did you mean {os.path.normpath(known[near[0]])}?" if near else ""
-
-
-def _unwritable(folder: Path, error: OSError) -> InputError:
-    return InputError(f"{folder}: a run cannot be written there: {error.strerror}")
