@@ -105,6 +105,8 @@ def test_kept_checkpoints_give_the_curve_over_training(here, recipe, capsys):
     capsys.readouterr()
     assert cli.main(["evaluate", str(folder), "--checkpoints", "all", "--lengths", "8,16"]) == 0
     lines = capsys.readouterr().out.splitlines()
+    files = [folder / "checkpoints" / f"{name}.ckpt" for name in ("step-2", "step-4", "last")]
+    assert [line for line in lines if line.endswith("by length")] == [f"{file} by length" for file in files]
     at = lines.index(f"{folder}: accuracy by step and length (accuracy)")
     assert lines[at + 1].split() == ["step", "8", "16"]
     assert [line.split()[0] for line in lines[at + 2 :]] == ["2", "4", "6"]

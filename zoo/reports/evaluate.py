@@ -75,8 +75,8 @@ def evaluate(
                 finally:
                     # Measurements are shown, even if it cannot be stored or a later run fails.
                     if team.rank == 0 and of_run:
-                        # Only their folders tell runs of one recipe apart.
-                        name = shortest(run.folder) if len(paths) > 1 else None
+                        # Only their paths tell runs of one recipe apart.
+                        name = shortest(run.path) if len(paths) > 1 else None
                         print(console(run_report(run.folder, of_run, name), *terminal()) + "\n", flush=True)
                 # The memory of the next one is measured without this one.
                 run.task.cpu()

@@ -20,6 +20,7 @@ from zoo.comparison.runs import RunInfo, read_runs, training_speed, validated_re
 from zoo.comparison.statistics import costs, only_rivals, summary
 from zoo.errors import InputError, Problem, printable
 from zoo.evaluation.measurement import Measurement
+from zoo.files import shortest
 from zoo.runs.card import read_card
 from zoo.runs.folder import METRICS
 
@@ -162,7 +163,7 @@ def run_report(folder: Path, measurements: Iterable[Measurement], name: str | No
     for (encoding, checkpoint, seed, _), own in same.items():
         label = f"{encoding} ({PurePosixPath(checkpoint).name})" if several else encoding
         seeded, labelled = recipe | {"seed": seed}, card | {"encoding": encoding}
-        runs.append(RunInfo(str(folder), seeded, labelled, tuple(own), speed=speed))
+        runs.append(RunInfo(shortest(folder), seeded, labelled, tuple(own), speed=speed))
         series.append(Series(printable(label), (runs[-1],), own[0].changed))
     results = Results.of(unique(series))
     table = summary(results)
