@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
-from torchmetrics import MeanMetric
+from torchmetrics import Metric
 
 from zoo.models.transformer import Decoder, Encoder
 from zoo.optimizers import build_optimizer
@@ -19,12 +19,29 @@ from zoo.schedules import schedule_of
 from zoo.tasks import BuiltRecipe
 
 
-def exact_mean(**options: Any) -> MeanMetric:
+class ExactMean(Metric):
     """The mean of losses in nats, or of right answers, as a sum and a count in float64.
 
-    NaN where there was nothing, or where a value is: none is skipped.
+    NaN where there was nothing. Unlike torchmetrics' own mean it skips no NaN, and unlike its perplexity it
+    stays finite on the losses of a failed extrapolation.
     """
-    return MeanMetric(nan_strategy="disable", **options).set_dtype(torch.float64)
+
+    full_state_update = False
+    total: Tensor
+    count: Tensor
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.add_state("total", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
+        self.add_state("count", torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
+
+    def update(self, values: Tensor) -> None:
+        """Add values, of any shape."""
+        self.total += values.double().sum()
+        self.count += values.numel()
+
+    def compute(self) -> Tensor:
+        return self.total / self.count
 
 
 class Task(pl.LightningModule):
@@ -63,7 +80,7 @@ class Task(pl.LightningModule):
         kind = Decoder if self.recipe.model.kind == "decoder" else Encoder
         length, seed = self.recipe.data.sequence_length, self.recipe.seed
         self.model = kind(self.recipe.model, vocab_size, length, self.head, seed, encoding)
-        self.means = torch.nn.ModuleDict({name: exact_mean() for name in self.validated})
+        self.means = torch.nn.ModuleDict({name: ExactMean() for name in self.validated})
         self.card: dict[str, Any] = {}
         self.changed: dict[str, Any] = {}
         self.gradient_norm = torch.tensor(math.nan)
