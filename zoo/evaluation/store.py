@@ -37,7 +37,8 @@ def read_measurements(folder: Path) -> list[Measurement]:
             found.append(_read(file))
     if problems:
         raise InputError(problems)
-    return sorted(found, key=lambda one: (one.checkpoint, one.protocol, one.identity))
+    # The protocol as it is comes before variants on other data or packing: the verdict is by the first.
+    return sorted(found, key=lambda one: (one.checkpoint, one.protocol, len(one.parameters), one.identity))
 
 
 def store(folder: Path, measurements: Sequence[Measurement]) -> None:
