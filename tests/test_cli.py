@@ -77,6 +77,13 @@ def test_the_nearest_verb_is_suggested(capsys):
         assert caught.value.code == 2 and hint in capsys.readouterr().err
 
 
+def test_the_nearest_option_is_suggested(capsys):
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["generate", "run", "--max-tokens", "20"])
+    assert caught.value.code == 2
+    assert "--max-tokens 20; did you mean '--max-new-tokens'?" in capsys.readouterr().err
+
+
 def test_show_schema_is_json(capsys):
     assert cli.main(["show", "--schema"]) == 0
     assert "model" in json.loads(capsys.readouterr().out)["properties"]

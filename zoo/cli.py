@@ -34,7 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = make_parser()
     if arguments and not arguments[0].startswith("-") and arguments[0] not in VERBS:
         parser.error(f"no verb {arguments[0]!r}; {hint(arguments[0], VERBS)}")
-    options = parser.parse_args(arguments)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        known = hint(unknown[0], options.parser._option_string_actions) if unknown[0].startswith("-") else ""
+        options.parser.error(f"unrecognized arguments: {' '.join(unknown)}{known and '; '}{known}")
     options.arguments = arguments
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
     if may_set_handlers():

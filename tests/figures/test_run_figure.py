@@ -72,6 +72,12 @@ def panels_of(found, column=0):
     return {panel.key: panel for panel in [*found.values()][column]}
 
 
+def test_names_of_tokens_can_be_drawn(text_run):
+    _, samples = open_samples(text_run, text="a\r\n\tb  c\x07", lengths=[4])
+    assert all(name.isprintable() for name in samples.names)
+    assert {"\\r", "↵", "⇥"} <= {*samples.names}
+
+
 def test_the_panels_hold_the_values_of_the_model(text_run):
     panels = panels_of(columns(text_run))
     task, samples = open_samples(text_run)

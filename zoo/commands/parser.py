@@ -61,7 +61,7 @@ def make_parser() -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         verb.add_arguments(one)
-        one.set_defaults(run=verb.run)
+        one.set_defaults(run=verb.run, parser=one)
     return parser
 
 
