@@ -45,12 +45,6 @@ def test_what_is_stored_is_read_again(tmp_path):
     assert second["note"] == "too long" and "units" not in flat_rows([one])[0]
 
 
-def test_a_protocol_comes_before_its_variants(tmp_path):
-    plain, other = measurement(row(), parameters={}), measurement(row(), parameters={"data": "other"})
-    store(tmp_path, [other, plain])
-    assert read_measurements(tmp_path) == [plain, other]
-
-
 def test_blocks_take_the_place_of_documents_in_paired_differences(tmp_path):
     blocks = Units.of_documents([0, 1], [1.0, 0.5], [5, 6], None, "blocks")
     store(tmp_path, [measurement(row(64, blocks=blocks))])

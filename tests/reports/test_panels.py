@@ -118,6 +118,7 @@ def test_every_protocol_with_its_parameters_is_a_panel_in_one_order(write_run, r
     def rows(better):
         def make(recipe):
             more = [
+                ("nonoverlapping", {"data": "other"}),
                 ("sliding", {"stride": 0.5}),
                 ("sliding", {"stride": 0.25}),
                 ("fixed_targets", {"targets": 4}),
@@ -137,6 +138,7 @@ def test_every_protocol_with_its_parameters_is_a_panel_in_one_order(write_run, r
     shown = panels(build(runs))
     assert [(panel.protocol, panel.parameters) for panel in shown] == [
         ("nonoverlapping", {}),
+        ("nonoverlapping", {"data": "other"}),
         ("sliding", {"stride": 0.25}),
         ("sliding", {"stride": 0.5}),
         ("fixed_targets", {"targets": 4}),

@@ -111,6 +111,7 @@ def _shared(readings: Sequence[Series]) -> tuple[dict[str, list[Measurement]], l
         same = [doc for doc, size in first.items() if size and all(one.get(doc) == size for one in others)]
         if (most := max(map(len, sizes))) > len(same):
             why = f"{len(same)} of up to {most} documents were scored by all in the same bytes"
+            why += "; with a larger evaluate.max_tokens more are scored whole"
             left_out.append(Caveat("left out", f"{named}: {why}"))
         if not same:
             continue

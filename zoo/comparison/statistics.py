@@ -117,9 +117,9 @@ _NUMBERS = (
 
 
 def _place(kind: tuple[str, str, str]) -> tuple:
-    """Protocols in the order of their tasks."""
+    """Protocols in the order of their tasks, each before its variants, such as those on other data."""
     known = [protocol for task in tasks.all().values() for protocol in task.protocols]
-    return known.index(kind[0]) if kind[0] in known else len(known), kind
+    return known.index(kind[0]) if kind[0] in known else len(known), len(json.loads(kind[1])), kind
 
 
 def _panel(rows: pd.DataFrame, results: Results) -> Panel | None:

@@ -37,8 +37,7 @@ def read_measurements(folder: Path) -> list[Measurement]:
             found.append(_read(file))
     if problems:
         raise InputError(problems)
-    # The protocol as it is comes before variants on other data or packing: the verdict is by the first.
-    return sorted(found, key=lambda one: (one.checkpoint, one.protocol, len(one.parameters), one.identity))
+    return sorted(found, key=lambda one: (one.checkpoint, one.protocol, one.identity))
 
 
 def store(folder: Path, measurements: Sequence[Measurement]) -> None:
