@@ -430,13 +430,13 @@ def test_a_changed_encoding_has_rows_of_its_own(run, capsys):
     assert len(stored(folder)) == len(rows)
 
 
-def test_runs_of_one_name_are_told_apart_by_their_folders(run, tmp_path, monkeypatch, capsys):
+def test_runs_of_one_name_are_told_apart_by_their_paths(run, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     folders = [run(name="lr0.02"), run("optimizer.lr=2e-3", name="lr0.01")]
     capsys.readouterr()
     rows = evaluate([Path("lr0.02"), folders[1] / "checkpoints" / "last.ckpt"], lengths=[16])
     titles = [line for line in capsys.readouterr().out.splitlines() if line.endswith(" by length")]
-    assert titles == ["lr0.02 by length", "lr0.01 by length"]
+    assert titles == ["lr0.02 by length", "lr0.01/checkpoints/last.ckpt by length"]
     assert [row["run"] for row in [*rows, *stored(folders[0])]] == ["tiny"] * 5
 
 
