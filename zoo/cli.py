@@ -36,8 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"no verb {arguments[0]!r}; {hint(arguments[0], VERBS)}")
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
-        known = hint(unknown[0], options.parser._option_string_actions) if unknown[0].startswith("-") else ""
-        options.parser.error(f"unrecognized arguments: {' '.join(unknown)}{known and '; '}{known}")
+        verb = options.verb_parser
+        known = f"; {hint(unknown[0], verb._option_string_actions)}" if unknown[0].startswith("-") else ""
+        verb.error(f"unrecognized arguments: {' '.join(unknown)}{known}")
     options.arguments = arguments
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
     if may_set_handlers():

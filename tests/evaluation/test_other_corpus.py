@@ -6,7 +6,7 @@ import pytest
 
 from zoo.cli import main
 from zoo.comparison.commands import evaluate_command, settings
-from zoo.comparison.runs import RunInfo
+from zoo.comparison.run_info import RunInfo
 from zoo.evaluation.measurement import Measurement
 from zoo.recipe import read_recipe
 from zoo.runs.card import read_card

@@ -10,7 +10,7 @@ from torch import nn
 from zoo import registry
 from zoo.comparison.commands import settings
 from zoo.comparison.formatting import protocol_text
-from zoo.comparison.runs import RunInfo
+from zoo.comparison.run_info import RunInfo
 from zoo.data import open_data
 from zoo.errors import InputError
 from zoo.evaluation.measurement import Targets

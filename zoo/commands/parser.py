@@ -48,7 +48,7 @@ def make_parser() -> argparse.ArgumentParser:
         epilog="`zoo VERB --help` has the options and examples. `python -m zoo` is the same command.",
         allow_abbrev=False,
     )
-    parser.set_defaults(run=_without_verb, parser=parser)
+    parser.set_defaults(run=_without_verb, parser=parser, verb_parser=parser)
     parser.add_argument("--version", action="store_true", help="print the version of the zoo, and leave")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB")
     for name, verb in VERBS.items():
@@ -61,7 +61,7 @@ def make_parser() -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         verb.add_arguments(one)
-        one.set_defaults(run=verb.run, parser=one)
+        one.set_defaults(run=verb.run, verb_parser=one)
     return parser
 
 

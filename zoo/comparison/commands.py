@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zoo import registry
+from zoo.comparison.run_info import RunInfo
 from zoo.evaluation.measurement import Measurement
 from zoo.recipe.diff import ENCODING
 from zoo.recipe.sections import MAX_TOKENS, EvaluateConfig
-
-if TYPE_CHECKING:
-    from zoo.comparison.runs import RunInfo
 
 
 def command(words: Sequence[str]) -> str:

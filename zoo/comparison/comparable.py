@@ -10,7 +10,7 @@ from typing import Any
 
 from zoo.comparison.commands import changes, evaluate_command, lengths_to_ask, setting, settings
 from zoo.comparison.formatting import protocol_text
-from zoo.comparison.runs import RunInfo
+from zoo.comparison.run_info import RunInfo
 from zoo.errors import shorten
 from zoo.evaluation.measurement import Measurement
 from zoo.recipe.diff import ACCUMULATE, ENCODING, flatten, is_among, limits_epochs, may_differ_between_runs

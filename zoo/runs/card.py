@@ -125,8 +125,8 @@ def read_card(folder: Path) -> dict[str, Any]:
         raise InputError(Problem("the run's card is missing", where=str(file)))
     advice = "; restore it, or move the run away"
     card = read_json(file, advice=advice)
-    if not isinstance(card, dict) or not card.keys() >= set(KEYS):
-        raise InputError(Problem(f"not the card of a run{advice}", where=str(file)))
+    if missing := [key for key in KEYS if key not in card] if isinstance(card, dict) else KEYS:
+        raise InputError(Problem(f"not the card of a run: no {', '.join(missing)}{advice}", where=str(file)))
     return card
 
 

@@ -24,7 +24,8 @@ from zoo.recipe import to_yaml_line
 from zoo.recipe.trainer import TrainerConfig
 from zoo.reports.write import validate_out
 from zoo.runs.folder import RUNS
-from zoo.sweep.grid import Grid, choose
+from zoo.sweep.choice import choose
+from zoo.sweep.grid import Grid
 from zoo.sweep.plan import Run, plan
 
 VISIBLE, THREADS = "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"
