@@ -51,6 +51,7 @@ class TestMix:
                 total = sum(len(d.encode()) for d in documents[:end])
                 assert sum(of_first) / total == pytest.approx(0.75, abs=0.03)
             assert sum(d not in first | second for d in documents) <= 1  # the one that was cut
+        assert mixed.split() == "of the bytes 0.75 sample, 0.25 sample"
         assert documents == text_of(mix([one, two], [0.75, 0.25]), split)
         assert documents != text_of(mix([one, two], [1, 1]), split)
 

@@ -10,9 +10,12 @@ import random
 import datasets
 import pytest
 
+from zoo.data import open_data
 from zoo.data.text import SPLITS
 from zoo.data.text.files import open_text
+from zoo.data.text.splits import BY_POSITION, NAMED
 from zoo.errors import InputError
+from zoo.recipe import resolve
 
 TEXTS = [f'Document {number}, "quoted";\nwith Naïve 戦場\tin two lines.' for number in range(40)]
 
@@ -80,6 +83,7 @@ def test_names_of_files_and_folders_are_splits(tmp_path):
     (tmp_path / "validation" / "a.txt").write_text("Valid.")
     (tmp_path / "test.md").write_text("Test.")
     assert splits(tmp_path) == {"train": TEXTS, "valid": ["Valid."], "test": ["Test."]}
+    assert open_text(tmp_path).split() == NAMED
     (tmp_path / "trainer.txt").write_text("whose?")
     with pytest.raises(InputError, match=r"trainer\.txt: .*in no split"):
         open_text(tmp_path)
@@ -109,6 +113,16 @@ def test_one_long_document_is_cut_by_position(tmp_path):
     assert all(part.endswith("\n") for part in found.values())
     assert len(found["train"]) == pytest.approx(0.9 * len(text), abs=40)
     assert len(found["valid"]) == pytest.approx(0.05 * len(text), abs=40)
+    assert corpus.split() == BY_POSITION
+
+
+def test_the_fingerprint_states_that_one_document_was_cut(here, mapping):
+    (here / "input.txt").write_text("".join(f"line {number} of one text\n" for number in range(500)))
+    own = {"data": {**mapping("text")["data"], "name": "text", "root": "input.txt"}}
+    for key in ("documents", "words"):
+        own["data"].pop(key)
+    source = open_data(resolve({**mapping("text"), **own}))
+    assert source.fingerprint["split"] == BY_POSITION
 
 
 FAULTS = [

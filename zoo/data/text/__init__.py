@@ -17,13 +17,14 @@ class Corpus:
 
     `documents(split)` gives them in order. `identity` is JSON that differs where the text may differ: files
     with size and times, or the options of a generator. With `newline_is_word` each end of line counts as a
-    word, as in WikiText.
+    word, as in WikiText. `split()` states for the card how the splits were made, if that needs a note.
     """
 
     name: str
     identity: list
     documents: Callable[[str], Iterator[str]]
     newline_is_word: bool = False
+    split: Callable[[], str | None] = lambda: None
 
 
 def stamp(path: Path) -> list:

@@ -41,6 +41,7 @@ class TokenCache:
     tokenizer: TextTokenizer
     units: TextUnits
     streams: dict[str, TokenStream]
+    split: str | None
 
 
 def open_cache(
@@ -117,6 +118,7 @@ def _build(
             "tokenizers": tokenizers.__version__,
             "vocab_size": tokenizer.vocab_size,
             "newline_is_word": corpus.newline_is_word,
+            "split": corpus.split(),
         }
         write_meta(part, meta)
 
@@ -155,7 +157,7 @@ def read(folder: Path) -> TokenCache:
     tokenizer = TextTokenizer.load(folder / TOKENIZER)
     units = TextUnits(tokenizer.token_bytes(), meta["newline_is_word"])
     streams = {split: TokenStream(folder / split, tokenizer.vocab_size) for split in SPLITS}
-    return TokenCache(folder, meta["corpus"], tokenizer, units, streams)
+    return TokenCache(folder, meta["corpus"], tokenizer, units, streams, meta["split"])
 
 
 def crc32(path: Path) -> int:

@@ -113,6 +113,8 @@ class TextSource(DataSource):
             raise InputError(Problem(message, key="data.packing"))
         self.tokenizer, self.units, self._streams = tokens.tokenizer, tokens.units, tokens.streams
         self.fingerprint = {"corpus": tokens.corpus, "tokenizer": self.tokenizer.fingerprint}
+        if tokens.split is not None:
+            self.fingerprint["split"] = tokens.split
 
     def stream(self, split: str) -> TokenStream:
         """All tokens of a split."""

@@ -16,6 +16,7 @@ from zoo.data.text import Corpus, stamp
 from zoo.data.text.hub import first_line, quiet
 from zoo.data.text.splits import (
     HELD_OUT,
+    NAMED,
     SPLIT_NAMES,
     check_column,
     from_tables,
@@ -65,7 +66,7 @@ def open_text(root: Path, column: str = "text", whole: bool = False) -> Corpus:
 
     named = {} if root.is_file() else _named_splits(root, files)
     if named:
-        return Corpus("text", identity, lambda split: read(named.get(split, ())))
+        return Corpus("text", identity, lambda split: read(named.get(split, ())), split=lambda: NAMED)
     if whole:
         return Corpus(
             "text", [*identity, "whole"], lambda split: iter(()) if split == "train" else read(files)

@@ -62,7 +62,7 @@ def open_hub(
                 tables = _stream(given, column, max_bytes, kept / key)
         return from_tables("hub", identity, tables, column, name)
 
-    return Corpus("hub", identity, lambda split: corpus().documents(split))
+    return Corpus("hub", identity, lambda split: corpus().documents(split), split=lambda: corpus().split())
 
 
 def _stream(given: dict[str, Any], column: str, max_bytes: int, folder: Path) -> Any:

@@ -59,9 +59,14 @@ def mix(corpora: Sequence[Corpus], weights: Sequence[float]) -> Corpus:
             if text.strip():
                 yield text
 
+    def split() -> str:
+        parts = [f"{share:.3g} {corpus.name}" for share, corpus in zip(shares, corpora, strict=True)]
+        own = [f"{corpus.name}: {rule}" for corpus in corpora if (rule := corpus.split())]
+        return "; ".join([f"of the bytes {', '.join(parts)}", *own])
+
     identity = ["mix", shares, [[corpus.name, corpus.identity] for corpus in corpora]]
     newlines = all(corpus.newline_is_word for corpus in corpora)
-    return Corpus("mix", identity, documents, newline_is_word=newlines)
+    return Corpus("mix", identity, documents, newline_is_word=newlines, split=split)
 
 
 def _cut(document: str, size: int) -> str:

@@ -20,6 +20,8 @@ from zoo.data.text import SPLITS, Corpus
 from zoo.errors import InputError, Problem, hint
 
 HELD_OUT = 0.05  # of the documents, for validation and again for test
+BY_POSITION = "by position: the first 90 % of the one document train, the next 5 % valid, the last 5 % test"
+NAMED = "by the names of files or folders"
 SPLIT_NAMES = {
     "train": "train", "training": "train",
     "valid": "valid", "validation": "valid", "val": "valid", "dev": "valid", "test": "test",
@@ -61,7 +63,7 @@ def from_tables(name: str, identity: list, tables: dict, column: str, where: Pat
 
     ours = {SPLIT_NAMES[key.lower()]: key for key in tables if key.lower() in SPLIT_NAMES}
     if {"train", "valid"} <= set(ours):
-        return Corpus(name, identity, lambda split: read(ours.get(split, "")))
+        return Corpus(name, identity, lambda split: read(ours.get(split, "")), split=lambda: NAMED)
     if len(tables) == 1:
         return split_by_hash(name, identity, lambda: read(next(iter(tables))), where)
     if "train" not in ours:
@@ -99,7 +101,7 @@ def split_by_hash(name: str, identity: list, read: Read, where: Path | str, test
             if SPLITS[code] == split:
                 yield document
 
-    return Corpus(name, identity, documents)
+    return Corpus(name, identity, documents, split=lambda: BY_POSITION if codes() is None else None)
 
 
 def assign(hashes: np.ndarray, where: Path | str, test: bool = True) -> np.ndarray | None:
