@@ -6,11 +6,13 @@ A verb imports its modules when it is called. SIGTERM raises KeyboardInterrupt, 
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import signal
 import sys
 import time
 from collections.abc import Sequence
+from types import FrameType
 
 from zoo.commands.parser import VERBS, make_parser
 from zoo.errors import InputError, RunError, hint
@@ -21,6 +23,8 @@ OUT_OF_MEMORY = (
     "raise trainer.accumulate_grad_batches (the result stays the same), train with "
     "trainer.precision=bf16-mixed, or lower data.batch_size, data.sequence_length or model.d_model"
 )
+UNUSABLE = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP)
+"""Errors of a path that the user gave."""
 REPORT_SECONDS = 3.0
 """Time that the first process has to report an error that all processes meet."""
 
@@ -41,14 +45,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         verb.error(f"unrecognized arguments: {' '.join(unknown)}{known}")
     options.arguments = arguments
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
-    if may_set_handlers():
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM) if may_set_handlers() else ():
+        if before[number] is not signal.SIG_IGN:  # a background job of a shell script ignores Ctrl-C
+            signal.signal(number, _interrupt)
     try:
         return _run(options)
     finally:
         # Signals are ignored while the end is reported.
         for number, handler in before.items() if may_set_handlers() else ():
             signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt; during an import, where native code may lose it, end the process at once."""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            if is_first_process():
+                os.write(2, b"interrupted\n")  # a handler may run in the middle of another print
+            os._exit(INTERRUPTED)
+        frame = frame.f_back
+    raise KeyboardInterrupt
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -68,6 +84,8 @@ def _run(options: argparse.Namespace) -> int:
         return DONE
     except (OSError, RuntimeError, MemoryError) as error:
         message = _advice(error)
+        if message is None and isinstance(error, OSError) and error.errno in UNUSABLE and error.filename:
+            return _ended(f"{error.filename}: {error.strerror.lower()}", WRONG_INPUT)
         if message is None:
             raise
         return _ended(message, FAILED, error)

@@ -73,3 +73,15 @@ def test_removed_before_it_is_evaluated(here, train, monkeypatch):
     monkeypatch.setattr(finish, "read_checkpoint", removed)
     assert_reported(*train(*CHECKPOINT))
     assert [*(here / "runs").iterdir()] == []
+
+
+def test_removed_while_it_is_evaluated(here, train, monkeypatch):
+    real = finish.measure
+
+    def removed(*given, **named):
+        shutil.rmtree(here / "runs" / "max_index")
+        return real(*given, **named)
+
+    monkeypatch.setattr(finish, "measure", removed)
+    assert_reported(*train(*CHECKPOINT))
+    assert [*(here / "runs").iterdir()] == []

@@ -438,6 +438,15 @@ def test_a_run_is_trained_by_one_process_at_a_time(here, recipe):
     fit(recipe(), resume=True)
 
 
+def test_a_folder_that_another_process_begins_a_run_in_is_not_removed(here, recipe):
+    (here / "new").mkdir()
+    held = RunLock(here / "new")  # before it has written its recipe
+    with pytest.raises(InputError, match="another process is at work on this run"):
+        fit(recipe(), out=here / "new")
+    assert (here / "new").is_dir()
+    held.release()
+
+
 def test_a_checkpoint_is_read_once_on_a_resume(here, recipe, monkeypatch):
     folder = fit(recipe("max_index", CONSTANT, "trainer.max_steps=4"))
     reads, stored, alive = [], [], []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,7 +39,7 @@ def read_runs(paths: Sequence[Path], evaluated: bool = True, wanted: Wanted = (N
     problems: list[Problem] = []
     for path in paths:
         with collect(problems):
-            if (resolved := path.resolve()) not in runs:
+            if (resolved := Path(os.path.realpath(path))) not in runs:
                 runs[resolved] = _read(path, evaluated, wanted)
     if problems:
         raise InputError(problems)
@@ -110,6 +111,9 @@ def validated_recipe(folder: Path) -> dict[str, Any]:
 def training_speed(file: Path) -> float | None:
     """Median of the logged training tokens per second; None where none were logged."""
     _, rows = read_metrics(file)
-    values = [float(row[SPEED]) for row in rows if row.get(SPEED)]
+    try:
+        values = [float(row[SPEED]) for row in rows if row.get(SPEED)]
+    except ValueError as error:
+        raise InputError(Problem(f"cannot be read ({error})", where=str(file))) from error
     values = [value for value in values if math.isfinite(value)]
     return statistics.median(values) if values else None

@@ -64,12 +64,23 @@ def description_is_complete(subject: Subject) -> Iterator[Finding]:
 
 
 def _is_read(cls: type, option: str) -> bool:
-    """Whether the class's code reads an option: more often than it keeps it as `self.option`, or that too."""
+    """Whether the class's code reads an option, or the attribute of the instance that holds it."""
     own = cls.__mro__[: cls.__mro__.index(Encoding)]
-    nodes = [node for one in own for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(one))))]
-    names = [type(node.ctx) for node in nodes if isinstance(node, ast.Name) and node.id == option]
-    kept = [type(node.ctx) for node in nodes if isinstance(node, ast.Attribute) and node.attr == option]
-    return ast.Load in kept or names.count(ast.Load) > kept.count(ast.Store)
+    trees = [ast.parse(textwrap.dedent(inspect.getsource(one))) for one in own]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    attributes = {n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load)}
+    kept_in = {}
+    for n in nodes:
+        for target in n.targets if isinstance(n, ast.Assign) else ():
+            several = isinstance(target, ast.Tuple) and isinstance(n.value, ast.Tuple)
+            parts = (target.elts, n.value.elts) if several else ([target], [n.value])
+            kept_in |= {
+                id(value): one.attr
+                for one, value in zip(*parts, strict=False)
+                if isinstance(one, ast.Attribute)
+            }
+    reads = [n for n in nodes if isinstance(n, ast.Name) and n.id == option and isinstance(n.ctx, ast.Load)]
+    return any(id(n) not in kept_in or kept_in[id(n)] in attributes for n in reads)
 
 
 @law(

@@ -52,7 +52,9 @@ def training_curves(runs: Mapping[str, tuple[str, Logged]]) -> Figure:
     logged_by_any = {kind for _, logged in runs.values() for kind in logged}
     by_length = sorted(logged_by_any - {*KINDS}, key=lambda kind: int(kind.rpartition("/")[2]))
     kinds = [*(kind for kind in KINDS if kind in logged_by_any), *by_length]
-    figure = make_subplots(rows=len(kinds), cols=1, shared_xaxes=True, vertical_spacing=0.05)
+    figure = make_subplots(
+        rows=len(kinds), cols=1, shared_xaxes=True, vertical_spacing=min(0.05, 0.4 / len(kinds))
+    )
     for row, kind in enumerate(kinds, 1):
         for name, (label, logged) in runs.items():
             if kind in logged:

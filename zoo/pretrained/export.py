@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from zoo.models.transformer import Decoder
 from zoo.pretrained.model_card import model_card
 from zoo.runs.card import write_card
 from zoo.runs.checkpoint_file import write_safetensors
-from zoo.runs.folder import EXPORTED, RESULTS, validate_free, validate_present, write_recipe
+from zoo.runs.folder import EXPORTED, RESULTS, validate_present, write_recipe
 from zoo.runs.load import find_checkpoint, load_task, run_folder_of
 from zoo.tasks.task import Task
 
@@ -80,8 +81,8 @@ def export(path: Path, out: Path, form: str, sets: Sequence[str] = ()) -> Export
     problems: list[Problem] = []
     with collect(problems):
         validate_present([path])
-    with collect(problems):
-        validate_free(out)
+    if os.path.lexists(out) and not (out.is_dir() and not any(out.iterdir())):
+        problems.append(Problem("not an empty folder; choose another with --out", where=str(out)))
     if form == "hf" and find_spec("transformers") is None:
         install = "pip install 'positional-encoding-zoo[hf]'"
         problems.append(Problem(f"--format hf needs transformers: {install}; --format safetensors does not"))

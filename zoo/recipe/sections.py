@@ -173,7 +173,8 @@ def config_class(base: type[Section], *named: Description) -> type[Section]:
                 help_text = description.help.get(option.name)
                 field = Field(default, description=help_text, validate_default=wraps)
                 kind = _wrapped if wraps else strict_type
-                fields[option.name] = (kind(option.annotation), field)
+                annotation = option.annotation | None if wraps and default is None else option.annotation
+                fields[option.name] = (kind(annotation), field)
     title, docstring = base.__name__, base.__doc__
     if name := base.model_fields.get("name"):
         title, docstring = f"{named[0].cls.__name__}Config", named[0].summary

@@ -43,6 +43,9 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
                 content = with_shards(path, _load(file))
         if missing := [key for key in KEYS if not isinstance(content, dict) or key not in content]:
             raise BadCheckpoint(f"{FOREIGN}: without {', '.join(missing)}")
+        own = content["hyper_parameters"]  # any model of Lightning may have them
+        if not isinstance(own, dict) or not own.keys() >= {"recipe", "vocab_size"}:
+            raise BadCheckpoint(f"{FOREIGN}: hyper_parameters without recipe and vocab_size")
     except BadCheckpoint as error:
         raise InputError(f"{path}: {error}. {alternatives(path)}") from error
     except OSError as error:

@@ -108,10 +108,13 @@ def with_shards(checkpoint: Path, content: dict[str, Any]) -> dict[str, Any]:
     from torch.distributed.checkpoint import HuggingFaceStorageReader, load
 
     about = content.pop(SHARDS)
-    if any(Path(name).name != name for name in (about["folder"], *about["files"])):
+    if any(name in ("", "..") or Path(name).name != name for name in (about["folder"], *about["files"])):
         raise BadCheckpoint("damaged: it names shards in another folder")
     for name, record in about["files"].items():
-        if _record(checkpoint.parent / about["folder"] / name) != record:
+        file = checkpoint.parent / about["folder"] / name
+        if not file.is_file():
+            raise BadCheckpoint(f"damaged: {about['folder']}/{name} next to it is missing")
+        if _record(file) != record:
             raise BadCheckpoint(f"damaged: {about['folder']}/{name} has a wrong checksum")
     folder = str(checkpoint.parent / about["folder"])
     stored = HuggingFaceStorageReader(folder).read_metadata().state_dict_metadata

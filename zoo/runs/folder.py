@@ -66,6 +66,8 @@ def validate_free(folder: Path) -> None:
         above = above.parent
     if not above.is_dir():
         raise InputError(f"{above} is a file; a run needs a folder")
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise InputError(f"{folder}: a run cannot be written there: no permission to write in {above}")
 
 
 def new_run(recipe: Recipe, out: Path | None) -> Path:

@@ -101,9 +101,10 @@ def fit(recipe: Recipe, out: Path | None = None, resume: Resume = False) -> Path
         known = content and content["hyper_parameters"]["vocab_size"]
         task = task or build_task(encoding, known or source.vocab_size)
         if is_first:
-            if folder is None:
-                folder = status.new = new_run(recipe, out)
+            new = new_run(recipe, out) if folder is None else None
+            folder = folder or new
             status.lock = RunLock(folder)
+            status.new = new  # removed if it comes to nothing: only a folder that this process holds
         trainer, last = make_trainer(
             recipe, task, source, folder or Path(), status, checkpoint, content, origin and origin.facts
         )

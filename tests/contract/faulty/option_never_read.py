@@ -17,7 +17,7 @@ class OptionNeverRead(zoo.Encoding):
 
     def __init__(self, size, *, slope: float = 0.3, power: float = 1.0):
         super().__init__(size)
-        self.slope, self.power = slope, power
+        self.slope, self._power = slope, power
 
     def bias(self, head, q, k):
         return -self.slope * (head + 1.0) * (q - k).abs()

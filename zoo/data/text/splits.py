@@ -34,7 +34,7 @@ Read = Callable[[], Iterator[str]]
 def check_column(names: list[str] | None, column: str, where: Path | str) -> None:
     """Raise InputError where a table has no such column."""
     if column not in (names or ()):
-        message = f"no column {column!r}; {hint(column, names or ())}"
+        message = f"no column {column!r}; {hint(column, (names or ['none'])[:20])}"
         raise InputError(Problem(message, key="data.column", where=str(where)))
 
 
