@@ -82,7 +82,8 @@ def export(path: Path, out: Path, form: str, sets: Sequence[str] = ()) -> Export
     with collect(problems):
         validate_present([path])
     if os.path.lexists(out) and not (out.is_dir() and not any(out.iterdir())):
-        problems.append(Problem("not an empty folder; choose another with --out", where=str(out)))
+        fault = "is not empty" if out.is_dir() else "is a file"
+        problems.append(Problem(f"{fault}; choose another folder with --out", where=str(out)))
     if form == "hf" and find_spec("transformers") is None:
         install = "pip install 'positional-encoding-zoo[hf]'"
         problems.append(Problem(f"--format hf needs transformers: {install}; --format safetensors does not"))
