@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 
 from zoo.commands.parser import VERBS, make_parser
@@ -45,9 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         verb.error(f"unrecognized arguments: {' '.join(unknown)}{known}")
     options.arguments = arguments
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
-    for number in (signal.SIGINT, signal.SIGTERM) if may_set_handlers() else ():
-        if before[number] is not signal.SIG_IGN:  # a background job of a shell script ignores Ctrl-C
-            signal.signal(number, _interrupt)
+    _handle_signals(_interrupt)
     try:
         return _run(options)
     finally:
@@ -83,12 +81,11 @@ def _run(options: argparse.Namespace) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except (OSError, RuntimeError, MemoryError) as error:
-        message = _advice(error)
-        if message is None and isinstance(error, OSError) and error.errno in UNUSABLE and error.filename:
+        if message := _advice(error):
+            return _ended(message, FAILED, error)
+        if isinstance(error, OSError) and error.errno in UNUSABLE and error.filename:
             return _ended(f"{error.filename}: {error.strerror.lower()}", WRONG_INPUT)
-        if message is None:
-            raise
-        return _ended(message, FAILED, error)
+        raise
 
 
 def _advice(error: Exception) -> str | None:
@@ -123,5 +120,11 @@ def _interrupted(error: KeyboardInterrupt) -> int:
 
 def _ignore_signals() -> None:
     """The launcher sends SIGTERM once another process has left."""
+    _handle_signals(signal.SIG_IGN)
+
+
+def _handle_signals(handler: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
     for number in (signal.SIGINT, signal.SIGTERM) if may_set_handlers() else ():
-        signal.signal(number, signal.SIG_IGN)
+        # A background job of a shell script ignores Ctrl-C.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from zoo.comparison.formatting import display_name, number, panel_title, signed
-from zoo.figures.style import FAINT, INK, MARKERS, METADATA, RC, Style, styles
+from zoo.figures.style import FAINT, GRID, INK, MARKERS, METADATA, RC, Style, styles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -164,7 +164,7 @@ def _length_axis(axes: Axes, panel: pd.DataFrame) -> None:
     margin = (lengths[-1] / lengths[0]) ** 0.04 if len(lengths) > 1 else 1.1
     axes.set_xlim(lengths[0] / margin, lengths[-1] * margin)
     axes.set_xlabel(f"{panel['axis'].iloc[0]} (tokens)")
-    axes.grid(axis="y", color="#e6e6e6", linewidth=0.6, zorder=0)
+    axes.grid(axis="y", color=GRID, linewidth=0.6, zorder=0)
     axes.set_axisbelow(True)
     for length in trained:
         axes.axvline(length, color=FAINT, linewidth=0.9, linestyle=(0, (1, 1.5)), zorder=0)
@@ -238,8 +238,8 @@ def interactive_curves(panel: pd.DataFrame, labels: Iterable[str]) -> Interactiv
             _traces(figure, 2, curve, looks[label], "difference", "difference_low", "difference_high")
     lengths = sorted(panel["length"].unique().tolist())
     ticks = _ticks(lengths, panel["train_length"].unique())
-    figure.update_xaxes(type="log", tickvals=ticks, ticktext=list(map(_short, ticks)), gridcolor="#e6e6e6")
-    figure.update_yaxes(gridcolor="#e6e6e6", zerolinecolor="#999999", automargin=True)
+    figure.update_xaxes(type="log", tickvals=ticks, ticktext=list(map(_short, ticks)), gridcolor=GRID)
+    figure.update_yaxes(gridcolor=GRID, zerolinecolor="#999999", automargin=True)
     figure.update_xaxes(title=f"{first['axis']} (tokens)", row=1 + compared, col=1)
     figure.update_yaxes(title=display_name(first["measure"]), range=_range(panel), row=1, col=1)
     if compared:

@@ -18,8 +18,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 """As matplotlib names them."""
 FIRST = ("rope", "none", "alibi", "sinusoidal", "learned", "t5")
 """The encodings compared most often have the six hues in this order."""
-INK, CAPTION, FAINT = "#333333", "#555555", "#8a8a8a"
-"""Text, captions, and the background of a plot: axes, ticks, the mark of the trained length."""
+INK, CAPTION, FAINT, GRID = "#333333", "#555555", "#8a8a8a", "#e6e6e6"
+"""Text, captions, the background of a plot (axes, ticks, the mark of the trained length), and its grid."""
 RC = {
     "font.family": "DejaVu Sans",
     "font.size": 8,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from zoo.figures.style import styles
+from zoo.figures.style import GRID, styles
 from zoo.runs.folder import METRICS
 from zoo.runs.metrics_csv import read_metrics
 
@@ -67,7 +67,7 @@ def training_curves(runs: Mapping[str, tuple[str, Logged]]) -> Figure:
         title = KINDS.get(kind) or "{} at {}".format(*kind.split("/")[1:])
         figure.update_yaxes(title=title, automargin=True, exponentformat="power", row=row, col=1)
     figure.update_xaxes(title="step", row=len(kinds), col=1)
-    figure.update_xaxes(gridcolor="#e6e6e6").update_yaxes(gridcolor="#e6e6e6")
+    figure.update_xaxes(gridcolor=GRID).update_yaxes(gridcolor=GRID)
     figure.update_layout(
         height=230 * len(kinds) + 60, plot_bgcolor="white", margin={"l": 60, "r": 10, "t": 20, "b": 10},
         legend={"orientation": "h", "yanchor": "top", "y": -0.1},

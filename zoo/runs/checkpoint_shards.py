@@ -110,19 +110,18 @@ def with_shards(checkpoint: Path, content: dict[str, Any]) -> dict[str, Any]:
     about = content.pop(SHARDS)
     if any(name in ("", "..") or Path(name).name != name for name in (about["folder"], *about["files"])):
         raise BadCheckpoint("damaged: it names shards in another folder")
+    folder = checkpoint.parent / about["folder"]
     for name, record in about["files"].items():
-        file = checkpoint.parent / about["folder"] / name
-        if not file.is_file():
-            raise BadCheckpoint(f"damaged: {about['folder']}/{name} next to it is missing")
-        if _record(file) != record:
-            raise BadCheckpoint(f"damaged: {about['folder']}/{name} has a wrong checksum")
-    folder = str(checkpoint.parent / about["folder"])
-    stored = HuggingFaceStorageReader(folder).read_metadata().state_dict_metadata
+        if not (folder / name).is_file():
+            raise BadCheckpoint(f"damaged: {folder.name}/{name} next to it is missing")
+        if _record(folder / name) != record:
+            raise BadCheckpoint(f"damaged: {folder.name}/{name} has a wrong checksum")
+    stored = HuggingFaceStorageReader(str(folder)).read_metadata().state_dict_metadata
     tensors = {name: torch.empty(one.size, dtype=one.properties.dtype) for name, one in stored.items()}
     with warnings.catch_warnings():
         # Of the one process that reads, whether others have met or not.
         warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
-        load(tensors, storage_reader=HuggingFaceStorageReader(folder), no_dist=True)
+        load(tensors, storage_reader=HuggingFaceStorageReader(str(folder)), no_dist=True)
     return tree_map(lambda one: tensors[one[SHARD]] if _is_name(one) else one, content, is_leaf=_is_name)
 
 
