@@ -13,9 +13,10 @@ deleted. Stored entries are skipped: delete a file to measure the entry again.
 SIGTERM or Ctrl-C stops the queue and drops the current entry, which the next start trains from its beginning.
 Several queues may share a results folder: a lock keeps two of them off the same entry.
 
-Everything is computed on the CPU in float32 by two threads, uncompiled, so that machines with and without
-bfloat16 give comparable numbers. The modules of the zoo are imported once, at the start. While its code is
-being changed, run the queue from a checkout of its own (`git worktree add`) with `--out` in the first one.
+Everything is computed on the CPU in float32 by the study's number of threads, uncompiled, so that machines
+with and without bfloat16 give comparable numbers. The models of the tasks are too small for two threads: start
+two queues. The modules of the zoo are imported once, at the start. While its code is being changed, run the
+queue from a checkout of its own (`git worktree add`) with `--out` in the first one.
 """
 
 from __future__ import annotations
@@ -59,8 +60,6 @@ ROOT = Path(__file__).resolve().parents[1]
 STUDIES = ROOT / "scripts" / "studies"
 OUT = ROOT / "scripts" / "results"
 RUNS = Path("runs") / "results"
-THREADS = 2
-"""Fixed, because sums depend on how they are split among threads."""
 COMPUTED = (
     "trainer.accelerator=cpu", "trainer.devices=1", "trainer.precision=32-true", "compile=false",
     "logging=[csv]",
@@ -78,6 +77,7 @@ class Study:
         set: further `key=value` changes of the recipe.
         options: for an encoding whose defaults are not enough, its options.
         after_training: for an encoding, the `key=value` changes with which its checkpoint is evaluated again.
+        threads: fixed, because sums depend on how they are split among threads.
     """
 
     name: str
@@ -88,6 +88,7 @@ class Study:
     set: list[str] = field(default_factory=list)
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
     after_training: dict[str, list[list[str]]] = field(default_factory=dict)
+    threads: int = 2
 
     def recipe(self, encoding: str, seed: int) -> Recipe:
         """The resolved recipe of an entry."""
@@ -194,6 +195,7 @@ def measured(entry: Entry, code: dict[str, Any]) -> dict[str, Any]:
     recipe = entry.study.recipe(entry.encoding, entry.seed)
     folder = RUNS / entry.study.name / entry.name
     shutil.rmtree(folder, ignore_errors=True)  # what a killed queue has left
+    torch.set_num_threads(entry.study.threads)
     start = time.time()
     try:
         with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
@@ -206,7 +208,7 @@ def measured(entry: Entry, code: dict[str, Any]) -> dict[str, Any]:
             "encoding": entry.encoding,
             "seed": entry.seed,
             "code": code,
-            "machine": {"processor": processor(), "threads": THREADS, "torch": torch.__version__},
+            "machine": {"processor": processor(), "threads": torch.get_num_threads(), "torch": torch.__version__},
             "seconds": {"training": round(trained - start, 1), "evaluation": round(time.time() - trained, 1)},
             "recipe": recipe.as_dict(),
             "card": read_card(folder),
@@ -326,7 +328,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if options.nice:
         os.nice(19)
-    torch.set_num_threads(THREADS)
     for kind in registry.KINDS.values():
         for name in kind.names():
             kind.load(name)
