@@ -1,18 +1,15 @@
 """Plugins of each kind, from files and from a package: trained, killed, resumed, evaluated and compared."""
 
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
 from examples import KINDS
+from killed_runs import kill_group, saved_step
 from torch.utils._pytree import tree_flatten
 
 from zoo import cli, registry
@@ -33,7 +30,7 @@ def with_plugins(here, mapping, forgetful_registry):
         if "dataset" in kinds:
             made["data"] = {key: made["data"][key] for key in ("sequence_length", "batch_size")}
         made["plugins"] = [f"{kind}.py" for kind in kinds]
-        made["trainer"] |= {"max_steps": 300, "limit_val_batches": 2}
+        made["trainer"] |= {"max_steps": 20, "limit_val_batches": 2}
         made["checkpoint"] = {"every_n_steps": 10}
         made["evaluate"] = {"max_tokens": 256, "samples": 16, "lengths": [16, 33]}
         for kind in kinds:
@@ -48,42 +45,22 @@ def with_plugins(here, mapping, forgetful_registry):
     return with_plugins
 
 
-def zoo_process(*arguments, **variables):
-    environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "LOCAL_RANK")}
-    environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", **variables}
-    return subprocess.Popen(
-        [sys.executable, "-m", "zoo", *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,
-    )  # fmt: skip
-
-
-def run_to_end(*arguments, **variables):
-    process = zoo_process(*arguments, **variables)
-    out, _ = process.communicate(timeout=240)
-    assert process.returncode == 0, out
-    return out
-
-
 def same(one, other):
     return torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
 
 
-@pytest.mark.launch
 @pytest.mark.parametrize("kinds", RECIPES.values(), ids=RECIPES)
 def test_a_run_with_plugins_is_killed_resumed_bitwise_evaluated_and_compared(
-    kinds, with_plugins, here, capsys
+    kinds, with_plugins, here, forks, capsys
 ):
-    file = with_plugins(kinds)
-    process = zoo_process("fit", "--recipe", file, "--out", "killed")
-    last = here / "killed" / "checkpoints" / "last.ckpt"
-    limit = time.monotonic() + 240
-    while not last.exists() and process.poll() is None and time.monotonic() < limit:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL and last.exists()
-    run_to_end("fit", "--recipe", file, "--out", "killed", "--resume")
-    run_to_end("fit", "--recipe", file, "--out", "unbroken")
+    fit = ["fit", "--recipe", with_plugins(kinds), "--out"]
+    pids = forks.start([*fit, "killed"], here, here / "killed.log", halt=["step", 14])
+    forks.wait_for_halt(pids, here / "killed.log")
+    kill_group(pids[0])
+    assert forks.wait(pids) == [-signal.SIGKILL]
+    assert saved_step(here / "killed") == 10
+    forks.run([*fit, "killed", "--resume"], here, "resumed")
+    forks.run([*fit, "unbroken"], here, "unbroken")
     ends = [torch.load(here / run / "checkpoints" / "last.ckpt") for run in ("killed", "unbroken")]
     for part in ("state_dict", "optimizer_states", "lr_schedulers"):
         (killed, structure), (unbroken, other) = (tree_flatten(end[part]) for end in ends)
@@ -94,15 +71,14 @@ def test_a_run_with_plugins_is_killed_resumed_bitwise_evaluated_and_compared(
     assert "plugins=[" in capsys.readouterr().err
     plugins = ["--set", f"plugins=[{', '.join(f'{kind}.py' for kind in kinds)}]"]
     assert cli.main(["evaluate", "unbroken", "--lengths", "16,49", *plugins]) == 0
-    run_to_end("compare", "killed", "unbroken", "--force")  # they are the same run twice
+    assert cli.main(["compare", "killed", "unbroken", "--force"]) == 0  # they are the same run twice
     sources = json.loads((here / "killed" / "card.json").read_text())["code_source"]
     assert {(source["kind"], Path(source["file"]).name) for source in sources} == {
         (kind, f"{kind}.py") for kind in kinds
     }
 
 
-@pytest.mark.launch
-def test_an_installed_package_brings_every_kind_of_plugin(with_plugins, here):
+def test_an_installed_package_brings_every_kind_of_plugin(with_plugins, here, forks):
     site = here / "site"
     package, info = site / "theirs", site / "theirs-1.2.dist-info"
     package.mkdir(parents=True)
@@ -114,12 +90,17 @@ def test_an_installed_package_brings_every_kind_of_plugin(with_plugins, here):
         entry_points += f"[zoo.{kind}s]\nown = theirs.{kind}\n"
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.2\n")
     (info / "entry_points.txt").write_text(entry_points)
-    path = f"{site}{os.pathsep}{ROOT}"
-    assert "theirs 1.2" in run_to_end("list", "datasets", PYTHONPATH=path)
+    # The server has not looked for installed packages: that is done when a kind is first used.
+    (here / "install.py").write_text(f"import sys; sys.path.insert(0, {str(site)!r})")
+
+    def run(log, *arguments):
+        return forks.run(arguments, here, log, patch=here / "install.py")
+
+    assert "theirs 1.2" in run("list", "list", "datasets")
     for name, kinds in RECIPES.items():
         file = with_plugins(kinds, plugins=[])
-        run_to_end("fit", "--recipe", file, "--out", name, "--set", "trainer.max_steps=4", PYTHONPATH=path)
-        run_to_end("evaluate", name, "--lengths", "16", PYTHONPATH=path)
+        run(f"{name}_fit", "fit", "--recipe", file, "--out", name, "--set", "trainer.max_steps=4")
+        run(f"{name}_evaluate", "evaluate", name, "--lengths", "16")
         sources = json.loads((here / name / "card.json").read_text())["code_source"]
         assert {source["kind"] for source in sources} == set(kinds)
         assert {(source["package"], source["version"]) for source in sources} == {("theirs", "1.2")}
