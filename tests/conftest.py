@@ -144,7 +144,7 @@ def _handlers_restored():
         signal.signal(number, handler)
 
 
-LAUNCHERS = {"zoo_command", "started", "forks"}
+LAUNCHERS = {"zoo_command", "forks"}
 """Fixtures that start Python processes: the tests that use one are marked `launch`."""
 
 

@@ -107,7 +107,6 @@ def test_runs_that_were_tuned_by_the_same_grid_are_comparable(recipe):
     assert str(found).startswith("recipe optimizer.lr: the best of ")
 
 
-@pytest.mark.launch
 def test_a_sweep_compares_the_chosen_runs_alone(stub, tiny, compared):
     sweep = Sweep(tiny, ["alibi", "rope"], grid={"optimizer.lr": [0.003, 0.001]})
     sweep.run()  # the validation loss of the stand-in is the learning rate

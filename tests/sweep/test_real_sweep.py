@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from zoo import cli
+
 PLUGIN = """\
 import zoo
 from zoo import registry
@@ -15,19 +17,14 @@ class Brittle(registry.encodings.load("alibi")):
     def bias(self, head, q, k):
         raise ArithmeticError("not today")
 """
-SWEEP = ("sweep", "tiny.yaml", "--set", "plugins=[brittle.py]", "--encodings")
 
 
-@pytest.fixture
-def brittle(tiny):
-    """A plugin whose models cannot be trained."""
+@pytest.mark.slow
+def test_one_fails_and_the_rest_is_compared(tiny, alone, capsys):
     Path("brittle.py").write_text(PLUGIN)
-
-
-@pytest.mark.launch
-def test_one_fails_and_the_rest_is_compared(zoo_command, brittle):
-    done = zoo_command(*SWEEP, "brittle,alibi")
-    assert done.returncode == 1, done.stderr
-    assert "1 of 2 runs failed" in done.stderr and "ArithmeticError: not today" in done.stderr
-    assert "alibi" in done.stdout and Path("runs/tiny_comparison/index.html").is_file()
+    command = ["sweep", "tiny.yaml", "--set", "plugins=[brittle.py]", "--encodings", "brittle,alibi"]
+    assert cli.main(command) == 1
+    out, err = capsys.readouterr()
+    assert "1 of 2 runs failed" in err and "ArithmeticError: not today" in err
+    assert "alibi" in out and Path("runs/tiny_comparison/index.html").is_file()
     assert json.loads(Path("runs/alibi_tiny_s0/card.json").read_text())["finished"] is True

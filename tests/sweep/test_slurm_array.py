@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,8 +11,6 @@ from pathlib import Path
 import pytest
 
 from zoo import cli
-
-ROOT = Path(__file__).parents[2]
 
 SBATCH = """\
 #!{python}
@@ -72,19 +71,19 @@ def test_a_missing_sbatch_is_reported(tiny, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_the_jobs_train_and_compare(tiny, zoo_command, cluster):
-    done = zoo_command("sweep", "tiny.yaml", "--encodings", "alibi", OPTIONS)
-    assert done.returncode == 0, done.stderr
-    environment = {
-        **os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "SLURM_JOB_ID": "100",
-        "SLURM_JOB_NAME": "sweep", "SLURM_NTASKS": "1", "SLURM_NTASKS_PER_NODE": "1", "SLURM_NNODES": "1",
-        "SLURM_NODELIST": "localhost", "SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0",
-        "SLURM_ARRAY_TASK_ID": "1",
+def test_the_jobs_train_and_compare(tiny, alone, cluster):
+    assert cli.main(["sweep", "tiny.yaml", "--encodings", "alibi", OPTIONS]) == 0
+    job = {
+        "SLURM_JOB_ID": "100", "SLURM_JOB_NAME": "sweep", "SLURM_NTASKS": "1", "SLURM_NTASKS_PER_NODE": "1",
+        "SLURM_NNODES": "1", "SLURM_NODELIST": "localhost", "SLURM_PROCID": "0", "SLURM_LOCALID": "0",
+        "SLURM_NODEID": "0", "SLURM_ARRAY_TASK_ID": "1",
     }  # fmt: skip
-    for *_, wrapped in cluster():
-        script = wrapped.removeprefix("--wrap=")
-        subprocess.run(["sh", "-c", script], env=environment, check=True, capture_output=True)
+    training, comparison = (options[-1].removeprefix("--wrap=") for options in cluster())
+    subprocess.run(["sh", "-c", training], env={**os.environ, **job}, check=True, capture_output=True)
     (log,) = Path("runs/logs").iterdir()
     assert "done: " in log.read_text()
     assert json.loads(Path("runs/alibi_tiny_s0/card.json").read_text())["finished"] is True
+    # In this process, which has imported all.
+    assert shlex.split(comparison)[:3] == [sys.executable, "-m", "zoo"]
+    assert cli.main(shlex.split(comparison)[3:]) == 0
     assert Path("runs/tiny_comparison/index.html").is_file()

@@ -2,70 +2,44 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
+from killed_runs import alive_in_group, texts, wait_for
 
-SWEEP = [Path(__file__).with_name("stubbed.py"), "sweep", "tiny.yaml", "--encodings", "alibi,rope,t5"]
+STUB = Path(__file__).with_name("fit_stub.py")
+SWEEP = ["sweep", "tiny.yaml", "--encodings", "alibi,rope,t5"]
 
 
 @pytest.fixture
-def wait_for(stub):
-    """Wait until so many runs have begun."""
-
-    def wait_for(count):
-        limit = time.monotonic() + 200
-        while sum(line[0] == "begin" for line in stub()) < count:
-            assert time.monotonic() < limit, "the runs have not begun"
-            time.sleep(0.02)
-
-    return wait_for
+def begun(stub):
+    """The runs begun so far: name, first step and process."""
+    return lambda: [(name, int(step), int(pid)) for what, name, step, _, pid in stub() if what == "begin"]
 
 
-def alive(folder):
-    """Processes that have to do with a run."""
-    found = []
-    for file in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if folder in file.read_bytes().decode(errors="replace") and str(Path.cwd()) == os.readlink(
-                file.parent / "cwd"
-            ):
-                found.append(file)
-        except OSError:
-            continue
-    return found
-
-
-@pytest.mark.launch
-def test_stopped_runs_are_saved_and_go_on(started, stub, wait_for, steps_of):
+def test_stopped_runs_are_saved_and_go_on(forks, here, begun, steps_of):
     Path("slow").write_text("20")
-    process = started(*SWEEP, "--jobs", 2)
-    wait_for(2)
-    os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=200)
-    assert process.returncode == 130 and "Traceback" not in err and out == ""
-    assert "continue: python -m zoo sweep tiny.yaml --encodings 'alibi, rope, t5' --seeds 0" in err
-    assert not alive("runs/alibi_tiny_s0") and not alive("runs/rope_tiny_s0")
+    (process,) = forks.start([*SWEEP, "--jobs", 2], here, here / "log", patch=STUB)
+    assert wait_for(lambda: len(begun()) == 2), texts(here / "log")
+    os.killpg(process, signal.SIGINT)
+    assert forks.wait([process]) == [130]
+    text = texts(here / "log")
+    assert "Traceback" not in text and "compared" not in text
+    assert "continue: python -m zoo sweep tiny.yaml --encodings 'alibi, rope, t5' --seeds 0" in text
+    assert not any(alive_in_group(pid) for *_, pid in begun())
     done = [steps_of(f"runs/{name}_tiny_s0") for name in ("alibi", "rope")]
     assert all(0 < steps < 6 for steps in done) and not Path("runs/t5_tiny_s0").exists()
     Path("slow").unlink()
-    process = started(*SWEEP)
-    out, err = process.communicate(timeout=200)
-    assert process.returncode == 0, err
-    firsts = [(name, int(step)) for what, name, step, _ in stub() if what == "begin"][2:]
+    text = forks.run(SWEEP, here, "again", patch=STUB)
+    firsts = [(name, step) for name, step, _ in begun()[2:]]
     assert firsts == [("alibi_tiny_s0", done[0]), ("rope_tiny_s0", done[1]), ("t5_tiny_s0", 0)]
-    assert out.split() == ["compared", *(f"runs/{name}_tiny_s0" for name in ("alibi", "rope", "t5"))]
+    assert " ".join(["compared", *(f"runs/{name}_tiny_s0" for name in ("alibi", "rope", "t5"))]) in text
 
 
-@pytest.mark.launch
-def test_runs_end_with_a_sweep_that_is_killed(started, stub, wait_for):
+def test_runs_end_with_a_sweep_that_is_killed(forks, here, begun):
     Path("slow").write_text("600")
-    process = started(*SWEEP)
-    wait_for(1)
-    process.kill()
-    process.communicate()
-    limit = time.monotonic() + 90
-    while alive("runs/alibi_tiny_s0"):
-        assert time.monotonic() < limit
-        time.sleep(0.05)
+    (process,) = forks.start(SWEEP, here, here / "log", patch=STUB)
+    assert wait_for(begun), texts(here / "log")
+    os.kill(process, signal.SIGKILL)
+    assert forks.wait([process]) == [-signal.SIGKILL]
+    assert wait_for(lambda: not alive_in_group(begun()[0][-1]))

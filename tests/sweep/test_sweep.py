@@ -31,7 +31,7 @@ def go(stub, tiny):
 
 
 def begun(times):
-    return [(name, int(step)) for what, name, step, _ in times if what == "begin"]
+    return [(name, int(step)) for what, name, step, *_ in times if what == "begin"]
 
 
 def at_once(times):
@@ -47,7 +47,6 @@ def content(folder):
     return {str(f): f.read_bytes() for f in sorted(Path(folder).rglob("*")) if f.is_file()}
 
 
-@pytest.mark.launch
 def test_every_run_is_run_once_and_then_compared(go, compared, stub, capsys):
     assert go((0, 1)) == [(name, 0) for name in EVERY]
     assert compared == [(EVERY, "runs/tiny_comparison")]
@@ -62,7 +61,6 @@ def test_every_run_is_run_once_and_then_compared(go, compared, stub, capsys):
     assert "all 4 runs of tiny are finished already" in capsys.readouterr().err
 
 
-@pytest.mark.launch
 def test_a_stopped_run_goes_on_from_its_checkpoint(go, stub, compared, steps_of, capsys):
     Path("kills").write_text("alibi_tiny_s0")
     with pytest.raises(RunError, match=r"1 of 2 runs failed") as caught:
@@ -74,7 +72,6 @@ def test_a_stopped_run_goes_on_from_its_checkpoint(go, stub, compared, steps_of,
     assert go() == [("alibi_tiny_s0", 4)] and compared[-1][0] == PAIR
 
 
-@pytest.mark.launch
 def test_a_trained_run_is_evaluated(go):
     go()
     shutil.rmtree("runs/rope_tiny_s0/evaluation")
@@ -86,7 +83,6 @@ def test_a_trained_run_is_evaluated(go):
     assert go(sets=lengths) == go(sets=["evaluate.lengths=[64]"]) == []
 
 
-@pytest.mark.launch
 def test_a_failure_is_reported_with_its_log_and_a_command(go, compared, tiny):
     Path("fails").write_text("rope_tiny_s0")
     with pytest.raises(RunError) as caught:
@@ -104,7 +100,6 @@ def test_a_failure_is_reported_with_its_log_and_a_command(go, compared, tiny):
     assert log.read_text().count("$ python -m zoo fit") == 2 and "Traceback" in log.read_text()
 
 
-@pytest.mark.launch
 def test_a_run_of_another_recipe_is_never_touched(go, stub):
     go()
     before, runs = content("runs"), len(stub())
@@ -118,7 +113,6 @@ def test_a_run_of_another_recipe_is_never_touched(go, stub):
         assert content("runs") == before and len(stub()) == runs  # not even the runs of seed 1
 
 
-@pytest.mark.launch
 def test_a_run_can_be_made_longer_where_that_is_the_same_run(go):
     constant = "optimizer.schedule=constant"
     go(sets=[constant])
@@ -137,16 +131,16 @@ def test_everything_in_the_way_is_reported_at_once(go, stub):
     assert len(caught.value.problems) == 3 and stub() == []
 
 
-@pytest.mark.launch
 def test_two_at_once_share_the_cores(go, stub, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     Path("together").write_text("2")
     go(jobs=2)
     assert at_once(stub()) == 2
-    assert {threads for what, *_, threads in stub() if what == "begin"} == {str(max(1, cpu_cores() // 2))}
+    assert {threads for what, _, _, threads, *_ in stub() if what == "begin"} == {
+        str(max(1, cpu_cores() // 2))
+    }
 
 
-@pytest.mark.launch
 def test_printed_commands_are_those_that_are_run(go, capsys, stub):
     quoted = ["init_from=it's $HOME"]
     assert go(how="print_commands", sets=quoted) == []
@@ -161,7 +155,6 @@ def test_printed_commands_are_those_that_are_run(go, capsys, stub):
     assert go(how="print_commands", sets=quoted) == [] and capsys.readouterr().out == ""
 
 
-@pytest.mark.launch
 def test_finished_runs_can_be_compared_alone(go, compared):
     Path("fails").write_text("rope_tiny_s0")
     for how in ("run", "compare"):
@@ -180,7 +173,6 @@ def test_wrong_arguments_are_exit_2(stub, arguments):
     assert caught.value.code == 2 and stub() == []
 
 
-@pytest.mark.launch
 def test_the_command_line_hands_on_what_it_is_given(stub, compared):
     command = (
         "sweep tiny.yaml --encodings [alibi,t5] --seeds 2,3 --set data.batch_size=2 --out deep/down --jobs 2"
