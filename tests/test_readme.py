@@ -9,9 +9,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
+from killed_runs import Forks
 from ports import free_port
 
 from zoo import registry
@@ -117,30 +119,38 @@ def test_ci_runs_the_two_installing_commands():
         assert next(line for line in README.splitlines() if re.search(pattern, line)) == command
 
 
-@pytest.mark.launch
-def test_every_other_command_runs(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture):
+class RunHere:
+    """A run of a sweep, in this process; tests/sweep/test_real_sweep.py has them in processes of their own."""
+
+    def __init__(self, command: list[str], **how: object):
+        self.returncode = main(command[3:])
+
+    def poll(self) -> int:
+        return self.returncode
+
+
+def test_every_other_command_runs(
+    home: Path, forks: Forks, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+):
     monkeypatch.chdir(home)
     monkeypatch.delenv("ZOO_DATA", raising=False)
+    monkeypatch.setattr(
+        "zoo.sweep.sweep.subprocess", SimpleNamespace(Popen=RunHere, DEVNULL=None, STDOUT=None)
+    )
     ran = 0
     for command in commands()[2:]:
         verb, *arguments = shlex.split(command)
         assert verb == "zoo", command
         arguments = small(arguments)
-        monkeypatch.delenv("ZOO_LAUNCH", raising=False)
         if "trainer.devices=2" in command or "--devices 2" in command:
-            # Lightning starts the second process by running this very command line again.
-            done = subprocess.run(
-                [sys.executable, "-m", "zoo", *arguments], capture_output=True, text=True, timeout=240,
-                env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-            )  # fmt: skip
-            code, output = done.returncode, done.stdout + done.stderr
+            # Already two processes; tests/training/test_devices.py has the command start them.
+            forks.run(arguments, home, f"command{ran}", world_size=2)
         else:
             try:
                 code = main(arguments)
             except SystemExit as stop:  # argparse leaves so after --help
                 code = stop.code or 0
-            output = "".join(capsys.readouterr())
-        assert code == 0, f"{command}\n{output}"
+            assert code == 0, f"{command}\n{''.join(capsys.readouterr())}"
         ran += 1
     assert ran == len(commands()) - 2 > 10
     for folder in ("comparison", "runs/copy_comparison"):
