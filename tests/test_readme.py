@@ -41,6 +41,7 @@ CI = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 SMALL = [
     "trainer.max_steps=4",
     "trainer.accelerator=cpu",
+    "trainer.limit_val_batches=4",
     "checkpoint.every_n_steps=2",
     "data.batch_size=4",
     "data.sequence_length=16",
@@ -120,7 +121,7 @@ def test_ci_runs_the_two_installing_commands():
 
 
 class RunHere:
-    """A run of a sweep, in this process; tests/sweep/test_real_sweep.py has them in processes of their own."""
+    """A run of a sweep, in this process; tests/sweep/test_real_sweep.py has processes of their own."""
 
     def __init__(self, command: list[str], **how: object):
         self.returncode = main(command[3:])
@@ -159,75 +160,47 @@ def test_every_other_command_runs(
         assert (home / "runs" / run / "evaluation" / "lengths.json").is_file(), run
 
 
-@pytest.fixture
-def shell(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Start shell commands in the reader's folder, with this python and a stand-in for srun; wait."""
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    start = f'export PYTHONPATH={ROOT} OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES=""\nexec {sys.executable}'
-    # Two tasks on one node, as srun starts them; its options change nothing here.
-    two = (
-        'while case "$1" in -*) ;; *) false;; esac; do shift; done\n'
-        'for task in 0 1; do SLURM_PROCID=$task SLURM_LOCALID=$task "$@" & pids="$pids $!"; done\n'
-        "code=0; for pid in $pids; do wait $pid || code=$?; done; exit $code"
-    )
-    for name, does in (
-        ("python", f'{start} "$@"'),
-        ("torchrun", f'{start} -m torch.distributed.run "$@"'),
-        ("srun", two),
-    ):
-        (tools / name).write_text(f"#!/bin/sh\n{does}\n")
-        (tools / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-
-    def shell(*commands: str, **environment: str) -> str:
-        started = [
-            subprocess.Popen(
-                ["sh", "-c", command], cwd=home, env={**os.environ, **environment},
-                text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            )
-            for command in commands
-        ]  # fmt: skip
-        message = [one.communicate(timeout=240)[0] for one in started]
-        assert [one.returncode for one in started] == [0] * len(started), message
-        return "".join(message)
-
-    return shell
-
-
-def small_line(line: str) -> str:
-    """A line of a shell with a `fit` command in it, made small."""
+def small_line(line: str) -> tuple[list[str], list[str]]:
+    """What starts the processes in a line of a shell, and the arguments of `zoo`, made small."""
     launcher, zoo, fit = line.partition("-m zoo ")
-    return launcher + zoo + shlex.join(small(shlex.split(fit)))
+    return shlex.split(launcher + zoo), small(shlex.split(fit))
 
 
 @pytest.mark.slow
-def test_the_launchers_shown_run(shell, home: Path):
-    alone, *nodes = (small_line(line) for line in block_with("torchrun").splitlines())
-    assert shell(alone).count("done: ") == 1
-    assert [f"--node_rank {rank} " in node for rank, node in enumerate(nodes)] == [True, True]
-    port = f"--master_port {free_port()} -m zoo"
-    assert shell(*(node.replace("-m zoo", port) for node in nodes), HOST="127.0.0.1").count("done: ") == 1
+def test_the_launchers_shown_run(home: Path, forks: Forks):
+    one, *two = (small_line(line) for line in block_with("torchrun").splitlines())
+    # tests/training/test_devices.py starts such a one.
+    assert one[0] == shlex.split("torchrun --standalone --nproc_per_node 2 -m zoo")
+    assert forks.run(one[1], home, "launched", world_size=2).count("done: ") == 1
+    assert [f"--node_rank {rank} " in shlex.join(node) for rank, (node, _) in enumerate(two)] == [True, True]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    own = {"$HOST": ["127.0.0.1", "--master_port", str(free_port())]}
+    nodes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "torch.distributed.run",
+             *(part for word in node[1:] for part in own.get(word, [word])), *fit],
+            cwd=home, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )
+        for node, fit in two
+    ]  # fmt: skip
+    message = "".join(node.communicate(timeout=240)[0] for node in nodes)
+    assert [node.returncode for node in nodes] == [0, 0], message
+    assert message.count("done: ") == 1
     for run in ("alibi_wikitext2", "alibi_wikitext2-2"):
         assert (home / "runs" / run / "evaluation" / "lengths.json").is_file(), run
 
 
 @pytest.mark.slow
-def test_the_job_shown_runs(shell, home: Path, tmp_path: Path):
+def test_the_job_shown_runs(home: Path, forks: Forks):
+    """In two tasks on one node, with the variables that srun sets."""
     lines = block_with("srun").splitlines()
     # Without it, processes that wait on a GPU for one that has failed wait for ever.
-    assert lines[2].startswith("srun --kill-on-bad-exit=1 python -m zoo fit ")
+    launcher, arguments = small_line(lines[2])
+    assert launcher == shlex.split("srun --kill-on-bad-exit=1 python -m zoo") and len(lines) == 3
     assert "--ntasks-per-node=2" in lines[1] and "--signal=SIGUSR1@" in lines[1] and "--requeue" in lines[1]
-    job = tmp_path / "job.sh"
-    job.write_text("\n".join([*lines[:2], *map(small_line, lines[2:])]), encoding="utf-8")
-    slurm = {
-        "JOB_ID": "1", "JOB_NAME": "job.sh", "NTASKS": "2", "NTASKS_PER_NODE": "2", "NNODES": "1",
-        "STEP_NUM_TASKS": "2", "NODEID": "0", "NODELIST": "localhost", "JOB_NODELIST": "localhost",
-    }  # fmt: skip
-    variables = {f"SLURM_{key}": value for key, value in slurm.items()}
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    slurm = {"SLURM_JOB_ID": "1", "SLURM_JOB_NAME": "job.sh", "SLURM_JOB_NODELIST": "localhost"}
     for verb in ("training", "continuing"):  # a job that runs again continues
-        message = shell(f"sh {job}", **variables, **place)
+        message = forks.run(arguments, home, verb, world_size=2, **slurm)
         assert message.count("done: ") == message.count(f"{verb} alibi_wikitext2") == 1, message
 
 
