@@ -4,12 +4,10 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
-import time
 
 import pytest
 import torch
+from killed_runs import alive_in_group, texts, wait_for
 
 from zoo.cli import main
 from zoo.errors import InputError
@@ -22,19 +20,16 @@ LAUNCH_VARIABLES = (
     "SLURM_NNODES",
 )  # fmt: skip
 
-TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node"]
-
-# Processes that do what WHAT says, with the exit codes of the command line.
+# Processes that do what WHAT says, as a verb of the command line.
 PROGRAM = """
-import os, signal, sys, time
-from zoo import cli
+import os
 from zoo.commands import list_things
 from zoo.errors import InputError
 from zoo.launch.team import join
 
 def verb(options):
     with join(2, "cpu") as team:
-        what, second = WHAT, team.rank == 1
+        what, second = os.environ["WHAT"], team.rank == 1
         if what == "gather":
             every = [team.gather((team.rank, "x" * team.rank)) for _ in range(3)]
             team.barrier()
@@ -47,26 +42,24 @@ def verb(options):
         team.gather(team.rank)
 
 list_things.run = verb
-sys.exit(cli.main(["list", "encodings"]))
 """
 
 
 @pytest.fixture
 def environment(monkeypatch):
+    """That of a process without a launcher."""
     for name in LAUNCH_VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    return {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
 
 
 @pytest.fixture
-def run(tmp_path, environment):
+def run(forks, here):
+    """Exit codes and output of two processes."""
+
     def run(what):
-        file = tmp_path / "program.py"
-        file.write_text(PROGRAM.replace("WHAT", repr(what)))
-        return subprocess.run(
-            [sys.executable, *TORCHRUN, "2", str(file)], cwd=tmp_path, env=environment, text=True,
-            capture_output=True, timeout=240,
-        )  # fmt: skip
+        (here / "program.py").write_text(PROGRAM)
+        pids = forks.start(["list"], here, here / "log", 2, patch=here / "program.py", WHAT=what)
+        return forks.wait(pids), texts(here / "log")
 
     return run
 
@@ -79,17 +72,15 @@ def test_one_process_needs_no_group(environment):
     assert join(1, "cpu").size == 1 and not torch.distributed.is_initialized()
 
 
-@pytest.mark.launch
 def test_every_process_gathers_from_each(run):
-    done = run("gather")
-    assert (done.returncode, done.stdout) == (0, "[(0, ''), (1, 'x')] True 2 cpu\n")
+    assert run("gather") == ([0, 0], "[(0, ''), (1, 'x')] True 2 cpu\n")
 
 
-@pytest.mark.launch
-@pytest.mark.parametrize("what, message", [("input", "this text is missing"), ("bug", "a bug")])
-def test_an_error_in_one_process_ends_all(run, what, message):
-    done = run(what)
-    assert done.returncode and not done.stdout and message in done.stderr
+@pytest.mark.parametrize("what, code, message", [("input", 2, "this text is missing"), ("bug", 1, "a bug")])
+def test_an_error_in_one_process_ends_all(run, what, code, message):
+    codes, text = run(what)
+    assert codes == [1, code]
+    assert message in text and "another process of this evaluation has ended" in text
 
 
 def test_slurm_has_started_the_processes(environment, monkeypatch):
@@ -135,14 +126,15 @@ def assert_same(one, two):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind, protocols, lengths, more, launcher", [
+@pytest.mark.parametrize("kind, protocols, lengths, more, processes", [
     # At the longest length there are fewer batches than processes.
-    ("text", "nonoverlapping,sliding,fixed_targets,per_position", "16,48,240", ["--devices=2"], []),
-    ("max_index", "accuracy", "16,48", [], [*TORCHRUN, "3"]),
+    ("text", "nonoverlapping,sliding,fixed_targets,per_position", "16,48,240", ["--devices=2"], 1),
+    ("max_index", "accuracy", "16,48", [], 3),
 ])  # fmt: skip
 def test_several_processes_measure_what_one_does(
-    zoo_command, here, recipe, environment, unmeasured, kind, protocols, lengths, more, launcher
+    forks, here, recipe, environment, unmeasured, kind, protocols, lengths, more, processes
 ):
+    """Where the command itself starts them, and where a launcher has."""
     folder = fit(recipe(kind, "evaluate.batch_tokens=64"), out=here / kind)
     how = ("evaluate", kind, "--protocol", protocols, "--lengths", lengths)
     assert main(how) == 0
@@ -150,21 +142,31 @@ def test_several_processes_measure_what_one_does(
     assert {row["protocol"] for row in one} == set(protocols.split(","))
     assert any("note" not in row for row in one)
     shutil.rmtree(folder / "evaluation")
-    done = zoo_command(*how, *more, launcher=[*launcher, "-m", "zoo"])
-    assert done.returncode == 0 and done.stderr == "", done.stderr
-    assert done.stdout.count("results, tables, plots and a page (index.html): ") == 1
+    (here / "apart.py").write_text("import os; os.dup2(os.open('stderr', os.O_WRONLY | os.O_CREAT), 2)")
+    text = forks.run([*how, *more], here, "several", processes, here / "apart.py")
+    assert (here / "stderr").read_text() == ""
+    assert text.count("results, tables, plots and a page (index.html): ") == 1
     assert_same(one, rows_of(folder))
 
 
+# Each process says that it begins to score.
+BEGUN = """
+import os
+import zoo.evaluation.measure as measure
+
+restart = measure.restart_peak_memory
+measure.restart_peak_memory = lambda device: [open("begun" + os.environ["RANK"], "w"), restart(device)]
+"""
+
+
 @pytest.mark.slow
-def test_an_interrupted_evaluation_leaves_no_process(here, recipe, environment, unmeasured):
+def test_an_interrupted_evaluation_leaves_no_process(forks, here, recipe, unmeasured):
     fit(recipe("text"), out=here / "run")
-    command = ["-m", "zoo", "evaluate", "run", "--devices", "2", "--lengths", "16,32,64,128", "--protocol"]
-    process = subprocess.Popen(
-        [sys.executable, *command, "sliding", "--set", "evaluate.stride=0.01"],
-        env=environment, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    time.sleep(12)
-    process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=120)  # returns when no process holds the pipe
-    assert process.returncode == 130 and stderr.count("interrupted") <= 1
+    (here / "begun.py").write_text(BEGUN)
+    command = ["evaluate", "run", "--lengths", "16,32,64,128", "--protocol", "sliding"]
+    pids = forks.start([*command, "--set", "evaluate.stride=0.01"], here, here / "log", 2,
+                       patch=here / "begun.py")  # fmt: skip
+    assert wait_for(lambda: len([*here.glob("begun?")]) == 2), texts(here / "log")
+    os.killpg(pids[0], signal.SIGINT)
+    assert forks.wait(pids) == [130, 130]
+    assert texts(here / "log").count("interrupted") == 1 and not alive_in_group(pids[0])

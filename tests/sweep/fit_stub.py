@@ -121,6 +121,5 @@ PROCESSES = SimpleNamespace(**vars(subprocess) | {"Popen": Forked})
 if __name__ == "<run_path>":
     import zoo.reports.compare
 
-    sys.path.append(str(Path(__file__).parents[1]))
     zoo.sweep.sweep.subprocess = PROCESSES
     zoo.reports.compare.compare = lambda paths, out: print("compared", *paths)
