@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from killed_runs import (
     ROOT,
+    alive_in_group,
     assert_saved,
     endless,
     is_training,
@@ -54,10 +55,9 @@ def launched(here):
     """Start `python ...` with its real launcher, in a process group that ends with the test."""
     groups = []
 
-    def launched(*command, **more):
+    def launched(*command):
         environment = {k: v for k, v in os.environ.items() if k not in ("RANK", "LOCAL_RANK")}
         environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-        environment |= more
         with (here / "log.0").open("wb") as log:
             process = subprocess.Popen([sys.executable, *map(str, command)], stdout=log,
                                        stderr=subprocess.STDOUT, env=environment,
@@ -70,7 +70,7 @@ def launched(here):
         kill_group(group)
 
 
-def children(process):
+def children(pid):
     """Ids of the processes that a process has started and that have not ended."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -78,7 +78,7 @@ def children(process):
             state, parent = stat.read_text().rpartition(")")[2].split()[:2]
         except OSError:
             continue
-        if int(parent) == process.pid and state not in "ZX":
+        if int(parent) == pid and state not in "ZX":
             found.append(int(stat.parent.name))
     return sorted(found)
 
@@ -87,12 +87,13 @@ def have_ended(pids):
     return lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids)
 
 
-def test_ctrl_c_of_two_processes(launched, here, mapping):
-    process = launched("-m", "zoo", *endless(mapping, here, *TWO))
+def test_ctrl_c_of_two_processes(forks, here, mapping):
+    """Which the command has started."""
+    (command,) = pids = forks.start(endless(mapping, here, *TWO), here, here / "log")
     assert wait_for(is_training(here), 120), texts(here / "log")
-    workers = children(process)
-    os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(60) == 130
+    workers = children(command)
+    os.killpg(command, signal.SIGINT)
+    assert forks.wait(pids) == [130]
     assert_saved(here, texts(here / "log"))
     assert len(workers) == 2 and wait_for(have_ended(workers))
 
@@ -106,44 +107,46 @@ def test_under_torchrun(launched, here, mapping):
     assert len(ours) == 1 and ours[0].startswith(f"interrupted at step {saved_step(here / 'run')}; saved; ")
 
 
-def test_the_loss_of_a_process_is_reported(launched, here, mapping):
-    process = launched("-m", "zoo", *endless(mapping, here, *TWO, "checkpoint.every_n_steps=2"))
+def test_the_loss_of_a_process_is_reported(forks, here, mapping):
+    arguments = endless(mapping, here, *TWO, "checkpoint.every_n_steps=2")
+    (command,) = pids = forks.start(arguments, here, here / "log")
     # The card is written once the run knows that it has saved.
     card = here / "run" / "card.json"
     assert wait_for(lambda: card.exists() and '"steps": 0' not in card.read_text(), 120), texts(here / "log")
-    workers = children(process)
+    workers = children(command)
     os.kill(workers[1], signal.SIGKILL)
-    assert process.wait(60) == 1
+    assert forks.wait(pids) == [1]
     text = texts(here / "log")
     assert "Traceback" not in text and text.count("process 1 was killed by SIGKILL") == 1
     assert "The last checkpoint is of step " in text and "; continue: python -m zoo fit " in text
     assert wait_for(have_ended(workers))
 
 
-HALTED_CHILD = """
-import os, sys, time
+# The process becomes an agent of torchrun, whose worker halts where it opens the data.
+AGENT = """
+import os, time
 from pathlib import Path
 import zoo.training.fit as training
-from zoo.cli import main
 
 def halting(recipe):
     Path("halted").touch()
     time.sleep(600)
 
-if int(os.environ.get("LOCAL_RANK", 0)):
-    training.open_data = halting
-sys.exit(main(sys.argv[1:]))
+if os.fork():
+    time.sleep(600)
+training.open_data = halting
 """
 
 
-def test_a_worker_that_still_prepares_ends_with_its_agent(launched, here, mapping):
-    (here / "changed.py").write_text(HALTED_CHILD)
-    process = launched(*TORCHRUN, "changed.py", *endless(mapping, here, *TWO))
-    assert wait_for((here / "halted").exists, 120), texts(here / "log")
-    workers = children(process)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert workers and wait_for(have_ended(workers))
+def test_a_worker_that_still_prepares_ends_with_its_agent(forks, here, mapping):
+    (here / "agent.py").write_text(AGENT)
+    arguments, worker = endless(mapping, here), {"TORCHELASTIC_RUN_ID": "none", "WORLD_SIZE": "1"}
+    pids = forks.start(arguments, here, here / "log", patch=here / "agent.py", **worker)
+    assert wait_for((here / "halted").exists), texts(here / "log")
+    workers = children(pids[0])
+    os.kill(pids[0], signal.SIGKILL)
+    forks.wait(pids)
+    assert len(workers) == 1 and wait_for(lambda: not alive_in_group(pids[0]))
 
 
 # Before the work of a command
