@@ -18,7 +18,7 @@ def mlflow_client(here, monkeypatch):
 
 
 @pytest.mark.slow  # MLflow takes seconds to import
-def test_a_resumed_run_goes_on_in_its_run_of_mlflow(here, recipe, mlflow_client):
+def test_a_resumed_run_goes_on_in_its_run_of_mlflow(here, recipe, mlflow_client, unmeasured):
     out = here / "it's a run"  # in MLflow's filters a quote ends a text
     for steps in (4, 6):
         wanted = recipe("max_index", *LOGGED, "logging=[csv, mlflow]", f"trainer.max_steps={steps}")
@@ -40,7 +40,7 @@ def test_a_resumed_run_goes_on_in_its_run_of_mlflow(here, recipe, mlflow_client)
 
 @pytest.mark.slow
 @pytest.mark.launch  # wandb starts a process of its own
-def test_runs_of_weights_and_biases_are_apart_and_resumed_ones_are_one(here, recipe, monkeypatch):
+def test_runs_of_weights_and_biases_are_apart_and_resumed_ones_are_one(here, recipe, monkeypatch, unmeasured):
     wandb = pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
