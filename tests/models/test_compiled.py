@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch._inductor.config
 
 pytestmark = pytest.mark.slow
 
@@ -11,11 +12,11 @@ PATHS = ["rope", "t5", "fire", "cope"]
 
 
 @pytest.fixture(autouse=True)
-def _fresh_compiler(monkeypatch):
-    # The processes of a pool would import torch, to compile kernels of a second each.
-    monkeypatch.setattr("torch._inductor.config.compile_threads", 1)
+def _fresh_compiler():
     torch.compiler.reset()
-    yield
+    # The processes of a pool would import torch, to compile kernels of a second each.
+    with torch._inductor.config.patch(compile_threads=1):
+        yield
     torch.compiler.reset()
 
 
