@@ -9,6 +9,7 @@ import torch.nn.functional as F
 import yaml
 from published import publish
 
+from zoo.cli import main
 from zoo.data import open_data
 from zoo.recipe import read_recipe
 
@@ -36,16 +37,20 @@ def documented_perplexity(model, tokens, max_length, stride):
 
 
 @pytest.mark.slow
-def test_an_imported_run_is_evaluated_compared_and_trained_on(here, zoo_command, cache):
+def test_an_imported_run_is_evaluated_compared_and_trained_on(here, cache, capsys):
+    def zoo(*arguments):
+        assert main([*arguments]) == 0
+        return capsys.readouterr().out
+
     theirs = publish("llama", here / "published")
     data = ["data.name=sample", "data.documents=12", "data.words=600", f"data.cache={cache}"]
     sets = [part for one in data for part in ("--set", one)]
-    done = zoo_command("import", "published", "--name", "llama", *sets)
-    assert "runs/llama" in done.stdout.splitlines()[-1]
+    printed = zoo("import", "published", "--name", "llama", *sets)
+    assert "runs/llama" in printed.splitlines()[-1]
     run = here / "runs" / "llama"
     common = "--lengths", f"{LENGTH},62", "--set", f"evaluate.max_tokens={PAIRS}"
     protocols = "--protocol", "sliding,nonoverlapping", "--set", f"evaluate.stride={STRIDE}"
-    zoo_command("evaluate", "runs/llama", *common, *protocols)
+    zoo("evaluate", "runs/llama", *common, *protocols)
     rows = json.loads((run / "evaluation" / "lengths.json").read_text())
     ours = next(row for row in rows if row["protocol"] == "sliding" and row["length"] == LENGTH)
     source = open_data(read_recipe(run / "recipe.yaml", [f"data.tokenizer={run / 'tokenizer.json'}"]))
@@ -58,20 +63,20 @@ def test_an_imported_run_is_evaluated_compared_and_trained_on(here, zoo_command,
         ("model.encoding=rerope",),
         ("model.encoding={name: self_extend, window: 8}",),
     ):
-        zoo_command("evaluate", "runs/llama", *common, *(p for one in reading for p in ("--set", one)))
-    done = zoo_command("compare", "runs/llama")
+        zoo("evaluate", "runs/llama", *common, *(p for one in reading for p in ("--set", one)))
+    printed = zoo("compare", "runs/llama")
     for label in ("rope scaling=yarn factor=4", "rerope", "self_extend"):
-        assert label in done.stdout
+        assert label in printed
 
     # Beside another of another tokenizer, which the card knows nothing of either; and asked in plain words.
     publish("pythia", here / "pythia")
-    zoo_command("import", "pythia", "--name", "neox", *sets)
-    zoo_command("evaluate", "runs/neox", *common)
-    done = zoo_command("compare", "--models", "runs/llama", "runs/neox")
-    assert "trained on: not known" not in done.stdout  # it is so of both, and no difference
-    assert "LlamaForCausalLM in llama" in done.stdout and "no ranking, no interval because" in done.stdout
+    zoo("import", "pythia", "--name", "neox", *sets)
+    zoo("evaluate", "runs/neox", *common)
+    printed = zoo("compare", "--models", "runs/llama", "runs/neox")
+    assert "trained on: not known" not in printed  # it is so of both, and no difference
+    assert "LlamaForCausalLM in llama" in printed and "no ranking, no interval because" in printed
     asked = "--protocol", "prompts", "--lengths", "300", "--set", "evaluate.samples=4"
-    zoo_command("evaluate", "runs/llama", *asked)
+    zoo("evaluate", "runs/llama", *asked)
     rows = json.loads((run / "evaluation" / "lengths.json").read_text())
     (needle, *_) = [row for row in rows if row["parameters"].get("questions", {}).get("name") == "needle"]
     assert needle["examples"] == 4 and needle["accuracy"] == 0.0 and needle["token_accuracy"] >= 0.0
@@ -82,7 +87,7 @@ def test_an_imported_run_is_evaluated_compared_and_trained_on(here, zoo_command,
     recipe["trainer"] = {"max_steps": 2, "accelerator": "cpu"}
     recipe["optimizer"] = {"lr": 1e-4, "warmup_steps": 1}
     (here / "drope.yaml").write_text(yaml.safe_dump(recipe))
-    zoo_command("fit", "drope.yaml", "--set", "evaluate.max_tokens=256")
+    zoo("fit", "drope.yaml", "--set", "evaluate.max_tokens=256")
     assert (
         json.loads((here / "runs" / "drope" / "card.json").read_text())["init_from"]["path"] == "runs/llama"
     )
