@@ -12,23 +12,29 @@ FLAGS = [part for key, value in TINY.items() for part in (f"--{key}", str(value)
 
 
 @pytest.fixture
-def script(monkeypatch):
-    """The script as a module, which measures in this process instead of fresh ones."""
+def real(monkeypatch):
+    """The script as a module."""
     spec = importlib.util.spec_from_file_location("benchmark_encodings", SCRIPT)
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(__import__("sys").modules, spec.name, module)
     spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def script(real, monkeypatch):
+    """The script, which measures in this process instead of fresh ones."""
 
     def here(what, name, kind, options):
-        setting = module.setting_of(options)
+        setting = real.setting_of(options)
         if what == "time":
-            return module.time_ratios(name, kind, setting, options.rounds)
+            return real.time_ratios(name, kind, setting, options.rounds)
         # None of 1 MiB and everything else of its name's length, so that the ratio is known.
-        module.peak_memory(name, kind, setting)
+        real.peak_memory(name, kind, setting)
         return {"memory_mb": 2.0 if name == "none" else 2.0 * len(name)}
 
-    monkeypatch.setattr(module, "_apart", here)
-    return module
+    monkeypatch.setattr(real, "_apart", here)
+    return real
 
 
 def test_every_encoding_asked_for_has_its_row(script, tmp_path, capsys):
@@ -85,13 +91,8 @@ def test_wrong_arguments_are_reported(script, capsys):
 
 
 @pytest.mark.slow
-def test_in_processes_of_their_own(tmp_path):
-    import subprocess
-    import sys
-
+def test_in_processes_of_their_own(real, tmp_path):
     out = tmp_path / "costs"
-    command = [sys.executable, SCRIPT, "--encodings", "rope", "--out", out, *FLAGS]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
+    real.main(["--encodings", "rope", "--out", str(out), *FLAGS])
     rows = json.loads(out.with_suffix(".json").read_text())["rows"]
     assert [row["name"] for row in rows] == ["rope"] and "note" not in rows[0]

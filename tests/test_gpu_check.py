@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,11 +13,10 @@ ITEMS = ["kernels/alibi", "decoding/t5", "recompilation/alibi", "laws/none", "ru
 
 @pytest.mark.slow
 @pytest.mark.launch
-def test_items_of_each_part_pass_on_a_cpu(tmp_path, monkeypatch):
+def test_items_of_each_part_pass_on_a_cpu(script, tmp_path, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     arguments = ["--device", "cpu", "--quick", "--out", str(tmp_path / "cpu"), "--only", ",".join(ITEMS)]
-    done = subprocess.run([sys.executable, SCRIPT, *arguments], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert script.main(arguments) == 0
     results = json.loads((tmp_path / "cpu.json").read_text())["results"]
     assert {one["item"]: one["result"] for one in results} == dict.fromkeys(ITEMS, "passed")
     numbers = {one["item"]: one["numbers"] for one in results}

@@ -291,16 +291,14 @@ def test_a_row_says_what_was_measured_and_how(run):
 
 
 @pytest.mark.launch
-def test_two_processes_give_the_rows_of_one(run, zoo_command):
+def test_two_processes_give_the_rows_of_one(run, forks, tmp_path):
     sets = ["evaluate.max_tokens=2000", "evaluate.batch_tokens=100", "evaluate.lengths=[16, 40]"]
     folder = run(*sets, "data.documents=60")
     protocols = ["nonoverlapping", "sliding", "fixed_targets", "per_position", "repeats"]
     alone = evaluate([folder], lengths=[16, 40], protocols=protocols)
     forget(folder)
-    done = zoo_command(
-        "evaluate", folder, "--lengths", "16,40", "--protocol", ",".join(protocols), "--devices", "2"
-    )
-    assert done.returncode == 0, done.stderr
+    command = ["evaluate", folder, "--lengths", "16,40", "--protocol", ",".join(protocols), "--devices", "2"]
+    forks.run(command, tmp_path, "evaluated", world_size=2)
     together = stored(folder)
     assert len(together) == len(alone) >= 12
     by_place = {(row["protocol"], row["length"]): row for row in together}
