@@ -1,6 +1,7 @@
 """Packages that bring encodings through the entry point, each in a process that finds them installed."""
 
 import importlib.metadata
+import itertools
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 import yaml
+from killed_runs import texts
 
 ROOT = Path(__file__).parents[2]
 
@@ -101,41 +103,36 @@ def other_package(tmp_path):
     return other_package
 
 
-SEVERAL = """
-import contextlib, io, json, sys
-from zoo.cli import main
-for command in json.loads(sys.argv[1]):
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main(command)
-    print(json.dumps([code, out.getvalue(), err.getvalue()]))
-"""
-
-
 @pytest.fixture
-def zoo_with(here, mapping):
-    """Run `zoo` where these packages are installed, several commands in one process, and return the outputs.
+def zoo_with(here, mapping, forks):
+    """Run each command of `zoo` in a process that finds these packages installed, and return the outputs.
 
     max_index.yaml is a recipe of a few steps.
     """
     recipe = {key: value for key, value in mapping("max_index").items() if key != "name"}
     (here / "max_index.yaml").write_text(yaml.safe_dump(recipe))
+    patch, logs = here / "install.py", map("{}.log".format, itertools.count())
 
     def run(sites, *commands):
-        path = os.pathsep.join(map(str, [*sites, ROOT]))
-        environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-        command = [sys.executable, "-c", SEVERAL, json.dumps(commands)]
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
-        assert done.returncode == 0, done.stderr  # no traceback
-        return [Output(*json.loads(line)) for line in done.stdout.splitlines() if line.startswith("[")]
+        patch.write_text(
+            f"import sys; sys.path[:0] = {[*map(str, sites)]}\n"
+            # The process that forks has looked for encodings, where these packages are not.
+            "from zoo.registry import encodings; encodings._installed_imported = False"
+        )
+        outputs = []
+        for command in commands:
+            log = here / next(logs)
+            (code,) = forks.wait(forks.start(command, here, log, patch=patch))
+            outputs.append(Output(code, texts(log)))
+            assert "Traceback" not in outputs[-1].text
+        return outputs
 
     return run
 
 
 class Output(NamedTuple):
     code: int
-    out: str
-    err: str
+    text: str
 
 
 LIST, LIST_THEIRS, EVALUATE = ["list", "encodings"], ["list", "theirs"], ["evaluate", "run", "--lengths", "8"]
@@ -145,7 +142,6 @@ def fit(encoding, run="run"):
     return ["fit", "--recipe", "max_index.yaml", "--set", f"model.encoding={encoding}", "--out", run]
 
 
-@pytest.mark.launch
 def test_an_installed_encoding_is_listed_trained_and_named_by_its_checkpoint(
     their_package, other_package, zoo_with, here
 ):
@@ -154,13 +150,13 @@ def test_an_installed_encoding_is_listed_trained_and_named_by_its_checkpoint(
     table, shown, fitted, evaluated = zoo_with(
         [broken, their_package], ["list", "*theirs"], LIST_THEIRS, fit(encoding), EVALUATE
     )
-    around, theirs = (line.split() for line in table.out.splitlines()[1:3])
+    around, theirs = (line.split() for line in table.text.splitlines()[1:3])
     # A slope for each of 8 heads.
     assert theirs[:7] == ["theirs", "bias", "both", "8", "no", "their-encodings", "1.2"]
     assert around[0] == "around_theirs" and "their-encodings 1.2" in " ".join(around)
-    assert "from: their-encodings 1.2" in shown.out and "slope: number = 0.5" in shown.out
-    assert fitted.code == 0, fitted.err
-    assert evaluated.code == 0 and "warning" not in evaluated.err
+    assert "from: their-encodings 1.2" in shown.text and "slope: number = 0.5" in shown.text
+    assert fitted.code == 0, fitted.text
+    assert evaluated.code == 0 and "warning" not in evaluated.text
     sources = json.loads((here / "run" / "card.json").read_text())["code_source"]
     assert [(one["name"], one["package"], one["version"]) for one in sources] == [
         ("around_theirs", "their-encodings", "1.2"),
@@ -170,15 +166,19 @@ def test_an_installed_encoding_is_listed_trained_and_named_by_its_checkpoint(
     (refused,) = zoo_with([], EVALUATE)
     assert refused.code == 2
     for name in ("around_theirs", "theirs"):
-        assert f"encoding '{name}' of their-encodings 1.2 (sha256 " in refused.err
-    assert "pip install their-encodings==1.2" in refused.err
+        assert f"encoding '{name}' of their-encodings 1.2 (sha256 " in refused.text
+    assert "pip install their-encodings==1.2" in refused.text
 
 
 @pytest.mark.slow
-def test_check_accepts_an_installed_encoding(their_package, zoo_with):
-    (printed,) = zoo_with([their_package], ["check", "theirs"])
-    assert printed.code == 0, printed.out + printed.err
-    assert "every parameter has a gradient" in printed.out and "FAILED" not in printed.out
+def test_check_accepts_an_installed_encoding(their_package):
+    """In a process that is not forked from another."""
+    path = os.pathsep.join([str(their_package), str(ROOT)])
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, "-m", "zoo", "check", "theirs"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "every parameter has a gradient" in done.stdout and "FAILED" not in done.stdout
 
 
 BROKEN = {
@@ -192,7 +192,6 @@ BROKEN = {
 }
 
 
-@pytest.mark.launch
 def test_a_broken_package_breaks_only_itself(other_package, zoo_with):
     sites = []
     for kind, (source, _) in BROKEN.items():
@@ -206,16 +205,15 @@ def test_a_broken_package_breaks_only_itself(other_package, zoo_with):
     ]
     listed, *asked = zoo_with(sites, LIST, *(command for _, command in commands))
     assert listed.code == 0
-    names = [line.split()[0] for line in listed.out.split("\n\n")[0].splitlines()[1:]]
+    names = [line.split()[0] for line in listed.text.split("\n\n")[0].splitlines()[1:]]
     assert {"alibi", "none", "rope"} <= set(names)
     for kind, (_, cause) in BROKEN.items():
-        notes = [line for line in listed.out.splitlines() if line.startswith(f"cannot be used: in_{kind}: ")]
+        notes = [line for line in listed.text.splitlines() if line.startswith(f"cannot be used: in_{kind}: ")]
         assert len(notes) == 1 and f"package {kind} 0.3: " in notes[0] and cause in notes[0]
     for (kind, _), one in zip(commands, asked, strict=True):
-        assert one.code == 2 and f"package {kind} 0.3: " in one.err and BROKEN[kind][1] in one.err
+        assert one.code == 2 and f"package {kind} 0.3: " in one.text and BROKEN[kind][1] in one.text
 
 
-@pytest.mark.launch
 def test_two_packages_with_one_name_are_both_reported_and_neither_is_taken(other_package, zoo_with):
     source = THEIRS.replace("from .power import POWER", "POWER = 0.5")
     sites = [
@@ -225,13 +223,12 @@ def test_two_packages_with_one_name_are_both_reported_and_neither_is_taken(other
     for asked in zoo_with(sites, LIST_THEIRS, fit("theirs")):
         assert asked.code == 2
         for part in ("package one 1.0", "package other 2.0", "two encodings are called 'theirs'"):
-            assert part in asked.err
+            assert part in asked.text
     assert zoo_with(sites[:1], LIST_THEIRS)[0].code == 0
 
 
-@pytest.mark.launch
 def test_an_unknown_name_lists_the_broken_packages(other_package, zoo_with):
     site = other_package("broken", "0.3", "their_plugins = broken.plugins", plugins="class (")
     (asked,) = zoo_with([site], fit("theirs"))
     assert asked.code == 2
-    assert "no encoding 'theirs'" in asked.err and "cannot be used: package broken 0.3: " in asked.err
+    assert "no encoding 'theirs'" in asked.text and "cannot be used: package broken 0.3: " in asked.text
