@@ -22,12 +22,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import datasets  # noqa: F401, a second that each process would take
+import plotly.subplots  # noqa: F401, as this
 import torch
 
 import zoo.data.text.cache
 import zoo.training.finish
 import zoo.training.fit
-from zoo import cli
+from zoo import cli, registry
 from zoo.tasks.language_modelling import LanguageModelling
 from zoo.tasks.max_index import MaxIndex
 from zoo.tasks.task import Task
@@ -99,6 +100,8 @@ def run(order):
 
 
 def main():
+    for kind in registry.KINDS.values():
+        kind.all()  # imports them
     codes = {}
     for line in sys.stdin:
         order = json.loads(line)
