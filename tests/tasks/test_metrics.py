@@ -1,11 +1,10 @@
 """Metrics are exact, and the same on any number of devices."""
 
 import doctest
-import subprocess
-import sys
 
 import pytest
 import torch
+from killed_runs import texts
 
 from zoo.tasks import language_modelling
 from zoo.tasks.language_modelling import perplexity
@@ -45,28 +44,25 @@ def test_a_huge_loss_is_an_infinite_perplexity():
 
 
 WORKER = """
-import sys, torch, torch.distributed as dist
+import os, torch, torch.distributed as dist
 from zoo.tasks.task import ExactMean
-rank, store = int(sys.argv[1]), sys.argv[2]
-dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
+rank = int(os.environ["RANK"])
+dist.init_process_group("gloo", init_method="env://", rank=rank, world_size=2)
 loss, right, alone = ExactMean(), ExactMean(), ExactMean(sync_on_compute=False)
 for metric in (loss, alone):
     metric.update(torch.full((3,), 1.0) if rank == 0 else torch.full((1,), 5.0))
 right.update(torch.tensor([True, True, False]) if rank == 0 else torch.tensor([False]))
 print(loss.compute().item(), right.compute().item(), alone.compute().item())
 dist.destroy_process_group()
+raise SystemExit
 """
 
 
-@pytest.mark.launch
-def test_two_processes_add_up(tmp_path):
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", WORKER, str(rank), str(tmp_path / "store")], stdout=-1, text=True
-        )
-        for rank in range(2)
-    ]
-    computed = [list(map(float, process.communicate(timeout=120)[0].split())) for process in processes]
+def test_two_processes_add_up(tmp_path, forks):
+    (tmp_path / "worker.py").write_text(WORKER)
+    log = tmp_path / "log"
+    assert forks.wait(forks.start([], tmp_path, log, 2, patch=tmp_path / "worker.py")) == [0, 0], texts(log)
+    computed = [[float(one) for one in (tmp_path / f"log.{r}").read_text().split()] for r in range(2)]
     # A mean of the two means would be 3.
     assert computed == [[2.0, 0.5, 1.0], [2.0, 0.5, 5.0]]
 

@@ -4,7 +4,9 @@ import math
 
 import pytest
 import torch
+import yaml
 
+from zoo.cli import main
 from zoo.errors import InputError
 from zoo.recipe import read_recipe
 from zoo.training.fit import fit
@@ -25,8 +27,8 @@ def test_a_run_in_this_precision(here, recipe, precision):
 MESSAGE = "16-mixed needs a GPU: on a CPU it would be computed in bf16-mixed; choose bf16-mixed or 32-true"
 
 
-@pytest.mark.launch
-def test_16_mixed_without_a_gpu_is_an_input_error(here, recipe, zoo_command, monkeypatch):
+def test_16_mixed_without_a_gpu_is_an_input_error(here, recipe, mapping, monkeypatch, capsys):
+    here.joinpath("max_index.yaml").write_text(yaml.safe_dump(mapping("max_index")))
     here.joinpath("half.yaml").write_text("base: max_index.yaml\ntrainer:\n  precision: 16\n")
     with pytest.raises(InputError) as caught:
         read_recipe("half.yaml")
@@ -36,8 +38,9 @@ def test_16_mixed_without_a_gpu_is_an_input_error(here, recipe, zoo_command, mon
     # A run that was trained on a GPU can be read on a CPU.
     assert recipe("max_index", "trainer.precision=16-mixed").trainer.precision == "16-mixed"
     # With `auto` the hardware decides.
-    done = zoo_command("fit", "--recipe", "half.yaml", "--set", "trainer.accelerator=auto")
-    assert (done.returncode, done.stderr) == (2, f"half.yaml:3: trainer.precision: {MESSAGE}\n")
+    monkeypatch.setattr("lightning.pytorch.accelerators.CUDAAccelerator.is_available", lambda: False)
+    assert main(["fit", "--recipe", "half.yaml", "--set", "trainer.accelerator=auto"]) == 2
+    assert capsys.readouterr().err == f"half.yaml:3: trainer.precision: {MESSAGE}\n"
     assert not (here / "runs").exists()
     monkeypatch.setattr("lightning.pytorch.accelerators.CUDAAccelerator.is_available", lambda: True)
     validate_precision(recipe("max_index", "trainer.precision=16-mixed", "trainer.accelerator=auto"))
