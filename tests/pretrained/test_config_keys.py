@@ -17,7 +17,7 @@ from zoo.pretrained.config import NO_CHANGE, REQUIRED
 from zoo.pretrained.import_model import load_weights, read_published, recipe_of
 from zoo.tasks import build_task
 
-SHORT, LONG, NEAR = 8, 2000, 1e-4
+SHORT, LONG, NEAR = 8, 256, 1e-4
 VOCABULARY, LENGTH = 61, 32
 ROTARY = {
     "vocab_size": VOCABULARY, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
