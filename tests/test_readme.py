@@ -118,6 +118,10 @@ def test_ci_runs_the_two_installing_commands():
     for command, pattern in ((train, "pip install.*zoo fit"), (test, "pip install.*pytest")):
         assert f"grep -m1 '{pattern}' README.md" in CI
         assert next(line for line in README.splitlines() if re.search(pattern, line)) == command
+    # CI runs both in one environment: they install the same, the second more of it.
+    assert train.partition(" && .venv/bin/python -m zoo")[0] == (
+        test.partition(" && .venv/bin/pytest")[0].replace("'.[dev]'", ".")
+    )
 
 
 class RunHere:
@@ -143,8 +147,13 @@ def test_every_other_command_runs(
         verb, *arguments = shlex.split(command)
         assert verb == "zoo", command
         arguments = small(arguments)
-        if "trainer.devices=2" in command or "--devices 2" in command:
-            # Already two processes; tests/training/test_devices.py has the command start them.
+        if "trainer.devices=2" in command and "fsdp" not in command:
+            environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+            subprocess.run(
+                [sys.executable, "-m", "zoo", *arguments], env=environment, check=True, timeout=600
+            )
+        elif "devices=2" in command or "--devices 2" in command:
+            # Already two processes; tests/launch/test_team.py has the command start them.
             forks.run(arguments, home, f"command{ran}", world_size=2)
         else:
             try:
@@ -169,7 +178,7 @@ def small_line(line: str) -> tuple[list[str], list[str]]:
 @pytest.mark.slow
 def test_the_launchers_shown_run(home: Path, forks: Forks):
     one, *two = (small_line(line) for line in block_with("torchrun").splitlines())
-    # tests/training/test_devices.py starts such a one.
+    # tests/faults/test_signals.py starts such a one.
     assert one[0] == shlex.split("torchrun --standalone --nproc_per_node 2 -m zoo")
     assert forks.run(one[1], home, "launched", world_size=2).count("done: ") == 1
     assert [f"--node_rank {rank} " in shlex.join(node) for rank, (node, _) in enumerate(two)] == [True, True]
