@@ -90,8 +90,11 @@ def test_an_installed_package_brings_every_kind_of_plugin(with_plugins, here, fo
         entry_points += f"[zoo.{kind}s]\nown = theirs.{kind}\n"
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.2\n")
     (info / "entry_points.txt").write_text(entry_points)
-    # The server has not looked for installed packages: that is done when a kind is first used.
-    (here / "install.py").write_text(f"import sys; sys.path.insert(0, {str(site)!r})")
+    (here / "install.py").write_text(
+        f"import sys; sys.path.insert(0, {str(site)!r})\n"
+        # The process that forks has looked for every kind, where this package is not.
+        "from zoo.registry import KINDS\nfor kind in KINDS.values(): kind._installed_imported = False"
+    )
 
     def run(log, *arguments):
         return forks.run(arguments, here, log, patch=here / "install.py")
