@@ -14,9 +14,9 @@ SIGTERM or Ctrl-C stops the queue and drops the current entry, which the next st
 Several queues may share a results folder: a lock keeps two of them off the same entry.
 
 Everything is computed on the CPU in float32 by the study's number of threads, uncompiled, so that machines
-with and without bfloat16 give comparable numbers. The models of the tasks are too small for two threads: start
-two queues. The modules of the zoo are imported once, at the start. While its code is being changed, run the
-queue from a checkout of its own (`git worktree add`) with `--out` in the first one.
+with and without bfloat16 give comparable numbers. The models of the tasks are too small for two threads:
+start two queues. The modules of the zoo are imported once, at the start. While its code is being changed, run
+the queue from a checkout of its own (`git worktree add`) with `--out` in the first one.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def measured(entry: Entry, code: dict[str, Any]) -> dict[str, Any]:
             "encoding": entry.encoding,
             "seed": entry.seed,
             "code": code,
-            "machine": {"processor": processor(), "threads": torch.get_num_threads(), "torch": torch.__version__},
+            "machine": {"processor": processor(), "threads": entry.study.threads, "torch": torch.__version__},
             "seconds": {"training": round(trained - start, 1), "evaluation": round(time.time() - trained, 1)},
             "recipe": recipe.as_dict(),
             "card": read_card(folder),
