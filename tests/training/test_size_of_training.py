@@ -53,7 +53,7 @@ def test_show_prints_the_plan_below_the_recipe(recipe, tmp_path, capsys):
 
 
 def test_show_prints_a_recipe_that_cannot_be_planned_here(recipe, tmp_path, capsys):
-    (tmp_path / "r.yaml").write_text(dump(recipe("text", "data.tokenizer=gone")))
+    (tmp_path / "r.yaml").write_text(dump(recipe("text", "data.tokenizer=no/such/folder/gone")))
     assert cli.main(["show", str(tmp_path / "r.yaml")]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1].startswith("# no plan: ") and "gone" in lines[-1]
