@@ -328,6 +328,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if options.nice:
         os.nice(19)
+        group = Path("/proc/self/autogroup")  # Linux shares the cores among sessions; nice acts within one
+        if group.exists():
+            group.write_text("19")
     for kind in registry.KINDS.values():
         for name in kind.names():
             kind.load(name)
