@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -135,7 +136,11 @@ class RunHere:
 
 
 def test_every_other_command_runs(
-    home: Path, forks: Forks, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+    home: Path,
+    forks: Forks,
+    zoo_command: Callable,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
 ):
     monkeypatch.chdir(home)
     monkeypatch.delenv("ZOO_DATA", raising=False)
@@ -148,10 +153,8 @@ def test_every_other_command_runs(
         assert verb == "zoo", command
         arguments = small(arguments)
         if "trainer.devices=2" in command and "fsdp" not in command:
-            environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-            subprocess.run(
-                [sys.executable, "-m", "zoo", *arguments], env=environment, check=True, timeout=600
-            )
+            done = zoo_command(*arguments)
+            assert done.returncode == 0, f"{command}\n{done.stderr}"
         elif "devices=2" in command or "--devices 2" in command:
             # Already two processes; tests/launch/test_team.py has the command start them.
             forks.run(arguments, home, f"command{ran}", world_size=2)
