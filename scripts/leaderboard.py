@@ -3,8 +3,8 @@
     python scripts/leaderboard.py                  # a page for each study, and the leaderboard
     python scripts/leaderboard.py --out DIR        # write the pages to another folder
 
-A study compares the seeds of which all encodings are stored. While these are fewer than three, it compares
-the encodings of which all seeds are stored. A page lists what is missing.
+A study compares the seeds of which all encodings are stored; without such a seed, the encodings of which
+all seeds are stored. A page lists what is missing.
 Nothing is computed again: run `scripts/results.py` to measure more.
 """
 
@@ -27,7 +27,6 @@ import pandas as pd
 from zoo import registry
 from zoo.comparison.effective_length import NATS_LOST, SHARE_KEPT
 from zoo.comparison.formatting import number, signed
-from zoo.comparison.paired import FEWEST_SEEDS
 from zoo.evaluation.interval import interval_of_rate
 from zoo.figures.curves import pictures
 from zoo.files import atomic_write
@@ -44,6 +43,11 @@ SHOWN = ("none", "sinusoidal", "learned", "t5", "alibi", "rope", "kerple", "fire
 SUCCESS = 0.95
 """A seed with at least this accuracy counts as a success."""
 BOOTSTRAP = 2000
+FURTHER = {
+    "accuracy_beyond": ("Beyond the trained length", "Accuracy where the answer lies there."),
+    "token_accuracy": ("Token accuracy", "The share of an answer's tokens that are right."),
+}
+"""Measures that have a table of their own in a study of a task."""
 DASH = "–"
 
 
@@ -75,6 +79,27 @@ class Measured:
     @property
     def is_task(self) -> bool:
         return self.report.summary.iloc[0]["measure"] == "accuracy"
+
+    @property
+    def measure(self) -> str:
+        """The column of the summary by which encodings are ranked. Long answers are seldom right as a whole
+        beyond the trained length, so a task whose answers have several tokens is ranked by those."""
+        table = self.summary
+        several = (table["token_accuracy"] - table["mean"]).abs().max() > 1e-6
+        return "token_accuracy" if several else "mean"
+
+    @property
+    def drawn(self) -> pd.DataFrame:
+        """The rows of the summary for the figure, with `measure` in place of the accuracy."""
+        table = self.summary[lambda one: one["name"].isin(SHOWN) | (one["encoding"] == one["reference"])]
+        if self.measure == "mean":
+            return table
+        rows = self.report.results.rows[lambda one: one["measure"] == self.measure]
+        seeds = {key: dict(zip(own["run"], own["value"], strict=True)) for key, own in
+                 rows.dropna(subset="value").groupby(["encoding", "length"])}  # fmt: skip
+        values = [seeds.get(key, {}) for key in zip(table["encoding"], table["length"], strict=True)]
+        table = table.assign(mean=table[self.measure], measure=self.measure, values=values)
+        return table.assign(low=math.nan, high=math.nan, interval=None, reference=None)
 
     def rows(self, name: str, protocol: str | None = None) -> pd.DataFrame:
         """The rows of an encoding by one protocol, by default the first."""
@@ -114,7 +139,7 @@ def read_measured(results: Any, stored: Path, folder: Path) -> list[Measured]:
     for study in results.read_studies(results.STUDIES):
         entries, missing = study.entries(stored), {}
         whole = {entry.seed for entry in entries} - {e.seed for e in entries if not e.file.exists()}
-        if len(whole) >= FEWEST_SEEDS:
+        if whole:
             entries = [entry for entry in entries if entry.seed in whole]
         for entry in entries:
             if not entry.file.exists():
@@ -140,9 +165,7 @@ def read_measured(results: Any, stored: Path, folder: Path) -> list[Measured]:
 def study_page(one: Measured) -> tuple[str, dict[str, bytes]]:
     """The Markdown of a study, and its figure by file ending."""
     name, seeds = one.study.name, len(one.seeds)
-    kept = one.summary["name"].isin(SHOWN) | (one.summary["encoding"] == one.summary["reference"])
-    shown = one.summary[kept]
-    figure = pictures(shown, one.report.title)
+    figure = pictures(one.drawn, one.report.title)
     parts = [
         f"# {name}",
         f"`{one.study.base}`, {seeds} seed{'s' * (seeds > 1)}, trained at {one.trained} tokens "
@@ -160,6 +183,9 @@ def study_page(one: Measured) -> tuple[str, dict[str, bytes]]:
         )
     if one.is_task:
         parts += ["## Success rate", success_table(one)]
+        for measure, (head, note) in FURTHER.items():
+            if one.summary[measure].notna().any() and measure in ("accuracy_beyond", one.measure):
+                parts += [f"## {head}", note + " Means over seeds.", means_table(one, measure)]
     parts.append(markdown(one.report).partition("\n")[2].strip())
     return "\n\n".join(parts) + "\n", {
         ending: content for ending, content in figure.items() if ending == ".png"
@@ -195,6 +221,14 @@ def success_table(one: Measured) -> str:
     return f"{note}\n\n{table(['encoding', *map(str, lengths)], rows)}"
 
 
+def means_table(one: Measured, measure: str) -> str:
+    """The mean of another measure at each length where it has values, the best encoding first."""
+    values = one.summary.pivot(index="name", columns="length", values=measure).dropna(axis=1, how="all")
+    values = values.sort_values([*reversed(values.columns)], ascending=False)
+    cells = values.map(lambda value: DASH if math.isnan(value) else f"{value:.2f}")
+    return table(["encoding", *map(str, cells.columns)], ([name, *row] for name, *row in cells.itertuples()))
+
+
 @dataclass(frozen=True)
 class Column:
     """A column of the leaderboard: the text of a cell, and a value to rank by (None: not ranked)."""
@@ -216,14 +250,17 @@ def columns(found: Sequence[Measured], note: Callable[[str], str]) -> list[Colum
 
         def value(name: str) -> float | None:
             row = one.at(name, factor)
-            return None if row is None else float(row["mean"])
+            if row is not None:
+                return float(row[one.measure])
+            return (-math.inf if one.is_task else math.inf) if name in one.names.values() else None
 
         made.append(Column(head, text, value if ranked else lambda name: None, not one.is_task))
 
     for one in found:
         if one.is_task:
+            show = _with_tokens if one.measure == "token_accuracy" else lambda row: f"{row['mean']:.2f}"
             for factor in (1, 4):
-                add(one, f"{one.study.name} {factor}x", factor, lambda row: f"{row['mean']:.2f}", factor == 4)
+                add(one, f"{one.study.name} {factor}x", factor, show, factor == 4)
         elif one.study.name == "text":
             for factor in (1, 4, 32):
                 add(one, f"text {factor}x", factor, _with_difference, factor == 4)
@@ -233,6 +270,10 @@ def columns(found: Sequence[Measured], note: Callable[[str], str]) -> list[Colum
     for head, key in (("step time", "time"), ("memory", "memory")):
         made.append(Column(head, lambda name, key=key: f"{costs[name][key]:.2f}" if name in costs else DASH))
     return made
+
+
+def _with_tokens(row: pd.Series) -> str:
+    return f"{row['mean']:.2f} ({row['token_accuracy']:.2f})"
 
 
 def _with_difference(row: pd.Series) -> str:
@@ -314,7 +355,9 @@ def correlations(found: Sequence[Measured]) -> str:
         cells = [protocol]
         for task in tasks:
             both = [(text.at(name, 4, protocol), task.at(name, 4)) for name in set(text.names.values())]
-            pairs = np.array([(-a["mean"], b["mean"]) for a, b in both if a is not None and b is not None])
+            pairs = np.array(
+                [(-a["mean"], b[task.measure]) for a, b in both if a is not None and b is not None]
+            )
             cells.append(_correlation(pairs))
         rows.append(cells)
     return table(["protocol", *(one.study.name for one in tasks)], rows)
@@ -337,18 +380,21 @@ def spearman(pairs: np.ndarray) -> float:
 
 
 LEGEND = f"""\
-Tasks: accuracy. Text: bits per byte, with the paired difference to {REFERENCE} and its 95 % interval.
+Tasks: accuracy, and in brackets the share of the tokens of an answer that are right, given those before.
+Text: bits per byte, with the paired difference to {REFERENCE} and its 95 % interval.
 1x, 4x and 32x are multiples of the trained length. `repeats beyond 1x`: bits per byte of tokens that
 complete a rare bigram seen farther back than the trained length. Effective length: the longest tested
 length up to which an accuracy keeps {SHARE_KEPT:g} of its value at the trained length, or a loss rises
 by at most {NATS_LOST:g} nats. Step time and memory are those of a training step relative to `none`.
 
 Order: the mean of the relative ranks in those columns at 4x in which at least half of the encodings have
-a value. Equal places have a `=`. Differences in a column that are smaller than the intervals on the
-pages of the studies do not decide an order."""
+a value. A column with shares of tokens is ranked by them. An encoding that cannot be used at that length is
+last there. Equal places have a `=`. Differences in a column that are smaller than the intervals on the pages
+of the studies do not decide an order."""
 CORRELATION = """\
 Spearman's rank correlation over encodings between the loss on text (negated, at 4x) and the accuracy of
-each task (at 4x), with a 95 % interval by bootstrap over encodings."""
+each task (at 4x; in shares of tokens where answers have several), with a 95 % interval by bootstrap over
+encodings."""
 
 
 def leaderboard_page(found: Sequence[Measured]) -> str:

@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
-STORED = ROOT / "scripts" / "results" / "max_index" / "measurements"
+RESULTS = ROOT / "scripts" / "results"
+STORED = RESULTS / "max_index" / "measurements"
+COPY = RESULTS / "copy" / "measurements"
 ENCODINGS = ("alibi", "rope", "t5")
 
 
@@ -29,7 +31,7 @@ def script():
 
 @pytest.fixture(scope="module")
 def pages(script, tmp_path_factory):
-    """The pages of three encodings, of which one lacks a seed."""
+    """The pages of two studies: three encodings, of which one lacks a seed, and one seed of all."""
     folder = tmp_path_factory.mktemp("board")
     stored = folder / "stored" / "max_index" / "measurements"
     stored.mkdir(parents=True)
@@ -37,25 +39,68 @@ def pages(script, tmp_path_factory):
         if file.stem.rpartition("_seed")[0] in ENCODINGS:
             shutil.copy(file, stored)
     (stored / "t5_seed2.json").unlink()
+    shutil.copytree(COPY, folder / "stored" / "copy" / "measurements", ignore=lambda *_: not_seed_0())
     script.main(["--out", str(folder / "out"), "--stored", str(folder / "stored")])
     return folder / "out"
 
 
-def accuracies(encoding, length):
+def not_seed_0():
+    return [file.name for file in COPY.iterdir() if not file.stem.endswith("_seed0")]
+
+
+def row_of(file, length):
+    rows = json.loads(file.read_text())["measurements"][0]["rows"]
+    return next(row for row in rows if row["length"] == length)
+
+
+def accuracies(encoding, length, measure="accuracy"):
     files = sorted(STORED.glob(f"{encoding}_seed*.json"))
     assert len(files) == 3
-    rows = [json.loads(file.read_text())["measurements"][0]["rows"] for file in files]
-    return [next(row["accuracy"] for row in own if row["length"] == length) for own in rows]
+    return [row_of(file, length)[measure] for file in files]
+
+
+def cells(page, head):
+    """The cells of a table by the name in its first or second column; `head` is in its first row."""
+    lines = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    start = next(index for index, line in enumerate(lines) if head in line)
+    column, table = lines[start].index(head), {}
+    for line in lines[start + 2 :]:
+        if len(line) != len(lines[start]) or "---" in line[0]:
+            break
+        table[line[lines[start].index("encoding")]] = line[column]
+    return table
 
 
 def test_the_leaderboard_has_the_means_over_seeds(pages):
     text = (pages / "leaderboard.md").read_text()
-    lines = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]
-    found = {line[1]: line[2:4] for line in lines[2:]}
-    assert found == {
-        name: [f"{statistics.fmean(accuracies(name, length)):.2f}" for length in (64, 256)]
-        for name in ("alibi", "rope")
-    }
+    for head, length in (("max_index 1x", 64), ("max_index 4x", 256)):
+        found = cells(text, head)
+        for name in ("alibi", "rope"):
+            assert found[name] == f"{statistics.fmean(accuracies(name, length)):.2f}"
+        assert found["t5"].startswith("–")
+
+
+def test_long_answers_are_ranked_by_their_tokens(pages):
+    found = cells((pages / "leaderboard.md").read_text(), "copy 4x")
+    shares = {}
+    for file in COPY.glob("*_seed0.json"):
+        row, name = row_of(file, 96), file.stem.removesuffix("_seed0")
+        if row.get("note"):
+            assert found[name].startswith("–")
+        else:
+            shares[name] = row["token_accuracy"]
+            assert found[name] == f"{row['accuracy']:.2f} ({shares[name]:.2f})"
+    without = [name for name in found if name not in shares and name != "rope"]
+    order = [name for name in found if name not in ("alibi", "rope")]  # they have max_index too
+    assert without == ["learned"] and order[-1] == "learned"
+    assert [shares[name] for name in order[:-1]] == sorted((shares[n] for n in order[:-1]), reverse=True)
+
+
+def test_max_index_lists_answers_beyond_the_trained_length(pages):
+    text = (pages / "max_index.md").read_text().partition("## Beyond the trained length")[2]
+    for name in ("alibi", "rope"):
+        expected = statistics.fmean(accuracies(name, 512, "accuracy_beyond"))
+        assert cells(text, "512")[name] == f"{expected:.2f}"
 
 
 def test_a_page_lists_each_seed_and_the_missing_ones(pages):
