@@ -257,6 +257,8 @@ def columns(found: Sequence[Measured], note: Callable[[str], str]) -> list[Colum
         made.append(Column(head, text, value if ranked else lambda name: None, not one.is_task))
 
     for one in found:
+        if not one.study.leaderboard:
+            continue
         if one.is_task:
             show = _with_tokens if one.measure == "token_accuracy" else lambda row: f"{row['mean']:.2f}"
             for factor in (1, 4):

@@ -75,9 +75,11 @@ class Study:
         encodings: for each seed `all`, or the names of encodings.
         lengths, protocols: of the evaluation.
         set: further `key=value` changes of the recipe.
-        options: for an encoding whose defaults are not enough, its options.
+        options: for an encoding whose defaults are not enough, its options. With a `name` among them they
+            are a further encoding of the study: that one with these options.
         after_training: for an encoding, the `key=value` changes with which its checkpoint is evaluated again.
         threads: fixed, because sums depend on how they are split among threads.
+        leaderboard: whether the leaderboard has columns for it.
     """
 
     name: str
@@ -89,6 +91,7 @@ class Study:
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
     after_training: dict[str, list[list[str]]] = field(default_factory=dict)
     threads: int = 2
+    leaderboard: bool = True
 
     def recipe(self, encoding: str, seed: int) -> Recipe:
         """The resolved recipe of an entry."""
@@ -109,6 +112,7 @@ class Study:
         kind = self.recipe("none", 0).model.kind
         every = {name: registry.encodings.describe(name) for name in registry.encodings.names()}
         trained = [name for name, about in every.items() if getattr(about, kind) and not about.replaces]
+        trained += [name for name, options in self.options.items() if "name" in options]
         return [
             Entry(self, encoding, seed, out)
             for seed, wanted in self.encodings.items()

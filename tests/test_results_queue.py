@@ -162,11 +162,17 @@ def test_every_entry_of_every_study_has_a_recipe(script):
     for study in studies:
         entries = study.entries(script.OUT)
         assert [one.seed for one in entries] == sorted(one.seed for one in entries)
+        variants = {name for name, options in study.options.items() if "name" in options}
         every = {one.encoding for one in entries}
-        assert every <= set(registry.encodings.names()) and {"none", "rope", "alibi"} <= every
-        assert study.after_training.keys() <= every and study.options.keys() <= {*registry.encodings.names()}
-        assert ("fire" in every) == (study.recipe("none", 0).model.kind == "decoder")
+        assert variants <= every <= variants | set(registry.encodings.names())
+        assert {"none", "rope"} <= every and study.after_training.keys() <= every
+        assert study.options.keys() <= variants | set(registry.encodings.names())
+        if study.leaderboard:
+            assert "alibi" in every
+            assert ("fire" in every) == (study.recipe("none", 0).model.kind == "decoder")
         for one in entries:
             if one.seed == 0:
                 recipe = study.recipe(one.encoding, 0)
                 assert recipe.trainer.precision == "32-true" and recipe.compile is False
+                name = study.options.get(one.encoding, {}).get("name", one.encoding)
+                assert recipe.as_dict()["model"]["encoding"]["name"] == name
