@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import io
 import json
 import math
 import sys
@@ -29,6 +30,7 @@ from zoo.comparison.effective_length import NATS_LOST, SHARE_KEPT
 from zoo.comparison.formatting import number, signed
 from zoo.evaluation.interval import interval_of_rate
 from zoo.figures.curves import pictures
+from zoo.figures.style import METADATA, RC, styles
 from zoo.files import atomic_write
 from zoo.reports.report import Report, build
 from zoo.reports.text import markdown
@@ -49,6 +51,52 @@ FURTHER = {
 }
 """Measures that have a table of their own in a study of a task."""
 DASH = "–"
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question that papers answer differently, with the stored entries that answer it.
+
+    Attributes:
+        studies: their names.
+        protocols: of those of the studies; none: all.
+        changed: whether the evaluations of a checkpoint with a changed encoding are shown too.
+    """
+
+    text: str
+    studies: Sequence[str]
+    encodings: Sequence[str]
+    protocols: Sequence[str] = ()
+    changed: bool = False
+
+
+ROPES = ("rope", "rope_clipped", "p_rope", "none")
+QUESTIONS = {
+    "t5_and_fire": Question(
+        "Do T5 and FIRE extrapolate beyond twice the trained length?",
+        ["text"], ("rope", "t5", "fire", "alibi", "kerple"), ["nonoverlapping"],
+    ),
+    "no_encoding": Question(
+        "Is no encoding the best or the worst?",
+        ["text"], ("rope", "none", "sinusoidal", "alibi", "fox"), ["nonoverlapping"],
+    ),
+    "far_context": Question(
+        "Does ALiBi use far context?",
+        ["text"], ("rope", "none", "alibi", "t5", "fox"), ["fixed_targets", "repeats"],
+    ),
+    "far_recall": Question(
+        "Does ALiBi use far context? Associative recall",
+        ["associative_recall"], ("rope", "none", "alibi", "t5", "fox"),
+    ),
+    "rope": Question("Why does RoPE fail?", ["text", "text_rope"], ROPES, ["nonoverlapping"], changed=True),
+    "rope_log_n": Question(
+        "Why does RoPE fail? Logits times log n", ["text_log_n"], ROPES, ["nonoverlapping"], changed=True
+    ),
+    "rope_flip_flop": Question("Why does RoPE fail? Flip-flop", ["flip_flop", "flip_flop_rope"], ROPES),
+    "rope_flip_flop_log_n": Question(
+        "Why does RoPE fail? Flip-flop, logits times log n", ["flip_flop_log_n"], ROPES
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -137,6 +185,8 @@ def read_measured(results: Any, stored: Path, folder: Path) -> list[Measured]:
     """The studies in which at least two encodings are complete. Entries are unpacked into `folder`."""
     found = []
     for study in results.read_studies(results.STUDIES):
+        if not study.leaderboard:
+            continue
         entries, missing = study.entries(stored), {}
         whole = {entry.seed for entry in entries} - {e.seed for e in entries if not e.file.exists()}
         if whole:
@@ -190,6 +240,30 @@ def study_page(one: Measured) -> tuple[str, dict[str, bytes]]:
     return "\n\n".join(parts) + "\n", {
         ending: content for ending, content in figure.items() if ending == ".png"
     }
+
+
+def question_page(name: str, results: Any, stored: Path, folder: Path) -> dict[str, bytes]:
+    """The files of a question, by name: figure and tables of its entries; none while fewer than two
+    encodings are stored."""
+    question = QUESTIONS[name]
+    entries = [
+        entry
+        for study in results.read_studies(results.STUDIES)
+        if study.name in question.studies
+        for entry in study.entries(stored)
+        if entry.encoding in question.encodings and entry.file.exists()
+    ]
+    if len({entry.encoding for entry in entries}) < 2:
+        return {}
+    results.unpack(entries, folder, question.changed)
+    report = build(
+        [folder / f"{entry.study.name}_{entry.name}" for entry in entries],
+        protocols=question.protocols or None,
+    )
+    files = {f"question_{name}{key}": value for key, value in pictures(report.summary, "", [".png"]).items()}
+    tables = markdown(report).partition("\n")[2].strip().replace(f"{folder}/", "")
+    page = f"# {question.text}\n\n![Values by length in tokens](question_{name}.png)\n\n{tables}\n"
+    return files | {f"question_{name}.md": page.encode()}
 
 
 def success_table(one: Measured) -> str:
@@ -257,8 +331,6 @@ def columns(found: Sequence[Measured], note: Callable[[str], str]) -> list[Colum
         made.append(Column(head, text, value if ranked else lambda name: None, not one.is_task))
 
     for one in found:
-        if not one.study.leaderboard:
-            continue
         if one.is_task:
             show = _with_tokens if one.measure == "token_accuracy" else lambda row: f"{row['mean']:.2f}"
             for factor in (1, 4):
@@ -266,8 +338,12 @@ def columns(found: Sequence[Measured], note: Callable[[str], str]) -> list[Colum
         elif one.study.name == "text":
             for factor in (1, 4, 32):
                 add(one, f"text {factor}x", factor, _with_difference, factor == 4)
-            made.append(Column("repeats beyond 1x", lambda name, one=one: _repeats(one, name)))
-            made.append(Column("effective length", lambda name, one=one: _effective_length(one, name)))
+            for head, cell in (("repeats beyond 1x", _repeats), ("effective length", _effective_length)):
+
+                def text(name: str, one: Measured = one, cell: Any = cell) -> str:
+                    return cell(one, name) or DASH + note(one.why_not(name, 4))
+
+                made.append(Column(head, text))
     costs = {row["name"]: row for row in json.loads(COSTS.read_text())["rows"] if row.get("time")}
     for head, key in (("step time", "time"), ("memory", "memory")):
         made.append(Column(head, lambda name, key=key: f"{costs[name][key]:.2f}" if name in costs else DASH))
@@ -286,17 +362,18 @@ def _with_difference(row: pd.Series) -> str:
 
 
 def _repeats(one: Measured, name: str) -> str:
-    """Bits per byte of repeated rare bigrams that are farther away than the trained length, weighted."""
+    """Bits per byte of repeated rare bigrams that are farther away than the trained length, weighted; empty
+    without a value."""
     rows = one.rows(name, "repeats")
     rows = rows[(rows["length"] > one.trained) & rows["mean"].notna()]
-    return number(float(np.average(rows["mean"], weights=rows["count"]))) if len(rows) else DASH
+    return number(float(np.average(rows["mean"], weights=rows["count"]))) if len(rows) else ""
 
 
 def _effective_length(one: Measured, name: str) -> str:
     rows = one.rows(name, "fixed_targets")
     rows = rows[rows["effective_length"].notna()]
     if not len(rows):
-        return DASH
+        return ""
     return f"{'≥ ' * bool(rows.iloc[0]['effective_length_at_least'])}{int(rows.iloc[0]['effective_length'])}"
 
 
@@ -344,30 +421,73 @@ def mean_ranks(names: Sequence[str], shown: Sequence[Column]) -> dict[str, float
     return ranks.mean(axis=1).fillna(1.0).round(6).to_dict()
 
 
-def correlations(found: Sequence[Measured]) -> str:
-    """Spearman's rank correlation over encodings between each text protocol and each task, at 4 times the
-    trained length, with a 95 % interval by bootstrap over encodings. Empty without the text study."""
+def text_and_tasks(found: Sequence[Measured]) -> tuple[Measured | None, list[Measured]]:
+    """The study of text, if it is measured, and those of tasks."""
     text = next((one for one in found if one.study.name == "text"), None)
-    tasks = [one for one in found if one.is_task]
+    return text, [one for one in found if one.is_task]
+
+
+def pairs_of(text: Measured, task: Measured, protocol: str | None = None) -> dict[str, tuple[float, float]]:
+    """The loss on text and the score in a task, both at 4 times the trained length, of each encoding that
+    has both."""
+    both = {
+        name: (text.at(name, 4, protocol), task.at(name, 4)) for name in dict.fromkeys(text.names.values())
+    }
+    return {
+        name: (a["mean"], b[task.measure]) for name, (a, b) in both.items() if a is not None and b is not None
+    }
+
+
+def correlations(found: Sequence[Measured]) -> str:
+    """Spearman's rank correlation over encodings between each text protocol and each task, with a 95 %
+    interval by bootstrap over encodings. Empty without the text study."""
+    text, tasks = text_and_tasks(found)
     if text is None or not tasks:
         return ""
     protocols = [name for name in text.study.protocols if name != "repeats"]
-    rows = []
-    for protocol in protocols:
-        cells = [protocol]
-        for task in tasks:
-            both = [(text.at(name, 4, protocol), task.at(name, 4)) for name in set(text.names.values())]
-            pairs = np.array(
-                [(-a["mean"], b[task.measure]) for a, b in both if a is not None and b is not None]
-            )
-            cells.append(_correlation(pairs))
-        rows.append(cells)
+    rows = [
+        [protocol, *(_correlation(np.array([*pairs_of(text, task, protocol).values()])) for task in tasks)]
+        for protocol in protocols
+    ]
     return table(["protocol", *(one.study.name for one in tasks)], rows)
+
+
+def correlation_figure(found: Sequence[Measured]) -> bytes | None:
+    """Loss on text and score of each task, a point for each encoding; None without the text study."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    text, tasks = text_and_tasks(found)
+    if text is None or not tasks:
+        return None
+    columns = min(4, len(tasks))
+    with rc_context(RC):
+        figure = Figure(figsize=(2.4 * columns, 2.3 * math.ceil(len(tasks) / columns)), layout="constrained")
+        grid = figure.subplots(
+            math.ceil(len(tasks) / columns), columns, sharex=True, sharey=True, squeeze=False
+        )
+        for axes in grid.flat[len(tasks) :]:
+            axes.set_axis_off()
+        for axes, task in zip(grid.flat, tasks, strict=False):
+            pairs = pairs_of(text, task)
+            looks = styles(pairs)
+            for name, point in pairs.items():
+                axes.plot(*point, looks[name].marker, color=looks[name].color, markersize=3.5)
+                if name in SHOWN:
+                    axes.annotate(name, point, (2, 2), textcoords="offset points", fontsize=6)
+            axes.set_title(task.study.name)
+            axes.set_ylim(-0.03, 1.03)
+        figure.supxlabel("text at 4x: bits per byte", fontsize=8)
+        figure.supylabel("task at 4x", fontsize=8)
+        content = io.BytesIO()
+        figure.savefig(content, format="png", dpi=200, metadata=METADATA[".png"])
+    return content.getvalue()
 
 
 def _correlation(pairs: np.ndarray) -> str:
     if len(pairs) < 5:
         return DASH
+    pairs = pairs * (-1, 1)  # a smaller loss is better
     rng = np.random.default_rng(0)
     drawn = [spearman(pairs[rng.integers(0, len(pairs), len(pairs))]) for _ in range(BOOTSTRAP)]
     low, high = np.nanquantile(drawn, (0.025, 0.975))
@@ -411,7 +531,8 @@ def leaderboard_page(found: Sequence[Measured]) -> str:
         f"Seeds: {seeds}.",
     ]
     if rows := correlations(found):
-        parts += ["## Does perplexity predict the tasks?", CORRELATION, rows]
+        figure = "![Loss on text and score of each task](text_and_tasks.png)"
+        parts += ["## Does perplexity predict the tasks?", CORRELATION, figure, rows]
     parts += ["## Studies", "\n".join(links)]
     return "\n\n".join(parts) + "\n"
 
@@ -441,6 +562,12 @@ def main(argv: Sequence[str] | None = None) -> None:
             atomic_write(options.out / f"{one.study.name}.md", text)
             for ending, content in figure.items():
                 atomic_write(options.out / f"{one.study.name}{ending}", content)
+        if figure := correlation_figure(found):
+            atomic_write(options.out / "text_and_tasks.png", figure)
+        for name in QUESTIONS:
+            files = question_page(name, results, options.stored or results.OUT, Path(folder) / name)
+            for file, content in files.items():
+                atomic_write(options.out / file, content)
         atomic_write(options.out / "leaderboard.md", leaderboard_page(found))
     print(f"{len(found)} studies: {options.out / 'leaderboard.md'}")
 

@@ -79,7 +79,7 @@ class Study:
             are a further encoding of the study: that one with these options.
         after_training: for an encoding, the `key=value` changes with which its checkpoint is evaluated again.
         threads: fixed, because sums depend on how they are split among threads.
-        leaderboard: whether the leaderboard has columns for it.
+        leaderboard: whether it has a page and columns in the leaderboard. Otherwise it serves a question.
     """
 
     name: str
@@ -258,12 +258,17 @@ def unpacked(plain: dict[str, Any]) -> Measurement:
     return Measurement.model_validate({**plain, "rows": rows})
 
 
-def unpack(entries: Sequence[Entry], folder: Path) -> None:
-    """Write the stored entries as run folders without checkpoints, which `zoo compare` reads."""
+def unpack(entries: Sequence[Entry], folder: Path, changed: bool = True) -> None:
+    """Write the stored entries as run folders without checkpoints, which `zoo compare` reads.
+
+    Args:
+        changed: also the evaluations with a changed encoding.
+    """
     for entry in entries:
         if entry.file.exists():
             content, run = json.loads(entry.file.read_text()), folder / f"{entry.study.name}_{entry.name}"
-            store(run, [unpacked(one) for one in content["measurements"]])
+            kept = [one for one in content["measurements"] if changed or not one["changed"]]
+            store(run, [unpacked(one) for one in kept])
             atomic_write(run / RECIPE, dump(resolve(content["recipe"])))
             write_card(run, content["card"])
             atomic_write(run / METRICS, content["metrics"])

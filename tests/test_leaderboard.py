@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "scripts" / "results"
 STORED = RESULTS / "max_index" / "measurements"
 COPY = RESULTS / "copy" / "measurements"
+FLIP_FLOP = RESULTS / "flip_flop" / "measurements"
 ENCODINGS = ("alibi", "rope", "t5")
 
 
@@ -40,6 +41,10 @@ def pages(script, tmp_path_factory):
             shutil.copy(file, stored)
     (stored / "t5_seed2.json").unlink()
     shutil.copytree(COPY, folder / "stored" / "copy" / "measurements", ignore=lambda *_: not_seed_0())
+    answers = folder / "stored" / "flip_flop" / "measurements"
+    answers.mkdir(parents=True)
+    for name in ("rope", "none", "alibi"):
+        shutil.copy(FLIP_FLOP / f"{name}_seed0.json", answers)
     script.main(["--out", str(folder / "out"), "--stored", str(folder / "stored")])
     return folder / "out"
 
@@ -101,6 +106,16 @@ def test_max_index_lists_answers_beyond_the_trained_length(pages):
     for name in ("alibi", "rope"):
         expected = statistics.fmean(accuracies(name, 512, "accuracy_beyond"))
         assert cells(text, "512")[name] == f"{expected:.2f}"
+
+
+def test_a_question_shows_its_encodings_alone(pages):
+    text = (pages / "question_rope_flip_flop.md").read_text().partition("## accuracy")[2]
+    found = cells(text, "192")
+    assert found.keys() == {"rope", "none"}
+    for name, cell in found.items():
+        value = row_of(FLIP_FLOP / f"{name}_seed0.json", 192)["accuracy"]
+        assert cell.strip("*").startswith(f"{value:.3f} (")
+    assert {file.stem for file in pages.glob("question_*")} == {"question_rope_flip_flop"}
 
 
 def test_a_page_lists_each_seed_and_the_missing_ones(pages):
