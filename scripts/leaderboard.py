@@ -44,6 +44,8 @@ SHOWN = ("none", "sinusoidal", "learned", "t5", "alibi", "rope", "kerple", "fire
 """The encodings in the figure of a study; its tables have all."""
 SUCCESS = 0.95
 """A seed with at least this accuracy counts as a success."""
+LEARNED = 0.8
+"""An encoding with a smaller score at the trained length has not learned the task."""
 BOOTSTRAP = 2000
 FURTHER = {
     "accuracy_beyond": ("Beyond the trained length", "Accuracy where the answer lies there."),
@@ -323,10 +325,13 @@ def columns(found: Sequence[Measured], note: Callable[[str], str]) -> list[Colum
             return show(row) if row is not None else DASH + note(one.why_not(name, factor))
 
         def value(name: str) -> float | None:
-            row = one.at(name, factor)
-            if row is not None:
-                return float(row[one.measure])
-            return (-math.inf if one.is_task else math.inf) if name in one.names.values() else None
+            if name not in one.names.values():
+                return None
+            worst = -math.inf if one.is_task else math.inf
+            row, trained = one.at(name, factor), one.at(name, 1)
+            if row is None or (one.is_task and trained[one.measure] < LEARNED):
+                return worst
+            return float(row[one.measure])
 
         made.append(Column(head, text, value if ranked else lambda name: None, not one.is_task))
 
@@ -510,9 +515,10 @@ length up to which an accuracy keeps {SHARE_KEPT:g} of its value at the trained 
 by at most {NATS_LOST:g} nats. Step time and memory are those of a training step relative to `none`.
 
 Order: the mean of the relative ranks in those columns at 4x in which at least half of the encodings have
-a value. A column with shares of tokens is ranked by them. An encoding that cannot be used at that length is
-last there. Equal places have a `=`. Differences in a column that are smaller than the intervals on the pages
-of the studies do not decide an order."""
+a value. A column with shares of tokens is ranked by them. Last in a column, and equal, are the encodings
+that cannot be used at that length, and those that did not learn the task (less than {LEARNED:g} at 1x).
+Equal places have a `=`. Differences in a column that are smaller than the intervals on the pages of the
+studies do not decide an order."""
 CORRELATION = """\
 Spearman's rank correlation over encodings between the loss on text (negated, at 4x) and the accuracy of
 each task (at 4x; in shares of tokens where answers have several), with a 95 % interval by bootstrap over
