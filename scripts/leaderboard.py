@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,7 @@ class Measured:
     seeds: list[int]
     missing: dict[str, list[int]]
 
-    @property
+    @cached_property
     def summary(self) -> pd.DataFrame:
         return self.report.summary.assign(name=self.report.summary["encoding"].map(self.names))
 
@@ -130,7 +131,7 @@ class Measured:
     def is_task(self) -> bool:
         return self.report.summary.iloc[0]["measure"] == "accuracy"
 
-    @property
+    @cached_property
     def measure(self) -> str:
         """The column of the summary by which encodings are ranked. Long answers are seldom right as a whole
         beyond the trained length, so a task whose answers have several tokens is ranked by those."""
@@ -217,7 +218,7 @@ def read_measured(results: Any, stored: Path, folder: Path) -> list[Measured]:
 def study_page(one: Measured) -> tuple[str, dict[str, bytes]]:
     """The Markdown of a study, and its figure by file ending."""
     name, seeds = one.study.name, len(one.seeds)
-    figure = pictures(one.drawn, one.report.title)
+    figure = pictures(one.drawn, one.report.title, [".png"])
     parts = [
         f"# {name}",
         f"`{one.study.base}`, {seeds} seed{'s' * (seeds > 1)}, trained at {one.trained} tokens "
@@ -239,9 +240,7 @@ def study_page(one: Measured) -> tuple[str, dict[str, bytes]]:
             if one.summary[measure].notna().any() and measure in ("accuracy_beyond", one.measure):
                 parts += [f"## {head}", note + " Means over seeds.", means_table(one, measure)]
     parts.append(markdown(one.report).partition("\n")[2].strip())
-    return "\n\n".join(parts) + "\n", {
-        ending: content for ending, content in figure.items() if ending == ".png"
-    }
+    return "\n\n".join(parts) + "\n", figure
 
 
 def question_page(name: str, results: Any, stored: Path, folder: Path) -> dict[str, bytes]:
