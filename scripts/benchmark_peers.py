@@ -36,11 +36,11 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import torch
+
 from peers.bare import Size
 from peers.libraries import BUILDERS
 from peers.sides import MODES, Running, Side
 from peers.tables import END, Row, all_rows, into_readme, machine, quartiles, summary, verdicts
-
 from zoo.console import progress_bar
 from zoo.files import atomic_write
 

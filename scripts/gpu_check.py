@@ -64,13 +64,13 @@ if NEEDED_HERE := [name for name in NEEDED if name in MISSING]:
     raise SystemExit(2)
 
 import torch
+from torch._dynamo.utils import counters
+from torch.nn.attention.flex_attention import flex_attention
+
 from benchmark_peers import SIZES, matrix_rate, products
 from peers.bare import train
 from peers.libraries import BUILDERS
 from peers.sides import random_tokens
-from torch._dynamo.utils import counters
-from torch.nn.attention.flex_attention import flex_attention
-
 from zoo import registry
 from zoo.contract import LAWS, subject
 from zoo.contract.causality import decoded

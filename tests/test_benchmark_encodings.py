@@ -1,40 +1,29 @@
 """The table of costs relative to `none`, measured on tiny models."""
 
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / "scripts" / "benchmark_encodings.py"
+import benchmark_encodings
+
 TINY = {"width": 16, "layers": 1, "heads": 2, "length": 8, "batch": 1, "vocabulary": 16, "rounds": 2}
 FLAGS = [part for key, value in TINY.items() for part in (f"--{key}", str(value))]
 
 
 @pytest.fixture
-def real(monkeypatch):
-    """The script as a module."""
-    spec = importlib.util.spec_from_file_location("benchmark_encodings", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(__import__("sys").modules, spec.name, module)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture
-def script(real, monkeypatch):
+def script(monkeypatch):
     """The script, which measures in this process instead of fresh ones."""
 
     def here(what, name, kind, options):
-        setting = real.setting_of(options)
+        setting = benchmark_encodings.setting_of(options)
         if what == "time":
-            return real.time_ratios(name, kind, setting, options.rounds)
+            return benchmark_encodings.time_ratios(name, kind, setting, options.rounds)
         # None of 1 MiB and everything else of its name's length, so that the ratio is known.
-        real.peak_memory(name, kind, setting)
+        benchmark_encodings.peak_memory(name, kind, setting)
         return {"memory_mb": 2.0 if name == "none" else 2.0 * len(name)}
 
-    monkeypatch.setattr(real, "_apart", here)
-    return real
+    monkeypatch.setattr(benchmark_encodings, "_apart", here)
+    return benchmark_encodings
 
 
 def test_every_encoding_asked_for_has_its_row(script, tmp_path, capsys):
@@ -91,8 +80,8 @@ def test_wrong_arguments_are_reported(script, capsys):
 
 
 @pytest.mark.slow
-def test_in_processes_of_their_own(real, tmp_path):
+def test_in_processes_of_their_own(tmp_path):
     out = tmp_path / "costs"
-    real.main(["--encodings", "rope", "--out", str(out), *FLAGS])
+    benchmark_encodings.main(["--encodings", "rope", "--out", str(out), *FLAGS])
     rows = json.loads(out.with_suffix(".json").read_text())["rows"]
     assert [row["name"] for row in rows] == ["rope"] and "note" not in rows[0]

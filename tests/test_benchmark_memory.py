@@ -1,26 +1,23 @@
 """The table of time and memory of long sequences, measured on tiny models."""
 
-import importlib.util
 import json
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / "scripts" / "benchmark_memory.py"
+import benchmark_memory
+
 TINY = ["--width", "16", "--layers", "1", "--heads", "2", "--trained", "8", "--vocabulary", "16"]
 
 
 @pytest.fixture
 def script(monkeypatch):
-    """The script as a module, which measures in this process instead of fresh ones."""
-    spec = importlib.util.spec_from_file_location("benchmark_memory", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    monkeypatch.setattr(module.kernels, "BLOCK_ELEMENTS", module.kernels.BLOCK_ELEMENTS)
-    monkeypatch.setattr(module, "apart", module.forward)
-    return module
+    """The script, which measures in this process instead of fresh ones."""
+    kernels = benchmark_memory.kernels
+    monkeypatch.setattr(kernels, "BLOCK_ELEMENTS", kernels.BLOCK_ELEMENTS)
+    monkeypatch.setattr(benchmark_memory, "apart", benchmark_memory.forward)
+    return benchmark_memory
 
 
 def measured(script, out, *arguments):
@@ -53,19 +50,15 @@ def test_rows_of_the_same_setting_are_kept_and_others_are_not(script, tmp_path):
 
 
 @pytest.mark.launch
-def test_what_takes_too_long_or_fails_has_a_note(tmp_path):
-    spec = importlib.util.spec_from_file_location("benchmark_memory", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    options = module.arguments().parse_args([*TINY, "--limit", "0.01"])
-    assert module.apart("none", 8, options)["note"] == "more than 0.01 s"
+def test_what_takes_too_long_or_fails_has_a_note(monkeypatch):
+    options = benchmark_memory.arguments().parse_args([*TINY, "--limit", "0.01"])
+    assert benchmark_memory.apart("none", 8, options)["note"] == "more than 0.01 s"
 
     def failed(*given, **more):
         return subprocess.CompletedProcess(given, 1, "", "a warning\nRuntimeError: a fault\n")
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module.subprocess, "run", failed)
-        assert module.apart("none", 8, options)["note"] == "RuntimeError: a fault"
+    monkeypatch.setattr(benchmark_memory.subprocess, "run", failed)
+    assert benchmark_memory.apart("none", 8, options)["note"] == "RuntimeError: a fault"
 
 
 def test_wrong_arguments_are_reported(script, capsys):

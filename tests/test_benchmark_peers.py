@@ -5,28 +5,25 @@ import importlib
 import json
 import math
 import sys
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("transformers")
 pytest.importorskip("x_transformers")
 
-ROOT = Path(__file__).parents[1]
 VOCABULARY = 64  # of the size tiny
 
 
 @pytest.fixture
 def script(monkeypatch):
     """The script as a module; its sides run in processes of their own, as always."""
-    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     module = importlib.import_module("benchmark_peers")
     # Once for all groups: the products are as large here as anywhere.
     monkeypatch.setattr(module, "matrix_rate", functools.cache(module.matrix_rate))
     yield module
     for name in [name for name in sys.modules if name.split(".")[0] in ("benchmark_peers", "peers")]:
-        del sys.modules[name]
+        del sys.modules[name]  # it registers a dataset, which the registry forgets after the test
 
 
 def measured(script, out, *arguments):
@@ -67,8 +64,8 @@ def test_every_side_trains_and_has_its_row(script, tmp_path, capsys):
 def test_sides_of_an_encoding_have_as_many_parameters(script):
     """To 3 %, at the sizes that are measured."""
     import torch
-    from peers.sides import Side, recipe_of
 
+    from peers.sides import Side, recipe_of
     from zoo.tasks import build_task
 
     for name in ("small", "medium"):

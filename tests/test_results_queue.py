@@ -1,6 +1,5 @@
 """The queue of results works through a study, stops and starts again, and changes nothing that it stores."""
 
-import importlib.util
 import json
 import os
 import signal
@@ -14,6 +13,7 @@ import pytest
 import torch
 import yaml
 
+import results
 import zoo
 from zoo import registry
 from zoo.evaluation.measurement import Measurement, Row, Targets, Units
@@ -39,24 +39,14 @@ STUDY = {
 MEASURED_ANEW = {"tokens_per_second", "peak_memory_mb", "others_cpu"}
 
 
-@pytest.fixture(scope="module")
-def script():
-    spec = importlib.util.spec_from_file_location("results", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["results"] = module  # its dataclasses look their module up
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["results"]
-
-
 @pytest.fixture
-def queue(script, here):
+def queue(here):
     """Run the queue in this process on the study `tiny`, with changes of the study."""
     threads, handler = torch.get_num_threads(), signal.getsignal(signal.SIGTERM)
 
     def run(*arguments, **changes):
         write_study(here, **changes)
-        return script.main(["--studies", "studies", "--out", "out", *arguments])
+        return results.main(["--studies", "studies", "--out", "out", *arguments])
 
     yield run
     torch.set_num_threads(threads)
@@ -86,7 +76,7 @@ def kill_in_training(metrics, process, number):
 
 @pytest.mark.slow
 @pytest.mark.launch
-def test_a_study_is_worked_through_after_it_was_stopped_and_killed(script, queue, here, capsys):
+def test_a_study_is_worked_through_after_it_was_stopped_and_killed(queue, here, capsys):
     run_folder, stored = (
         here / "runs" / "results" / "tiny" / "rope_seed0",
         here / "out" / "tiny" / "measurements",
@@ -117,11 +107,11 @@ def test_a_study_is_worked_through_after_it_was_stopped_and_killed(script, queue
 
     # Both are what `fit` and `evaluate` give, also as run folders again.
     assert queue("--unpack", "unpacked") == 0
-    (study,) = script.read_studies(here / "studies")
+    (study,) = results.read_studies(here / "studies")
     for encoding, changes in (("rope", STUDY["after_training"]["rope"]), ("t5", [])):
         own = zoo.fit(study.recipe(encoding, 0), out=here / "own" / encoding)
         for sets in changes:
-            script.evaluate_changed(own.path, sets)
+            results.evaluate_changed(own.path, sets)
         copy = zoo.open(here / "unpacked" / f"tiny_{encoding}_seed0")
         measurements = read_measurements(copy.path)
         assert len(measurements) == 1 + len(changes)
@@ -131,9 +121,9 @@ def test_a_study_is_worked_through_after_it_was_stopped_and_killed(script, queue
         assert copy.curves["val/loss"].equals(own.curves["val/loss"])
 
 
-def test_an_entry_that_another_queue_works_on_is_left_to_it(script, queue, here):
+def test_an_entry_that_another_queue_works_on_is_left_to_it(queue, here):
     write_study(here)
-    (study,) = script.read_studies(here / "studies")
+    (study,) = results.read_studies(here / "studies")
     rope, t5 = study.entries(here / "out")
     with rope.claimed() as mine, t5.claimed() as other:
         assert mine and other
@@ -143,24 +133,24 @@ def test_an_entry_that_another_queue_works_on_is_left_to_it(script, queue, here)
     assert not [*here.glob("out/tiny/measurements/*")]
 
 
-def test_scores_are_stored_in_few_characters_and_read_back(script):
+def test_scores_are_stored_in_few_characters_and_read_back():
     for scores, text in (([0, 1, 1], "011"), ([1, 1 / 3], [1, 0.333333]), ([0.5, None], [0.5, None])):
         row = Row(length=9, units=Units(scores=scores), accuracy=0.5)
         targets = Targets(digest="d", count=len(scores))
         facts = {"run": "r", "encoding": "rope", "seed": 0, "train_length": 9, "checkpoint": "c", "step": 1}
         one = Measurement(**facts, protocol="accuracy", parameters={}, targets=targets, rows=[row])
-        plain = json.loads(json.dumps(script.packed(one)))
+        plain = json.loads(json.dumps(results.packed(one)))
         assert plain["rows"][0]["units"]["scores"] == text
-        assert script.unpacked(plain).rows[0].units.scores == [
+        assert results.unpacked(plain).rows[0].units.scores == [
             score and pytest.approx(score, rel=1e-6) for score in scores
         ]
 
 
-def test_every_entry_of_every_study_has_a_recipe(script):
-    studies = script.read_studies(script.STUDIES)
+def test_every_entry_of_every_study_has_a_recipe():
+    studies = results.read_studies(results.STUDIES)
     assert len({study.name for study in studies}) == len(studies) >= 9
     for study in studies:
-        entries = study.entries(script.OUT)
+        entries = study.entries(results.OUT)
         assert [one.seed for one in entries] == sorted(one.seed for one in entries)
         variants = {name for name, options in study.options.items() if "name" in options}
         every = {one.encoding for one in entries}

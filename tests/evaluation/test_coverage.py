@@ -1,32 +1,21 @@
 """How often the intervals hold the truth, against the 95 % that they promise; tables: docs/coverage.md."""
 
-import importlib.util
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+import simulate_coverage as simulation
 from zoo.evaluation.protocols.text import Losses, Text
 
-FILE = Path(__file__).parents[2] / "scripts" / "simulate_coverage.py"
 LEAST = 0.935
 """Of 4,000 intervals of exactly 94 %, at least this share holds, nineteen times of twenty."""
 
 
-@pytest.fixture(scope="module")
-def simulation():
-    spec = importlib.util.spec_from_file_location("simulate_coverage", FILE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_of_ten_documents_and_of_a_rate_near_one(simulation):
+def test_of_ten_documents_and_of_a_rate_near_one():
     assert 0.92 <= simulation.of_documents(10, 600) <= 0.985
     assert simulation.of_rate(0.997, 600) >= 0.92
 
 
-def test_of_blocks_of_one_text(simulation, text_recipe, bigram):
+def test_of_blocks_of_one_text(text_recipe, bigram):
     """The intervals of the text protocols over 16 blocks of a text whose losses are alike over 3 tokens."""
     task, source = bigram(text_recipe("decoder", "few", "evaluate.max_tokens=640", "evaluate.lengths=[20]"))
     text, rng = Text(task, source, [20]), np.random.default_rng(0)
@@ -41,7 +30,7 @@ def test_of_blocks_of_one_text(simulation, text_recipe, bigram):
 
 
 @pytest.mark.slow
-def test_of_documents_and_their_paired_differences(simulation):
+def test_of_documents_and_their_paired_differences():
     for count in (5, 17, 60):
         assert LEAST <= simulation.of_documents(count, 4000) <= 0.985
         # Here the ratio itself is skewed, and no interval of so few documents holds in full.
@@ -50,7 +39,7 @@ def test_of_documents_and_their_paired_differences(simulation):
 
 
 @pytest.mark.slow
-def test_of_rates_their_differences_and_seeds(simulation):
+def test_of_rates_their_differences_and_seeds():
     for rate in (0.5, 0.99, 0.999):
         assert simulation.of_rate(rate, 4000) >= LEAST
     # A difference of two of 1,024 is a coarse thing: 94 % less the noise of the simulation.

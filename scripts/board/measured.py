@@ -1,0 +1,139 @@
+"""A study with what `scripts/results.py` has stored of it."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import chdir, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pandas as pd
+
+from results import Entry, Study, unpack
+from zoo import registry
+from zoo.reports.report import Report, build
+from zoo.runs.card import read_card
+
+REFERENCE = "rope"
+SHOWN = ("none", "sinusoidal", "learned", "t5", "alibi", "rope", "kerple", "fire", "fox", "cope")
+"""The encodings in the figure of a study; its tables have all."""
+DASH = "–"
+
+
+def compared(entries: Sequence[Entry]) -> list[Entry]:
+    """The stored entries of the seeds of which all entries are stored; without such a seed, those of the
+    first one."""
+    seeds = {entry.seed for entry in entries}
+    whole = seeds - {entry.seed for entry in entries if not entry.file.exists()} or {min(seeds)}
+    return [entry for entry in entries if entry.seed in whole and entry.file.exists()]
+
+
+@contextmanager
+def run_folders(entries: Sequence[Entry], changed: bool) -> Iterator[dict[Path, str]]:
+    """The run folders of entries with the names of their encodings; they are in the working directory, so
+    that a report names them without a path.
+
+    Args:
+        changed: with the evaluations of a changed encoding.
+    """
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):
+        unpack(entries, Path(), changed)
+        yield {Path(f"{entry.study.name}_{entry.name}"): entry.encoding for entry in entries}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A study with its stored entries.
+
+    Attributes:
+        names: for each label of the report the encoding's name in the study, or the label itself where the
+            encoding was changed after training.
+        seeds: those that are compared.
+        missing: encodings that are not stored with one of these seeds.
+    """
+
+    study: Study
+    report: Report
+    names: dict[str, str]
+    seeds: list[int]
+    missing: list[str]
+
+    @cached_property
+    def summary(self) -> pd.DataFrame:
+        return self.report.summary.assign(name=self.report.summary["encoding"].map(self.names))
+
+    @property
+    def trained(self) -> int:
+        return int(self.report.summary["train_length"].min())
+
+    @property
+    def is_task(self) -> bool:
+        return self.report.summary.iloc[0]["measure"] == "accuracy"
+
+    @cached_property
+    def measure(self) -> str:
+        """The column of the summary by which encodings are ranked. Long answers are seldom right as a whole
+        beyond the trained length, so a task whose answers have several tokens is ranked by those."""
+        table = self.summary
+        several = (table["token_accuracy"] - table["mean"]).abs().max() > 1e-6
+        return "token_accuracy" if several else "mean"
+
+    @property
+    def drawn(self) -> pd.DataFrame:
+        """The rows of the summary for the figure, with `measure` in place of the accuracy."""
+        table = self.summary[lambda one: one["name"].isin(SHOWN) | (one["encoding"] == one["reference"])]
+        if self.measure == "mean":
+            return table
+        rows = self.report.results.rows[lambda one: one["measure"] == self.measure]
+        seeds = {key: dict(zip(own["run"], own["value"], strict=True)) for key, own in
+                 rows.dropna(subset="value").groupby(["encoding", "length"])}  # fmt: skip
+        values = [seeds.get(key, {}) for key in zip(table["encoding"], table["length"], strict=True)]
+        table = table.assign(mean=table[self.measure], measure=self.measure, values=values)
+        return table.assign(low=math.nan, high=math.nan, interval=None, reference=None)
+
+    def rows(self, name: str, protocol: str | None = None) -> pd.DataFrame:
+        """The rows of an encoding by one protocol, by default the first."""
+        table = self.summary
+        wanted = protocol or table.iloc[0]["protocol"]
+        return table[(table["name"] == name) & (table["protocol"] == wanted)]
+
+    def at(self, name: str, factor: int, protocol: str | None = None) -> pd.Series | None:
+        """The row at `factor` times the trained length; None if there is no value."""
+        rows = self.rows(name, protocol)
+        rows = rows[(rows["length"] == factor * self.trained) & rows["mean"].notna()]
+        return rows.iloc[0] if len(rows) else None
+
+    def why_not(self, name: str, factor: int) -> str:
+        """The reason why there is no value."""
+        if name not in self.names.values():
+            kind = self.study.recipe("none", 0).model.kind
+            able = getattr(registry.encodings.describe(name), kind)
+            return "not measured yet" if able else f"not for {kind}s"
+        rows = self.rows(name)
+        notes = rows.loc[rows["length"] == factor * self.trained, "note"].dropna()
+        return notes.iloc[0] if len(notes) else "not measured"
+
+
+def read_measured(study: Study, stored: Path) -> Measured | None:
+    """A study as far as it is stored; None while fewer than two encodings are."""
+    entries = compared(every := study.entries(stored))
+    if len({entry.encoding for entry in entries}) < 2:
+        return None
+    with run_folders(entries, changed=False) as runs:
+        named = (read_card(run)["encoding"] for run, name in runs.items() if name == REFERENCE)
+        report = build([*runs], reference=next(named, None))
+    first = report.results.rows.groupby("encoding", sort=False).first()
+    names = {
+        label: runs[Path(row["run"])] if row["changed"] == "{}" else label for label, row in first.iterrows()
+    }
+    seeds = sorted({entry.seed for entry in entries})
+    missing = [one.encoding for one in every if one.seed in seeds and one not in entries]
+    return Measured(study, report, names, seeds, missing)
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heads, ["---", *["--:"] * (len(heads) - 1)], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

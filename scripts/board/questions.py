@@ -1,0 +1,81 @@
+"""The questions that papers answer differently, each with the stored entries that answer it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from board.measured import compared, run_folders
+from results import Study
+from zoo.figures.curves import pictures
+from zoo.reports.report import build
+from zoo.reports.text import markdown
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question, and the entries that answer it.
+
+    Attributes:
+        studies: their names.
+        protocols: of those of the studies; none: all.
+        changed: whether the evaluations of a checkpoint with a changed encoding are shown too.
+    """
+
+    text: str
+    studies: Sequence[str]
+    encodings: Sequence[str]
+    protocols: Sequence[str] = ()
+    changed: bool = False
+
+
+ROPES = ("rope", "rope_clipped", "p_rope", "none")
+QUESTIONS = {
+    "t5_and_fire": Question(
+        "Do T5 and FIRE extrapolate beyond twice the trained length?",
+        ["text"], ("rope", "t5", "fire", "alibi", "kerple"), ["nonoverlapping"],
+    ),
+    "no_encoding": Question(
+        "Is no encoding the best or the worst?",
+        ["text"], ("rope", "none", "sinusoidal", "alibi", "fox"), ["nonoverlapping"],
+    ),
+    "far_context": Question(
+        "Does ALiBi use far context?",
+        ["text"], ("rope", "none", "alibi", "t5", "fox"), ["fixed_targets", "repeats"],
+    ),
+    "far_recall": Question(
+        "Does ALiBi use far context? Associative recall",
+        ["associative_recall"], ("rope", "none", "alibi", "t5", "fox"),
+    ),
+    "rope": Question("Why does RoPE fail?", ["text", "text_rope"], ROPES, ["nonoverlapping"], changed=True),
+    "rope_log_n": Question(
+        "Why does RoPE fail? Logits times log n", ["text_log_n"], ROPES, ["nonoverlapping"], changed=True
+    ),
+    "rope_flip_flop": Question("Why does RoPE fail? Flip-flop", ["flip_flop", "flip_flop_rope"], ROPES),
+    "rope_flip_flop_log_n": Question(
+        "Why does RoPE fail? Flip-flop, logits times log n", ["flip_flop_log_n"], ROPES
+    ),
+}  # fmt: skip
+
+
+def question_files(name: str, studies: Sequence[Study], stored: Path) -> dict[str, bytes]:
+    """The page of a question and its figure, by file name; none while fewer than two encodings are stored."""
+    question = QUESTIONS[name]
+    entries = [
+        entry
+        for study in studies
+        if study.name in question.studies
+        for entry in compared(
+            [entry for entry in study.entries(stored) if entry.encoding in question.encodings]
+        )
+    ]
+    if len({entry.encoding for entry in entries}) < 2:
+        return {}
+    with run_folders(entries, question.changed) as runs:
+        report = build([*runs], protocols=question.protocols or None)
+        tables = markdown(report).partition("\n")[2].strip()
+        figure = pictures(report.summary, "", [".png"])
+    page = f"# {question.text}\n\n![Values by length in tokens](question_{name}.png)\n\n{tables}\n"
+    files = {f"question_{name}{ending}": content for ending, content in figure.items()}
+    return files | {f"question_{name}.md": page.encode()}
