@@ -11,23 +11,19 @@ Nothing is computed again: run `scripts/results.py` to measure more.
 from __future__ import annotations
 
 import argparse
-import json
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 import results
 from board.correlation import correlation_figure, correlations
-from board.measured import DASH, REFERENCE, Measured, read_measured, table
+from board.measured import DASH, REFERENCE, SHOWN, Measured, read_measured, table
 from board.questions import QUESTIONS, question_files
-from zoo import registry
+from board.ranking import LEARNED, ranking
 from zoo.comparison.effective_length import NATS_LOST, SHARE_KEPT
-from zoo.comparison.formatting import number, signed
 from zoo.evaluation.interval import interval_of_rate
 from zoo.figures.curves import pictures
 from zoo.files import atomic_write
@@ -35,16 +31,16 @@ from zoo.reports.text import markdown
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "docs" / "results"
-COSTS = ROOT / "scripts" / "results" / "costs.json"
 SUCCESS = 0.95
 """A seed with at least this accuracy counts as a success."""
-LEARNED = 0.8
-"""An encoding with a smaller score at the trained length has not learned the task."""
 FURTHER = {
     "accuracy_beyond": ("Beyond the trained length", "Accuracy where the answer lies there."),
     "token_accuracy": ("Token accuracy", "The share of an answer's tokens that are right."),
 }
 """Measures that have a table of their own in a study of a task."""
+SHORT = ("text 1x", "text 4x", "text 32x", "max_index 4x", "flip_flop 4x", "selective_copy 4x",
+         "associative_recall 4x", "step time")  # fmt: skip
+"""The columns of the table in the README."""
 
 
 def study_files(one: Measured) -> dict[str, bytes]:
@@ -109,127 +105,6 @@ def means_table(one: Measured, measure: str) -> str:
     return table(["encoding", *map(str, cells.columns)], ([name, *row] for name, *row in cells.itertuples()))
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of the leaderboard: the text of a cell, and a value to rank by (None: not ranked)."""
-
-    head: str
-    text: Callable[[str], str]
-    value: Callable[[str], float | None] = lambda name: None
-    ascending: bool = True
-
-
-def columns(found: Sequence[Measured], note: Callable[[str], str]) -> list[Column]:
-    """The columns for the studies that are measured."""
-    made = []
-
-    def add(one: Measured, head: str, factor: int, show: Callable[[pd.Series], str], ranked: bool) -> None:
-        def text(name: str) -> str:
-            row = one.at(name, factor)
-            return show(row) if row is not None else DASH + note(one.why_not(name, factor))
-
-        def value(name: str) -> float | None:
-            if name not in one.names.values():
-                return None
-            worst = -math.inf if one.is_task else math.inf
-            row, trained = one.at(name, factor), one.at(name, 1)
-            if row is None or (one.is_task and trained[one.measure] < LEARNED):
-                return worst
-            return float(row[one.measure])
-
-        made.append(Column(head, text, value if ranked else lambda name: None, not one.is_task))
-
-    for one in found:
-        if one.is_task:
-            show = _with_tokens if one.measure == "token_accuracy" else lambda row: f"{row['mean']:.2f}"
-            for factor in (1, 4):
-                add(one, f"{one.study.name} {factor}x", factor, show, factor == 4)
-        elif one.study.name == "text":
-            for factor in (1, 4, 32):
-                add(one, f"text {factor}x", factor, _with_difference, factor == 4)
-            for head, cell in (("repeats beyond 1x", _repeats), ("effective length", _effective_length)):
-
-                def text(name: str, one: Measured = one, cell: Any = cell) -> str:
-                    return cell(one, name) or DASH + note(one.why_not(name, 4))
-
-                made.append(Column(head, text))
-    costs = {row["name"]: row for row in json.loads(COSTS.read_text())["rows"] if row.get("time")}
-    for head, key in (("step time", "time"), ("memory", "memory")):
-        made.append(Column(head, lambda name, key=key: f"{costs[name][key]:.2f}" if name in costs else DASH))
-    return made
-
-
-def _with_tokens(row: pd.Series) -> str:
-    return f"{row['mean']:.2f} ({row['token_accuracy']:.2f})"
-
-
-def _with_difference(row: pd.Series) -> str:
-    if math.isnan(row["difference_low"]):
-        return number(row["mean"])
-    ends = f"{signed(row['difference_low'])} to {signed(row['difference_high'])}"
-    return f"{number(row['mean'])} ({signed(row['difference'])} [{ends}])"
-
-
-def _repeats(one: Measured, name: str) -> str:
-    """Bits per byte of repeated rare bigrams that are farther away than the trained length, weighted; empty
-    without a value."""
-    rows = one.rows(name, "repeats")
-    rows = rows[(rows["length"] > one.trained) & rows["mean"].notna()]
-    return number(float(np.average(rows["mean"], weights=rows["count"]))) if len(rows) else ""
-
-
-def _effective_length(one: Measured, name: str) -> str:
-    rows = one.rows(name, "fixed_targets")
-    rows = rows[rows["effective_length"].notna()]
-    if not len(rows):
-        return ""
-    return f"{'≥ ' * bool(rows.iloc[0]['effective_length_at_least'])}{int(rows.iloc[0]['effective_length'])}"
-
-
-def leaderboard(found: Sequence[Measured], only: Iterable[str] | None = None) -> str:
-    """The table of all encodings, the best first, with footnotes for the cells without a value.
-
-    Args:
-        only: show these encodings; their order stays that of the whole table.
-    """
-    notes: dict[str, int] = {}
-
-    def note(reason: str) -> str:
-        return f"<sup>{notes.setdefault(reason, len(notes) + 1)}</sup>"
-
-    shown = columns(found, note)
-    names = list(
-        dict.fromkeys(
-            name for one in found for name in one.names.values() if name in registry.encodings.names()
-        )
-    )
-    ranks = mean_ranks(names, shown)
-    places = {name: 1 + sum(other < ranks[name] for other in ranks.values()) for name in names}
-    rows = [
-        [
-            str(places[name]) + "=" * (list(places.values()).count(places[name]) > 1),
-            name,
-            *(one.text(name) for one in shown),
-        ]
-        for name in sorted(names, key=lambda name: (ranks[name], name))
-        if only is None or name in only
-    ]
-    below = "; ".join(f"<sup>{count}</sup> {reason}" for reason, count in notes.items())
-    text = table(["place", "encoding", *(one.head for one in shown)], rows)
-    return f"{text}\n\n{below}" if below else text
-
-
-def mean_ranks(names: Sequence[str], shown: Sequence[Column]) -> dict[str, float]:
-    """The mean of the relative ranks (0 to 1) of each encoding, over the ranked columns in which it
-    and at least half of all encodings have a value."""
-    ranks = pd.DataFrame(index=list(names))
-    for one in shown:
-        values = pd.Series({name: one.value(name) for name in names}, dtype=float)
-        if 2 * values.notna().sum() >= len(names):
-            ranks[one.head] = values.rank(ascending=one.ascending, pct=True)
-    return ranks.mean(axis=1).fillna(1.0).round(6).to_dict()
-
-
 LEGEND = f"""\
 Tasks: accuracy, and in brackets the share of the tokens of an answer that are right, given those before.
 Text: bits per byte, with the paired difference to {REFERENCE} and its 95 % interval.
@@ -249,22 +124,31 @@ each task (at 4x; in shares of tokens where answers have several), with a 95 % i
 encodings."""
 
 
-def leaderboard_page(found: Sequence[Measured]) -> str:
+def leaderboard_files(found: Sequence[Measured]) -> dict[str, bytes]:
+    """The page of all encodings and its figures, by file name."""
+    board = ranking(found)
     seeds = "; ".join(f"{one.study.name} {len(one.seeds)}" for one in found)
     links = [f"- [{one.study.name}]({one.study.name}.md): {one.report.verdict}" for one in found]
     parts = [
         "# Leaderboard",
         "All encodings in one training setup. The models are small and trained for minutes on a CPU: the\n"
         "table shows how encodings fail beyond the trained length, not which one a large model should use.",
-        leaderboard(found),
+        "![Each encoding at 4 times the trained length, coloured by rank](leaderboard.png)",
+        "The figure has the columns that are ranked, yellow for the best. A dash: not learned, or not\n"
+        "possible at this length. Empty: not measured.",
+        board.table(),
         LEGEND,
         f"Seeds: {seeds}.",
+        "The ten most used encodings, and tasks by whole answers:",
+        board.short_table(SHOWN, SHORT),
     ]
+    files = {"leaderboard.png": board.figure()}
     if rows := correlations(found):
         figure = "![Loss on text and score of each task](text_and_tasks.png)"
         parts += ["## Does perplexity predict the tasks?", CORRELATION, figure, rows]
+        files["text_and_tasks.png"] = correlation_figure(found)
     parts += ["## Studies", "\n".join(links)]
-    return "\n\n".join(parts) + "\n"
+    return files | {"leaderboard.md": ("\n\n".join(parts) + "\n").encode()}
 
 
 def _listed(values: Iterable[Any]) -> str:
@@ -283,13 +167,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     out, stored = options.out.resolve(), options.stored.resolve()
     studies = results.read_studies(results.STUDIES)
     found = [one for study in studies if study.leaderboard and (one := read_measured(study, stored))]
-    files = {"leaderboard.md": leaderboard_page(found).encode()}
+    files = leaderboard_files(found)
     for one in found:
         files |= study_files(one)
     for name in QUESTIONS:
         files |= question_files(name, studies, stored)
-    if figure := correlation_figure(found):
-        files["text_and_tasks.png"] = figure
     for name, content in files.items():
         atomic_write(out / name, content)
     print(f"{len(found)} studies: {out / 'leaderboard.md'}")

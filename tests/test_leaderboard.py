@@ -14,6 +14,7 @@ import yaml
 import leaderboard
 import results
 from board.correlation import spearman
+from board.measured import SHOWN
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "scripts" / "results"
@@ -76,6 +77,16 @@ def test_the_leaderboard_has_the_means_over_seeds(pages):
         found = cells(text, head)
         for name in ENCODINGS:
             assert found[name] == f"{statistics.fmean(accuracies(name, length)):.2f}"
+
+
+def test_the_short_table_has_cells_of_the_long_one(pages):
+    long, short = (pages / "leaderboard.md").read_text().split("most used encodings")
+    for head in ("max_index 4x", "flip_flop 4x", "step time"):
+        found, every = cells(short, head), cells(long, head)
+        assert [*found] == [name for name in every if name in SHOWN]
+        for name, cell in found.items():
+            assert cell.partition("<")[0] == every[name].partition("<")[0].partition(" (")[0]
+    assert (pages / "leaderboard.png").stat().st_size > 10_000
 
 
 def test_long_answers_are_ranked_by_their_tokens(pages):

@@ -1,0 +1,194 @@
+"""All encodings by all studies: the columns of the leaderboard, its order, its table and its figure."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from board.measured import DASH, Measured, table
+from zoo import registry
+from zoo.comparison.formatting import number, signed
+from zoo.figures.style import METADATA, RC
+
+COSTS = Path(__file__).resolve().parents[1] / "results" / "costs.json"
+LEARNED = 0.8
+"""An encoding with a smaller score at the trained length has not learned the task."""
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The encodings, the best first.
+
+    Attributes:
+        places: of the encodings, from 1; equal ones have the same.
+        ranks: for each ranked column the relative ranks (0 to 1, small is good) of the measured encodings.
+    """
+
+    columns: list[Column]
+    places: dict[str, int]
+    ranks: pd.DataFrame
+
+    def table(self) -> str:
+        """All rows and columns, with footnotes for the cells without a value."""
+        return self._table([*self.places], self.columns)
+
+    def short_table(self, names: Collection[str], heads: Collection[str]) -> str:
+        """The same for some encodings and columns, without what stands in brackets."""
+        shown = [replace(one, text=lambda name, text=one.text: text(name).partition(" (")[0])
+                 for one in self.columns if one.head in heads]  # fmt: skip
+        return self._table([name for name in self.places if name in names], shown)
+
+    def _table(self, names: Sequence[str], shown: Sequence[Column]) -> str:
+        notes: dict[str, int] = {}
+
+        def cell(text: str) -> str:
+            return re.sub(
+                r"{(.*)}", lambda found: f"<sup>{notes.setdefault(found[1], len(notes) + 1)}</sup>", text
+            )
+
+        places = [*self.places.values()]
+        rows = [
+            [
+                f"{self.places[name]}{'=' * (places.count(self.places[name]) > 1)}",
+                name,
+                *(cell(one.text(name)) for one in shown),
+            ]
+            for name in names
+        ]
+        below = "; ".join(f"<sup>{count}</sup> {reason}" for reason, count in notes.items())
+        text = table(["place", "encoding", *(one.head for one in shown)], rows)
+        return f"{text}\n\n{below}" if below else text
+
+    def figure(self) -> bytes:
+        """The values of the ranked columns, each coloured by its rank in the column, as PNG."""
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+
+        shown = [one for one in self.columns if one.head in self.ranks]
+        values = np.array([[one.value(name) for one in shown] for name in self.places], dtype=float)
+        ranks = np.where(np.isfinite(values), self.ranks, math.nan)
+        size = (1.2 + 0.75 * len(shown), 0.8 + 0.2 * len(self.places))
+        with rc_context(RC):
+            figure = Figure(figsize=size, layout="constrained")
+            axes = figure.subplots()
+            axes.imshow(ranks, cmap="viridis_r", aspect="auto", vmin=0, vmax=1)
+            for (row, column), value in np.ndenumerate(values):
+                text = f"{value:.2f}" if math.isfinite(value) else "" if math.isnan(value) else DASH
+                color = "white" if ranks[row, column] > 0.5 else "black"
+                axes.text(column, row, text, ha="center", va="center", fontsize=6.5, color=color)
+            axes.set_xticks(range(len(shown)), [re.sub("[ _]", "\n", one.head) for one in shown])
+            axes.set_yticks(range(len(self.places)), [*self.places])
+            axes.xaxis.tick_top()
+            axes.tick_params(length=0)
+            axes.spines[:].set_visible(False)
+            content = io.BytesIO()
+            figure.savefig(content, format="png", dpi=200, metadata=METADATA[".png"])
+        return content.getvalue()
+
+
+def ranking(found: Sequence[Measured]) -> Ranking:
+    """The order is that of the mean relative ranks over the columns in which at least half of the encodings
+    have a value."""
+    every = (name for one in found for name in one.names.values())
+    names = [*dict.fromkeys(name for name in every if name in registry.encodings.names())]
+    ranks, made = pd.DataFrame(index=names), columns(found)
+    for one in made:
+        values = pd.Series({name: one.value(name) for name in names}, dtype=float)
+        if values.notna().any():
+            ranks[one.head] = values.rank(ascending=one.ascending, pct=True)
+    counted = ranks.loc[:, 2 * ranks.notna().sum() >= len(names)]
+    means = counted.mean(axis=1).fillna(1.0).round(6).sort_index().sort_values(kind="stable")
+    places = means.rank(method="min").astype(int)
+    return Ranking(made, places.to_dict(), ranks.loc[places.index])
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the leaderboard.
+
+    Attributes:
+        text: the cell of an encoding; without a value a dash, with the reason why in `{}`.
+        value: to rank by; infinite for an encoding that did not learn the task or cannot be used at this
+            length, None without a measurement and in a column that is not ranked.
+    """
+
+    head: str
+    text: Callable[[str], str]
+    value: Callable[[str], float | None] = lambda name: None
+    ascending: bool = True
+
+
+def columns(found: Sequence[Measured]) -> list[Column]:
+    """The columns for the studies that are measured."""
+    made = []
+
+    def add(one: Measured, head: str, factor: int, show: Callable[[pd.Series], str], ranked: bool) -> None:
+        def text(name: str) -> str:
+            row = one.at(name, factor)
+            return show(row) if row is not None else f"{DASH}{{{one.why_not(name, factor)}}}"
+
+        def value(name: str) -> float | None:
+            if name not in one.names.values():
+                return None
+            worst = -math.inf if one.is_task else math.inf
+            row, trained = one.at(name, factor), one.at(name, 1)
+            if row is None or (one.is_task and trained[one.measure] < LEARNED):
+                return worst
+            return float(row[one.measure])
+
+        made.append(Column(head, text, value if ranked else lambda name: None, not one.is_task))
+
+    for one in found:
+        if one.is_task:
+            show = _with_tokens if one.measure == "token_accuracy" else lambda row: f"{row['mean']:.2f}"
+            for factor in (1, 4):
+                add(one, f"{one.study.name} {factor}x", factor, show, factor == 4)
+        elif one.study.name == "text":
+            for factor in (1, 4, 32):
+                add(one, f"text {factor}x", factor, _with_difference, factor == 4)
+            for head, cell in (("repeats beyond 1x", _repeats), ("effective length", _effective_length)):
+
+                def text(name: str, one: Measured = one, cell: Any = cell) -> str:
+                    return cell(one, name) or f"{DASH}{{{one.why_not(name, 4)}}}"
+
+                made.append(Column(head, text))
+    costs = {row["name"]: row for row in json.loads(COSTS.read_text())["rows"] if row.get("time")}
+    for head, key in (("step time", "time"), ("memory", "memory")):
+        made.append(Column(head, lambda name, key=key: f"{costs[name][key]:.2f}" if name in costs else DASH))
+    return made
+
+
+def _with_tokens(row: pd.Series) -> str:
+    return f"{row['mean']:.2f} ({row['token_accuracy']:.2f})"
+
+
+def _with_difference(row: pd.Series) -> str:
+    if math.isnan(row["difference_low"]):
+        return number(row["mean"])
+    ends = f"{signed(row['difference_low'])} to {signed(row['difference_high'])}"
+    return f"{number(row['mean'])} ({signed(row['difference'])} [{ends}])"
+
+
+def _repeats(one: Measured, name: str) -> str:
+    """Bits per byte of repeated rare bigrams that are farther away than the trained length, weighted; empty
+    without a value."""
+    rows = one.rows(name, "repeats")
+    rows = rows[(rows["length"] > one.trained) & rows["mean"].notna()]
+    return number(float(np.average(rows["mean"], weights=rows["count"]))) if len(rows) else ""
+
+
+def _effective_length(one: Measured, name: str) -> str:
+    rows = one.rows(name, "fixed_targets")
+    rows = rows[rows["effective_length"].notna()]
+    if not len(rows):
+        return ""
+    return f"{'≥ ' * bool(rows.iloc[0]['effective_length_at_least'])}{int(rows.iloc[0]['effective_length'])}"
