@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from threading import Thread
 
@@ -144,6 +145,20 @@ def test_scores_are_stored_in_few_characters_and_read_back():
         assert results.unpacked(plain).rows[0].units.scores == [
             score and pytest.approx(score, rel=1e-6) for score in scores
         ]
+
+
+@pytest.mark.slow
+def test_an_entry_trained_again_has_its_stored_value(here):
+    (study,) = (one for one in results.read_studies(results.STUDIES) if one.name == "max_index")
+    study = replace(study, threads=1)  # other tests run beside it
+    (entry,) = (one for one in study.entries(results.OUT) if (one.encoding, one.seed) == ("alibi", 0))
+    threads = torch.get_num_threads()
+    again = results.measured(entry, results.code_state())["measurements"][0]["rows"]
+    torch.set_num_threads(threads)
+    stored = json.loads(entry.file.read_text())["measurements"][0]["rows"]
+    assert [row["length"] for row in again] == [row["length"] for row in stored] == study.lengths
+    for old, new in zip(stored, again, strict=True):
+        assert old["accuracy_low"] <= new["accuracy"] <= old["accuracy_high"]
 
 
 def test_every_entry_of_every_study_has_a_recipe():
