@@ -47,3 +47,9 @@ def test_every_number_of_the_guide_was_measured():
     numbers = set(NUMBER.findall((ROOT / "docs" / "choose.md").read_text() + answers.read_text()))
     assert len(numbers) > 8
     assert numbers <= stored | {"1.642"}  # of a second seed whose run is not stored
+
+
+def test_the_readme_has_the_short_table_of_the_leaderboard():
+    page = (ROOT / "docs" / "results" / "leaderboard.md").read_text().partition("most used encodings")[2]
+    table = re.search(r"^\|.*?\n\n.*?\n", page, re.MULTILINE | re.DOTALL)[0]
+    assert table.count("\n|") == 11 and table in (ROOT / "README.md").read_text()
