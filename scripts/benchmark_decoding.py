@@ -1,4 +1,4 @@
-"""Tokens a second when a decoder writes on with a cache, beside `generate` of `transformers`.
+"""Measure the tokens per second of cached generation, compared with `generate` of `transformers`.
 
     python scripts/benchmark_decoding.py                    width 256, 6 layers, batch 1 and 8
     python scripts/benchmark_decoding.py --quick            a few tokens of a small model

@@ -1,4 +1,4 @@
-"""What each encoding costs: the time of a training step and its peak memory, relative to no encoding.
+"""Measure the cost of each encoding: time and peak memory of a training step, relative to no encoding.
 
     python scripts/benchmark_encodings.py
     python scripts/benchmark_encodings.py --encodings rope,t5,fire --rounds 9
@@ -6,10 +6,10 @@
 
 Time: in one process, a model with the encoding and one with `none` take turns, in rounds, on the same batch;
 the ratio is taken round by round, so that a machine whose speed drifts slows both; its median is reported.
-Memory: each model trains two steps in a process of its own; counted is what it adds to that process at its
-peak. Models are decoders, or encoders for what is not for decoders; an encoding that needs another is put
-around `alibi` or the first that it takes. Where a file of the same setting is there already, the rows of
-encodings that are not asked for now are kept.
+Memory: each model trains two steps in its own process; the number is the growth of that process at its
+peak. Models are decoders, or encoders if the encoding has no decoder form. A wrapper is measured around
+`alibi`, or around the first encoding that it accepts. An existing file of the same setting keeps the rows of
+encodings that are not measured now.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Setting:
-    """What is trained: the model, its batch, and on what."""
+    """Model, batch and device."""
 
     width: int
     layers: int
@@ -59,7 +59,7 @@ class Setting:
 
 
 class Training:
-    """A model and what it needs to take a step of training, on one batch of random tokens."""
+    """A model and its optimizer, which train on one batch of random tokens."""
 
     def __init__(self, name: str, kind: str, setting: Setting):
         self.device = torch.device(setting.device)
@@ -135,7 +135,7 @@ def _resolved(spec: Row) -> Row:
 
 
 def markdown(rows: list[Row], setting: Row) -> str:
-    """The table, the dearest last, and what it was measured on."""
+    """The table, the most expensive encoding last, and its setting."""
     lines = ["| encoding | time of a step | from – to | peak memory | parameters |", "|---|---|---|---|---|"]
     for row in sorted(rows, key=lambda row: (row.get("time") is None, row.get("time") or 0.0, row["name"])):
         about = (
@@ -203,7 +203,7 @@ def full_setting(options: argparse.Namespace) -> Row:
 
 
 def kept_rows(file: Path, setting: Row, asked: list[str]) -> list[Row]:
-    """The rows of an earlier run of the same setting, without those that are measured now."""
+    """The rows of an earlier run of the same setting, without the encodings that are measured now."""
     try:
         known = json.loads(file.read_text(encoding="utf-8"))
         rows = known["rows"] if known["setting"] == setting else []
@@ -256,7 +256,7 @@ def main(given: list[str] | None = None) -> None:
         for name in names:
             bar.set_postfix_str(name)
             rows.append(measure(name, options, without))
-            # Written as it grows: what is measured is not lost with an interruption.
+            # Written after each row, so that an interruption loses one row.
             content = json.dumps({"setting": setting, "rows": rows}, indent=1)
             atomic_write(file, content + "\n")
             table = markdown(rows, setting)

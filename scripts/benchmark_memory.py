@@ -1,4 +1,4 @@
-"""What a long sequence takes: peak memory and tokens per second of a forward pass, or of training, by length.
+"""Measure long sequences: peak memory and tokens per second of a forward pass, or of training, by length.
 
     python scripts/benchmark_memory.py
     python scripts/benchmark_memory.py --train --encodings cope,fire --lengths 4096,16384
@@ -6,12 +6,12 @@
     python scripts/benchmark_memory.py --precision bf16-mixed --lengths 32768,131072
     python scripts/benchmark_memory.py --block-elements 67108864 --out /tmp/larger_blocks
 
-Each pair of an encoding and a length is measured in a process of its own, at batch 1: counted is what the
-model and one forward up to its last layer, with `--train` its gradients too, add to that process at its peak.
-Models are decoders, or encoders for what is not for decoders, of the size of `recipes/base/wikitext2.yaml`;
-an encoding that needs another is put around the first plain one that it takes. A length that does not fit, or
-takes longer than `--limit`, is reported in its place. Where a file of the same setting is there already, what
-is not measured now is kept.
+Each pair of an encoding and a length is measured in its own process, at batch 1. Memory is the growth of that
+process at its peak: the model and one forward pass up to its last layer, with `--train` also its gradients.
+Models are decoders, or encoders if the encoding has no decoder form, of the size of
+`recipes/base/wikitext2.yaml`. A wrapper is measured around the first plain encoding that it accepts. A length
+that does not fit, or takes longer than `--limit`, is reported in its place. An existing file of the same
+setting keeps the pairs that are not measured now.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def apart(name: str, length: int, options: argparse.Namespace) -> Row:
 
 
 def markdown(rows: list[Row], setting: Row) -> str:
-    """The table, a line for each encoding, and what it was measured on."""
+    """The table, a row for each encoding, and its setting."""
     lengths = sorted({row["length"] for row in rows})
     lines = ["| encoding | " + " | ".join(f"{length:,}" for length in lengths) + " |"]
     lines.append("|---" * (1 + len(lengths)) + "|")
@@ -190,7 +190,7 @@ def main(given: list[str] | None = None) -> None:
             for length in lengths:
                 bar.set_postfix_str(f"{name} {length}")
                 rows[name, length] = apart(name, length, options)
-                # Written as it grows: what is measured is not lost with an interruption.
+                # Written after each pair, so that an interruption loses one pair.
                 content = {"setting": setting, "rows": list(rows.values())}
                 atomic_write(file, json.dumps(content, indent=1) + "\n")
                 table = markdown(list(rows.values()), setting)

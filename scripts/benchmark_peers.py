@@ -1,4 +1,4 @@
-"""Training steps of the zoo beside those of what one would pick instead, measured in turn on one machine.
+"""Compare training steps of the zoo with those of other libraries, measured in turn on one machine.
 
     python scripts/benchmark_peers.py --quick                     less than three minutes
     python scripts/benchmark_peers.py                             all sides in all modes: an hour or two
@@ -61,7 +61,7 @@ ENCODINGS = (
 QUICK = ("none", "rope", "t5")
 ANCHOR = Side("bare loop", "none", "fp32")
 AT_ONCE = 5
-"""Sides in memory beside the bare loop."""
+"""Sides in memory at once, in addition to the bare loop."""
 
 
 def sides_of(options: argparse.Namespace) -> list[Side]:
@@ -165,7 +165,7 @@ def add_matrix_rates(rows: Sequence[Row], rates: dict[str, float]) -> None:
 
 
 def training(options: argparse.Namespace) -> None:
-    """Measure all groups; what is measured is written as it grows."""
+    """Measure all groups, and write the results after each."""
     device = torch.device(options.device)
     rates = {"fp32": 0.0, "bf16": 0.0}
     load = os.getloadavg()[0]

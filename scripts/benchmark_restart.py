@@ -1,4 +1,4 @@
-"""What it costs to go on with a run in the midst of an epoch of a large corpus, beside beginning one.
+"""Measure the start of a run that resumes within an epoch of a large corpus, relative to a new run.
 
     python scripts/benchmark_restart.py                     2e8 tokens
     python scripts/benchmark_restart.py --tokens 1e9

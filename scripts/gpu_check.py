@@ -16,11 +16,11 @@ check correctness passed, 1 if not, 2 if a package is missing. The items:
     run/NAME            `zoo fit` and `zoo evaluate`: killed and resumed, out of memory, NaN, several GPUs
     training/NAME       124M parameters: tokens per second, share of the matrix rate, peak memory
 
-The items run in a process of their own. An error that breaks its CUDA context ends one item; a new process
-goes on with the next.
+The items run in a child process. An error that breaks its CUDA context ends one item; a new process
+runs the next.
 """
 
-# ruff: noqa: E402 - what is missing is reported before anything needs it
+# ruff: noqa: E402 - missing packages are reported before the imports
 
 from __future__ import annotations
 
@@ -504,7 +504,7 @@ def all_items(quick: bool) -> list[str]:
 
 
 def try_item(item: str, options: argparse.Namespace) -> dict[str, Any]:
-    """The result of an item; a failure of whatever kind is a result too."""
+    """The result of an item; any exception is a result too."""
     part, _, name = item.partition("/")
     began = time.perf_counter()
     gc.collect()
@@ -520,7 +520,7 @@ def try_item(item: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def in_processes(items: Sequence[str], options: argparse.Namespace, ends: float) -> list[dict[str, Any]]:
-    """The results of the items; after an item that ends its process, a new one goes on."""
+    """The results of the items; after an item that ends its process, a new process runs the next."""
     results: list[dict[str, Any]] = []
     while len(results) < len(items) and (left := ends - time.monotonic()) > 0:
         command = [sys.executable, __file__, *again(items[len(results) :], options), "--child"]
@@ -588,12 +588,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, metavar="FILE", help=".md and .json are written beside it")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="the results, as FILE.md and FILE.json")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--quick", action="store_true", help="fewer encodings, no long sequences")
     parser.add_argument("--only", default="*", metavar="ITEM,ITEM", help="names, or patterns like 'laws/*'")
     parser.add_argument("--text", type=Path, metavar="FILE", help="text for the runs (default: generated)")
-    parser.add_argument("--minutes", type=float, default=25, help="what is not done by then is stopped")
+    parser.add_argument("--minutes", type=float, default=25, help="limit of the whole check")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.device == "cuda" and not torch.cuda.is_available():

@@ -3,8 +3,8 @@
     python scripts/leaderboard.py                  # a page for each study, and the leaderboard
     python scripts/leaderboard.py --out DIR        # write the pages to another folder
 
-A study compares the seeds of which all encodings are stored; without such a seed, those that are stored of
-the first one. A page lists what is missing.
+A study compares the seeds of which all encodings are stored; without such a seed, the stored entries of the
+first one. A page lists the missing encodings.
 Nothing is computed again: run `scripts/results.py` to measure more.
 """
 
@@ -115,7 +115,7 @@ by at most {NATS_LOST:g} nats. Step time and memory are those of a training step
 
 Order: the mean of the relative ranks in those columns at 4x in which at least half of the encodings have
 a value. A column with shares of tokens is ranked by them. Last in a column, and equal, are the encodings
-that cannot be used at that length, and those that did not learn the task (less than {LEARNED:g} at 1x).
+that cannot be used at that length, and the ones that did not learn the task (less than {LEARNED:g} at 1x).
 Equal places have a `=`. Differences in a column that are smaller than the intervals on the pages of the
 studies do not decide an order."""
 CORRELATION = """\

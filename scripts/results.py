@@ -68,7 +68,7 @@ COMPUTED = (
 
 @dataclass(frozen=True)
 class Study:
-    """What one YAML file says.
+    """The content of a YAML file.
 
     Attributes:
         base: the recipe, relative to the repository.
@@ -168,7 +168,7 @@ def read_studies(folder: Path) -> list[Study]:
 
 
 def work_through(entries: Sequence[Entry], limit: int | None) -> list[str]:
-    """Measure the missing entries, at most `limit` of them. Returns the names of those that failed."""
+    """Measure the missing entries, at most `limit` of them. Returns the names of the entries that failed."""
     code, failed, started = code_state(), [], 0
     for entry in entries:
         if started == limit:
@@ -192,7 +192,7 @@ def work_through(entries: Sequence[Entry], limit: int | None) -> list[str]:
 
 
 def measured(entry: Entry, code: dict[str, Any]) -> dict[str, Any]:
-    """Train and evaluate an entry in a run folder that is deleted again, whatever happens.
+    """Train and evaluate an entry in a run folder, which is deleted in any case.
 
     Returns: the content of its file.
     """
@@ -275,7 +275,7 @@ def unpack(entries: Sequence[Entry], folder: Path, changed: bool = True) -> None
 
 
 def print_list(study: Study, entries: Sequence[Entry]) -> None:
-    """Print how much of a study is done, what is missing, and about how long that takes."""
+    """Print how much of a study is done, and the missing entries with an estimate of their time."""
     stored = [json.loads(entry.file.read_text()) for entry in entries if entry.file.exists()]
     missing = [entry for entry in entries if not entry.file.exists()]
     spent = [(one["encoding"], sum(one["seconds"].values())) for one in stored]
@@ -359,7 +359,7 @@ def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--list", action="store_true", help="show what is done and what is missing")
+    parser.add_argument("--list", action="store_true", help="show finished and missing entries")
     parser.add_argument("--study", metavar="NAME", help="one study (default: all, in order)")
     parser.add_argument("--limit", type=int, metavar="N", help="measure at most N entries")
     parser.add_argument("--nice", action="store_true", help="give way to other processes")

@@ -1,4 +1,4 @@
-"""A study with what `scripts/results.py` has stored of it."""
+"""Studies with the entries that `scripts/results.py` has stored."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ DASH = "–"
 
 
 def compared(entries: Sequence[Entry]) -> list[Entry]:
-    """The stored entries of the seeds of which all entries are stored; without such a seed, those of the
-    first one."""
+    """The stored entries of the seeds of which all entries are stored; without such a seed, the stored
+    entries of the first one."""
     seeds = {entry.seed for entry in entries}
     whole = seeds - {entry.seed for entry in entries if not entry.file.exists()} or {min(seeds)}
     return [entry for entry in entries if entry.seed in whole and entry.file.exists()]
@@ -51,7 +51,7 @@ class Measured:
     Attributes:
         names: for each label of the report the encoding's name in the study, or the label itself where the
             encoding was changed after training.
-        seeds: those that are compared.
+        seeds: the compared ones.
         missing: encodings that are not stored with one of these seeds.
     """
 

@@ -42,7 +42,7 @@ class Ranking:
         return self._table([*self.places], self.columns)
 
     def short_table(self, names: Collection[str], heads: Collection[str]) -> str:
-        """The same for some encodings and columns, without what stands in brackets."""
+        """The same for some encodings and columns, without the text in brackets."""
         shown = [replace(one, text=lambda name, text=one.text: text(name).partition(" (")[0])
                  for one in self.columns if one.head in heads]  # fmt: skip
         return self._table([name for name in self.places if name in names], shown)

@@ -78,7 +78,7 @@ class Turns:
         self.memory = self.began = 0.0
 
     def begin(self) -> None:
-        """What the process holds by now is no memory of the steps."""
+        """Count memory and time from here, without the memory that the process holds already."""
         restart_peak_memory(self.device)
         self.memory = peak_memory_mb(self.device)
         self.began = time.perf_counter()
@@ -216,7 +216,7 @@ def zoo_fit(side: Side, size: Size, turns: Turns, folder: Path, steps: int) -> N
     """`zoo fit` of a run of so many steps, of which those are made that are asked for."""
     fit(
         recipe_of(replace(side, mode="fp32"), TINY, turns.device, 1), folder / "tiny"
-    )  # imports what it needs
+    )  # imports modules before the timing
     turns.begin()
     recipe = recipe_of(side, size, turns.device, steps)
     task = build_task(recipe, size.vocabulary)

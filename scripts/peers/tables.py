@@ -1,4 +1,4 @@
-"""What was measured, as tables: a row for each side and mode, and a short one for the README."""
+"""Tables of the results: a row for each side and mode, and a short table for the README."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def of_side(rows: Sequence[Row], size: str, library: str, encoding: str) -> tupl
 
 
 def verdicts(rows: Sequence[Row]) -> list[str]:
-    """For each size, the zoo's default beside the fastest peer's default and its fastest mode, for the
+    """For each size, the zoo's default compared with the fastest peer's default and its fastest mode, for the
     encodings that a peer has."""
     lines = []
     measured = [row for row in rows if "note" not in row and row["library"] != "bare loop"]
