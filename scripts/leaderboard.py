@@ -20,12 +20,11 @@ import numpy as np
 
 import results
 from board.correlation import correlation_figure, correlations
-from board.measured import DASH, REFERENCE, SHOWN, Measured, read_measured, table
+from board.measured import DASH, REFERENCE, SHOWN, Measured, curves, read_measured, table
 from board.questions import QUESTIONS, question_files
 from board.ranking import LEARNED, ranking
-from zoo.comparison.effective_length import NATS_LOST, SHARE_KEPT
+from zoo.comparison.effective_length import NATS_LOST
 from zoo.evaluation.interval import interval_of_rate
-from zoo.figures.curves import pictures
 from zoo.files import atomic_write
 from zoo.reports.text import markdown
 
@@ -46,13 +45,16 @@ SHORT = ("text 1x", "text 4x", "text 32x", "max_index 4x", "flip_flop 4x", "sele
 def study_files(one: Measured) -> dict[str, bytes]:
     """The page of a study and its figure, by file name."""
     name, seeds = one.study.name, len(one.seeds)
-    figure = pictures(one.drawn, one.report.title, [".png"])
+    figures = curves(name, one.drawn, one.report.title)
+    if not one.is_task:  # for the README: what most papers report
+        first = one.drawn["protocol"] == one.drawn.iloc[0]["protocol"]
+        figures |= curves(f"{name}_lengths", one.drawn[first])
     parts = [
         f"# {name}",
         f"`{one.study.base}`, {seeds} seed{'s' * (seeds > 1)}, trained at {one.trained} tokens "
         f"([study](../../scripts/studies), [measurements](../../scripts/results/{name}/measurements)).",
     ]
-    if figure:
+    if figures:
         parts.append(f"![Values by length in tokens for the ten most used encodings]({name}.png)")
     if rest := sorted(one.study.encodings.keys() - set(one.seeds)):
         parts.append(f"Left out until all their encodings are measured: seeds {_listed(rest)}.")
@@ -65,7 +67,7 @@ def study_files(one: Measured) -> dict[str, bytes]:
                 parts += [f"## {head}", note + " Means over seeds.", means_table(one, measure)]
     parts.append(markdown(one.report).partition("\n")[2].strip())
     page = "\n\n".join(parts) + "\n"
-    return {f"{name}.md": page.encode()} | {name + ending: content for ending, content in figure.items()}
+    return figures | {f"{name}.md": page.encode()}
 
 
 def success_table(one: Measured) -> str:
@@ -110,8 +112,8 @@ Tasks: accuracy, and in brackets the share of the tokens of an answer that are r
 Text: bits per byte, with the paired difference to {REFERENCE} and its 95 % interval.
 1x, 4x and 32x are multiples of the trained length. `repeats beyond 1x`: bits per byte of tokens that
 complete a rare bigram seen farther back than the trained length. Effective length: the longest tested
-length up to which an accuracy keeps {SHARE_KEPT:g} of its value at the trained length, or a loss rises
-by at most {NATS_LOST:g} nats. Step time and memory are those of a training step relative to `none`.
+length of text up to which the loss rises by at most {NATS_LOST:g} nats, by `fixed_targets`: on the few documents
+that are long enough. Step time and memory are those of a training step relative to `none`.
 
 Order: the mean of the relative ranks in those columns at 4x in which at least half of the encodings have
 a value. A column with shares of tokens is ranked by them. Last in a column, and equal, are the encodings

@@ -14,6 +14,7 @@ import pandas as pd
 
 from results import Entry, Study, unpack
 from zoo import registry
+from zoo.figures.curves import pictures
 from zoo.reports.report import Report, build
 from zoo.runs.card import read_card
 
@@ -137,3 +138,8 @@ def read_measured(study: Study, stored: Path) -> Measured | None:
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [heads, ["---", *["--:"] * (len(heads) - 1)], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def curves(name: str, summary: pd.DataFrame, title: str = "") -> dict[str, bytes]:
+    """The figure of values by length, by file name; none without values."""
+    return {name + ending: content for ending, content in pictures(summary, title, [".png"]).items()}

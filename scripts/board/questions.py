@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from board.measured import compared, run_folders
+from board.measured import compared, curves, run_folders
 from results import Study
-from zoo.figures.curves import pictures
 from zoo.reports.report import build
 from zoo.reports.text import markdown
 
@@ -75,7 +74,5 @@ def question_files(name: str, studies: Sequence[Study], stored: Path) -> dict[st
     with run_folders(entries, question.changed) as runs:
         report = build([*runs], protocols=question.protocols or None)
         tables = markdown(report).partition("\n")[2].strip()
-        figure = pictures(report.summary, "", [".png"])
     page = f"# {question.text}\n\n![Values by length in tokens](question_{name}.png)\n\n{tables}\n"
-    files = {f"question_{name}{ending}": content for ending, content in figure.items()}
-    return files | {f"question_{name}.md": page.encode()}
+    return curves(f"question_{name}", report.summary) | {f"question_{name}.md": page.encode()}

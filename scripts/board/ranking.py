@@ -41,10 +41,11 @@ class Ranking:
         """All rows and columns, with footnotes for the cells without a value."""
         return self._table([*self.places], self.columns)
 
-    def short_table(self, names: Collection[str], heads: Collection[str]) -> str:
+    def short_table(self, names: Collection[str], heads: Sequence[str]) -> str:
         """The same for some encodings and columns, without the text in brackets."""
-        shown = [replace(one, text=lambda name, text=one.text: text(name).partition(" (")[0])
-                 for one in self.columns if one.head in heads]  # fmt: skip
+        every = {one.head: one for one in self.columns}
+        shown = [replace(every[head], text=lambda name, text=every[head].text: text(name).partition(" (")[0])
+                 for head in heads if head in every]  # fmt: skip
         return self._table([name for name in self.places if name in names], shown)
 
     def _table(self, names: Sequence[str], shown: Sequence[Column]) -> str:
