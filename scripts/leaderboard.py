@@ -112,8 +112,8 @@ Tasks: accuracy, and in brackets the share of the tokens of an answer that are r
 Text: bits per byte, with the paired difference to {REFERENCE} and its 95 % interval.
 1x, 4x and 32x are multiples of the trained length. `repeats beyond 1x`: bits per byte of tokens that
 complete a rare bigram seen farther back than the trained length. Effective length: the longest tested
-length of text up to which the loss rises by at most {NATS_LOST:g} nats, by `fixed_targets`: on the few documents
-that are long enough. Step time and memory are those of a training step relative to `none`.
+length of text up to which the loss under `fixed_targets` rises by at most {NATS_LOST:g} nats; few documents
+are that long. Step time and memory are those of a training step relative to `none`.
 
 Order: the mean of the relative ranks in those columns at 4x in which at least half of the encodings have
 a value. A column with shares of tokens is ranked by them. Last in a column, and equal, are the encodings
