@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -45,10 +44,10 @@ SHORT = ("text 1x", "text 4x", "text 32x", "max_index 4x", "flip_flop 4x", "sele
 def study_files(one: Measured) -> dict[str, bytes]:
     """The page of a study and its figure, by file name."""
     name, seeds = one.study.name, len(one.seeds)
-    figures = curves(name, one.drawn, one.report.title)
-    if not one.is_task:  # for the README: what most papers report
-        first = one.drawn["protocol"] == one.drawn.iloc[0]["protocol"]
-        figures |= curves(f"{name}_lengths", one.drawn[first])
+    drawn = one.drawn
+    figures = curves(name, drawn, one.report.title)
+    if drawn["protocol"].nunique() > 1:  # the first alone, for the README
+        figures |= curves(f"{name}_lengths", drawn[drawn["protocol"] == drawn.iloc[0]["protocol"]])
     parts = [
         f"# {name}",
         f"`{one.study.base}`, {seeds} seed{'s' * (seeds > 1)}, trained at {one.trained} tokens "
@@ -57,7 +56,7 @@ def study_files(one: Measured) -> dict[str, bytes]:
     if figures:
         parts.append(f"![Values by length in tokens for the ten most used encodings]({name}.png)")
     if rest := sorted(one.study.encodings.keys() - set(one.seeds)):
-        parts.append(f"Left out until all their encodings are measured: seeds {_listed(rest)}.")
+        parts.append(f"Left out until all their encodings are measured: seeds {', '.join(map(str, rest))}.")
     if one.missing:
         parts.append(f"Not measured yet: {', '.join(one.missing)}.")
     if one.is_task:
@@ -78,10 +77,9 @@ def success_table(one: Measured) -> str:
     ]
     rows = []
     for name in dict.fromkeys(one.summary["name"]):
-        cells = [name]
+        own, cells = one.rows(name).set_index("length")["values"], [name]
         for length in lengths:
-            row = one.rows(name)
-            values = [*row.loc[row["length"] == length, "values"].iloc[0].values()]
+            values = [*own[length].values()]
             if not values:
                 cells.append(DASH)
                 continue
@@ -145,16 +143,13 @@ def leaderboard_files(found: Sequence[Measured]) -> dict[str, bytes]:
         board.short_table(SHOWN, SHORT),
     ]
     files = {"leaderboard.png": board.figure()}
-    if rows := correlations(found):
+    text, tasks = [one for one in found if one.study.name == "text"], [one for one in found if one.is_task]
+    if text and tasks:
         figure = "![Loss on text and score of each task](text_and_tasks.png)"
-        parts += ["## Does perplexity predict the tasks?", CORRELATION, figure, rows]
-        files["text_and_tasks.png"] = correlation_figure(found)
+        parts += ["## Does perplexity predict the tasks?", CORRELATION, figure, correlations(*text, tasks)]
+        files["text_and_tasks.png"] = correlation_figure(*text, tasks)
     parts += ["## Studies", "\n".join(links)]
     return files | {"leaderboard.md": ("\n\n".join(parts) + "\n").encode()}
-
-
-def _listed(values: Iterable[Any]) -> str:
-    return ", ".join(map(str, values))
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
-from board.measured import DASH, SHOWN, Measured, table
-from zoo.figures.style import METADATA, RC, styles
+from board.measured import DASH, SHOWN, Measured, png, table
+from zoo.figures.style import RC, styles
 
 BOOTSTRAP = 2000
-
-
-def text_and_tasks(found: Sequence[Measured]) -> tuple[Measured | None, list[Measured]]:
-    """The study of text, if it is measured, and those of tasks."""
-    text = next((one for one in found if one.study.name == "text"), None)
-    return text, [one for one in found if one.is_task]
 
 
 def pairs_of(text: Measured, task: Measured, protocol: str | None = None) -> dict[str, tuple[float, float]]:
@@ -32,12 +25,9 @@ def pairs_of(text: Measured, task: Measured, protocol: str | None = None) -> dic
     }
 
 
-def correlations(found: Sequence[Measured]) -> str:
+def correlations(text: Measured, tasks: Sequence[Measured]) -> str:
     """Spearman's rank correlation over encodings between each text protocol and each task, with a 95 %
-    interval by bootstrap over encodings. Empty without the text study."""
-    text, tasks = text_and_tasks(found)
-    if text is None or not tasks:
-        return ""
+    interval by bootstrap over encodings."""
     protocols = [name for name in text.study.protocols if name != "repeats"]
     rows = [
         [protocol, *(_correlation(np.array([*pairs_of(text, task, protocol).values()])) for task in tasks)]
@@ -46,14 +36,11 @@ def correlations(found: Sequence[Measured]) -> str:
     return table(["protocol", *(one.study.name for one in tasks)], rows)
 
 
-def correlation_figure(found: Sequence[Measured]) -> bytes | None:
-    """Loss on text and score of each task, a point for each encoding; None without the text study."""
+def correlation_figure(text: Measured, tasks: Sequence[Measured]) -> bytes:
+    """Loss on text and score of each task, a point for each encoding, as PNG."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    text, tasks = text_and_tasks(found)
-    if text is None or not tasks:
-        return None
     columns = min(4, len(tasks))
     with rc_context(RC):
         figure = Figure(figsize=(2.4 * columns, 2.3 * math.ceil(len(tasks) / columns)), layout="constrained")
@@ -73,9 +60,7 @@ def correlation_figure(found: Sequence[Measured]) -> bytes | None:
             axes.set_ylim(-0.03, 1.03)
         figure.supxlabel("text at 4x: bits per byte", fontsize=8)
         figure.supylabel("task at 4x", fontsize=8)
-        content = io.BytesIO()
-        figure.savefig(content, format="png", dpi=200, metadata=METADATA[".png"])
-    return content.getvalue()
+        return png(figure)
 
 
 def _correlation(pairs: np.ndarray) -> str:

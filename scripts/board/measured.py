@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,10 +12,12 @@ from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from results import Entry, Study, unpack
 from zoo import registry
 from zoo.figures.curves import pictures
+from zoo.figures.style import METADATA
 from zoo.reports.report import Report, build
 from zoo.runs.card import read_card
 
@@ -138,6 +141,12 @@ def read_measured(study: Study, stored: Path) -> Measured | None:
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [heads, ["---", *["--:"] * (len(heads) - 1)], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def png(figure: Figure) -> bytes:
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=200, metadata=METADATA[".png"])
+    return content.getvalue()
 
 
 def curves(name: str, summary: pd.DataFrame, title: str = "") -> dict[str, bytes]:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import re
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from board.measured import DASH, Measured, table
+from board.measured import DASH, Measured, png, table
 from zoo import registry
 from zoo.comparison.formatting import number, signed
-from zoo.figures.style import METADATA, RC
+from zoo.figures.style import RC
 
 COSTS = Path(__file__).resolve().parents[1] / "results" / "costs.json"
 LEARNED = 0.8
@@ -30,11 +29,13 @@ class Ranking:
 
     Attributes:
         places: of the encodings, from 1; equal ones have the same.
-        ranks: for each ranked column the relative ranks (0 to 1, small is good) of the measured encodings.
+        values: `Column.value` of the encodings in each ranked column, NaN for None.
+        ranks: their relative ranks (0 to 1, small is good).
     """
 
     columns: list[Column]
     places: dict[str, int]
+    values: pd.DataFrame
     ranks: pd.DataFrame
 
     def table(self) -> str:
@@ -44,24 +45,23 @@ class Ranking:
     def short_table(self, names: Collection[str], heads: Sequence[str]) -> str:
         """The same for some encodings and columns, without the text in brackets."""
         every = {one.head: one for one in self.columns}
-        shown = [replace(every[head], text=lambda name, text=every[head].text: text(name).partition(" (")[0])
-                 for head in heads if head in every]  # fmt: skip
-        return self._table([name for name in self.places if name in names], shown)
+        shown = [every[head] for head in heads if head in every]
+        return self._table([name for name in self.places if name in names], shown, brief=True)
 
-    def _table(self, names: Sequence[str], shown: Sequence[Column]) -> str:
+    def _table(self, names: Sequence[str], shown: Sequence[Column], brief: bool = False) -> str:
         notes: dict[str, int] = {}
 
-        def cell(text: str) -> str:
-            return re.sub(
-                r"{(.*)}", lambda found: f"<sup>{notes.setdefault(found[1], len(notes) + 1)}</sup>", text
-            )
+        def cell(one: Column, name: str) -> str:
+            if text := one.text(name):
+                return text.partition(" (")[0] if brief else text
+            return f"{DASH}<sup>{notes.setdefault(one.why_not(name), len(notes) + 1)}</sup>"
 
         places = [*self.places.values()]
         rows = [
             [
                 f"{self.places[name]}{'=' * (places.count(self.places[name]) > 1)}",
                 name,
-                *(cell(one.text(name)) for one in shown),
+                *(cell(one, name) for one in shown),
             ]
             for name in names
         ]
@@ -74,10 +74,10 @@ class Ranking:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
 
-        shown = [one for one in self.columns if one.head in self.ranks]
-        values = np.array([[one.value(name) for one in shown] for name in self.places], dtype=float)
+        values = self.values.to_numpy()
         ranks = np.where(np.isfinite(values), self.ranks, math.nan)
-        size = (1.2 + 0.75 * len(shown), 0.8 + 0.2 * len(self.places))
+        rows, columns = values.shape
+        size = (1.2 + 0.75 * columns, 0.8 + 0.2 * rows)
         with rc_context(RC):
             figure = Figure(figsize=size, layout="constrained")
             axes = figure.subplots()
@@ -86,14 +86,12 @@ class Ranking:
                 text = f"{value:.2f}" if math.isfinite(value) else "" if math.isnan(value) else DASH
                 color = "white" if ranks[row, column] > 0.5 else "black"
                 axes.text(column, row, text, ha="center", va="center", fontsize=6.5, color=color)
-            axes.set_xticks(range(len(shown)), [re.sub("[ _]", "\n", one.head) for one in shown])
-            axes.set_yticks(range(len(self.places)), [*self.places])
+            axes.set_xticks(range(columns), [re.sub("[ _]", "\n", head) for head in self.values])
+            axes.set_yticks(range(rows), [*self.places])
             axes.xaxis.tick_top()
             axes.tick_params(length=0)
             axes.spines[:].set_visible(False)
-            content = io.BytesIO()
-            figure.savefig(content, format="png", dpi=200, metadata=METADATA[".png"])
-        return content.getvalue()
+            return png(figure)
 
 
 def ranking(found: Sequence[Measured]) -> Ranking:
@@ -101,15 +99,15 @@ def ranking(found: Sequence[Measured]) -> Ranking:
     have a value."""
     every = (name for one in found for name in one.names.values())
     names = [*dict.fromkeys(name for name in every if name in registry.encodings.names())]
-    ranks, made = pd.DataFrame(index=names), columns(found)
-    for one in made:
-        values = pd.Series({name: one.value(name) for name in names}, dtype=float)
-        if values.notna().any():
-            ranks[one.head] = values.rank(ascending=one.ascending, pct=True)
+    made = columns(found)
+    values = pd.DataFrame({one.head: [one.value(name) for name in names] for one in made}, names, dtype=float)
+    values = values.dropna(axis=1, how="all")
+    ascending = {one.head: one.ascending for one in made}
+    ranks = values.apply(lambda column: column.rank(ascending=ascending[column.name], pct=True))
     counted = ranks.loc[:, 2 * ranks.notna().sum() >= len(names)]
     means = counted.mean(axis=1).fillna(1.0).round(6).sort_index().sort_values(kind="stable")
     places = means.rank(method="min").astype(int)
-    return Ranking(made, places.to_dict(), ranks.loc[places.index])
+    return Ranking(made, places.to_dict(), values.loc[places.index], ranks.loc[places.index])
 
 
 @dataclass(frozen=True)
@@ -117,13 +115,15 @@ class Column:
     """A column of the leaderboard.
 
     Attributes:
-        text: the cell of an encoding; without a value a dash, with the reason why in `{}`.
+        text: the cell of an encoding; empty without a value.
+        why_not: the reason why there is no value.
         value: to rank by; infinite for an encoding that did not learn the task or cannot be used at this
             length, None without a measurement and in a column that is not ranked.
     """
 
     head: str
     text: Callable[[str], str]
+    why_not: Callable[[str], str]
     value: Callable[[str], float | None] = lambda name: None
     ascending: bool = True
 
@@ -135,7 +135,7 @@ def columns(found: Sequence[Measured]) -> list[Column]:
     def add(one: Measured, head: str, factor: int, show: Callable[[pd.Series], str], ranked: bool) -> None:
         def text(name: str) -> str:
             row = one.at(name, factor)
-            return show(row) if row is not None else f"{DASH}{{{one.why_not(name, factor)}}}"
+            return show(row) if row is not None else ""
 
         def value(name: str) -> float | None:
             if name not in one.names.values():
@@ -146,7 +146,8 @@ def columns(found: Sequence[Measured]) -> list[Column]:
                 return worst
             return float(row[one.measure])
 
-        made.append(Column(head, text, value if ranked else lambda name: None, not one.is_task))
+        why_not = partial(one.why_not, factor=factor)
+        made.append(Column(head, text, why_not, value if ranked else lambda name: None, not one.is_task))
 
     for one in found:
         if one.is_task:
@@ -157,14 +158,11 @@ def columns(found: Sequence[Measured]) -> list[Column]:
             for factor in (1, 4, 32):
                 add(one, f"text {factor}x", factor, _with_difference, factor == 4)
             for head, cell in (("repeats beyond 1x", _repeats), ("effective length", _effective_length)):
-
-                def text(name: str, one: Measured = one, cell: Any = cell) -> str:
-                    return cell(one, name) or f"{DASH}{{{one.why_not(name, 4)}}}"
-
-                made.append(Column(head, text))
+                made.append(Column(head, partial(cell, one), partial(one.why_not, factor=4)))
     costs = {row["name"]: row for row in json.loads(COSTS.read_text())["rows"] if row.get("time")}
     for head, key in (("step time", "time"), ("memory", "memory")):
-        made.append(Column(head, lambda name, key=key: f"{costs[name][key]:.2f}" if name in costs else DASH))
+        text = {name: f"{row[key]:.2f}" for name, row in costs.items()}
+        made.append(Column(head, lambda name, text=text: text.get(name, ""), lambda name: "not measured"))
     return made
 
 
