@@ -13,10 +13,11 @@ deleted. Stored entries are skipped: delete a file to measure the entry again.
 SIGTERM or Ctrl-C stops the queue and drops the current entry, which the next start trains from its beginning.
 Several queues may share a results folder: a lock keeps two of them off the same entry.
 
-Everything is computed on the CPU in float32 by the study's number of threads, uncompiled, so that machines
-with and without bfloat16 give comparable numbers. The models of the tasks are too small for two threads:
-start two queues. The modules of the zoo are imported once, at the start. While its code is being changed, run
-the queue from a checkout of its own (`git worktree add`) with `--out` in the first one.
+Everything is computed in float32 by the study's number of threads, uncompiled, so that machines with and
+without bfloat16 give comparable numbers. Each study is computed on the CPU or on a GPU; its file says which.
+Without a GPU the queue passes over the studies that need one. The models are too small for several threads,
+or for a whole GPU: start several queues. The modules of the zoo are imported once, at the start. While its
+code is being changed, run it from a checkout of its own (`git worktree add`) with `--out` in the first one.
 """
 
 from __future__ import annotations
@@ -60,10 +61,7 @@ ROOT = Path(__file__).resolve().parents[1]
 STUDIES = ROOT / "scripts" / "studies"
 OUT = ROOT / "scripts" / "results"
 RUNS = Path("runs") / "results"
-COMPUTED = (
-    "trainer.accelerator=cpu", "trainer.devices=1", "trainer.precision=32-true", "compile=false",
-    "logging=[csv]",
-)  # fmt: skip
+COMPUTED = ("trainer.devices=1", "trainer.precision=32-true", "compile=false", "logging=[csv]")
 
 
 @dataclass(frozen=True)
@@ -79,6 +77,7 @@ class Study:
             are a further encoding of the study: that one with these options.
         after_training: for an encoding, the `key=value` changes with which its checkpoint is evaluated again.
         threads: fixed, because sums depend on how they are split among threads.
+        accelerator: `cpu` or `gpu`.
         leaderboard: whether it has a page and columns in the leaderboard. Otherwise it serves a question.
     """
 
@@ -91,6 +90,7 @@ class Study:
     options: dict[str, dict[str, Any]] = field(default_factory=dict)
     after_training: dict[str, list[list[str]]] = field(default_factory=dict)
     threads: int = 2
+    accelerator: str = "cpu"
     leaderboard: bool = True
 
     def recipe(self, encoding: str, seed: int) -> Recipe:
@@ -99,6 +99,7 @@ class Study:
         own = {
             "model.encoding": spec,
             "name": f"{encoding}_{self.name}_seed{seed}",
+            "trainer.accelerator": self.accelerator,
             "seed": seed,
             "evaluate.lengths": self.lengths,
             "evaluate.protocols": self.protocols,
@@ -212,7 +213,7 @@ def measured(entry: Entry, code: dict[str, Any]) -> dict[str, Any]:
             "encoding": entry.encoding,
             "seed": entry.seed,
             "code": code,
-            "machine": {"processor": processor(), "threads": entry.study.threads, "torch": torch.__version__},
+            "machine": machine(entry.study),
             "seconds": {"training": round(trained - start, 1), "evaluation": round(time.time() - trained, 1)},
             "recipe": recipe.as_dict(),
             "card": read_card(folder),
@@ -309,6 +310,11 @@ def code_state() -> dict[str, Any]:
     return {"commit": git("rev-parse", "HEAD"), "modified": bool(git("status", "--porcelain", "--", "zoo"))}
 
 
+def machine(study: Study) -> dict[str, Any]:
+    gpu = {"gpu": torch.cuda.get_device_name()} if study.accelerator == "gpu" else {}
+    return {"processor": processor(), **gpu, "threads": study.threads, "torch": torch.__version__}
+
+
 def processor() -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
@@ -340,6 +346,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         group = Path("/proc/self/autogroup")  # Linux shares the cores among sessions; nice acts within one
         if group.exists():
             group.write_text("19")
+    if not torch.cuda.is_available():
+        for study in studies:
+            if study.accelerator == "gpu":
+                print(f"{study.name}: passed over, it needs a GPU", flush=True)
+        entries = [entry for entry in entries if entry.study.accelerator == "cpu"]
     for kind in registry.KINDS.values():
         for name in kind.names():
             kind.load(name)
