@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch.nn.attention.flex_attention import flex_attention
 
 from zoo.models import cpu_attention, kernels, recomputed
 from zoo.models.cache import Cache
@@ -28,7 +27,7 @@ def on_cuda(monkeypatch):
     """Every tensor says that it is on CUDA; the kernels that were chosen."""
     monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda self: True))
     monkeypatch.setattr(cpu_attention, "applies", lambda q: False)
-    monkeypatch.setattr(kernels, "_compiled_flex", lambda: flex_attention)
+    monkeypatch.setattr(kernels, "_compiled_alone", lambda function: function)
     chosen, choose = [], kernels.choose
     monkeypatch.setattr(kernels, "choose", lambda *of: chosen.append(choose(*of)) or chosen[-1])
     return chosen

@@ -113,7 +113,8 @@ def _results(
     encoding: Encoding, start: int, causal: bool, x: Tensor, q: Tensor, k: Tensor
 ) -> dict[str, Tensor]:
     """The results of the hooks in use for the tokens from `start` on."""
-    raw = torch.randn(1, HEADS, STRETCH, STRETCH, generator=torch.Generator().manual_seed(1))
+    generator = torch.Generator().manual_seed(1)
+    raw = torch.randn(1, HEADS, STRETCH, STRETCH, generator=generator, device="cpu").to(x.device)
     pos = encoding.positions(torch.arange(start, start + STRETCH), 1)
     context = AttentionContext(pos, pos, 0, causal, features=encoding.read(x))
     made: dict[str, Tensor | None] = {}

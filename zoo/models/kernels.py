@@ -233,15 +233,18 @@ def _flex(q_BHTD: Tensor, k_BHSD: Tensor, v_BHSV: Tensor, scores: ScoreTerms, sc
         if key not in memo:
             batch = q_BHTD.shape[0] if scores.context.masks_by_sequence else None
             lengths = q_BHTD.shape[2], k_BHSD.shape[2]
-            memo[key] = create_block_mask(mask_mod, batch, None, *lengths, device=q_BHTD.device)
+            memo[key] = _compiled(create_block_mask)(mask_mod, batch, None, *lengths, device=q_BHTD.device)
         block_mask = memo[key]
     q_BHTD = scores.scaled_queries(q_BHTD)
-    if torch.compiler.is_compiling():
-        return flex_attention(q_BHTD, k_BHSD, v_BHSV, score_mod=score_mod, block_mask=block_mask, scale=scale)
-    return _compiled_flex()(q_BHTD, k_BHSD, v_BHSV, score_mod=score_mod, block_mask=block_mask, scale=scale)
+    attention = _compiled(flex_attention)
+    return attention(q_BHTD, k_BHSD, v_BHSV, score_mod=score_mod, block_mask=block_mask, scale=scale)
 
 
-@lru_cache(maxsize=1)
-def _compiled_flex():
-    # Uncompiled it would write the table of scores after all.
-    return torch.compile(flex_attention)
+def _compiled(function: Callable) -> Callable:
+    """A function of FlexAttention, which uncompiled would write a table of all pairs after all."""
+    return function if torch.compiler.is_compiling() else _compiled_alone(function)
+
+
+@lru_cache
+def _compiled_alone(function: Callable) -> Callable:
+    return torch.compile(function)
