@@ -103,11 +103,12 @@ class AttentionContext:
 
     def once(self, owner: object, at: Tensor, make: Callable[[Tensor], Made]) -> Made:
         """make(at), computed by the first layer of this forward pass that asks and kept for the others."""
-        key = (id(owner), id(at))
-        if key not in self.shared:
-            # `at` is kept too: an id is only unique while its object lives.
-            self.shared[key] = (at, make(at))
-        return self.shared[key][1]
+        made = self.shared.setdefault(("once", id(owner)), [])
+        for known, value in made:
+            if known is at:  # a key of its id would recompile the model in every step
+                return value
+        made.append((at, make(at)))
+        return made[-1][1]
 
     def rows(self, name: str) -> Any:
         """The `zoo.models.cache.Rows` [B,H,tokens,D] that the layer keeps under a name; None where it keeps

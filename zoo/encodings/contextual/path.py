@@ -6,7 +6,7 @@ tokens.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -125,8 +125,7 @@ class PaTH(Encoding):
         return w * (w.square().sum(-1, keepdim=True) + 1e-6).rsqrt(), beta.transpose(1, 2)
 
 
-@dataclass(frozen=True)
-class _Blocks:
+class _Blocks(NamedTuple):
     """Consecutive tokens, C in each block, and the effect of their reflections within it.
 
     With P = tril(Q W^T), b = diag(beta) and A = 1 + b stril(W W^T), a block's reflections take P A^-1 b W
@@ -161,7 +160,7 @@ class _Blocks:
         return cls(q @ k.mT - met @ on_key, q - met @ on_query, k - on_key.mT @ w, w, on_query)
 
     def each(self) -> list[tuple[Tensor, ...]]:
-        return list(zip(*(x.unbind(2) for x in vars(self).values()), strict=True))
+        return list(zip(*(x.unbind(2) for x in self), strict=True))
 
 
 def products_with_kept(
