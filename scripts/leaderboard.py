@@ -111,7 +111,9 @@ Text: bits per byte, with the paired difference to {REFERENCE} and its 95 % inte
 1x, 4x and 32x are multiples of the trained length. `repeats beyond 1x`: bits per byte of tokens that
 complete a rare bigram seen farther back than the trained length. Effective length: the longest tested
 length of text up to which the loss under `fixed_targets` rises by at most {NATS_LOST:g} nats; few documents
-are that long. Step time and memory are those of a training step relative to `none`.
+are that long. Step time and memory are those of a training step relative to `none`. `drope`, whose schedule
+begins with the checkpoint of another encoding, is trained without positions from the start here: it differs
+from `none` beyond 1x only.
 
 Order: the mean of the relative ranks in those columns at 4x in which at least half of the encodings have
 a value. A column with shares of tokens is ranked by them. Last in a column, and equal, are the encodings
@@ -131,8 +133,8 @@ def leaderboard_files(found: Sequence[Measured]) -> dict[str, bytes]:
     links = [f"- [{one.study.name}]({one.study.name}.md): {one.report.verdict}" for one in found]
     parts = [
         "# Leaderboard",
-        "All encodings in one training setup. The models are small and trained for minutes on a CPU: the\n"
-        "table shows how encodings fail beyond the trained length, not which one a large model should use.",
+        "All encodings in one training setup. The models are small and trained for minutes: the table shows\n"
+        "how encodings fail beyond the trained length, not which one a large model should use.",
         "![Each encoding at 4 times the trained length, coloured by rank](leaderboard.png)",
         "The figure has the columns that are ranked, yellow for the best. A dash: not learned, or not\n"
         "possible at this length. Empty: not measured.",
