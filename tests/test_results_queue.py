@@ -75,6 +75,13 @@ def kill_in_training(metrics, process, number):
     os.kill(process, number)
 
 
+def test_a_study_for_a_gpu_is_passed_over_without_one(queue, here, monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert queue(accelerator="gpu") == 0
+    assert "needs a GPU" in capsys.readouterr().out
+    assert not (here / "out").exists()
+
+
 @pytest.mark.slow
 @pytest.mark.launch
 def test_a_study_is_worked_through_after_it_was_stopped_and_killed(queue, here, capsys):
