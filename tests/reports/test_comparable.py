@@ -123,6 +123,13 @@ def test_of_two_groups_of_one_size_one_is_named():
     assert text.count("the other") == 1 and all(name in text for name in "abcde")
 
 
+def test_of_a_large_group_some_are_named():
+    names = [f"r{index}" for index in range(30)]
+    assert groups_as_text([(1, names[:14]), (2, names[14:])]) == (
+        "1 in r0, r1, r2, r3 and 10 others; 2 in the other 16"
+    )
+
+
 def test_the_same_encoding_and_seed_twice_is_reported(write_run):
     runs = write_run("a"), write_run("b"), write_run("c", seed=1), write_run("d", "rope")
     assert found(*runs) == [

@@ -20,8 +20,8 @@ ON_THE_CARD = (
     "parameters.other", "init_from.steps", "init_from.tokens_seen", "init_from.sha256",
 )  # fmt: skip
 NOT_SET = "not set"
-NAMED = 4
-"""Up to so many runs of a group are named; of a larger group the number."""
+NAMED, MOST_NAMED = 4, 10
+"""Of the largest group up to so many runs are named, else their number is; and of the other groups."""
 
 Key = tuple[str, str]
 """`recipe` or `card`, and the dotted key."""
@@ -105,9 +105,15 @@ def differing(named: Sequence[tuple[str, dict[Key, Any]]]) -> list[KeyDifference
 def groups_as_text(values: Sequence[tuple[Any, Sequence[str]]]) -> str:
     """Values with the runs that have them: `0.001 in runs/a; 0.003 in the other 5`."""
     *fewer, (value, runs) = sorted(values, key=lambda one: len(one[1]))
-    who = f"the other {len(runs)}" if fewer and len(runs) > NAMED else ", ".join(runs)
-    parts = [f"{value_as_text(value)} in {', '.join(runs)}" for value, runs in fewer]
+    who = f"the other {len(runs)}" if fewer and len(runs) > NAMED else _names(runs)
+    parts = [f"{value_as_text(value)} in {_names(runs)}" for value, runs in fewer]
     return "; ".join([*parts, f"{value_as_text(value)} in {who}"])
+
+
+def _names(runs: Sequence[str]) -> str:
+    if len(runs) <= MOST_NAMED:
+        return ", ".join(runs)
+    return f"{', '.join(runs[:NAMED])} and {len(runs) - NAMED} others"
 
 
 def value_as_text(value: Any, limit: int = 60) -> str:
