@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import torch
+import torch.distributed as dist
 import yaml
 from lightning.pytorch.strategies import SingleDeviceStrategy
 
@@ -16,6 +17,7 @@ from zoo import cli
 from zoo.runs.lock import RunLock
 from zoo.tasks.task import Task
 from zoo.training.fit import fit
+from zoo.training.run_status import RunStatus
 
 
 def signalled_in(monkeypatch, owner, name, number=signal.SIGTERM):
@@ -89,3 +91,14 @@ def test_signals_are_ignored_until_the_end_is_reported(here, mapping, monkeypatc
     assert cli.main(["fit", "--recipe", "tiny.yaml"]) == 1
     assert stderr.getvalue().startswith("out of memory: raise ")
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
+
+
+def test_a_signal_while_the_processes_agree_counts_at_the_next_step(monkeypatch):
+    status = RunStatus()
+    status.training, status.group = True, object()
+    monkeypatch.setattr(dist, "all_reduce", lambda *of: status._handle(signal.SIGTERM, None))
+    status._agree()
+    assert not status.due  # the other processes do not know of it yet
+    monkeypatch.setattr(dist, "all_reduce", lambda *of: None)
+    status._agree()
+    assert status.due

@@ -129,11 +129,14 @@ class RunStatus(Callback):
 
     def _agree(self) -> None:
         """Take the largest request of all processes, so that they stop at the same step. A collective."""
+        agreed = self.request
         if self.group is not None:
             request = torch.tensor(self.request)
             dist.all_reduce(request, dist.ReduceOp.MAX, self.group)
-            self.request = int(request)
-        self.due = self.request > CONTINUE
+            agreed = int(request)
+        self.due = agreed > CONTINUE
+        if agreed > self.request:  # a signal that came meanwhile is kept for the next step
+            self.request = agreed
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         again, self.signalled = self.signalled, True
