@@ -21,7 +21,7 @@ ON_THE_CARD = (
 )  # fmt: skip
 NOT_SET = "not set"
 NAMED, MOST_NAMED = 4, 10
-"""Of the largest group up to so many runs are named, else their number is; and of the other groups."""
+"""Most runs of the largest group that are named, and of another group; of more, the number is given."""
 
 Key = tuple[str, str]
 """`recipe` or `card`, and the dotted key."""
