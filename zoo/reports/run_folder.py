@@ -36,6 +36,7 @@ def store_results(folder: Path, measurements: Sequence[Measurement]) -> None:
         atomic_write(file.with_suffix(".csv"), rows_as_csv(rows))
         report = run_report(folder, measured)
         atomic_write(file.with_suffix(".md"), markdown(report))
-        for ending, picture in pictures(report.summary).items():
+        drawn = pictures(report.summary)
+        for ending, picture in drawn.items():
             atomic_write(file.with_suffix(ending), picture)
-        atomic_write(folder / PAGE, report_page(report))
+        atomic_write(folder / PAGE, report_page(report, svg=drawn.get(".svg", b"")))
