@@ -1,9 +1,9 @@
 """Intervals of means over seeds, paired differences of two means, and ranks.
 
 Two sources of variation: other documents (or examples), known from the scores of each one, averaged over the
-seeds; and other seeds, known from their spread. Where every curve has `FEWEST_SEEDS`, an interval is over
-both (`zoo.evaluation.interval.combined`). Otherwise it is over documents alone for all curves, since
-intervals of two kinds do not compare.
+seeds; and other seeds, known from their spread. Where every curve of a protocol has `FEWEST_SEEDS`, an
+interval is over both (`zoo.evaluation.interval.combined`). Otherwise it is over documents alone for all
+curves, since intervals of two kinds do not compare.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Basis:
-    """What all intervals of a table are over."""
+    """What all intervals of a protocol are over."""
 
     seeds: bool
     units: bool
@@ -136,7 +136,7 @@ def make_sample(measure: str, rows: Sequence[Any], units: Mapping[int, Units]) -
 
 
 def basis_of(samples: Sequence[Sample]) -> Basis:
-    """What intervals can be over, for all curves alike: over seeds only where each has enough of them."""
+    """The basis of a protocol's intervals, the same for all curves: seeds only where each has enough."""
     seeds = bool(samples) and all(len(one.values) >= FEWEST_SEEDS for one in samples)
     units = all(one.amounts is not None and None not in one.over_units() for one in samples)
     return Basis(seeds=seeds, units=units or not seeds)

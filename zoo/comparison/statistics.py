@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.comparison.effective_length import effective_length
 from zoo.comparison.frame import COUNTS, MEASURES, Results, table_of
-from zoo.comparison.paired import Basis, Difference, Sample, basis_of, difference, make_sample, ranks
+from zoo.comparison.paired import Difference, Sample, basis_of, difference, make_sample, ranks
 from zoo.errors import InputError, hint
 from zoo.evaluation.interval import UNKNOWN
 from zoo.registry import tasks
@@ -97,14 +97,13 @@ def summary(results: Results, reference: str | None = None) -> pd.DataFrame:
     labels = list(dict.fromkeys(label for one in panels for label in one.labels))
     if reference is not None and reference not in labels:
         raise InputError(f"--reference: no curve is called {reference!r}; {hint(reference, labels)}")
-    basis = basis_of([sample for one in panels for sample in one.samples.values()])
     chosen = reference
     rows: list[dict[str, Any]] = []
     for number, panel in enumerate(panels):
         trained = {cell["train_length"] for cell in panel.cells.values()} & set(panel.lengths)
         own = panel.best_at(min(trained, default=panel.decisive_length))
         chosen = chosen or own
-        rows += _compared(panel, basis, chosen if chosen in panel.labels else own, number)
+        rows += _compared(panel, chosen if chosen in panel.labels else own, number)
     table = table_of(rows, COLUMNS)
     numbers = [name for name in COLUMNS if name in MEASURES or name in _NUMBERS]
     return table.astype(dict.fromkeys(numbers, float))
@@ -238,8 +237,10 @@ def _ordered(panels: Sequence[Panel]) -> list[Panel]:
     return [replace(panel, labels=sorted(panel.labels, key=order.__getitem__)) for panel in panels]
 
 
-def _compared(panel: Panel, basis: Basis, reference: str, number: int) -> list[dict[str, Any]]:
+def _compared(panel: Panel, reference: str, number: int) -> list[dict[str, Any]]:
     """The rows of a panel, with intervals, differences and ranks."""
+    # A protocol that scored one document takes the documents from the intervals of no other.
+    basis = basis_of(list(panel.samples.values()))
     units = dict.fromkeys(sample.unit for sample in panel.samples.values())
     interval = basis.named("s or ".join(units) or "document")
     rows: dict[tuple[str, int], dict[str, Any]] = {}
