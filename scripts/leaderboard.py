@@ -22,7 +22,7 @@ from board.correlation import correlation_figure, correlations
 from board.measured import DASH, REFERENCE, SHOWN, Measured, curves, read_measured, table
 from board.questions import QUESTIONS, question_files
 from board.ranking import LEARNED, ranking
-from zoo.comparison.effective_length import NATS_LOST
+from zoo.comparison.statistics import NATS_LOST
 from zoo.evaluation.interval import interval_of_rate
 from zoo.files import atomic_write
 from zoo.reports.text import markdown

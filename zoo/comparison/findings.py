@@ -9,7 +9,7 @@ import pandas as pd
 
 from zoo.comparison.formatting import display_name, panel_title, quoted, signed
 from zoo.comparison.paired import FEWEST_SEEDS, Difference
-from zoo.comparison.statistics import decisive_length
+from zoo.comparison.statistics import lengths_of
 
 NAMED = 3
 """Up to so many encodings are named; of more the number, and the nearest."""
@@ -38,14 +38,6 @@ class Finding:
     absent: tuple[str, ...]
     spread: float
     why: str
-
-
-def lengths_of(panel: pd.DataFrame) -> tuple[int, int]:
-    """The trained length of a panel, and the length that decides the order; the same where the trained one
-    was not measured."""
-    counts = panel.groupby("length")["mean"].count().to_dict()
-    decisive = decisive_length(counts, panel["encoding"].nunique())
-    return min(set(panel["train_length"]) & set(panel["length"]), default=decisive), decisive
 
 
 def findings(summary: pd.DataFrame) -> list[Finding]:

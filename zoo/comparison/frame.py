@@ -24,6 +24,8 @@ MEASURES = (
     "accuracy", "token_accuracy", "value_accuracy", "accuracy_within", "accuracy_beyond",
     "bits_per_byte", "loss_nats", "perplexity", "word_perplexity",
 )  # fmt: skip
+KIND = ["protocol", "parameters", "targets"]
+"""Columns of rows that compare."""
 COUNTS = ("documents", "examples", "tokens")
 PER_LENGTH = ("tokens_per_second", "peak_memory_mb", "seen_in_training", *COUNTS, "documents_left_out")
 COLUMNS = (

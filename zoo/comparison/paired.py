@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from zoo.evaluation.interval import (
     interval_of_ratio,
 )
 from zoo.evaluation.measurement import Units
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 RATE = "accuracy"
 FEWEST_SEEDS = 3
@@ -110,15 +113,16 @@ class Difference:
         return Difference(-self.value, -self.high, -self.low)
 
 
-def make_sample(measure: str, rows: Sequence[Any], units: Mapping[int, Units]) -> Sample:
-    """The sample of the rows of some seeds, all with a finite value."""
-    values = {row.seed: row.value for row in rows}
-    stored = (_or_none(rows[0].low), _or_none(rows[0].high)) if len(rows) == 1 else UNKNOWN
+def make_sample(measure: str, rows: pd.DataFrame, units: Mapping[int, Units]) -> Sample:
+    """The sample of the rows of some seeds, all with a finite value; `row` is the place of their units."""
+    values = dict(zip(rows["seed"], rows["value"], strict=True))
+    low, high = rows[["low", "high"]].iloc[0]
+    stored = UNKNOWN if len(rows) > 1 or math.isnan(low) or math.isnan(high) else (low, high)
     amount, size = SCORES.get(measure, ("", ""))
     unit = "example" if measure == RATE else "document"
     kinds, amounts, sizes = set(), [], None
-    for row in rows:
-        columns = units[row.Index].columns() if row.Index in units else {}
+    for place in rows["row"]:
+        columns = units[place].columns() if place in units else {}
         if None in columns.get(amount, [None]) or (size and size not in columns):
             return Sample(measure, values, stored, unit=unit)
         unit = "text block" if "blocks" in columns else unit
@@ -200,7 +204,3 @@ def ranks(ordered: Sequence[str], worse: Set[tuple[str, str]]) -> dict[str, int]
     return {
         label: 1 + sum((one, index) in better for one in range(index)) for index, label in enumerate(ordered)
     }
-
-
-def _or_none(value: float) -> float | None:
-    return None if math.isnan(value) else value

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from zoo.comparison.effective_length import NATS_LOST, SHARE_KEPT
-from zoo.comparison.findings import lengths_of
 from zoo.comparison.formatting import (
     DASH,
     count_text,
@@ -21,6 +19,7 @@ from zoo.comparison.formatting import (
 )
 from zoo.comparison.frame import MEASURES
 from zoo.comparison.paired import FEWEST_SEEDS
+from zoo.comparison.statistics import NATS_LOST, SHARE_KEPT, lengths_of
 from zoo.reports.page import Table
 from zoo.reports.report import Report
 
