@@ -9,13 +9,12 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from zoo.comparison.commands import changes, evaluate_command, lengths_to_ask, settings
+from zoo.comparison.commands import evaluate_command
 from zoo.comparison.comparable import differing, on_common_targets, value_as_text
 from zoo.comparison.formatting import protocol_text
-from zoo.comparison.frame import Results
+from zoo.comparison.frame import KIND, Results
 from zoo.comparison.paired import FEWEST_SEEDS
-from zoo.comparison.run_info import RunInfo
-from zoo.comparison.runs import SPEED
+from zoo.comparison.runs import SPEED, RunInfo
 from zoo.comparison.statistics import NOT_FINITE
 from zoo.evaluation.measurement import TOO_FEW
 from zoo.recipe.diff import changes_rounding, decides_speed, flatten, is_recorded_on_resume
@@ -132,32 +131,30 @@ def of_gaps(results: Results, summary: pd.DataFrame, alone: Sequence[tuple[str, 
 
 
 def _missing(results: Results, summary: pd.DataFrame) -> list[Caveat]:
-    """Measurements that a command would add; those of one command are one caveat."""
-    keys = ["protocol", "parameters", "targets"]
+    """Measurements that a command would add; those of the same runs and lengths are one caveat."""
     lacking: dict[tuple, list[str]] = defaultdict(list)
-    known = {one.kind: (run, one) for run in results.runs.values() for one in run.measurements}
     curves = results.rows.groupby(["encoding", "run", "changed"], sort=False)
-    for kind, panel in summary.groupby(keys, sort=False):
-        like, one = known[kind]
+    for kind, panel in summary.groupby(KIND, sort=False):
+        window = json.loads(kind[1]).get("window")
         for (label, path, changed), rows in curves:
-            own = rows[(rows[keys] == list(kind)).all(axis=1)]
-            unread = "window" in one.parameters and len(own) and own["note"].notna().all()
-            lengths = set(panel["length"]) - set(own["length"])
-            run, change = results.runs[path], json.loads(changed)
+            own = rows[(rows[KIND] == list(kind)).all(axis=1)]
+            unread = window and len(own) and own["note"].notna().all()
+            lengths = sorted(set(panel["length"]) - set(own["length"]))
             # Runs that are compared by force may be of other tasks.
-            if lengths and not unread and not no_protocol(kind[0], run.recipe["task"]["name"]):
-                sets = (*settings(run, like, one), *changes(change))
-                ask = tuple(lengths_to_ask(one.parameters, map(int, lengths)))
-                lacking[kind, label if change else "", ask, sets].append(path)
-    commands: dict[tuple, list[tuple[str, str, str]]] = defaultdict(list)
-    for (kind, label, ask, sets), paths in lacking.items():
-        commands[tuple(sorted(paths)), label, ask, sets].append(kind)
+            if lengths and not unread and not no_protocol(kind[0], results.runs[path].recipe["task"]["name"]):
+                # The bins of a window come from asking for the window.
+                ask = (window,) if window else tuple(lengths)
+                lacking[kind, label if changed != "{}" else "", ask].append(path)
+    alike: dict[tuple, list[tuple[str, str, str]]] = defaultdict(list)
+    for (kind, label, ask), paths in lacking.items():
+        alike[tuple(sorted(paths)), label, ask].append(kind)
     found = []
-    for (paths, label, ask, sets), kinds in commands.items():
+    for (paths, label, ask), kinds in alike.items():
         text = f"not evaluated{f' as {label}' if label else ''} by {', '.join(map(_kind_text, kinds))}"
         protocols = [*dict.fromkeys(protocol for protocol, *_ in kinds)]
-        command = evaluate_command((results.runs[path] for path in paths), protocols, ask, sets)
-        found.append(Caveat("not evaluated", text, paths, ask, command))
+        command = evaluate_command((results.runs[path] for path in paths), protocols, ask)
+        # Of a changed encoding the command would have to make the change.
+        found.append(Caveat("not evaluated", text, paths, ask, "" if label else command))
     return found
 
 

@@ -18,7 +18,7 @@ from zoo.comparison.comparable import (
     is_of_the_encoding,
     value_as_text,
 )
-from zoo.comparison.run_info import RunInfo
+from zoo.comparison.runs import RunInfo
 from zoo.errors import printable
 from zoo.recipe.diff import ENCODING
 

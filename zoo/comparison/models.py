@@ -23,7 +23,7 @@ from zoo.comparison.comparable import Key, differing
 from zoo.comparison.formatting import protocol_text
 from zoo.comparison.frame import Results
 from zoo.comparison.labels import Series
-from zoo.comparison.run_info import RunInfo
+from zoo.comparison.runs import RunInfo
 from zoo.errors import InputError, printable
 from zoo.evaluation.interval import UNKNOWN, interval_of_ratio
 from zoo.evaluation.measurement import Measurement, Row, Targets, Units

@@ -1,4 +1,4 @@
-"""Reads the runs of a comparison: recipe, card, measurements and training speed."""
+"""The runs of a comparison: recipe, card, measurements and training speed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import math
 import os
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from zoo.comparison.commands import evaluate_command
-from zoo.comparison.run_info import RunInfo
 from zoo.errors import InputError, Problem, collect, shorten
 from zoo.evaluation.measurement import Measurement
 from zoo.evaluation.store import read_measurements
@@ -23,6 +23,37 @@ from zoo.runs.metrics_csv import read_metrics
 SPEED = "train/tokens_per_second"
 Wanted = tuple[Sequence[str] | None, Sequence[int] | None]
 """Protocols and lengths; None for all."""
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """A run.
+
+    Attributes:
+        path: the folder as the user gave it.
+        recipe: resolved; keys that are newer than the run have their defaults.
+        measurements: of its last checkpoint.
+        left_out: the other measurements, as text.
+        speed: median of the logged training tokens per second; None where none were logged.
+        grid: the values of each key from which a sweep chose this run's by validation.
+    """
+
+    path: str
+    recipe: dict[str, Any]
+    card: dict[str, Any]
+    measurements: tuple[Measurement, ...] = ()
+    left_out: tuple[str, ...] = ()
+    speed: float | None = None
+    grid: dict[str, list[Any]] = field(default_factory=dict)
+
+    @property
+    def seed(self) -> int:
+        return self.recipe["seed"]
+
+    @property
+    def label(self) -> str:
+        """Its encoding as text."""
+        return str(self.card.get("encoding") or self.recipe["model"]["encoding"])
 
 
 def read_runs(paths: Sequence[Path], evaluated: bool = True, wanted: Wanted = (None, None)) -> list[RunInfo]:

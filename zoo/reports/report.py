@@ -16,8 +16,7 @@ from zoo.comparison.findings import verdict
 from zoo.comparison.frame import Results, chosen
 from zoo.comparison.labels import Series, series_of, unique
 from zoo.comparison.models import models_results
-from zoo.comparison.run_info import RunInfo
-from zoo.comparison.runs import read_runs, training_speed, validated_recipe
+from zoo.comparison.runs import RunInfo, read_runs, training_speed, validated_recipe
 from zoo.comparison.statistics import costs, only_rivals, summary
 from zoo.errors import InputError, Problem, printable
 from zoo.evaluation.measurement import Measurement
