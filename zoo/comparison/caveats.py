@@ -11,7 +11,7 @@ import pandas as pd
 
 from zoo.comparison.commands import evaluate_command
 from zoo.comparison.comparable import differing, on_common_targets, value_as_text
-from zoo.comparison.formatting import protocol_text
+from zoo.comparison.formatting import kind_text
 from zoo.comparison.frame import KIND, Results
 from zoo.comparison.paired import FEWEST_SEEDS
 from zoo.comparison.runs import SPEED, RunInfo
@@ -125,7 +125,7 @@ def of_gaps(results: Results, summary: pd.DataFrame, alone: Sequence[tuple[str, 
     Args:
         alone: protocol, parameters and encoding of measurements without a rival.
     """
-    texts = [f"{_kind_text(kind)} was measured for {label} alone, and is left out" for *kind, label in alone]
+    texts = [f"{kind_text(kind)} was measured for {label} alone, and is left out" for *kind, label in alone]
     gaps = [*_missing(results, summary), *of_unmeasured(results, summary)]
     return [*gaps, *(Caveat("alone", text) for text in texts)]
 
@@ -150,7 +150,7 @@ def _missing(results: Results, summary: pd.DataFrame) -> list[Caveat]:
         alike[tuple(sorted(paths)), label, ask].append(kind)
     found = []
     for (paths, label, ask), kinds in alike.items():
-        text = f"not evaluated{f' as {label}' if label else ''} by {', '.join(map(_kind_text, kinds))}"
+        text = f"not evaluated{f' as {label}' if label else ''} by {', '.join(map(kind_text, kinds))}"
         protocols = [*dict.fromkeys(protocol for protocol, *_ in kinds)]
         command = evaluate_command((results.runs[path] for path in paths), protocols, ask)
         # Of a changed encoding the command would have to make the change.
@@ -166,12 +166,8 @@ def of_unmeasured(results: Results, summary: pd.DataFrame) -> list[Caveat]:
     rows = results.rows[[key not in known for key in keys]].fillna({"note": NOT_FINITE})
     alike: dict[tuple[str, tuple[int, ...]], list[str]] = defaultdict(list)
     for (protocol, parameters, note), own in rows.groupby(["protocol", "parameters", "note"], sort=False):
-        alike[note, tuple(sorted(set(own["length"])))].append(_kind_text((protocol, parameters)))
+        alike[note, tuple(sorted(set(own["length"])))].append(kind_text((protocol, parameters)))
     return [
         Caveat("unmeasured", f"nothing could be measured by {', '.join(kinds)} ({note})", (), lengths)
         for (note, lengths), kinds in alike.items()
     ]
-
-
-def _kind_text(kind: Sequence[str]) -> str:
-    return protocol_text(kind[0], json.loads(kind[1]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from zoo.errors import printable
@@ -57,10 +58,14 @@ def protocol_text(protocol: str, parameters: dict[str, Any]) -> str:
     return printable(f"{protocol} ({said})" if said else protocol)
 
 
+def kind_text(kind: Sequence[str]) -> str:
+    """A protocol with its parameters, of their names and JSON."""
+    return protocol_text(kind[0], json.loads(kind[1]))
+
+
 def panel_title(panel: pd.DataFrame) -> str:
     """The protocol of a panel of a summary, with its parameters."""
-    first = panel.iloc[0]
-    return protocol_text(first["protocol"], json.loads(first["parameters"]))
+    return kind_text(panel.iloc[0][["protocol", "parameters"]].tolist())
 
 
 def value_text(value: object) -> str:
