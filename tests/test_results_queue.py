@@ -79,7 +79,7 @@ def test_a_grid_has_an_entry_for_each_setting(queue, here):
     assert queue(grid={"optimizer.lr": ["1e-3", 0.01], "model.init_std": ["auto"]}, after_training={}) == 0
     stored = {file.stem: json.loads(file.read_text()) for file in (here / "out").rglob("*.json")}
     assert {name: one["recipe"]["optimizer"]["lr"] for name, one in stored.items()} == {
-        f"{encoding}_lr{lr}_init_stdauto_seed0": float(lr)
+        f"{encoding}_init_stdauto_lr{lr}_seed0": float(lr)
         for encoding in ("t5", "rope")
         for lr in ("1e-3", "0.01")
     }
