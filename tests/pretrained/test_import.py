@@ -85,7 +85,6 @@ def changed_config(folder, **changes):
 
 CHANGES = [
     ({"architectures": ["GemmaForCausalLM"]}, "GemmaForCausalLM"),
-    ({"architectures": ["LamaForCausalLM"]}, "did you mean 'LlamaForCausalLM'"),
     ({"model_type": "mistral"}, "model_type"),
     ({"attn_logit_softcapping": 30.0}, "attn_logit_softcapping"),
     ({"rope_parameters": {"rope_type": "su", "rope_theta": 1e4}}, "rope_parameters.rope_type"),
@@ -111,6 +110,15 @@ def test_a_configuration_that_would_change_the_result_is_refused_by_name(here):
         with pytest.raises(InputError, match=re.escape(named)):
             import_model(read_published("published"))
         assert not list(here.glob("runs/*"))
+
+
+def test_the_message_for_another_architecture_lists_all_and_suggests_none(here):
+    publish("llama", here / "published")
+    for name in ("GemmaForCausalLM", "OlmoForCausalLM", "LamaForCausalLM"):
+        changed_config(here / "published", architectures=[name])
+        with pytest.raises(InputError) as caught:
+            read_published("published")
+        assert "mean" not in str(caught.value) and all(one in str(caught.value) for one in ARCHITECTURES)
 
 
 def test_all_unknown_keys_are_reported_at_once_and_can_be_ignored(here):
