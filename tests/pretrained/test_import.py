@@ -6,11 +6,12 @@ from itertools import pairwise
 
 import pytest
 import torch
-from published import PUBLISHED, VOCABULARY, publish
+from published import PUBLISHED, TEXTS, VOCABULARY, publish
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 import zoo
 from zoo.data import open_data
+from zoo.data.text.tokenizer import train_tokenizer
 from zoo.errors import InputError
 from zoo.generation.text import open_generator
 from zoo.models.cache import Cache
@@ -178,6 +179,19 @@ def byte_level(special, place):
     trainer = trainers.BpeTrainer(vocab_size=VOCABULARY, special_tokens=special, initial_alphabet=alphabet)
     tokenizer.train_from_iterator(["the cat sat on the mat"], trainer)
     tokenizer.save(str(place / "tokenizer.json"))
+
+
+def test_a_tokenizer_with_more_tokens_than_the_embedding_has_rows_is_refused(here):
+    publish("llama", here / "published")
+    file = here / "published" / "tokenizer.json"
+    tokenizer = train_tokenizer(TEXTS, VOCABULARY).tokenizer
+    import_model(read_published("published"), name="equal")
+    for size, token in enumerate(("<pad>", "<turn>"), VOCABULARY + 1):
+        tokenizer.add_special_tokens([token])
+        tokenizer.save(str(file))
+        with pytest.raises(InputError, match=rf"config\.json: vocab_size: {VOCABULARY} .* {size} "):
+            import_model(read_published("published"), name="larger")
+    assert not (here / "runs" / "larger").exists()
 
 
 @pytest.mark.parametrize(

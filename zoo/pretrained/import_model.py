@@ -137,8 +137,8 @@ def import_model(
     Returns: the run folder.
 
     Raises:
-        InputError: weights that do not fit the configuration, a tokenizer that cannot be used, a change of
-            the model, or a run of this name.
+        InputError: weights or a tokenizer that do not fit the configuration, a change of the model, or a run
+            of this name.
         OSError: it does not fit.
     """
     last = published.origin.rstrip("/").split("/")[-1]
@@ -150,6 +150,10 @@ def import_model(
         advice = "a model is imported as it was trained; `evaluate --set` changes what may be changed"
         raise InputError(Problem(advice, key=one.partition("=")[0]) for one in changes)
     tokenizer = open_tokenizer(str(published.folder))
+    if (rows := published.decoder.vocab_size) < tokenizer.vocab_size:
+        fault = f"{rows} rows of the embedding, but {tokenizer.vocab_size} token ids in {TOKENIZER}"
+        message = f"{fault}; remove the tokens from id {rows} on, or resize the embedding"
+        raise InputError(Problem(message, key="vocab_size", where=str(published.folder / CONFIG)))
     recipe = recipe_of(published, name, folder / TOKENIZER, sets)
     task = build_task(recipe, published.decoder.vocab_size)
     load_weights(task, published)
