@@ -179,6 +179,17 @@ def test_a_part_of_a_head_is_cut_as_in_transformers_or_refused_by_its_key(width,
         assert verdict("rope_parameters.partial_rotary_factor", plain | inside, tmp_path) == expected, share
 
 
+def test_a_yarn_block_without_a_factor_has_the_ratio_of_its_lengths(tmp_path):
+    for name in ("LlamaForCausalLM", "GPTNeoXForCausalLM"):
+        publish_drawn(name, SIZES[name], tmp_path)
+        plain = {"architectures": [name], "model_type": ARCHITECTURES[name].model_type, **SIZES[name]}
+        for original in (16, 8):
+            block = {"rope_type": "yarn", "factor": None, ORIGINAL: original}
+            assert verdict(None, plain | {"rope_parameters": block}, tmp_path) == "equal"
+        block = {"rope_type": "yarn", "factor": None, ORIGINAL: 2 * LENGTH}
+        assert verdict("factor", plain | {"rope_parameters": block}, tmp_path) == "refused"
+
+
 def test_the_tables_of_keys_have_the_defaults_of_transformers():
     for name, architecture in ARCHITECTURES.items():
         table = {key: value for key, value in architecture.defaults.items() if value is not REQUIRED}

@@ -85,8 +85,11 @@ def rope(config: Config, base: float, partial: float | None = None, width: int =
         spec["original_length"] = given.take(ORIGINAL, kind=(int, NONE)) or length
     for key, default in SCALINGS[kind].items():
         if key != ORIGINAL:
-            optional = (NONE,) if default is None else ()
+            # Of YaRN `transformers` takes the ratio of the lengths for a factor that is null.
+            optional = (NONE,) if default is None or (kind, key) == ("yarn", "factor") else ()
             value = given.take(key, kind=bool if default is True else (float, int, *optional))
+            if (key, value) == ("factor", None):
+                value = length / max(spec["original_length"], 1)
             if value is not None:
                 spec[key] = value if isinstance(value, bool) else float(value)
     if kind == "yarn" and spec["original_length"] < 2 * math.pi * spec["beta_slow"]:
