@@ -57,6 +57,9 @@ NATIVE = {
         "model.encoding={name: rope, partial: 0.5}", "model.tie_embeddings=false", "model.bias=qkv",
         "model.activation=relu",
     ),
+    "GPT-NeoX, a part that is rounded up": (
+        "model.encoding={name: rope, partial: 0.7}", "model.tie_embeddings=false",
+    ),
     "GPT-NeoX, parallel": ("model.encoding=rope", "model.parallel_residual=true"),
     "GPT-2, untied": (
         "model.encoding={name: learned, table_length: 64}", "model.tie_embeddings=false",
