@@ -130,7 +130,7 @@ def leaderboard_files(found: Sequence[Measured]) -> dict[str, bytes]:
     """The page of all encodings and its figures, by file name."""
     board = ranking(found)
     seeds = "; ".join(f"{one.study.name} {len(one.seeds)}" for one in found)
-    links = [f"- [{one.study.name}]({one.study.name}.md): {one.report.verdict}" for one in found]
+    links = [f"- [{one.study.name}]({one.study.name}.md): {'; '.join(one.report.verdict)}" for one in found]
     parts = [
         "# Leaderboard",
         "All encodings in one training setup. The models are small and trained for minutes: the table shows\n"

@@ -3,9 +3,9 @@
 import pytest
 
 from zoo.evaluation.store import read_measurements
+from zoo.reports.compare import write_report
 from zoo.reports.report import build
 from zoo.reports.run_folder import store_results
-from zoo.reports.write import write_report
 
 
 @pytest.mark.slow

@@ -20,9 +20,8 @@ from zoo.comparison.paired import Difference, basis_of, difference, make_sample
 from zoo.errors import InputError
 from zoo.evaluation.interval import interval_of_ratio
 from zoo.evaluation.measurement import Units
-from zoo.reports.csv_export import as_csv
 from zoo.reports.report import build
-from zoo.reports.sections import report_page as page
+from zoo.reports.tables import report_page as page
 from zoo.reports.tables import spread_text
 from zoo.reports.text import console, markdown
 
@@ -88,8 +87,8 @@ def test_three_runs_with_accuracy_zero_are_tied(run_of_examples):
     assert "**" not in text and "<b>" not in page_text.split("<h2>Costs")[0]
     assert "\033[1m" not in re.sub(r"\033\[1m(accuracy|Costs).*", "", console(report, bold=True))
     assert "1=" in shown
-    for one in (text, report.verdict, page_text):
-        assert "at 16 tokens (trained) all 3 are tied (the best and the last differ by 0.000" in one
+    for one in (text, report.verdict[0], page_text):
+        assert "at 16 tokens (trained): all 3 are tied (the best and the last differ by 0.000" in one
 
 
 def test_one_seed_and_one_document_make_no_ranking(run_of_documents):
@@ -101,9 +100,11 @@ def test_one_seed_and_one_document_make_no_ranking(run_of_documents):
     text, shown, page_text = texts(report)
     assert "**" not in text
     assert "no interval: one document was scored" in shown
-    for one in (text, report.verdict, page_text):
-        assert "no ranking, no interval because one document was scored" in one
-        assert "the means of 2 lie within 0.007; 1 document; 1 seed each" in one
+    for one in (text, report.verdict[0], page_text):
+        assert (
+            "no ranking, no interval because one document was scored: the means of 2 lie within 0.007" in one
+        )
+    assert report.verdict[1] == "1 document" and report.verdict[2].startswith("1 seed each")
     assert spread_text(panel.table) == "no interval: one document was scored"
 
 
@@ -173,7 +174,7 @@ def test_a_difference_is_surer_than_two_intervals_that_overlap(run_of_documents)
     assert alibi.high[0] > rope.low[0] and panel.between(16, "rope", "alibi").sign == 1
     assert (panel.rank("alibi", 16), panel.rank("rope", 16)) == (1, 2)
     assert panel.winner(16) == "alibi" and "**" in markdown(report)
-    assert "at 16 tokens (trained) alibi is ahead of rope by 0.011 [0.0" in report.verdict
+    assert "at 16 tokens (trained): alibi is ahead of rope by 0.011 [0.0" in report.verdict[0]
 
 
 def test_ties_share_a_rank(run_of_examples):
@@ -187,7 +188,7 @@ def test_ties_share_a_rank(run_of_examples):
     ranks = {curve.label: panel.rank(curve.label, 16) for curve in panel.curves}
     assert ranks == {"alibi": 1, "rope": 1, "t5": 3, "none": 3, "learned": 5}
     assert panel.winner(16) is None and panel.reference == "alibi"
-    found = {row["encoding"]: row for row in csv.DictReader(io.StringIO(as_csv(report)))}
+    found = {row["encoding"]: row for row in csv.DictReader(io.StringIO(report.table.to_csv(index=False)))}
     assert {label: int(row["rank"]) for label, row in found.items()} == ranks
     for label, row in found.items():
         assert row["reference"] == "alibi" and row["interval"] == "95 % interval over examples"
@@ -197,8 +198,8 @@ def test_ties_share_a_rank(run_of_examples):
             one = panel.between(16, label, "alibi")
             ends = [float(row[f"difference{end}"]) for end in ("", "_low", "_high")]
             assert ends == [one.value, one.low, one.high] and one.low < one.value < one.high
-    assert "tied with rope (0.010 [-0.0" in report.verdict
-    assert "and ahead of t5 by 0.400" in report.verdict and '"none" by 0.410' in report.verdict
+    assert "tied with rope (0.010 [-0.0" in report.verdict[0]
+    assert "and ahead of t5 by 0.400" in report.verdict[0] and '"none" by 0.410' in report.verdict[0]
     table = markdown(report).split("difference to alibi")[1].split("\n\n")[1]
     assert "| 1= |" in table and "| 3= |" in table and "| 5 |" in table
 
@@ -237,7 +238,7 @@ def test_two_seeds_are_too_few_for_an_interval_over_seeds(run_of_examples):
     assert [panel.rank(label, 16) for label in rates] == [1, 2, 2]
     assert panel.interval == "95 % interval over examples"
     few = "fewer than 3 seeds are too few to rank over: no interval is over seeds"
-    assert few in map(str, report.caveats) and "2 seeds each, too few to rank over" in report.verdict
+    assert few in map(str, report.caveats) and "2 seeds each, too few to rank over" in report.verdict[-1]
 
 
 def test_the_reference_can_be_named_and_a_wrong_name_is_reported(run_of_examples, capsys):
@@ -256,34 +257,31 @@ def test_the_reference_can_be_named_and_a_wrong_name_is_reported(run_of_examples
     assert "--reference rope" in build(runs, protocols=["accuracy"], reference="rope").command
 
 
-def test_the_last_line_of_all_is_the_verdict(write_run, tmp_path, capsys):
+def test_the_verdict_comes_last_and_stands_in_every_file(write_run, tmp_path, capsys):
     runs = [write_run("a"), write_run("b", "rope", values={16: 1.2, 32: 1.6})]
     assert cli.main(["compare", *map(str, runs)]) == 0
-    last = capsys.readouterr().out.rstrip("\n").split("\n")[-1]
-    assert last.startswith(
-        "Verdict: by bits per byte under nonoverlapping, at 16 tokens (trained) rope is ahead of"
+    items = capsys.readouterr().out.split("\nVerdict:\n- ")[1].rstrip("\n").split("\n- ")
+    assert (
+        "at 16 tokens (trained): rope is ahead of" in items[0] and "at 32 tokens: both are tied" in items[1]
     )
-    assert "; at 32 tokens both are tied" in last
-    assert "7 documents; 1 seed each, too few to rank over: another seed could change this" in last
-    assert last in (tmp_path / "comparison" / "compare.md").read_text().replace("\\", "")
-    shown = (tmp_path / "comparison" / "index.html").read_text()
-    assert last in html.unescape(shown)
+    assert items == list(build(runs).verdict) and "7 documents" in items
+    for name in ("compare.md", "index.html"):
+        text = html.unescape((tmp_path / "comparison" / name).read_text()).replace("\\", "")
+        assert all(item in text for item in items)
 
 
 def test_many_differences_are_reported_as_many(write_run):
     names = ("alibi", "rope", "none", "t5", "learned", "sinusoidal")
     runs = [write_run(n, n, values={16: 1.0 + i / 10, 32: 1.0 + i / 10}) for i, n in enumerate(names)]
     reported = build(runs).verdict
-    assert "alibi is ahead of all 5 others (the nearest is rope, by 0.100 [" in reported
+    assert "alibi is ahead of all 5 others (the nearest is rope, by 0.100 [" in reported[0]
     assert "10 differences at 95 % each, not corrected for their number" in reported
 
 
 def test_runs_that_do_not_compare_have_no_verdict(write_run):
     runs = [write_run("a"), write_run("b", "rope", recipe={"optimizer.lr": 0.5})]
-    reported = build(runs, force=True).verdict
-    assert reported.startswith(
-        "Verdict: none by bits per byte under nonoverlapping: these runs are not comparable"
-    )
+    (reported,) = build(runs, force=True).verdict
+    assert reported.startswith("none by bits per byte under nonoverlapping: these runs are not comparable")
 
 
 def test_rows_without_units_have_differences_without_intervals(write_run, edit):
@@ -300,7 +298,7 @@ def test_rows_without_units_have_differences_without_intervals(write_run, edit):
     assert panel.rank("rope", 16) is None and panel.winner(16) is None
     # Each by itself has the interval of its row.
     assert all(None not in curve.low for curve in panel.curves)
-    assert "no interval because the scores of each document are not stored" in report.verdict
+    assert "no interval because the scores of each document are not stored" in report.verdict[0]
 
 
 def test_an_infinite_loss_of_one_document_is_no_rank(write_run):
@@ -331,7 +329,7 @@ def test_caveats_are_a_list_at_the_end_with_commands_to_copy(write_run, capsys):
 
 def test_units_are_not_written(write_run):
     report = build([write_run("a"), write_run("b", "rope")])
-    for text in (*texts(report), as_csv(report)):
+    for text in (*texts(report), report.table.to_csv(index=False)):
         assert '"nats"' not in text and "units" not in text
 
 

@@ -8,9 +8,9 @@ from panel_views import panels
 from rows import text_row
 
 from zoo.evaluation.store import read_measurements
-from zoo.reports.csv_export import rows_as_csv
 from zoo.reports.report import run_report
-from zoo.reports.sections import report_page as page
+from zoo.reports.run_folder import rows_as_csv
+from zoo.reports.tables import report_page as page
 from zoo.reports.text import console
 
 

@@ -17,7 +17,7 @@ from zoo.files import atomic_write, read_text
 from zoo.reports.compare import all_differences, differences_table
 from zoo.reports.page import GENERATOR, Code, Folded, Part, Picture, Section, Table
 from zoo.reports.report import Report, about_runs, build
-from zoo.reports.sections import report_page
+from zoo.reports.tables import report_page
 from zoo.runs.folder import CARD, METRICS, RECIPE
 
 OUT = Path("report.html")
@@ -58,8 +58,8 @@ def report(
         Section("The runs", [*_runs(runs)]),
     ]
     atomic_write(out, report_page(made, sections))
-    if made.verdict:
-        print(printable(made.verdict))
+    for one in made.verdict:
+        print(printable(one))
     print(f"done: {out} has all of {len(runs)} run{'s' * (len(runs) > 1)}; open it in a browser", flush=True)
     return made
 

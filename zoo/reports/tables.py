@@ -1,9 +1,9 @@
-"""The tables of a report, the same for console, Markdown, page and notebook."""
+"""The parts of a report, the same for console, Markdown, page and notebook: tables, warnings, caveats."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pandas as pd
 
@@ -20,10 +20,11 @@ from zoo.comparison.formatting import (
 from zoo.comparison.frame import MEASURES
 from zoo.comparison.paired import FEWEST_SEEDS
 from zoo.comparison.statistics import NATS_LOST, SHARE_KEPT, lengths_of
-from zoo.reports.page import Table
-from zoo.reports.report import Report
+from zoo.figures.curves import interactive_curves
+from zoo.reports.page import Code, Folded, Part, Picture, Section, Table, Warned, page
+from zoo.reports.report import NOT_COMPARABLE, Report
 
-MOST = 10
+ALL, MOST = 10**6, 10
 """Lengths in a table; of more, every second or third is shown, counted from the longest."""
 
 
@@ -38,6 +39,57 @@ class _Footnotes(dict[str, int]):
     def lines(self, about: Sequence[str]) -> tuple[str, ...]:
         notes = [f"{superscript(count)} {note}" for note, count in self.items()]
         return ("; ".join(filter(None, about)), *notes)
+
+
+def report_page(report: Report, more: Sequence[Section] = (), svg: bytes | None = None) -> str:
+    """The HTML document of a report.
+
+    Args:
+        more: sections before the caveats.
+        svg: the picture of all curves, in place of interactive figures, whose script has 4.8 MB; empty for
+            none.
+    """
+    title = f"{'Not comparable: ' if report.differences else ''}{report.title}"
+    return page(title, [*_results(report, svg), *more, *_end(report)])
+
+
+def parts(report: Report) -> list[Part]:
+    """The report without title, picture and verdict, for console, Markdown and notebook."""
+    return [*_warned(report), *tables(report), *_caveats(report)]
+
+
+def _results(report: Report, svg: bytes | None) -> Iterator[Section]:
+    opening = _warned(report)
+    opening += ["; ".join(f"{name}: {value}" for name, value in report.about)] if report.about else []
+    opening += ["Verdict:", report.verdict] if report.verdict else []
+    opening += [Picture(svg, f"{report.title}: curves")] if svg else []
+    yield Section("", opening)
+    made, labels = tables(report, ALL), report.summary["encoding"].unique()
+    for panel in report.panels:
+        own = [one for one in made if one.caption.startswith(f"{panel_title(panel)}: ")]
+        own = own if svg is not None else [interactive_curves(panel, labels), *own]
+        yield Section(panel_title(panel), [panel["explanation"].iloc[0], *own])
+    if len(report.costs):
+        yield Section("Costs", [made[-1]])
+
+
+def _end(report: Report) -> Iterator[Section]:
+    made: list[Part] = ["This page was made by:", Code(report.command)] if report.command else []
+    made += _caveats(report)
+    if made:
+        yield Section("How to reproduce" if report.command else "Caveats", made)
+
+
+def _warned(report: Report) -> list[Part]:
+    why = f"{NOT_COMPARABLE} (--force): any of these may be the cause of a difference"
+    return [Warned(why, report.differences)] if report.differences else []
+
+
+def _caveats(report: Report) -> list[Part]:
+    lines: list[Part] = []
+    for one in report.caveats:
+        lines += [f"{one.line}:", Code(one.command)] if one.command else [one.line]
+    return [Folded(f"Caveats ({len(report.caveats)})", lines)] if lines else []
 
 
 def tables(report: Report, most: int = MOST) -> list[Table]:
