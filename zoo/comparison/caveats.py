@@ -9,12 +9,11 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from zoo.comparison.commands import evaluate_command
 from zoo.comparison.comparable import differing, on_common_targets, value_as_text
 from zoo.comparison.formatting import kind_text
 from zoo.comparison.frame import KIND, Results
 from zoo.comparison.paired import FEWEST_SEEDS
-from zoo.comparison.runs import SPEED, RunInfo
+from zoo.comparison.runs import SPEED, RunInfo, evaluate_command
 from zoo.comparison.statistics import NOT_FINITE
 from zoo.evaluation.measurement import TOO_FEW
 from zoo.recipe.diff import changes_rounding, decides_speed, flatten, is_recorded_on_resume

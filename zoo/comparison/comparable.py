@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from zoo.comparison.commands import evaluate_command
 from zoo.comparison.formatting import kind_text
-from zoo.comparison.runs import RunInfo
+from zoo.comparison.runs import RunInfo, evaluate_command
 from zoo.errors import shorten
 from zoo.recipe.diff import ACCUMULATE, ENCODING, flatten, is_among, limits_epochs, may_differ_between_runs
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zoo.comparison.commands import evaluate_command
 from zoo.comparison.comparable import on_common_targets
 from zoo.comparison.labels import Series, series_of
-from zoo.comparison.runs import RunInfo, read_runs
+from zoo.comparison.runs import RunInfo, evaluate_command, read_runs
 from zoo.errors import InputError, Problem
 from zoo.evaluation.measurement import Units
 from zoo.recipe.rules import no_protocol

@@ -6,12 +6,12 @@ import json
 import math
 import os
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zoo.comparison.commands import evaluate_command
+from zoo.comparison.commands import command, options
 from zoo.errors import InputError, Problem, collect, shorten
 from zoo.evaluation.measurement import Measurement
 from zoo.evaluation.store import read_measurements
@@ -148,3 +148,13 @@ def training_speed(file: Path) -> float | None:
         raise InputError(Problem(f"cannot be read ({error})", where=str(file))) from error
     values = [value for value in values if math.isfinite(value)]
     return statistics.median(values) if values else None
+
+
+def evaluate_command(
+    runs: Iterable[RunInfo], protocols: Sequence[str] | None = None, lengths: Iterable[int] | None = None
+) -> str:
+    """The command of an evaluation, with the plugins of the runs: they are code, and run where named only."""
+    runs = list(runs)
+    plugins = dict.fromkeys(plugin for run in runs for plugin in run.recipe.get("plugins") or ())
+    words = ["evaluate", *(run.path for run in runs), *options(protocols, lengths)]
+    return command([*words, *["--set", f"plugins=[{', '.join(plugins)}]"] * bool(plugins)])
