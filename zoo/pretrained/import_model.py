@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from zoo.console import progress_bar
+from zoo.data.text.hub import hub_or_cache
 from zoo.data.text.tokenizer import open_tokenizer
 from zoo.errors import InputError, Problem
 from zoo.files import atomic_file, atomic_folder, read_json
@@ -83,7 +84,8 @@ def _download(origin: str) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(origin, allow_patterns=["*.json", "*.safetensors"]))
+        with hub_or_cache():
+            return Path(snapshot_download(origin, allow_patterns=["*.json", "*.safetensors"]))
     except Exception as error:  # of the hub, of the network, of files: many kinds
         cause = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
         message = f"no such folder, and it could not be fetched from the hub: {cause}"
