@@ -190,8 +190,11 @@ class Hub(TextDataset):
         root: not used.
         config: which of its configurations; null: the only one, or the default.
         revision: branch, tag or commit; null: the newest when it is first read.
+        files: pattern of the files to fetch, such as `sample/10BT/00*.parquet`; null: all that the
+            configuration has.
+        split: the one split to read, or a slice such as `train[:5%]`, which is divided into train, validation
+            and test; null: all of them, by name.
         column: which column holds the text.
-        max_bytes: a larger dataset is streamed, and only so much text of its beginning is read.
     """
 
     source = "data.id, fetched by `datasets`"
@@ -202,17 +205,17 @@ class Hub(TextDataset):
         id: Text,
         config: Text | None = None,
         revision: Text | None = None,
+        files: Text | None = None,
+        split: Text | None = None,
         column: Text = "text",
-        max_bytes: Positive = 10_000_000_000,
         **text: Any,
     ):
         super().__init__(**text)
         self.id, self.config, self.revision, self.column = id, config, revision, column
-        self.max_bytes = max_bytes
+        self.files, self.split = files, split
 
     def corpus(self) -> Corpus:
-        kept = (Path(self.cache) if self.cache else default_root() / "cache") / "hub"
-        return open_hub(self.id, self.config, self.revision, self.column, self.max_bytes, kept)
+        return open_hub(self.id, self.config, self.revision, self.files, self.split, self.column)
 
 
 @register.dataset("mix")

@@ -181,5 +181,4 @@ def _saved(root: Path, column: str) -> Corpus:
         message = f"`datasets` cannot load it: {first_line(error)}"
         raise InputError(Problem(message, key="data.root", where=str(root))) from error
     files = sorted(path for path in root.rglob("*") if path.is_file())
-    tables = saved if isinstance(saved, dict) else {"train": saved}
-    return from_tables("text", ["saved", column, *map(stamp, files)], tables, column, root)
+    return from_tables("text", ["saved", column, *map(stamp, files)], saved, column, root)

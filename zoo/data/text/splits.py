@@ -49,12 +49,13 @@ def text_of_rows(table: Any, column: str, where: Path | str) -> Iterator[str]:
                 yield value
 
 
-def from_tables(name: str, identity: list, tables: dict, column: str, where: Path | str) -> Corpus:
-    """A corpus of `datasets`' tables by the names of their splits; a single one is divided among all splits.
+def from_tables(name: str, identity: list, loaded: Any, column: str, where: Path | str) -> Corpus:
+    """A corpus of what `datasets` loaded, by the names of its splits; a single one is divided among all.
 
     Raises:
         InputError: a split has no such column, or no split is named train.
     """
+    tables = loaded if isinstance(loaded, dict) else {"train": loaded}
     for table in tables.values():
         check_column(table.column_names, column, where)
 
