@@ -1,7 +1,7 @@
 """The token cache: a corpus is tokenized once, then mapped into memory.
 
 A folder for each corpus and vocabulary, named by a hash of both. It holds tokenizer.json, the files of a
-`TokenStream` for each split, and meta.json with a CRC-32 of every other file. It is built under another
+`TokenStream` for each split, and meta.json with the size of every other file. It is built under another
 name and renamed, so that it is complete; a lock lets one process build while others wait.
 """
 
@@ -11,7 +11,6 @@ import hashlib
 import json
 import shutil
 import sys
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +27,7 @@ from zoo.data.text.tokens import TokenStream, write_split
 from zoo.errors import InputError, Problem
 from zoo.files import atomic_folder, atomic_write
 
-FORMAT = 3
+FORMAT = 4
 META = "meta.json"
 
 
@@ -139,18 +138,18 @@ def _documents(corpus: Corpus, split: str, digest: Any, bar: tqdm) -> Iterator[s
 
 
 def write_meta(folder: Path, meta: dict[str, Any]) -> None:
-    """Write meta.json of a cache folder, with the CRC-32 of all other files."""
-    sums = {path.name: crc32(path) for path in sorted(folder.iterdir()) if path.name != META}
-    atomic_write(folder / META, json.dumps({**meta, "files": sums}, indent=1) + "\n")
+    """Write meta.json of a cache folder, with the sizes of all other files."""
+    sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.name != META}
+    atomic_write(folder / META, json.dumps({**meta, "files": sizes}, indent=1) + "\n")
 
 
 def read(folder: Path) -> TokenCache:
-    """Open a cache folder. Raises InputError where a file is missing or has another content."""
+    """Open a cache folder. Raises InputError where a file is missing or has another size."""
     try:
         meta = json.loads((folder / META).read_text(encoding="utf-8"))
-        for file, crc in meta["files"].items():
-            if crc32(folder / file) != crc:
-                raise ValueError(f"{file} has another content (checksum)")
+        for file, size in meta["files"].items():
+            if (found := (folder / file).stat().st_size) != size:
+                raise ValueError(f"{file} has {found} bytes and not {size}")
     except (OSError, ValueError) as error:
         message = f"the token cache is damaged: {error}; remove this folder to build it again from the corpus"
         raise InputError(Problem(message, where=str(folder))) from error
@@ -158,12 +157,3 @@ def read(folder: Path) -> TokenCache:
     units = TextUnits(tokenizer.token_bytes(), meta["newline_is_word"])
     streams = {split: TokenStream(folder / split, tokenizer.vocab_size) for split in SPLITS}
     return TokenCache(folder, meta["corpus"], tokenizer, units, streams, meta["split"])
-
-
-def crc32(path: Path) -> int:
-    """CRC-32 of a file."""
-    value = 0
-    with path.open("rb") as file:
-        while piece := file.read(4 << 20):
-            value = zlib.crc32(piece, value)
-    return value
