@@ -38,15 +38,20 @@ def check_column(names: list[str] | None, column: str, where: Path | str) -> Non
         raise InputError(Problem(message, key="data.column", where=str(where)))
 
 
+def text_of(value: object, column: str, where: Path | str) -> str:
+    """The text of a record, empty if it is blank. Raises InputError for a value that is not text."""
+    if not isinstance(value, str | None):
+        message = f"column {column!r} has {type(value).__name__} and not text"
+        raise InputError(Problem(message, "data.column", str(where)))
+    return value if value and value.strip() else ""
+
+
 def text_of_rows(table: Any, column: str, where: Path | str) -> Iterator[str]:
-    """The texts of a table of `datasets`, mapped or streamed, without blank ones."""
+    """The texts of a table of `datasets`, without blank ones."""
     for batch in table.select_columns([column]).iter(64):
         for value in batch[column]:
-            if value is not None and not isinstance(value, str):
-                message = f"column {column!r} has {type(value).__name__} and not text"
-                raise InputError(Problem(message, "data.column", str(where)))
-            if value and value.strip():
-                yield value
+            if text := text_of(value, column, where):
+                yield text
 
 
 def from_tables(name: str, identity: list, loaded: Any, column: str, where: Path | str) -> Corpus:
