@@ -77,6 +77,13 @@ class Lines:
         self.stream.flush()
 
 
+def _has_size(terminal: TextIO) -> bool:
+    try:
+        return all(os.get_terminal_size(terminal.fileno()))
+    except OSError:  # it has no descriptor
+        return False
+
+
 def progress_bar(total: int | None, about: str, unit: str, **options: Any) -> tqdm:
     """A bar on stderr; outside a terminal or notebook, a line every 15 seconds. `options` are
     those of `tqdm`."""
@@ -90,7 +97,8 @@ def progress_bar(total: int | None, about: str, unit: str, **options: Any) -> tq
         layout |= {"file": Lines(sys.stderr), "mininterval": pause, "delay": pause}
         options["leave"] = False
     else:
-        layout |= {"dynamic_ncols": True, "ncols": None}
+        # Pseudo-terminals of containers and CI have no size, and tqdm draws nothing on 0 rows.
+        layout |= {"dynamic_ncols": True, "ncols": None} if _has_size(sys.stderr) else {"nrows": 24}
     return tqdm(total=total, desc=about, unit=unit, miniters=1, **{**layout, **options})
 
 
