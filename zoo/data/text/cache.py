@@ -11,6 +11,7 @@ import hashlib
 import json
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +21,13 @@ import tokenizers
 from filelock import FileLock, Timeout
 from tqdm import tqdm
 
-from zoo.console import progress_bar
+from zoo.console import byte_bar
 from zoo.data.text import SPLITS, Corpus
 from zoo.data.text.tokenizer import TOKENIZER, TextTokenizer, TextUnits, train_tokenizer
 from zoo.data.text.tokens import TokenStream, write_split
 from zoo.errors import InputError, Problem
 from zoo.files import atomic_folder, atomic_write
+from zoo.launch.ranks import is_first_process
 
 FORMAT = 4
 META = "meta.json"
@@ -82,6 +84,9 @@ def open_cache(
 
 
 def _acquired(lock: FileLock, name: str) -> Any:
+    if not is_first_process():
+        time.sleep(1)  # the first process is to build, since it shows its progress
+        return lock.acquire()
     try:
         return lock.acquire(timeout=1)
     except Timeout:
@@ -98,13 +103,13 @@ def _build(
         if isinstance(vocabulary, TextTokenizer):
             tokenizer = vocabulary
         else:
-            with _byte_bar(f"learning {vocabulary} tokens from {corpus.name}") as bar:
+            with byte_bar(f"learning {vocabulary} tokens from {corpus.name}") as bar:
                 documents = _documents(corpus, "train", hashlib.sha256(), bar)
                 tokenizer = train_tokenizer(documents, vocabulary)
         tokenizer.save(part / TOKENIZER)
         units = TextUnits(tokenizer.token_bytes(), corpus.newline_is_word)
         digest = hashlib.sha256()
-        with _byte_bar(f"tokenizing {corpus.name}") as bar:
+        with byte_bar(f"tokenizing {corpus.name}") as bar:
             for split in SPLITS:
                 write_split(_documents(corpus, split, digest, bar), tokenizer, units, part / split)
         if open_corpus().identity != corpus.identity:
@@ -120,10 +125,6 @@ def _build(
             "split": corpus.split(),
         }
         write_meta(part, meta)
-
-
-def _byte_bar(about: str) -> tqdm:
-    return progress_bar(None, about, "B", unit_scale=True, unit_divisor=1024, leave=False)
 
 
 def _documents(corpus: Corpus, split: str, digest: Any, bar: tqdm) -> Iterator[str]:

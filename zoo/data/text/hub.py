@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
+from zoo.console import shows_progress, waiting
 from zoo.data.text import Corpus, stamp
 from zoo.data.text.splits import from_tables
 from zoo.errors import InputError, Problem
@@ -55,7 +56,7 @@ def open_hub(
 def reaching(name: str, advice: str, local: bool = False) -> Iterator[None]:
     """Around the loading of a dataset: any failure becomes one InputError, with advice."""
     try:
-        with quiet(), nullcontext() if local else hub_or_cache():
+        with waiting(f"reading {name}"), quiet(), nullcontext() if local else hub_or_cache():
             yield
     except InputError:
         raise
@@ -106,10 +107,11 @@ def first_line(error: BaseException) -> str:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without progress bars and notices of `datasets`."""
+    """Without notices of `datasets`; its progress bars are shown by the first process on a terminal."""
     import datasets
 
-    datasets.disable_progress_bars()
+    if not shows_progress():
+        datasets.disable_progress_bars()
     logging.disable()
     try:
         yield

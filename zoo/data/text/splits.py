@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from zoo.data.text import SPLITS, Corpus
+from zoo.data.text import SPLITS, Corpus, encoded
 from zoo.errors import InputError, Problem, hint
 
 HELD_OUT = 0.05  # of the documents, for validation and again for test
@@ -95,7 +95,7 @@ def split_by_hash(name: str, identity: list, read: Read, where: Path | str, test
 
     @functools.cache
     def codes() -> np.ndarray | None:
-        hashes = (hashlib.sha256(document.encode()).digest()[:8] for document in read())
+        hashes = (hashlib.sha256(raw).digest()[:8] for raw in encoded(read(), name))
         return assign(np.fromiter((int.from_bytes(one, "big") for one in hashes), np.uint64), where, test)
 
     def documents(split: str) -> Iterator[str]:
