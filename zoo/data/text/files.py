@@ -117,10 +117,8 @@ def read_documents(path: Path, column: str) -> Iterator[str]:
                 yield text
     except InputError:
         raise
-    except UnicodeEncodeError as error:
-        raise _unreadable(where, error) from error
     except Exception as error:  # pyarrow and fsspec raise several kinds
-        raise _unreadable(path, error) from error
+        raise _unreadable(where if isinstance(error, UnicodeEncodeError) else path, error) from error
     if where is None:
         raise InputError(Problem("holds no record", where=str(path)))
 
@@ -154,9 +152,8 @@ def _json_records(path: Path) -> Iterator[tuple[str, object]]:
             elif line.strip():
                 yield f"{path}:{number}", json.loads(line.strip())
     except json.JSONDecodeError as error:
-        raise _unreadable(
-            f"{path}:{number - 1 + error.lineno}", ValueError(f"not JSON: {error.msg}")
-        ) from error
+        message = f"cannot be read: not JSON: {error.msg}"
+        raise InputError(Problem(message, where=f"{path}:{number - 1 + error.lineno}")) from error
 
 
 def _csv_values(path: Path, column: str) -> Iterator[tuple[str, object]]:
@@ -186,11 +183,8 @@ def _parquet_values(path: Path, column: str) -> Iterator[tuple[str, object]]:
 
 
 RECORDS: dict[str, Callable[[Path, str], Iterator[tuple[str, object]]]] = {
-    ".jsonl": _json_values,
-    ".ndjson": _json_values,
-    ".json": _json_values,
-    ".csv": _csv_values,
-    ".tsv": _csv_values,
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), _json_values),
+    **dict.fromkeys((".csv", ".tsv"), _csv_values),
     ".parquet": _parquet_values,
 }
 """Reader of a column's values, each with its place, by the end of a file's name."""
