@@ -1,11 +1,14 @@
 """Tokens keep every byte, and words are separated by whitespace."""
 
+import json
+
 import numpy as np
 import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from zoo.data.text import tokenizer as tokenizer_module
 from zoo.data.text.tokenizer import END, MASK, TextTokenizer, TextUnits, open_tokenizer, train_tokenizer
+from zoo.data.text.tokens import TokenStream, write_split
 from zoo.errors import InputError
 
 TEXTS = [
@@ -70,6 +73,19 @@ def test_saved_and_loaded_is_the_same(tokenizer, tmp_path):
 
 def test_the_smallest_vocabulary_is_the_bytes_and_the_special_tokens():
     assert train_tokenizer(TEXTS, 258).vocab_size == 258
+
+
+def test_a_vocabulary_with_gaps_reaches_to_its_largest_id(tokenizer, tmp_path):
+    content = json.loads(tokenizer.tokenizer.to_str())
+    vocabulary = content["model"]["vocab"]
+    vocabulary |= {name: 3 * number for name, number in vocabulary.items() if number > 99}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    ours = open_tokenizer(str(tmp_path))
+    assert ours.vocab_size == len(ours.token_bytes()) == 3 * 319 + 1
+    write_split(TEXTS, ours, TextUnits(ours.token_bytes()), tmp_path / "train")
+    stream = TokenStream(tmp_path / "train", ours.vocab_size)
+    assert stream[:].max() < ours.vocab_size
+    assert ours.decode(stream[:]) == "".join(text + END for text in TEXTS)
 
 
 @pytest.mark.parametrize(("newline_is_word", "vocab_size"), [(False, 258), (True, 320)])

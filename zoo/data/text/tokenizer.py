@@ -42,6 +42,9 @@ Item = TypeVar("Item")
 class TextTokenizer:
     """Tokens of texts. `end_token` closes every document, if there is one; `mask_token` hides a target.
 
+    `vocab_size` is the largest id plus 1: a vocabulary may have gaps. A learned one has fewer tokens than
+    asked for where the text did not yield as many.
+
     Other tokenizers are byte-level (GPT-2, Llama 3, Qwen), or SentencePiece's with byte fallback (Llama 2,
     Mistral). The latter put a space before a text; here none is put, so that the tokens of a text have its
     bytes wherever it is cut.
@@ -67,12 +70,8 @@ class TextTokenizer:
         name = end or usual
         self.end_token: int | None = None if name is None else tokenizer.token_to_id(name)
         self.mask_token: int | None = tokenizer.token_to_id(MASK)
+        self.vocab_size: int = max(tokenizer.get_vocab().values()) + 1
         self._token_bytes = self._find_token_bytes()
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of tokens; fewer than asked for if the text did not yield as many."""
-        return self.tokenizer.get_vocab_size()
 
     @property
     def start_token(self) -> str | None:
