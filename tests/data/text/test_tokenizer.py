@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from zoo.data.text import tokenizer as tokenizer_module
 from zoo.data.text.tokenizer import END, MASK, TextTokenizer, TextUnits, open_tokenizer, train_tokenizer
@@ -158,6 +158,48 @@ def test_the_bytes_of_sentencepiece_are_those_of_the_text(prefix, tmp_path):
         theirs.encode_special_tokens = True
         complete = theirs.encode(text, add_special_tokens=False).ids
         assert not text or ours.encode(spaced).tolist() == complete
+
+
+NORMALIZERS = {
+    "Lowercase": normalizers.Lowercase(),
+    "NFD": normalizers.NFD(),
+    "NFKC": normalizers.NFKC(),
+    "NFKD": normalizers.NFKD(),
+    "Nmt": normalizers.Nmt(),
+    "BertNormalizer": normalizers.BertNormalizer(lowercase=False),
+    "StripAccents": normalizers.StripAccents(),
+    "Strip": normalizers.Strip(right=False),
+    "Strip of the end": normalizers.Strip(left=False),
+    "Prepend": normalizers.Prepend("_"),
+    "Replace of lines": normalizers.Replace("\r\n", "\n"),
+    "Replace of spaces": normalizers.Replace(Regex(" +"), " "),
+    "Replace of digits": normalizers.Replace(Regex("[0-9]"), "0"),
+    "Replace of quotes": normalizers.Replace("“", '"'),
+}
+
+
+@pytest.mark.parametrize("name", NORMALIZERS)
+@pytest.mark.parametrize("composes", [False, True])
+def test_a_tokenizer_that_changes_the_text_is_refused_with_its_normalizer(name, composes, tmp_path):
+    # What it learned decides nothing: here it has only seen a text that it does not change.
+    for theirs in (train_tokenizer(["a b"], 258).tokenizer, sentencepiece("Metaspace")):
+        one = NORMALIZERS[name]
+        theirs.normalizer = normalizers.Sequence([normalizers.NFC(), one]) if composes else one
+        theirs.save(str(tmp_path / "tokenizer.json"))
+        if name == "Prepend" and theirs.token_to_id("<0x00>"):
+            open_tokenizer(str(tmp_path))  # switched off
+            continue
+        with pytest.raises(InputError, match=rf"normalizer changes the text.*{name.split()[0]}\("):
+            open_tokenizer(str(tmp_path))
+
+
+def test_composed_characters_have_their_bytes_after_composition(tokenizer, tmp_path):
+    theirs = Tokenizer.from_str(tokenizer.tokenizer.to_str())
+    theirs.normalizer = normalizers.NFC()
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    ours, text = open_tokenizer(str(tmp_path)), "cafe\u0301 \u212b"
+    assert ours.decode(ours.encode(text)) == "café \u00c5"
+    assert (ours.byte_count(text), tokenizer.byte_count(text)) == (8, 10)
 
 
 def test_a_tokenizer_without_byte_tokens_is_refused(tmp_path):

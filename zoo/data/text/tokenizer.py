@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from zoo.errors import InputError, Problem
 from zoo.files import atomic_write
@@ -34,6 +34,10 @@ TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
 SPACE = "▁"  # of SentencePiece
 WHITESPACE = b" \t\n\r\x0b\x0c"
 PIECE = 1 << 20  # characters tokenized at once: `tokenizers` takes some 100 bytes a token
+COMPOSE = normalizers.NFC()
+# What normalizers change: case, composition, accents, widths, ligatures, quotes, white space.
+PROBE = f""" {"".join(map(chr, range(128)))}  \r\n\n``''\u201cq\u201d\u2026\u2014É e\u0301 x\u0301 \u212b
+\ufb01 \u00b2 \uff21 \uff71 \u1100\u1161 戦\u00a0\u200b\ufeff🦊 """
 SAFE_CUT = re.compile(r"(?<=[\w.,;:!?]\n)(?=\w)")
 
 Item = TypeVar("Item")
@@ -53,7 +57,8 @@ class TextTokenizer:
         end: the token that closes a document, where it is not the first of `ENDS`.
 
     Raises:
-        ValueError: a tokenizer whose tokens are not bytes.
+        ValueError: a tokenizer whose tokens are not bytes, or whose normalizer changes the text other than
+            by NFC.
     """
 
     def __init__(self, tokenizer: Tokenizer, end: str | None = None):
@@ -72,6 +77,7 @@ class TextTokenizer:
         self.mask_token: int | None = tokenizer.token_to_id(MASK)
         self.vocab_size: int = max(tokenizer.get_vocab().values()) + 1
         self._token_bytes = self._find_token_bytes()
+        self._composes = self._find_composes()
 
     @property
     def start_token(self) -> str | None:
@@ -114,10 +120,17 @@ class TextTokenizer:
 
     def byte_count(self, text: str) -> int:
         """UTF-8 bytes of a text as the tokens hold it: some tokenizers compose Unicode characters first."""
-        if self.falls_back_to_bytes:
-            return len(text.replace(SPACE, " ").encode())
+        text = COMPOSE.normalize_str(text) if self._composes else text
+        return len((text.replace(SPACE, " ") if self.falls_back_to_bytes else text).encode())
+
+    def _find_composes(self) -> bool:
+        """Whether the normalizer composes characters (NFC). Raises ValueError for any other change."""
         normalizer = self.tokenizer.normalizer
-        return len((text if normalizer is None else normalizer.normalize_str(text)).encode())
+        normalized = normalizer.normalize_str(PROBE).replace(SPACE, " ") if normalizer else PROBE
+        if normalized not in (PROBE, COMPOSE.normalize_str(PROBE)):
+            message = "its normalizer changes the text, and bits per byte would be those of the changed text"
+            raise ValueError(f"{message}: {normalizer}")
+        return normalized != PROBE
 
     def _find_token_bytes(self) -> list[bytes]:
         # The byte alphabet of GPT-2: printable bytes are their own characters, others go from 256 on.
