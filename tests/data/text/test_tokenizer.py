@@ -202,6 +202,54 @@ def test_composed_characters_have_their_bytes_after_composition(tokenizer, tmp_p
     assert (ours.byte_count(text), tokenizer.byte_count(text)) == (8, 10)
 
 
+def test_no_space_is_put_before_a_text(tokenizer, tmp_path):
+    theirs = Tokenizer.from_str(tokenizer.tokenizer.to_str())
+    theirs.pre_tokenizer = pre_tokenizers.ByteLevel()
+    assert theirs.encode("a").ids != tokenizer.encode("a").tolist()
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    ours = open_tokenizer(str(tmp_path))
+    for text in TEXTS + HOSTILE:
+        assert ours.encode(text).tolist() == tokenizer.encode(text).tolist()
+
+
+def of_pieces(model, pre_tokenizer):
+    """A tokenizer of ASCII letters whose pieces within a word begin with ##."""
+    names = ["[UNK]", *"abc", "##a", "##b", "##c"]
+    tokenizer = Tokenizer(model({name: number for number, name in enumerate(names)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizer
+    return tokenizer
+
+
+def test_a_tokenizer_that_does_not_spell_a_text_is_refused_when_it_is_opened(tokenizer, tmp_path):
+    digits = Tokenizer.from_str(tokenizer.tokenizer.to_str())
+    digits.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(), pre_tokenizers.ByteLevel()])
+    removed = Tokenizer.from_str(tokenizer.tokenizer.to_str())
+    removed.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    for theirs, cause in (
+        (digits, "add_prefix_space=True"),
+        (removed, "WhitespaceSplit"),
+        (of_pieces(models.WordPiece, pre_tokenizers.BertPreTokenizer()), "WordPiece.*BertPreTokenizer"),
+        (of_pieces(models.WordPiece, pre_tokenizers.ByteLevel(add_prefix_space=False)), "WordPiece"),
+        (of_pieces(models.WordLevel, pre_tokenizers.Whitespace()), "WordLevel.*Whitespace"),
+    ):
+        theirs.save(str(tmp_path / "tokenizer.json"))
+        with pytest.raises(InputError, match=rf"data\.tokenizer: .*tokenizer\.json.*do not spell.*{cause}"):
+            open_tokenizer(str(tmp_path))
+
+
+def test_a_vocabulary_without_some_bytes_serves_the_texts_without_them(tmp_path):
+    theirs = Tokenizer(models.BPE({name: number for number, name in enumerate("abcdeĠ")}, []))
+    theirs.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    ours = open_tokenizer(str(tmp_path))
+    units = TextUnits(ours.token_bytes())
+    write_split(["a bad cab"], ours, units, tmp_path / "train")
+    with pytest.raises(InputError, match="do not hold the bytes of their text"):
+        write_split(["a bad fox"], ours, units, tmp_path / "train")
+
+
 def test_a_tokenizer_without_byte_tokens_is_refused(tmp_path):
     tokenizer = Tokenizer(models.WordLevel({"<eos>": 0, "戦場": 1, "[UNK]": 2}, unk_token="[UNK]"))
     tokenizer.save(str(tmp_path / "words.json"))

@@ -50,21 +50,23 @@ class TextTokenizer:
     asked for where the text did not yield as many.
 
     Other tokenizers are byte-level (GPT-2, Llama 3, Qwen), or SentencePiece's with byte fallback (Llama 2,
-    Mistral). The latter put a space before a text; here none is put, so that the tokens of a text have its
-    bytes wherever it is cut.
+    Mistral). Some put a space before a text; here none is put, so that the tokens of a text have its bytes
+    wherever it is cut.
 
     Args:
         end: the token that closes a document, where it is not the first of `ENDS`.
 
     Raises:
-        ValueError: a tokenizer whose tokens are not bytes, or whose normalizer changes the text other than
-            by NFC.
+        ValueError: a tokenizer whose tokens do not have the bytes of a text, or whose normalizer changes the
+            text other than by NFC.
     """
 
     def __init__(self, tokenizer: Tokenizer, end: str | None = None):
         self.falls_back_to_bytes = tokenizer.token_to_id("<0x00>") is not None
         if self.falls_back_to_bytes:
             tokenizer = _without_prefix(tokenizer)
+        elif isinstance(tokenizer.pre_tokenizer, pre_tokenizers.ByteLevel):
+            tokenizer.pre_tokenizer.add_prefix_space = False
         # Text that happens to spell a special token is text: it must cost its bytes like any other.
         tokenizer.encode_special_tokens = True
         self.tokenizer = tokenizer
@@ -77,7 +79,7 @@ class TextTokenizer:
         self.mask_token: int | None = tokenizer.token_to_id(MASK)
         self.vocab_size: int = max(tokenizer.get_vocab().values()) + 1
         self._token_bytes = self._find_token_bytes()
-        self._composes = self._find_composes()
+        self._composes = self._probe()
 
     @property
     def start_token(self) -> str | None:
@@ -123,14 +125,23 @@ class TextTokenizer:
         text = COMPOSE.normalize_str(text) if self._composes else text
         return len((text.replace(SPACE, " ") if self.falls_back_to_bytes else text).encode())
 
-    def _find_composes(self) -> bool:
-        """Whether the normalizer composes characters (NFC). Raises ValueError for any other change."""
-        normalizer = self.tokenizer.normalizer
-        normalized = normalizer.normalize_str(PROBE).replace(SPACE, " ") if normalizer else PROBE
-        if normalized not in (PROBE, COMPOSE.normalize_str(PROBE)):
+    def _probe(self) -> bool:
+        """Whether the normalizer composes characters (NFC).
+
+        Raises ValueError where it changes a text otherwise, or where tokens have other bytes than their text.
+        """
+        normalizer, first = self.tokenizer.normalizer, self.tokenizer.pre_tokenizer
+        text = normalizer.normalize_str(PROBE).replace(SPACE, " ") if normalizer else PROBE
+        if text not in (PROBE, COMPOSE.normalize_str(PROBE)):
             message = "its normalizer changes the text, and bits per byte would be those of the changed text"
             raise ValueError(f"{message}: {normalizer}")
-        return normalized != PROBE
+        # A vocabulary may lack bytes that its texts do not have.
+        single = {raw[0] for raw in self._token_bytes if len(raw) == 1}
+        held = "".join(one for one in text if single.issuperset(one.encode()))
+        if b"".join(self._token_bytes[token] for token in self.encode_short(held)) != held.encode():
+            model = type(self.tokenizer.model).__name__
+            raise ValueError(f"its tokens do not spell the text: model {model}, pre-tokenizer {first}")
+        return text != PROBE
 
     def _find_token_bytes(self) -> list[bytes]:
         # The byte alphabet of GPT-2: printable bytes are their own characters, others go from 256 on.
