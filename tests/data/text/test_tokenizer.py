@@ -250,6 +250,15 @@ def test_a_vocabulary_without_some_bytes_serves_the_texts_without_them(tmp_path)
         write_split(["a bad fox"], ours, units, tmp_path / "train")
 
 
+def test_padding_and_truncation_of_a_tokenizer_file_are_left_out(tokenizer, tmp_path):
+    theirs = Tokenizer.from_str(tokenizer.tokenizer.to_str())
+    theirs.enable_padding(pad_id=0, pad_token=END)
+    theirs.enable_truncation(3)
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    for got, text in zip(open_tokenizer(str(tmp_path)).encode_batch(TEXTS), TEXTS, strict=True):
+        assert got.tolist() == tokenizer.encode(text).tolist()
+
+
 def test_a_tokenizer_without_byte_tokens_is_refused(tmp_path):
     tokenizer = Tokenizer(models.WordLevel({"<eos>": 0, "戦場": 1, "[UNK]": 2}, unk_token="[UNK]"))
     tokenizer.save(str(tmp_path / "words.json"))

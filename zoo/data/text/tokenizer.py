@@ -69,6 +69,8 @@ class TextTokenizer:
             tokenizer.pre_tokenizer.add_prefix_space = False
         # Text that happens to spell a special token is text: it must cost its bytes like any other.
         tokenizer.encode_special_tokens = True
+        tokenizer.no_padding()
+        tokenizer.no_truncation()
         self.tokenizer = tokenizer
         usual = next((name for name in ENDS if tokenizer.token_to_id(name) is not None), None)
         self.own_end = None if end == usual else end
