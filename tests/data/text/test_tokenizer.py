@@ -7,7 +7,15 @@ import pytest
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from zoo.data.text import tokenizer as tokenizer_module
-from zoo.data.text.tokenizer import END, MASK, TextTokenizer, TextUnits, open_tokenizer, train_tokenizer
+from zoo.data.text.tokenizer import (
+    END,
+    MASK,
+    TextTokenizer,
+    TextUnits,
+    learn_characters,
+    open_tokenizer,
+    train_tokenizer,
+)
 from zoo.data.text.tokens import TokenStream, write_split
 from zoo.errors import InputError
 
@@ -86,6 +94,38 @@ def test_a_vocabulary_with_gaps_reaches_to_its_largest_id(tokenizer, tmp_path):
     stream = TokenStream(tmp_path / "train", ours.vocab_size)
     assert stream[:].max() < ours.vocab_size
     assert ours.decode(stream[:]) == "".join(text + END for text in TEXTS)
+
+
+def test_characters_are_those_of_the_training_text(tmp_path):
+    text = "to be, or not\nto 戦: é ▁"
+    ours = learn_characters(["to be, or not\n", "to 戦: é ▁"], 1000)
+    spelled = sorted(set(text))
+    assert ours.vocab_size == 2 + 256 + len(spelled) == 271
+    first = 2 + 256
+    assert ours.encode(text).tolist() == [first + spelled.index(one) for one in text]
+    assert [ours.token_bytes()[token] for token in range(first, 271)] == [one.encode() for one in spelled]
+    # Others are their bytes: 3 and 1 here, and their tokens follow the two special ones.
+    assert ours.encode("戧t!").tolist() == [
+        2 + 0xE6,
+        2 + 0x88,
+        2 + 0xA7,
+        first + spelled.index("t"),
+        2 + 0x21,
+    ]
+    ours.save(tmp_path / "tokenizer.json")
+    again = open_tokenizer(str(tmp_path))
+    assert again.fingerprint == ours.fingerprint
+    for other in TEXTS + HOSTILE + [text]:
+        tokens = again.encode(other)
+        assert b"".join(again.token_bytes()[token] for token in tokens) == other.encode()
+        assert again.decode(tokens) == other and again.byte_count(other) == len(other.encode())
+        assert not {0, 1} & {*tokens.tolist()}
+
+
+def test_the_most_frequent_characters_are_kept_where_not_all_fit():
+    ours = learn_characters(["aab", "bbcc戦", "a"], 260)
+    assert ours.token_bytes()[258:] == [b"a", b"b"]
+    assert learn_characters(["aab"], 258).encode("ab").tolist() == [2 + ord("a"), 2 + ord("b")]
 
 
 @pytest.mark.parametrize(("newline_is_word", "vocab_size"), [(False, 258), (True, 320)])

@@ -1,8 +1,8 @@
-"""Byte-level BPE: text to tokens, and tokens back to bytes and words.
+"""Byte-level BPE, or characters: text to tokens, and tokens back to bytes and words.
 
-Byte-level, so that nothing is unknown and the tokens of a text hold its UTF-8 bytes exactly: this makes bits
-per byte exact and comparable between vocabularies. Sennrich et al. 2016 (arXiv:1508.07909); the byte alphabet
-and the splitting of GPT-2.
+No character is unknown, and the tokens of a text hold its UTF-8 bytes exactly: this makes bits per byte exact
+and comparable between vocabularies. BPE is that of Sennrich et al. 2016 (arXiv:1508.07909), with the byte
+alphabet and the splitting of GPT-2.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import hashlib
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,6 +31,8 @@ MASK = "<|mask|>"
 SPECIAL = (END, MASK)
 ENDS = (END, "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "<|im_end|>", "[SEP]")
 """The token that closes a document, by its names in published tokenizers; the first that exists."""
+CHARACTERS = "characters"
+"""Learned in place of BPE where `data.tokenizer` has this name."""
 TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
 SPACE = "▁"  # of SentencePiece
 WHITESPACE = b" \t\n\r\x0b\x0c"
@@ -80,6 +83,9 @@ class TextTokenizer:
         self.end_token: int | None = None if name is None else tokenizer.token_to_id(name)
         self.mask_token: int | None = tokenizer.token_to_id(MASK)
         self.vocab_size: int = max(tokenizer.get_vocab().values()) + 1
+        # SentencePiece does not tell its mark of a space from a space.
+        marks = self.falls_back_to_bytes and self.encode_short(SPACE) == self.encode_short(" ")
+        self._space = " " if marks else SPACE
         self._token_bytes = self._find_token_bytes()
         self._composes = self._probe()
 
@@ -125,7 +131,7 @@ class TextTokenizer:
     def byte_count(self, text: str) -> int:
         """UTF-8 bytes of a text as the tokens hold it: some tokenizers compose Unicode characters first."""
         text = COMPOSE.normalize_str(text) if self._composes else text
-        return len((text.replace(SPACE, " ") if self.falls_back_to_bytes else text).encode())
+        return len(text.replace(SPACE, self._space).encode())
 
     def _probe(self) -> bool:
         """Whether the normalizer composes characters (NFC).
@@ -162,7 +168,7 @@ class TextTokenizer:
             elif token in added:
                 found.append(b"" if added[token].special else text.encode())
             elif self.falls_back_to_bytes:
-                found.append(text.replace(SPACE, " ").encode())
+                found.append(text.replace(SPACE, self._space).encode())
             else:
                 try:
                     found.append(bytes(byte_of[character] for character in text))
@@ -253,6 +259,21 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> TextTokenizer:
         show_progress=False,
     )
     tokenizer.train_from_iterator(texts, trainer)
+    return TextTokenizer(tokenizer)
+
+
+def learn_characters(texts: Iterable[str], vocab_size: int) -> TextTokenizer:
+    """A vocabulary of the characters of texts; of too many for `vocab_size`, the most frequent.
+
+    Any other character is its UTF-8 bytes, which are tokens too.
+    """
+    names = [*SPECIAL, *(f"<0x{byte:02X}>" for byte in range(256))]
+    counts = Counter(chain.from_iterable(texts))
+    names += sorted(one for one, _ in counts.most_common(vocab_size - len(names)))
+    vocabulary = {name: number for number, name in enumerate(names)}
+    tokenizer = Tokenizer(models.BPE(vocabulary, [], byte_fallback=True))
+    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    tokenizer.add_special_tokens(list(SPECIAL))
     return TextTokenizer(tokenizer)
 
 
