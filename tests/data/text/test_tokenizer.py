@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from zoo.data.text import tokenizer as tokenizer_module
 from zoo.data.text.tokenizer import (
@@ -198,6 +198,21 @@ def test_the_bytes_of_sentencepiece_are_those_of_the_text(prefix, tmp_path):
         theirs.encode_special_tokens = True
         complete = theirs.encode(text, add_special_tokens=False).ids
         assert not text or ours.encode(spaced).tolist() == complete
+
+
+def test_added_tokens_of_spaces_have_the_bytes_of_spaces(tmp_path):
+    # As in Gemma, whose runs of spaces are tokens of the vocabulary that are added a second time.
+    content = json.loads(sentencepiece("Metaspace").to_str())
+    content["model"]["vocab"]["▁▁"] = len(content["model"]["vocab"])
+    content["model"]["merges"].insert(0, ["▁", "▁"])
+    theirs = Tokenizer.from_str(json.dumps(content))
+    theirs.add_tokens([AddedToken("▁▁", normalized=False)])
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    ours = open_tokenizer(str(tmp_path))
+    for text in ("the  cat", "the ▁▁ cat"):
+        tokens = ours.encode(text)
+        assert theirs.token_to_id("▁▁") in tokens
+        assert b"".join(ours.token_bytes()[token] for token in tokens) == text.replace("▁", " ").encode()
 
 
 NORMALIZERS = {

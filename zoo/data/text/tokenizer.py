@@ -165,9 +165,9 @@ class TextTokenizer:
                 found.append(b"")
             elif self.falls_back_to_bytes and (byte := re.fullmatch("<0x([0-9A-F]{2})>", text)):
                 found.append(bytes([int(byte[1], 16)]))
-            elif token in added:
-                found.append(b"" if added[token].special else text.encode())
-            elif self.falls_back_to_bytes:
+            elif token in added and added[token].special:
+                found.append(b"")
+            elif token in added or self.falls_back_to_bytes:
                 found.append(text.replace(SPACE, self._space).encode())
             else:
                 try:
