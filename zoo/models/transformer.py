@@ -305,11 +305,12 @@ class Encoder(Transformer):
     causal = False
 
 
-def draw_initial(model: nn.Module, seed: int, num_layers: int, weight_std: float) -> None:
+def draw_initial(model: nn.Module, seed: int, num_layers: int, weight_std: float | Literal["auto"]) -> None:
     """Set the parameters of a transformer (not those of its encodings) to their start, GPT-2's way.
 
-    Weights are N(0, weight_std^2); a projection back into the residual stream is divided by sqrt(2 layers),
-    so that the stream's variance does not grow with depth. Gains start at one and offsets at zero; a module
+    Weights are N(0, weight_std^2), with `auto` N(0, 1/columns) for a matrix [rows, columns]. A projection
+    back into the residual stream is divided by sqrt(2 layers), so that the stream's variance does not grow
+    with depth. Gains start at one and offsets at zero; a module
     whose vectors start from something else says so by `starts_from`. Each is drawn from its own generator,
     seeded by (seed, parameter name): two models that differ in their encoding share every other initial
     weight, bit for bit.
@@ -323,7 +324,8 @@ def draw_initial(model: nn.Module, seed: int, num_layers: int, weight_std: float
                     usual = 1.0 if name.endswith("weight") else 0.0
                     parameter.fill_(getattr(module, "starts_from", usual))
                     continue
-                into_residual = getattr(module, "into_residual", False)
-                std = weight_std / (2 * num_layers) ** 0.5 if into_residual else weight_std
+                std = parameter.shape[-1] ** -0.5 if weight_std == "auto" else weight_std
+                if getattr(module, "into_residual", False):
+                    std /= (2 * num_layers) ** 0.5
                 generator = torch.Generator().manual_seed(seed_of(seed, name))
                 parameter.copy_(torch.randn(parameter.shape, generator=generator) * std)

@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from zoo.console import byte_bar
 from zoo.data.text import SPLITS, Corpus
-from zoo.data.text.tokenizer import TOKENIZER, TextTokenizer, TextUnits, train_tokenizer
+from zoo.data.text.tokenizer import TOKENIZER, TextTokenizer, TextUnits, learn_characters, train_tokenizer
 from zoo.data.text.tokens import TokenStream, write_split
 from zoo.errors import InputError, Problem
 from zoo.files import atomic_folder, atomic_write
@@ -51,6 +51,7 @@ def open_cache(
     root: Path,
     tokenizer: TextTokenizer | None = None,
     build: bool = True,
+    characters: bool = False,
 ) -> TokenCache | None:
     """The tokens of a corpus from the cache below `root`, built first where they are not there; None where
     they are not there and `build` is False.
@@ -58,12 +59,14 @@ def open_cache(
     Args:
         open_corpus: opens the corpus; called again after a build, to detect a changed text.
         vocab_size: of the tokenizer that is learned if none is given.
+        characters: they are learned instead of BPE.
 
     Raises:
         InputError: the corpus cannot be read or changed meanwhile, the cache cannot be written or is damaged.
     """
     corpus = open_corpus()
-    vocabulary = vocab_size if tokenizer is None else tokenizer.fingerprint
+    learned = ["characters", vocab_size] if characters else vocab_size
+    vocabulary = learned if tokenizer is None else tokenizer.fingerprint
     key = [FORMAT, corpus.identity, corpus.newline_is_word, vocabulary, tokenizers.__version__]
     folder = root / hashlib.sha256(json.dumps(key).encode()).hexdigest()[:24]
     if not folder.exists():
@@ -73,7 +76,7 @@ def open_cache(
             root.mkdir(parents=True, exist_ok=True)
             with _acquired(FileLock(folder.with_suffix(".lock")), corpus.name):
                 if not folder.exists():
-                    _build(corpus, tokenizer or vocab_size, folder, open_corpus)
+                    _build(corpus, tokenizer or vocab_size, folder, open_corpus, characters)
         except OSError as error:
             message = (
                 f"tokens cannot be stored there: {error.strerror or error}; make room, or name another "
@@ -95,7 +98,11 @@ def _acquired(lock: FileLock, name: str) -> Any:
 
 
 def _build(
-    corpus: Corpus, vocabulary: int | TextTokenizer, folder: Path, open_corpus: Callable[[], Corpus]
+    corpus: Corpus,
+    vocabulary: int | TextTokenizer,
+    folder: Path,
+    open_corpus: Callable[[], Corpus],
+    characters: bool,
 ) -> None:
     for stale in folder.parent.glob(f".{folder.name}.*"):  # of a process that was killed
         shutil.rmtree(stale)
@@ -105,7 +112,8 @@ def _build(
         else:
             with byte_bar(f"learning {vocabulary} tokens from {corpus.name}") as bar:
                 documents = _documents(corpus, "train", hashlib.sha256(), bar)
-                tokenizer = train_tokenizer(documents, vocabulary)
+                learn = learn_characters if characters else train_tokenizer
+                tokenizer = learn(documents, vocabulary)
         tokenizer.save(part / TOKENIZER)
         units = TextUnits(tokenizer.token_bytes(), corpus.newline_is_word)
         digest = hashlib.sha256()
