@@ -15,9 +15,11 @@ import leaderboard
 import results
 from board.correlation import spearman
 from board.measured import SHOWN
+from board.pairs import differences_table
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "scripts" / "results"
+TEXT = RESULTS / "text" / "measurements"
 STORED = RESULTS / "max_index" / "measurements"
 COPY = RESULTS / "copy" / "measurements"
 FLIP_FLOP = RESULTS / "flip_flop" / "measurements"
@@ -144,3 +146,30 @@ def test_rank_correlation_is_pearsons_of_the_ranks():
     assert spearman(pairs) == pytest.approx(1 - 6 * distance / (12 * (12**2 - 1)))
     assert spearman(np.array([[1.0, 2.0], [2.0, 5.0], [3.0, 9.0]])) == pytest.approx(1)
     assert math.isnan(spearman(np.array([[1.0, 2.0], [1.0, 5.0], [1.0, 9.0]])))
+
+
+def text_rows(encoding, protocol, seed):
+    content = json.loads((TEXT / f"{encoding}_seed{seed}.json").read_text())["measurements"]
+    return next(one["rows"] for one in content if one["protocol"] == protocol and not one.get("changed"))
+
+
+def test_a_change_of_a_setting_is_paired_by_seed():
+    """The differences of log n have the means of the stored values, and an interval around them."""
+    named = {study.name: study for study in results.read_studies(results.STUDIES)}
+    page = differences_table(named["text_log_n"], [named["text"]], "nonoverlapping", results.OUT)
+    found = cells(page, "256")
+    assert found.keys() == {"none", "rope", "rope_clipped"}
+    for name, cell in found.items():
+        changes = []
+        for seed in SEEDS:
+            content = json.loads(
+                (RESULTS / "text_log_n" / "measurements" / f"{name}_seed{seed}.json").read_text()
+            )
+            after = next(
+                one["rows"][0]["bits_per_byte"]
+                for one in content["measurements"]
+                if one["protocol"] == "nonoverlapping" and not one.get("changed")
+            )
+            changes.append(after - text_rows(name, "nonoverlapping", seed)[0]["bits_per_byte"])
+        value, low, high = (float(one) for one in re.findall(r"[-+]\d\.\d+", cell))
+        assert value == pytest.approx(statistics.fmean(changes), abs=6e-4) and low < min(changes) < high
