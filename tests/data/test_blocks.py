@@ -23,8 +23,12 @@ def stream():
 
 def masked(stream, length=100, **keywords):
     settings = {"mask_fraction": 0.15, "seed": 0, "epoch": 0} | keywords
-    tokenizer = SimpleNamespace(mask_token=MASK, end_token=END, vocab_size=VOCABULARY)
-    return MaskedBlocks(stream, length, tokenizer=tokenizer, **settings)
+    return MaskedBlocks(stream, length, tokenizer=tokenizer({END, MASK}), **settings)
+
+
+def tokenizer(special, end=END, mask=MASK):
+    rows = [b"" if token in special else b"x" for token in range(VOCABULARY)]
+    return SimpleNamespace(mask_token=mask, end_token=end, vocab_size=VOCABULARY, token_bytes=lambda: rows)
 
 
 def test_blocks_tile_the_stream_and_targets_are_one_on(stream):
@@ -77,6 +81,15 @@ def test_the_fractions_of_masked_random_and_kept_tokens():
         assert (tokens == 7).double().mean().item() == pytest.approx(0.1 + 0.1 / 48, abs=0.01)
         random = tokens[(tokens != MASK) & (tokens != 7)]
         assert random.min() == 2 and random.max() == VOCABULARY - 1
+
+
+def test_random_tokens_are_all_those_with_bytes():
+    # Tokens 0 and 1 are ordinary here, 7 is not in use, and the special ones come last.
+    special = {7, VOCABULARY - 2, VOCABULARY - 1}
+    stream = np.full(60_000, 5, dtype=np.uint16)
+    data = MaskedBlocks(stream, 1000, 0.4, tokenizer(special, VOCABULARY - 2, VOCABULARY - 1), seed=0)
+    drawn = set(data.batch(range(len(data)))["tokens"].flatten().tolist())
+    assert drawn == set(range(VOCABULARY)) - special | {VOCABULARY - 1}
 
 
 def test_masks_depend_on_seed_and_epoch_only(stream):

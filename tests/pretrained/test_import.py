@@ -94,6 +94,13 @@ CHANGES = [
     ({"hidden_act": "gelu"}, "hidden_act"),
     ({"hidden_size": "64"}, "hidden_size"),
     ({"hidden_size": None}, "hidden_size"),
+    ({"num_key_value_heads": 3}, "config.json: model.num_kv_heads"),
+    ({"num_hidden_layers": 0}, "config.json: num_hidden_layers"),
+    ({"hidden_size": -64}, "config.json: hidden_size"),
+    ({"max_position_embeddings": 0}, "config.json: max_position_embeddings"),
+    ({"head_dim": 7}, "config.json: model.encoding"),
+    ({"rope_parameters": {"rope_theta": 0}}, "config.json: model.encoding.base"),
+    ({"rope_parameters": {"rope_type": "linear", "factor": 0.5}}, "config.json: model.encoding.factor"),
     ({"quantization_config": {"bits": 4}}, "quantization_config"),
     ({"num_hidden_layers": 4}, "model.layers.3."),
     ({"num_hidden_layers": 2}, "model.layers.2."),
@@ -166,8 +173,10 @@ def test_an_import_overwrites_no_run_and_changes_no_model(here):
     import_model(read_published("published"))
     with pytest.raises(InputError, match="already holds a run"):
         import_model(read_published("published"))
-    with pytest.raises(InputError, match=r"model\.encoding\.base"):
-        import_model(read_published("published"), name="other", sets=["model.encoding.base=5"])
+    for wrong in ("model.encoding.base=5", "data.sequence_length=0", "data.nam=text"):
+        with pytest.raises(InputError) as caught:
+            import_model(read_published("published"), name="other", sets=[wrong])
+        assert wrong.partition("=")[0] in str(caught.value) and "config.json" not in str(caught.value)
 
 
 def byte_level(special, place):

@@ -211,8 +211,8 @@ class Encoding(nn.Module):
     rotation_is_final: bool = False
     """`rotate` depends on the own position of a query or key alone: while decoding, a key is rotated once."""
     weight_matrices: ClassVar[tuple[str, ...]] = ()
-    """Own parameters that are the weight of a linear map or an embedding as wide as the model: they decay as
-    those of `nn.Linear` and `nn.Embedding` do. Tables that enter scores or heads do not."""
+    """Own parameters that are the matrix of a linear map: they decay as the weights of `nn.Linear` do. Tables
+    with a row for each position, distance or bucket do not, in `nn.Embedding` either."""
     per_layer: bool = False
     """Each layer owns an instance. May be set on the instance, by an option or by a wrapped encoding."""
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from zoo.data import open_data
 from zoo.data.source import DataSource
+from zoo.data.text.tokenizer import CHARACTERS
 from zoo.errors import InputError, Problem, collect
 from zoo.evaluation.protocols.protocol import build_protocol
 from zoo.evaluation.store import validate_results_folder
@@ -146,6 +147,6 @@ def _own_tokenizer(path: Path) -> Path | None:
 def _with_own_tokenizer(recipe: Recipe, path: Path) -> Recipe:
     """If the tokenizer file of a recipe is missing, use the copy in the run folder."""
     named, own = getattr(recipe.data, "tokenizer", None), _own_tokenizer(path)
-    if named is None or Path(named).exists() or own is None:
+    if named in (None, CHARACTERS) or Path(named).exists() or own is None:
         return recipe
     return recipe.model_copy(update={"data": recipe.data.model_copy(update={"tokenizer": str(own)})})

@@ -19,8 +19,8 @@ from typing import Any
 
 import torch
 
+from zoo.data.text.tokenizer import CHARACTERS, TextTokenizer
 from zoo.data.text.tokenizer import CONFIG as TOKENIZER_CONFIG
-from zoo.data.text.tokenizer import TextTokenizer
 from zoo.errors import InputError, Problem, collect
 from zoo.files import atomic_folder, atomic_write, read_json
 from zoo.models.transformer import Decoder
@@ -218,7 +218,7 @@ def _write_tokenizer(task: Task, folder: Path) -> dict[str, int | None]:
         **{key: ours.tokenizer.id_to_token(token) for key, token in special.items() if token is not None},
         # Text that happens to spell a special token is text, as it was in training; others have prompts
         # that spell them.
-        split_special_tokens=getattr(task.recipe.data, "tokenizer", None) is None,
+        split_special_tokens=getattr(task.recipe.data, "tokenizer", None) in (None, CHARACTERS),
         clean_up_tokenization_spaces=False,
         padding_side="left",
         model_max_length=task.recipe.data.sequence_length,

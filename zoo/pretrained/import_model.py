@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from zoo.console import progress_bar
+from zoo.data.text.hub import hub_or_cache
 from zoo.data.text.tokenizer import open_tokenizer
 from zoo.errors import InputError, Problem
 from zoo.files import atomic_file, atomic_folder, read_json
@@ -88,7 +89,8 @@ def _download(origin: str) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(origin, allow_patterns=["*.json", "*.jinja", "*.safetensors"]))
+        with hub_or_cache():
+            return Path(snapshot_download(origin, allow_patterns=["*.json", "*.jinja", "*.safetensors"]))
     except Exception as error:  # of the hub, of the network, of files: many kinds
         cause = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
         message = f"no such folder, and it could not be fetched from the hub: {cause}"
@@ -154,8 +156,11 @@ def import_model(
         fault = f"{rows} rows of the embedding, but {tokenizer.vocab_size} token ids in {TOKENIZER}"
         message = f"{fault}; remove the tokens from id {rows} on, or resize the embedding"
         raise InputError(Problem(message, key="vocab_size", where=str(published.folder / CONFIG)))
-    recipe = recipe_of(published, name, folder / TOKENIZER, sets)
-    task = build_task(recipe, published.decoder.vocab_size)
+    try:
+        recipe = recipe_of(published, name, folder / TOKENIZER, sets)
+        task = build_task(recipe, rows)
+    except InputError as error:
+        raise InputError(_in_config(one, published) for one in error.problems) from error
     load_weights(task, published)
     card = make_card(recipe, task.model, {"tokenizer": tokenizer.fingerprint}) | _origin(published)
     card["imported"]["start_token"] = tokenizer.start_token
@@ -177,6 +182,16 @@ def import_model(
         write_recipe(made, recipe)
         write_card(made, card)
     return folder
+
+
+def _in_config(problem: Problem, published: Published) -> Problem:
+    """A problem of the recipe, at the key of the configuration that it comes from."""
+    names = {f"model.{ours}": theirs[0] for ours, theirs in published.architecture.names.items()}
+    names["data.sequence_length"] = published.architecture.length[0]
+    key = problem.key or "model.encoding"
+    if problem.where or not key.startswith(("model.", *names)):
+        return problem  # of a change by the user
+    return replace(problem, key=names.get(key, key), where=str(published.folder / CONFIG))
 
 
 def load_weights(task: Task, published: Published) -> None:

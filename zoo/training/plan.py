@@ -11,7 +11,6 @@ from torch import nn
 from zoo.data import build_dataset
 from zoo.data.source import DataSource
 from zoo.data.text.datasets import TextSource, TokenizedText
-from zoo.data.text.tokenizer import open_tokenizer
 from zoo.errors import InputError
 from zoo.launch.devices import devices_taken
 from zoo.models.transformer import FeedForward
@@ -112,11 +111,8 @@ def plan_of(recipe: Recipe, source: DataSource | None = None, model: nn.Module |
         with suppress(InputError):  # the data may be missing here
             tokens = dataset.tokens(build=False)
     if model is None:
-        known = (
-            tokens.tokenizer
-            if tokens
-            else getattr(dataset, "tokenizer", None) and open_tokenizer(dataset.tokenizer)
-        )
+        given = dataset.given_tokenizer() if isinstance(dataset, TokenizedText) else None
+        known = tokens.tokenizer if tokens else given
         encoding = build_encoding(recipe)
         with torch.device("meta"):
             model = build_task(encoding, known.vocab_size if known else dataset.vocab_size).model

@@ -28,7 +28,6 @@ class Learned(Encoding):
     formula = r"x_i \to x_i + P_i"
     paper = "Gehring et al. 2017 (arXiv:1705.03122); Radford et al. 2019 (GPT-2)"
     family = "absolute"
-    weight_matrices = ("table",)
     extrapolates = "policy"
     after_training = ("beyond",)
     integer_positions = True
