@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,8 @@ SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def number(value: float | None) -> str:
-    """A measure, short enough for a table; a dash for None."""
-    if value is None:
+    """A measure, short enough for a table; a dash for None and NaN."""
+    if value is None or math.isnan(value):
         return DASH
     for below, form in ((10, ".3f"), (100, ".2f"), (1000, ".1f"), (1e6, ",.0f")):
         if abs(value) < below:
@@ -38,8 +39,8 @@ def signed(difference: float) -> str:
 
 
 def count_text(value: float | None) -> str:
-    """A count, with separators; a dash for None."""
-    return DASH if value is None else f"{value:,.0f}"
+    """A count, with separators; a dash for None and NaN."""
+    return DASH if value is None or math.isnan(value) else f"{value:,.0f}"
 
 
 def display_name(name: str) -> str:
