@@ -18,8 +18,7 @@ import numpy as np
 from zoo.comparison.caveats import Caveat
 from zoo.comparison.comparable import Key, differing
 from zoo.comparison.formatting import kind_text
-from zoo.comparison.frame import KIND, Results
-from zoo.comparison.labels import Series
+from zoo.comparison.frame import KIND, Results, Series
 from zoo.comparison.runs import RunInfo
 from zoo.errors import InputError
 from zoo.evaluation.interval import interval_of_ratio

@@ -1,17 +1,17 @@
-"""The runs of a comparison: recipe, card, measurements and training speed."""
+"""The runs of a comparison: recipe, card, measurements and training speed; and commands that name them."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
+import shlex
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from zoo.comparison.commands import command, options
 from zoo.errors import InputError, Problem, collect, shorten
 from zoo.evaluation.measurement import Measurement
 from zoo.evaluation.store import read_measurements
@@ -148,6 +148,16 @@ def training_speed(file: Path) -> float | None:
         raise InputError(Problem(f"cannot be read ({error})", where=str(file))) from error
     values = [value for value in values if math.isfinite(value)]
     return statistics.median(values) if values else None
+
+
+def command(words: Sequence[str]) -> str:
+    return shlex.join(["python", "-m", "zoo", *words])
+
+
+def options(protocols: Sequence[str] | None, lengths: Iterable[int] | None) -> list[str]:
+    """The words that choose protocols and lengths."""
+    chosen = ["--protocol", ",".join(protocols)] if protocols else []
+    return chosen + (["--lengths", ",".join(map(str, lengths))] if lengths else [])
 
 
 def evaluate_command(

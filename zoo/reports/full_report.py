@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from zoo.comparison.caveats import Caveat, of_runs
-from zoo.comparison.commands import command
 from zoo.comparison.frame import Results
-from zoo.comparison.runs import RunInfo, evaluate_command, read_runs
+from zoo.comparison.runs import RunInfo, command, evaluate_command, read_runs
 from zoo.comparison.statistics import costs, summary
 from zoo.console import progress_bar, waiting
 from zoo.errors import InputError, printable

@@ -10,13 +10,19 @@ from typing import TYPE_CHECKING, Any
 
 from zoo.comparison import caveats
 from zoo.comparison.caveats import Caveat
-from zoo.comparison.commands import command, options
 from zoo.comparison.comparable import KeyDifference, differences, on_common_targets
 from zoo.comparison.findings import verdict
-from zoo.comparison.frame import Results, chosen
-from zoo.comparison.labels import Series, series_of, unique
+from zoo.comparison.frame import Results, Series, chosen, series_of, unique
 from zoo.comparison.models import models_results
-from zoo.comparison.runs import RunInfo, evaluate_command, read_runs, training_speed, validated_recipe
+from zoo.comparison.runs import (
+    RunInfo,
+    command,
+    evaluate_command,
+    options,
+    read_runs,
+    training_speed,
+    validated_recipe,
+)
 from zoo.comparison.statistics import costs, only_rivals, summary
 from zoo.errors import InputError, Problem, printable
 from zoo.evaluation.measurement import Measurement
