@@ -121,10 +121,6 @@ class CheckpointConfig(Section):
     keep_every_n_steps: Annotated[Positive | None, Affects("results")] = None
     """Steps between two checkpoints that are kept beside the last one, as checkpoints/step-N.ckpt, for
     `evaluate RUN --checkpoints all`. null: none."""
-    sharded: Annotated[Flag | Literal["auto"], Affects("results")] = "auto"
-    """Whether under strategy fsdp each process writes its own shard of the tensors, into a folder next to
-    the checkpoint, instead of the first one all of them into the file; any number of processes continues from
-    either. auto: where weights and the optimizer's moments are over 2 GiB."""
 
 
 class WandbConfig(Section):

@@ -96,6 +96,7 @@ def _fill_in(values: dict[str, Any]) -> Sequence[tuple[str, ...]]:
     for name in Recipe.model_fields:
         if values.get(name, ...) is None:
             del values[name]  # `checkpoint:` with nothing under it changes nothing
+    _as(dict, values.get("checkpoint")).pop("sharded", None)  # stored by versions that wrote shards
     data, model = _as(dict, values.get("data")), _as(dict, values.get("model"))
     usual = usual_task(data.get("name"), model.get("kind"))
     # Where data or kind are wrong there is a problem already; any task will do to find the others.
