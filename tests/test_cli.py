@@ -316,21 +316,6 @@ def test_sigterm_is_ctrl_c_and_handlers_are_restored(workplace, verbs, capsys, v
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
-def test_a_signal_during_an_import_ends_the_process(monkeypatch):
-    def frames(*files):
-        frame = None
-        for file in files:
-            frame = types.SimpleNamespace(f_code=types.SimpleNamespace(co_filename=file), f_back=frame)
-        return frame
-
-    monkeypatch.setattr(os, "_exit", sys.exit)
-    with pytest.raises(SystemExit) as ended:
-        cli._interrupt(signal.SIGINT, frames("cli.py", "<frozen importlib._bootstrap>", "numpy/__init__.py"))
-    assert ended.value.code == 130
-    with pytest.raises(KeyboardInterrupt):
-        cli._interrupt(signal.SIGTERM, frames("cli.py", "fit.py"))
-
-
 def test_the_text_of_an_interruption_is_reported_instead(workplace, verbs, capsys):
     def interrupted(*given, **named):
         raise KeyboardInterrupt("stopped at step 7")

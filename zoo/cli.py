@@ -52,13 +52,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt; during an import, where native code may lose it, end the process at once."""
-    while frame is not None:
-        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
-            if is_first_process():
-                os.write(2, b"interrupted\n")  # a handler may run in the middle of another print
-            os._exit(INTERRUPTED)
-        frame = frame.f_back
     raise KeyboardInterrupt
 
 
