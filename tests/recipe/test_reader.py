@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from zoo.errors import InputError
-from zoo.recipe import dump, locate, read_recipe, recipe_of_run, resolve
+from zoo.errors import InputError, Problem
+from zoo.recipe import dump, read_recipe, recipe_of_run, resolve
+from zoo.recipe.reader import read_tree
 from zoo.registry import encodings
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.yaml"))
@@ -325,8 +326,9 @@ def test_any_key_can_be_located(write):
         "seed": "child.yaml:3",
         "nosuch.key": "child.yaml:1",
     }
-    assert {key: locate(child, ["data.batch_size=2"], key) for key in places} == places
-    assert locate("gone.yaml", [], "seed") is None
+    error = InputError(Problem("wrong", key) for key in places)
+    located = read_tree(Path(child), ["data.batch_size=2"]).located(error)
+    assert {one.key: one.where for one in located.problems} == places
 
 
 # Plugins
