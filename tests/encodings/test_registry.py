@@ -202,7 +202,8 @@ def test_two_files_or_two_classes_of_one_cannot_take_the_same_name(plugin):
     with pytest.raises(InputError, match=rf"Mine \({one}:3\) and Mine \({other}:3\)"):
         registry.load_plugin(other)
     twice = plugin(
-        MINE.replace("'mine'", "'twice'") + MINE.replace("'mine'", "'twice'").replace("Mine", "Again")
+        MINE.replace("'mine'", "'twice'") + MINE.replace("'mine'", "'twice'").replace("Mine", "Again"),
+        "twice.py",
     )
     with pytest.raises(InputError, match=rf"Mine \({twice}:3\) and Again \({twice}:5\)"):
         registry.load_plugin(twice)
