@@ -5,11 +5,6 @@ import json
 import pytest
 
 from zoo.cli import main
-from zoo.comparison.commands import evaluate_command, settings
-from zoo.comparison.run_info import RunInfo
-from zoo.evaluation.measurement import Measurement
-from zoo.recipe import read_recipe
-from zoo.runs.card import read_card
 from zoo.training.fit import fit
 
 
@@ -59,15 +54,3 @@ def test_a_corpus_that_is_not_there_or_no_text_is_refused(run, here, recipe, cap
     pointer = fit(recipe("max_index", "trainer.max_steps=1", "evaluate.lengths=[8]"))
     assert main(["evaluate", str(pointer), "--data", "sample"]) == 2
     assert "a model of text" in capsys.readouterr().err
-
-
-def test_a_printed_command_names_the_corpus_and_the_packing(run):
-    assert main(["evaluate", str(run), "--data", "sample", "--set", "data.packing=separate"]) == 0
-    found = [
-        Measurement.model_validate_json(file.read_text())
-        for file in (run / "evaluation" / "measurements").iterdir()
-    ]
-    other = next(one for one in found if "data" in one.parameters)
-    info = RunInfo("runs/a", read_recipe(run / "recipe.yaml").as_dict(), read_card(run))
-    printed = evaluate_command([info], lengths=[8], sets=settings(info, info, other))
-    assert printed.endswith("evaluate runs/a --lengths 8 --set data.packing=separate --data sample")
