@@ -25,7 +25,7 @@ NO_WEIGHTS_KEPT = mock.patch.object(blocked_attention, "KEPT_LENGTH", 0)
 """In training, as if every table were too large and every sequence a long one."""
 
 LAYOUTS: dict[str, dict[str, Any]] = {
-    # Of the blocks of 16, 64 or 128 queries the last has a single one.
+    # The last block of 16, 64 or 128 queries has a single query.
     "plain": {"length": 129},
     "window": {"window": 5},
     "padding": {"padding": (0, 4)},

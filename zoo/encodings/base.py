@@ -64,8 +64,8 @@ class AttentionContext:
     shared: dict = field(default_factory=dict, repr=False, compare=False)
     """Values computed once in a forward pass and used by every layer; see `once`."""
     layer_cache: Any = field(default=None, repr=False, compare=False)
-    """What a layer's encodings keep of each token, each under a name, from one block of queries to the next
-    and, while decoding, from one forward pass to the next: a `zoo.models.cache.LayerCache`, or None. See
+    """Values of each token that a layer's encodings keep, each under a name, from one block of queries to the
+    next and, while decoding, from one forward pass to the next: a `zoo.models.cache.LayerCache`, or None. See
     `rows`."""
 
     @property

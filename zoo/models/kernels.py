@@ -33,8 +33,8 @@ BLOCK_ROWS = 128
 no table is written: keys later than the last query are skipped."""
 
 MOST_KEPT_ELEMENTS = 2**26
-"""Of a table that autograd keeps, of each layer. Larger ones are recomputed in the backward pass, a block of
-queries at a time, so that memory is linear in length for every encoding."""
+"""Largest score table, in elements per layer, that autograd may keep. Larger tables are recomputed in the
+backward pass, a block of queries at a time, so that memory is linear in length for every encoding."""
 
 GPU_FACTOR = 16
 """How many times larger blocks are on a GPU, where launching many small kernels would dominate."""
@@ -161,7 +161,7 @@ def _without_table(
     scale: float,
     bias_BH1S: Tensor | None,
 ) -> Tensor:
-    """Of queries that see every key, or every one up to their own."""
+    """Attention of queries that see every key, or every key up to their own."""
     q_BHTD, causal = scores.scaled_queries(q_BHTD), not scores.context.is_open()
     if cpu_attention.applies(q_BHTD):
         return cpu_attention.attend(q_BHTD, k_BHSD, v_BHSV, bias_BH1S, scale, first=0 if causal else None)

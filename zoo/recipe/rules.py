@@ -103,7 +103,7 @@ def every_window_has_a_layer(windows: Any, layers: int) -> Fault:
 @rule("data.batch_size", "trainer.devices", "trainer.num_nodes", "trainer.accumulate_grad_batches")
 def batch_divides_evenly(batch: int, devices: Any, nodes: int, accumulate: int) -> Fault:
     number = number_of_devices(devices)
-    # Those that are not known yet are checked when the run starts.
+    # `auto` is checked when the run starts.
     return None if number is None else batch_fault(batch, number, nodes, accumulate)
 
 

@@ -96,7 +96,7 @@ def note_changes(
 
 
 def changed_data(card: dict[str, Any] | None, source: DataSource) -> list[str]:
-    """What a model was trained on, by its checkpoint's card, and is another now: a sentence on each."""
+    """Differences between the training data on the card and the data now: a sentence on each."""
     then = (card or {}).get("fingerprint", {})
     name = source.recipe.data.name
     words = {

@@ -87,7 +87,7 @@ def _load_safetensors(path: Path) -> dict[str, Any]:
 
 
 def alternatives(path: Path) -> str:
-    """What can be done about a checkpoint that cannot be used: a sentence."""
+    """Remedy for a checkpoint that cannot be used: a sentence."""
     others = sorted(file.name for file in path.parent.glob("*.ckpt") if file.name != path.name)
     if others:
         return (

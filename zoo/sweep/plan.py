@@ -32,7 +32,7 @@ OWNED = {
 }
 MAX_OPTION, MAX_SLUG = 24, 80  # characters
 UNSAFE = r"[^A-Za-z0-9._-]+"
-"""What a file name shall not have."""
+"""Characters that are replaced in a file name."""
 
 
 @dataclass(frozen=True)

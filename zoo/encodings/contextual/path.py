@@ -145,7 +145,7 @@ class _Blocks(NamedTuple):
 
     @classmethod
     def of(cls, q: Tensor, k: Tensor, w: Tensor, beta: Tensor) -> _Blocks:
-        """Of the tokens of k, w and beta, filled up with tokens that reflect nothing; q may be empty."""
+        """Blocks of the tokens of k, w and beta, padded with tokens that reflect nothing; q may be empty."""
         block = min(BLOCK, k.shape[2])
         fill = -k.shape[2] % block
         k, w, beta = (F.pad(x, (0, 0, 0, fill)).unflatten(2, (-1, block)) for x in (k, w, beta[..., None]))

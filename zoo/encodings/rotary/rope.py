@@ -128,7 +128,7 @@ class RoPE(Encoding):
         return turn(q, *q_turn, self.layout), turn(k, *k_turn, self.layout)
 
     def cos_sin(self, pos: Tensor, k_pos: Tensor, keep: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """What turns a query or key at positions `pos`, in a sequence whose keys stand at `k_pos`.
+        """The cos and sin for queries or keys at positions `pos`, in a sequence whose keys stand at `k_pos`.
 
         `keep` [B,S] is False at keys that are padding.
 

@@ -123,7 +123,7 @@ class Scaling:
         return torch.where(length > self.full_length, long, short)
 
     def long_frequency(self) -> Tensor | None:
-        """Of `longrope`, the frequencies beyond the original length."""
+        """Frequencies of `longrope` beyond the original length; None for another rule."""
         if self.rule != "longrope":
             return None
         divisor = self.factor if self.long_factor is None else self.long_factor
@@ -136,7 +136,7 @@ class Scaling:
         return self.base * factor ** (self.width / (self.width - 2))
 
     def attention(self) -> float:
-        """What cos and sin are multiplied by: the scores by its square."""
+        """Factor of cos and sin; the scores are multiplied by its square."""
         if self.rule not in ("yarn", "longrope"):
             return 1.0
         if self.attention_factor is not None:

@@ -17,7 +17,7 @@ class Interleave(Wrapper):
 
     This is the encodings' part of the paper's model (RNoPE-SWA) and no more: its rotary layers see a sliding
     window, and only the others the whole sequence, which is `model.window: [W, W, W, null]`.
-    What elsewhere is shared by all layers, such as the table of t5, each layer has of its own here.
+    Each layer has its own copy of parameters that other encodings share, such as the table of t5.
     Checked against models in which every layer has the same encoding, layer by layer.
     """
 
