@@ -10,7 +10,7 @@ import torch
 
 from zoo import cli
 from zoo.contract import LAWS, Subject, check
-from zoo.contract.law import Finding, Law, beyond, captured, examine, farthest, within
+from zoo.contract.law import Law, Outcome, beyond, captured, examine, farthest, within
 from zoo.contract.subject import subjects_of
 
 ROOT = Path(__file__).parents[2]
@@ -406,7 +406,7 @@ def test_a_broken_law_stops_those_that_need_it_alone():
     def trial(name, holds):
         def run(subject):
             tried.append((name, subject.kind))
-            yield Finding(holds(subject))
+            yield Outcome(holds(subject))
 
         return run
 
@@ -449,7 +449,7 @@ def test_laws_leave_the_random_state_as_it_was():
 
 def test_an_exception_breaks_a_law():
     def fails(subject):
-        yield Finding(True)
+        yield Outcome(True)
         raise KeyError("table")
 
     finding = Law("fails", "", fails).try_on(Subject("rope"))

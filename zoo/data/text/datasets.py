@@ -256,7 +256,7 @@ class Mix(TextDataset):
 
 
 @register.dataset("sample")
-class Sample(TextDataset):
+class SampleText(TextDataset):
     """Generated text whose names and facts recur over long distances, for work without a network.
 
     Args:
