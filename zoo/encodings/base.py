@@ -46,7 +46,7 @@ class AttentionContext:
 
     `q_pos` [T] or [B,T] and `k_pos` [S] or [B,S] are position ids (int or float); `query_offset` is the row
     of the first query among the keys. `keep` [B,S] is False at padding. `documents` [B,S] is the row in which
-    the document of each key begins: a query sees its own document alone, and where it is None all of them.
+    the document of each key begins: a query attends within its document; None: no boundaries.
     `window` is the number of tokens that a query sees on each side it looks to, itself included. `features`
     [B,S,...] is the output of the encoding's `read` for every key.
     """
@@ -302,8 +302,8 @@ class Encoding(nn.Module):
     def bias_table(self, context: AttentionContext, num_heads: int) -> Tensor:
         """The bias of all queries and keys, [H,T,S] or [B,H,T,S], in float32.
 
-        As it stands, `bias` of every pair; of every distance where that decides. An encoding whose bias is
-        no pointwise arithmetic may override this instead of `bias`, and is then not `fused`.
+        By default, `bias` of every pair, or of every distance if `distance_only`. An encoding whose bias is
+        not pointwise may override this instead of `bias`, and is then not `fused`.
         """
         head = torch.arange(num_heads, device=context.q_pos.device)
         if self.distance_only and context.consecutive:

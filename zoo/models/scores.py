@@ -48,7 +48,7 @@ class ScoreTerms:
 
     @property
     def context(self) -> AttentionContext:
-        """That of the first encoding. Rows, mask and `shared` are the same in all."""
+        """The context of the first encoding. Rows, mask and `shared` are the same in all."""
         return self.contexts[0]
 
     @property

@@ -158,8 +158,8 @@ class Transformer(nn.Module):
             cache: earlier tokens; these are appended.
             positions: [T] or [B,T]; by default 0, 1, 2 ..., after those in the cache.
             wanted: [B,T], True at the N positions whose logits to return, as [N,V], row by row.
-            targets: [B,T], the token ids to predict, -100 where nothing is: to return, instead of logits,
-                their losses in nats, without holding all logits at a time.
+            targets: [B,T], token ids to predict, -100 to ignore. If given, returns the losses in nats; the
+                full logits are never held.
             reduction: of these losses: `sum` for training, or `none`, [B,T], for evaluation.
             documents: [B,T], the row in which the document of each token begins, to read each document by
                 itself: a token sees its own document, whose first token has position 0. Without padding and

@@ -101,7 +101,7 @@ def changed_data(card: dict[str, Any] | None, source: DataSource) -> list[str]:
     name = source.recipe.data.name
     words = {
         "tokenizer": "the training text gives another tokenizer",
-        "corpus": f"the text of {name!r} has changed" if source.kind == "text" else f"{name!r} is made anew",
+        "corpus": f"the {'text' if source.kind == 'text' else 'generator'} of {name!r} has changed",
     }
     return [
         f"{word} ({then[key][:12]} then, {source.fingerprint[key][:12]} now)"

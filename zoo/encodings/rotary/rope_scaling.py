@@ -22,20 +22,20 @@ READ_BY = {
     "short_factor": ("longrope",),
     "long_factor": ("longrope",),
 }
-"""Which rules make use of which figure."""
+"""Scaling rules that use each parameter."""
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """A rule and its figures, for R = `width` rotated dimensions; the options are those of `RoPE`.
+    """A rule and its parameters, for R = `width` rotated dimensions; the options are those of `RoPE`.
 
-    Raises ValueError where a figure cannot be.
+    Raises ValueError for an invalid parameter.
     """
 
     rule: str
     width: int
     turning: int
-    """How many pairs, the fastest, turn; the others have frequency 0."""
+    """The number of pairs that turn, the fastest; the others have frequency 0."""
     base: float
     trained_length: int
     factor: float = 1.0
