@@ -48,6 +48,22 @@ def test_the_context_of_a_target_is_within_its_document(text_recipe, measure):
     assert all("loss_nats" in row for row in rows) and rows[-1]["length"] < 2 * longest < SIZE
 
 
+@torch.no_grad()
+def test_a_window_may_be_longer_than_the_encoding_if_each_document_fits(text_recipe, measure):
+    _, source = opened(text_recipe("decoder", "many", *SEPARATE))
+    # The end token of a document opens the next one.
+    longest = max(last - max(0, first - 1) for first, last in documents_of(source) if first <= SIZE)
+
+    def row_of(rows, *more):
+        table = f"model.encoding={{name: learned, table_length: {rows}}}"
+        task, source = opened(text_recipe("decoder", "many", *SEPARATE, table, *more))
+        return measure("nonoverlapping", task, source, [SIZE])[0]
+
+    assert row_of(longest)["tokens"] == SIZE
+    assert row_of(longest - 1)["note"] == f"the encoding ends at {longest - 1} tokens"
+    assert row_of(longest, "data.packing=packed")["note"] == f"the encoding ends at {longest} tokens"
+
+
 @pytest.mark.parametrize("kind", ["decoder", "encoder"])
 def test_the_first_document_has_no_effect_on_the_loss_of_the_second(kind, text_recipe):
     task, source = opened(

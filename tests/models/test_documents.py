@@ -91,6 +91,19 @@ def test_visible_keys_are_those_of_the_document(model_of, tokens):
     assert seen[0].q_pos[1].tolist() == [*range(9), *range(8), *range(7)]
 
 
+@pytest.mark.parametrize(
+    ("encoding", "limit"), [("learned", 17), ({"name": "xpos", "scale_base": 0.3}, 19)], ids=str
+)
+def test_a_window_may_be_longer_than_the_encoding_if_each_document_fits(encoding, limit, model_of, tokens):
+    model, row = model_of(encoding), tokens(1, 2 * limit + 1)
+    assert model.encoding.max_length == limit
+    begins = torch.tensor([[0] * limit + [limit] * limit + [2 * limit]])
+    got = model(row, documents=begins)
+    torch.testing.assert_close(got[:, limit : 2 * limit], model(row[:, limit : 2 * limit]))
+    with pytest.raises(ValueError, match=f"a sequence of {limit + 1} tokens"):
+        model(row, documents=begins.clamp(max=limit))
+
+
 def test_documents_go_without_padding(model_of, tokens):
     row = tokens(2, LENGTH)
     with pytest.raises(ValueError, match="no padding"):

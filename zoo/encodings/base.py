@@ -343,6 +343,11 @@ class Encoding(nn.Module):
         return None
 
 
+def longest_document(documents: Tensor) -> int:
+    """The number of tokens of the longest document; `documents` as of `AttentionContext`."""
+    return int((torch.arange(documents.shape[1], device=documents.device) - documents).max()) + 1
+
+
 def per_query_and_key(q_pos: Tensor, k_pos: Tensor) -> tuple[Tensor, Tensor]:
     """Positions in the shape in which a dense bias takes them: [T,1] and [S], or [B,1,T,1] and [B,1,1,S]."""
     if q_pos.dim() == 1 and k_pos.dim() == 1:

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from zoo.encodings.base import AttentionContext, Encoding, Size
+from zoo.encodings.base import AttentionContext, Encoding, Size, longest_document
 from zoo.encodings.stack import EncodingStack, LayerEncodings
 from zoo.models.attention import Attention
 from zoo.models.cache import Cache, LayerCache
@@ -193,7 +193,7 @@ class Transformer(nn.Module):
         if tokens.dim() != 2 or tokens.numel() == 0:
             raise ValueError(f"tokens are [batch, length], one or more of each, not {list(tokens.shape)}")
         past = 0 if cache is None else cache.length
-        self._check_length(past + tokens.shape[1], cached=cache is not None)
+        self._check_length(past + tokens.shape[1], cache is not None, documents)
         contexts = self._contexts(tokens, keep, cache, positions, past, documents)
         x_BTE = self.dropout(self.encoding.embed(self.embedding_norm(self.tokens(tokens)), contexts))
         for index, block in enumerate(self.blocks):
@@ -233,8 +233,10 @@ class Transformer(nn.Module):
                 handle.remove()
         return torch.stack(weights)
 
-    def _check_length(self, length: int, cached: bool) -> None:
+    def _check_length(self, length: int, cached: bool, documents: Tensor | None) -> None:
         limit = self.encoding.max_length
+        if limit is not None and documents is not None and length > limit:
+            length = longest_document(documents)
         if limit is not None and length > limit:
             raise ValueError(f"a sequence of {length} tokens, but the encoding ends at {limit}")
         limit = self.encoding.max_cached_length
