@@ -4,6 +4,10 @@ import pytest
 import torch
 
 from zoo import registry
+from zoo.contract import LAWS
+from zoo.contract.subject import subjects_with
+from zoo.encodings.base import positions_by_document
+from zoo.encodings.stack import build_encoding
 from zoo.models import cpu_attention, kernels
 from zoo.models.logit_scale import visible_keys
 
@@ -75,6 +79,69 @@ def test_flex_attention_separates_documents(encoding, model_of, tokens, monkeypa
     monkeypatch.setattr(kernels, "_compiled_alone", lambda function: function)
     # It has no backward pass on a CPU.
     assert_separate(model_of(encoding, kernel="flex"), tokens, gradients=False)
+
+
+DYNAMIC, LONG = ({"name": "rope", "scaling": rule, "factor": 4.0} for rule in ("dynamic_ntk", "longrope"))
+INTERPOLATED = {"name": "learned", "beyond": "interpolate"}
+DEPEND_ON_LENGTH = [
+    DYNAMIC,
+    LONG,
+    INTERPOLATED,
+    {"name": "cape", "of": "sinusoidal", "centred": True},
+    *(
+        {"name": "randomized", "of": of, "evaluation": evaluation}
+        for of in ("sinusoidal", "t5", DYNAMIC)
+        for evaluation in ("draw", "spread", "plain")
+    ),
+    {"name": "randomized", "of": "rope", "draw": "layer"},
+    {"name": "shape", "of": {**INTERPOLATED, "table_length": 600}},
+    {"name": "interleave", "pattern": [DYNAMIC, {"name": "randomized", "of": "alibi"}]},
+    {"name": "interleave", "pattern": [{"name": "randomized", "of": "t5"}, LONG]},
+    [INTERPOLATED, LONG],
+]
+
+
+@pytest.mark.parametrize("spec", DEPEND_ON_LENGTH, ids=lambda spec: subjects_with(spec)[0].label)
+def test_the_length_is_that_of_the_document(spec):
+    law = next(one for one in LAWS if one.name == "separate documents are read alone")
+    for subject in subjects_with(spec):
+        found = law.try_on(subject)
+        assert found.passed and found.share > 0, f"{subject}: {found.numbers}"
+
+
+SIZES = [7, 1, 12, 7, 3, 10]
+
+
+def placed(spec, size_of, training=True):
+    """The encoding, and its positions of documents of SIZES in one window, a tensor for each document."""
+    encoding = build_encoding(spec, size_of()).train(training)
+    ids = torch.cat([torch.arange(size) for size in SIZES])[None]
+    torch.manual_seed(5)
+    return encoding, positions_by_document(encoding, ids)[0].split(SIZES)
+
+
+@pytest.mark.parametrize(
+    ("spec", "low", "high"),
+    [
+        ({"name": "shape", "of": "sinusoidal", "max_offset": 500}, 0, 499),
+        ({"name": "cape", "of": "sinusoidal", "max_local_shift": 0, "max_scale": 1}, -5, 5),
+    ],
+    ids=["shape", "cape"],
+)
+def test_each_document_is_shifted_by_a_draw_of_its_own(spec, low, high, size_of):
+    _, parts = placed(spec, size_of)
+    shifts = [part - torch.arange(len(part)) for part in parts]
+    assert all(torch.allclose(shift, shift[:1], atol=1e-5) for shift in shifts)
+    assert len({float(shift[0]) for shift in shifts}) == len(SIZES)
+    assert all(low <= shift[0] <= high for shift in shifts)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_randomized_draws_as_for_a_document_that_stands_alone(training, size_of):
+    encoding, parts = placed({"name": "randomized", "of": "rope"}, size_of, training)
+    for part in parts:
+        torch.manual_seed(5)
+        assert torch.equal(part, encoding.positions(torch.arange(len(part)), 1))
 
 
 def test_one_document_is_the_whole_sequence(model_of, tokens):

@@ -10,7 +10,15 @@ from torch import Tensor
 
 from zoo.contract.hook_outputs import first_difference
 from zoo.contract.law import CAUSAL, PADDED, REPEATS, Outcome, beyond, failed, farthest, law, passed, within
-from zoo.contract.subject import LENGTH, VOCABULARY, Subject, decoders, encoders, keep_of
+from zoo.contract.subject import (
+    LENGTH,
+    VOCABULARY,
+    Subject,
+    decoders,
+    encoders,
+    keep_of,
+    some_tokens,
+)  # fmt: skip
 from zoo.models.cache import Cache
 from zoo.models.transformer import Transformer
 
@@ -156,6 +164,28 @@ def padding_has_no_effect(subject: Subject) -> Iterator[Outcome]:
         if subject.relative and not any(encoding.uses("positions") for encoding in subject.encodings):
             counted = model(padded, keep, positions=torch.arange(long))
             yield within(farthest(counted[:, pad:], expected), EQUAL)
+
+
+@law(
+    "separate documents are read alone",
+    "Each document of a window has the outputs that it has by itself, also beyond the trained length; in "
+    "training too if no random number is drawn.",
+    needs=(PADDED, REPEATS),
+)
+def separate_documents(subject: Subject) -> Iterator[Outcome]:
+    model = subject.model()
+    for training in (False, True):
+        longest = model.train(training).encoding.max_length or LENGTH + 12
+        sizes = torch.tensor([[9, LENGTH + 12, 1, 5], [LENGTH + 12, 5, 9, 1]]).clamp(max=longest)
+        begins = sizes.cumsum(1) - sizes
+        documents = torch.stack(list(map(torch.repeat_interleave, begins, sizes)))
+        row = some_tokens(*documents.shape)
+        together = model(row, documents=documents)
+        if not torch.equal(model(row, documents=documents), together):
+            return
+        for b, begin, size in zip((0, 1), begins, sizes, strict=True):
+            for own in map(slice, begin, begin + size):
+                yield within(farthest(together[b, own], model(row[b : b + 1, own])[0]), EQUAL)
 
 
 @law(

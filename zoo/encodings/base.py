@@ -272,6 +272,8 @@ class Encoding(nn.Module):
 
         They are this instance's own: no other encoding of the model sees them. Called once a forward pass,
         for the new tokens only if there is a cache; `self.training` distinguishes training from evaluation.
+        Separate documents come as sequences of a batch, the shorter ones with padding on the right, whose
+        position is that of the last token.
         """
         return ids
 
@@ -341,6 +343,15 @@ class Encoding(nn.Module):
     def value(self, weights: Tensor, context: AttentionContext) -> Tensor | None:
         """The term added to a head's output [B,H,T,D], from the attention weights [B,H,T,S]."""
         return None
+
+
+@torch.compiler.disable  # the shapes depend on the documents
+def positions_by_document(encoding: Encoding, ids: Tensor) -> Tensor:
+    """The positions [B,T] of separate documents, whose `ids` [B,T] begin with 0: each is a sequence."""
+    document = (ids == 0).flatten().cumsum(0).view_as(ids) - 1
+    lengths = document.flatten().bincount()
+    rows = torch.arange(int(lengths.max()), device=ids.device).minimum(lengths[:, None] - 1)
+    return encoding.positions(rows, len(lengths)).expand_as(rows)[document, ids]
 
 
 def longest_document(documents: Tensor) -> int:

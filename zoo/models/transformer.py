@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from zoo.encodings.base import AttentionContext, Encoding, Size, longest_document
+from zoo.encodings.base import AttentionContext, Encoding, Size, longest_document, positions_by_document
 from zoo.encodings.stack import EncodingStack, LayerEncodings
 from zoo.models.attention import Attention
 from zoo.models.cache import Cache, LayerCache
@@ -288,7 +288,10 @@ class Transformer(nn.Module):
         def context_of(encoding: Encoding) -> AttentionContext:
             if not encoding.uses("positions"):
                 return plain
-            pos = encoding.positions(ids_BT, batch)
+            if documents is None:
+                pos = encoding.positions(ids_BT, batch)
+            else:
+                pos = positions_by_document(encoding, ids_BT)
             k_pos = pos if cache is None else cache.extend_positions(encoding, pos)
             return replace(plain, q_pos=pos, k_pos=k_pos, consecutive=False)
 

@@ -106,7 +106,7 @@ def test_wrapped_by_another(model_of, tokens):
     row, positions = tokens(2, 12), torch.arange(12) * 3
     model = model_of({"name": "randomized", "of": interleave("rope", "none"), "max_position": 36})
     for encoding in model.encoding.slots[0]:
-        encoding._drawn = lambda length: positions
+        encoding._drawn = lambda length: positions[None]
     expected = model_of(interleave("rope", "none"))(row, positions=positions)
     torch.testing.assert_close(model(row), expected, rtol=0, atol=1e-5)
 

@@ -110,11 +110,11 @@ class Scaling:
         return plain
 
     def frequency_at(self, length: Tensor, short: Tensor, long: Tensor | None) -> Tensor:
-        """The frequencies for a sequence of `length` tokens: [R/2] for one length [], [B,1,R/2] for [B].
+        """The frequencies for sequences of `length` tokens: [R/2] for one length [1], [...,R/2] for [...].
 
         `short` and `long` are what `frequency` and `long_frequency` gave.
         """
-        length = length if length.dim() == 0 else length[:, None, None]
+        length = length[..., None] if length.dim() > 1 else length
         if long is None:
             # Clamped, because below the original length the base would be that of a negative number.
             ratio = length.clamp(min=self.full_length).float() / self.full_length
