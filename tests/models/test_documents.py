@@ -6,7 +6,7 @@ import torch
 from zoo import registry
 from zoo.contract import LAWS
 from zoo.contract.subject import subjects_with
-from zoo.encodings.base import positions_by_document
+from zoo.encodings.base import AttentionContext, positions_by_document
 from zoo.encodings.stack import build_encoding
 from zoo.models import cpu_attention, kernels
 from zoo.models.logit_scale import visible_keys
@@ -79,6 +79,29 @@ def test_flex_attention_separates_documents(encoding, model_of, tokens, monkeypa
     monkeypatch.setattr(kernels, "_compiled_alone", lambda function: function)
     # It has no backward pass on a CPU.
     assert_separate(model_of(encoding, kernel="flex"), tokens, gradients=False)
+
+
+@pytest.mark.parametrize("name", ["fox", "cable"])
+def test_sums_over_tokens_keep_their_digits_in_a_window_of_many_documents(name, size_of):
+    """The terms of a document's keys are those of the document alone, however many come before it."""
+    torch.manual_seed(0)
+    encoding, (documents, size) = build_encoding(name, size_of()), (2048, 16)
+    x = encoding.size.d_model**0.5 * torch.randn(1, documents * size, encoding.size.d_model)
+    rows = torch.arange(documents * size)[None]
+
+    def terms_of(features, begins):
+        pos = torch.arange(features.shape[1])
+        context = AttentionContext(pos, pos, features=features, documents=begins)
+        last = context.queries(len(pos) - size, len(pos))
+        q = torch.zeros(1, encoding.size.num_heads, size, encoding.size.head_dim)
+        return encoding.score(q, q, last)[..., -size:], encoding.key_score(q, context)[..., -size:]
+
+    with torch.no_grad():
+        features = encoding.read(x)
+        got = terms_of(features, rows // size * size)
+        alone = terms_of(features[:, -size:], None)
+    for term, expected in zip(got, alone, strict=True):
+        torch.testing.assert_close(term, expected, rtol=0, atol=1e-5)
 
 
 DYNAMIC, LONG = ({"name": "rope", "scaling": rule, "factor": 4.0} for rule in ("dynamic_ntk", "longrope"))

@@ -117,6 +117,17 @@ class AttentionContext:
             None if self.layer_cache is None or torch.is_grad_enabled() else self.layer_cache.named(name, -2)
         )
 
+    def running_sum(self, x: Tensor) -> Tensor:
+        """The sum of x [B,S,F] over the tokens of a key's document up to that key, without padding."""
+        if self.keep is not None:
+            x = x * self.keep[..., None]
+        if self.documents is None:
+            return x.cumsum(1)
+        # The sum before a document cancels between two of its tokens, and so needs no gradient.
+        total = x.double().cumsum(1)
+        before = (total - x).detach().gather(1, self.documents[..., None].expand_as(x))
+        return (total - before).to(x.dtype)
+
     def only_causal_mask(self) -> bool:
         """Whether the causal mask is all there is."""
         return self.causal and not self.masks_by_sequence and not self._window_bites()
