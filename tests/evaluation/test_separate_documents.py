@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from known_windows import documents_of, whole_stream
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from zoo.contract.subject import draw_large_weights
 from zoo.data import open_data
 from zoo.errors import InputError
 from zoo.tasks import build_task
@@ -38,6 +39,21 @@ def test_the_loss_is_that_of_each_document_alone(text_recipe, measure):
     (other,) = measure("nonoverlapping", packed, open_data(packed.recipe), [SIZE])
     assert other["parameters"] == {} and other["targets"] == row["targets"]
     assert abs(other["loss_nats"] - row["loss_nats"]) > 1e-4
+
+
+@torch.no_grad()
+def test_the_loss_of_masked_tokens_is_that_of_each_document_alone(text_recipe, measure):
+    """With its end token, and without that of the document before."""
+    task, source = opened(text_recipe("encoder", "many", *SEPARATE))
+    draw_large_weights(task.model, 0)
+    (row,) = measure("nonoverlapping", task, source, [SIZE])
+    text, losses = source.dataset("valid", length=SIZE)[0], []
+    for first, last in documents_of(source):
+        tokens, targets = (text[name][None, first : last + 1] for name in ("tokens", "targets"))
+        if tokens.numel():
+            losses.append(F.cross_entropy(task.model(tokens)[0], targets[0], reduction="sum"))
+    assert len(losses) > 3 and row["tokens"] == (text["targets"] >= 0).sum()
+    assert row["loss_nats"] == pytest.approx(sum(losses).item() / row["tokens"], rel=1e-5)
 
 
 @torch.no_grad()

@@ -128,7 +128,7 @@ class Text:
         """The tokens of the longest sequence in windows of a length: a document where these are separate."""
         if not self.source.separate:
             return length
-        begins = np.maximum(self.starts - int(self.likelihood), 0)
+        begins = self._stream.document_begins(self.likelihood)
         sizes = np.diff(begins, append=self.end)[begins < self.size]
         return min(length, int(sizes.max(initial=0)) + length - self.room(length))
 
@@ -201,7 +201,7 @@ class Text:
 
         def rows_of(start: int, stop: int, count: int) -> np.ndarray:
             """As `TokenStream.document_rows`; a start token belongs to the first document of its window."""
-            rows = self._stream.document_rows(start, stop)
+            rows = self._stream.document_rows(start, stop, self.likelihood)
             return np.concatenate([np.zeros(count, np.int64), np.where(rows > 0, rows + count, 0)])
 
         def run(batch: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
