@@ -24,10 +24,11 @@ class Repeats(Protocol):
     """One pass in windows of the longest length that can be read; a row for each octave of distances.
 
     Scores the targets whose bigram (previous token, target) occurred earlier in the window and is rare in the
-    training text: fewer than `evaluate.rare_below` occurrences. A model cannot know such a bigram from its
-    weights, but can copy it from its context. These are the "AR hits" of Arora et al. 2023 (Zoology,
-    arXiv:2312.04927, section 3), here by distance. A row's `length` is the upper end of an octave of
-    distances to the last earlier occurrence, in tokens.
+    training text: fewer than `evaluate.rare_below` occurrences. Where documents are separate, the earlier
+    occurrence lies in the same document. A model cannot know such a bigram from its weights, but can copy it
+    from its context. These are the "AR hits" of Arora et al. 2023 (Zoology, arXiv:2312.04927, section 3),
+    here by distance. A row's `length` is the upper end of an octave of distances to the last earlier
+    occurrence, in tokens.
 
     A window that the encoding cannot take, the text cannot fill or the memory cannot hold has a note, and the
     next shorter one is read instead. Runs compare where their windows are the same.
@@ -46,7 +47,10 @@ class Repeats(Protocol):
         rare = _occurrences(bigrams, source) < config.rare_below
         plans = []
         for window in sorted(lengths, reverse=True):
-            distances = repeat_distances(bigrams, max(1, text.room(window)))
+            groups = np.arange(text.size) // max(1, text.room(window))
+            if source.separate:
+                groups = groups * len(text.starts) + text.documents(np.arange(text.size))
+            distances = repeat_distances(bigrams, groups)
             chosen = np.flatnonzero(rare & (distances > 0))
             note = None if len(chosen) else "no rare bigram repeats within a window"
             score = partial(_score, text, window, chosen, distances[chosen])
@@ -57,19 +61,18 @@ class Repeats(Protocol):
         return plans
 
 
-def repeat_distances(bigrams: np.ndarray, window: int) -> np.ndarray:
-    """The distance of each bigram to its last earlier occurrence in its window, 0 where there is none.
+def repeat_distances(bigrams: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    """The distance of each bigram to its last earlier occurrence in its group, 0 where there is none.
 
     Args:
         bigrams: a number for each pair of an input token and its target, int64 [N].
-        window: number of pairs in each window; windows are consecutive.
+        groups: the window of each pair, or its document in that window; each is consecutive, int64 [N].
 
-    >>> repeat_distances(np.array([7, 8, 7, 7, 7, 8]), 4).tolist()
+    >>> repeat_distances(np.array([7, 8, 7, 7, 7, 8]), np.array([0, 0, 0, 0, 1, 1])).tolist()
     [0, 0, 2, 1, 0, 0]
     """
-    windows = np.arange(len(bigrams)) // window
-    order = np.lexsort((bigrams, windows))  # stable: equal bigrams of a window stay in the text's order
-    same = (np.diff(bigrams[order]) == 0) & (np.diff(windows[order]) == 0)
+    order = np.lexsort((bigrams, groups))  # stable: equal bigrams of a group stay in the text's order
+    same = (np.diff(bigrams[order]) == 0) & (np.diff(groups[order]) == 0)
     distances = np.zeros(len(bigrams), np.int64)
     distances[order[1:][same]] = np.diff(order)[same]
     return distances
