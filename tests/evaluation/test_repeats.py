@@ -9,6 +9,7 @@ import torch
 from known_windows import total_loss, whole_stream
 
 from zoo.data import open_data
+from zoo.errors import InputError
 from zoo.evaluation.protocols.repeats import repeat_distances
 from zoo.tasks import build_task
 
@@ -106,6 +107,16 @@ def test_the_longest_window_that_the_encoding_takes_is_read(text_recipe, countin
     rows = measure("repeats", task, source, [16, 24, 50])
     assert "the encoding ends" in rows[0]["note"]
     assert {row["parameters"]["window"] for row in rows[1:]} == {24}
+
+
+def test_without_a_training_split_no_bigram_is_rare(text_recipe, counting, measure, monkeypatch):
+    task, source = counting(text_recipe("decoder", "many"))
+    stream = source.stream
+    monkeypatch.setattr(
+        source, "stream", lambda split: stream(split)[:0] if split == "train" else stream(split)
+    )
+    with pytest.raises(InputError, match=r"repeats counts bigrams .* 'text' has no training split"):
+        measure("repeats", task, source, LENGTHS)
 
 
 def test_targets_depend_on_what_is_rare_and_not_on_the_seed(text_recipe, bigram, measure):

@@ -7,12 +7,15 @@ from functools import partial
 
 import numpy as np
 
+from zoo.data import open_data
 from zoo.data.source import DataSource
+from zoo.errors import InputError
 from zoo.evaluation.protocols.nonoverlapping import side_by_side
 from zoo.evaluation.protocols.per_position import bin_ends
 from zoo.evaluation.protocols.protocol import Execution, MeasurementPlan, Numbers, Protocol
 from zoo.evaluation.protocols.text import Text
 from zoo.registry import register
+from zoo.runs.card import changed_data
 from zoo.tasks.task import Task
 
 CHUNK = 2**22
@@ -44,7 +47,7 @@ class Repeats(Protocol):
     def plan(self, task: Task, source: DataSource, lengths: Sequence[int]) -> list[MeasurementPlan]:
         config, text = task.recipe.evaluate, Text(task, source, lengths)
         bigrams = text.inputs(0, text.size) * source.vocab_size + text.targets(0, text.size)
-        rare = _occurrences(bigrams, source) < config.rare_below
+        rare = _occurrences(bigrams, _trained_on(task, source)) < config.rare_below
         plans = []
         for window in sorted(lengths, reverse=True):
             groups = np.arange(text.size) // max(1, text.room(window))
@@ -76,6 +79,23 @@ def repeat_distances(bigrams: np.ndarray, groups: np.ndarray) -> np.ndarray:
     distances = np.zeros(len(bigrams), np.int64)
     distances[order[1:][same]] = np.diff(order)[same]
     return distances
+
+
+def _trained_on(task: Task, source: DataSource) -> DataSource:
+    """The data of the run, also where another corpus is scored. Raises InputError where they are missing."""
+    try:
+        if source.label is not None:
+            data = task.recipe.data
+            data = data.model_copy(update={"tokenizer": data.tokenizer and source.recipe.data.tokenizer})
+            source = open_data(task.recipe.model_copy(update={"data": data}))
+            if differing := changed_data(task.card, source):
+                raise InputError("; ".join(differing))
+        if not len(source.stream("train")):
+            raise InputError(f"{task.recipe.data.name!r} has no training split")
+    except InputError as error:
+        message = f"repeats counts bigrams in the training text of the run: {error}; leave out this protocol"
+        raise InputError(message) from error
+    return source
 
 
 def _occurrences(bigrams: np.ndarray, source: DataSource) -> np.ndarray:
