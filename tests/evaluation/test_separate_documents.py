@@ -65,6 +65,16 @@ def test_the_context_of_a_target_is_within_its_document(text_recipe, measure):
 
 
 @torch.no_grad()
+def test_a_bin_is_computed_in_sequences_as_long_as_the_documents(text_recipe, measure):
+    task, source = opened(
+        text_recipe("decoder", "many", *SEPARATE, "model.encoding={name: randomized, of: rope}")
+    )
+    rows = measure("per_position", task, source, [SIZE])
+    longest = max(last - max(0, first - 1) for first, last in documents_of(source) if first <= SIZE)
+    assert rows[0]["remark"].endswith(f" {longest}") and longest < SIZE
+
+
+@torch.no_grad()
 def test_a_window_may_be_longer_than_the_encoding_if_each_document_fits(text_recipe, measure):
     _, source = opened(text_recipe("decoder", "many", *SEPARATE))
     # The end token of a document opens the next one.

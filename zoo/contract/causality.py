@@ -10,15 +10,7 @@ from torch import Tensor
 
 from zoo.contract.hook_outputs import first_difference
 from zoo.contract.law import CAUSAL, PADDED, REPEATS, Outcome, beyond, failed, farthest, law, passed, within
-from zoo.contract.subject import (
-    LENGTH,
-    VOCABULARY,
-    Subject,
-    decoders,
-    encoders,
-    keep_of,
-    some_tokens,
-)  # fmt: skip
+from zoo.contract.subject import LENGTH, VOCABULARY, Subject, decoders, encoders, keep_of, some_tokens
 from zoo.models.cache import Cache
 from zoo.models.transformer import Transformer
 
