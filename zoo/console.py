@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
-from zoo.errors import printable
 from zoo.launch.ranks import is_first_process
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def show_all() -> None:
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Aligned columns; on a terminal the last one goes on below where it is too long."""
-    rows = [header, *([printable(cell) for cell in row] for row in rows)]
+    rows = [header, *rows]
     widths = [max(len(row[column]) for row in rows) + 2 for column in range(len(header) - 1)]
     terminal, lines = sys.stdout.isatty(), []
     room = max(30, shutil.get_terminal_size().columns - sum(widths))

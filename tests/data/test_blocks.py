@@ -140,16 +140,17 @@ GOLDEN_WORDS = [
 
 
 def test_separate_blocks_have_the_row_in_which_each_document_begins(tmp_path):
+    """The token before a start closes a document: it opens the next one, but not where tokens are masked."""
     tokens, starts = np.arange(2, 32).astype(np.uint16), np.array([0, 4, 5, 17])
     (tmp_path / "train.tokens").write_bytes(tokens.tobytes())
     np.save(tmp_path / "train.documents.npy", starts)
     stream = TokenStream(tmp_path / "train", VOCABULARY)
-    # The end token of a document, here the one before each start, opens the next.
-    expected = np.zeros(30, int)
-    for begin in starts[1:] - 1:
-        expected[begin:] = begin
     for length in (3, 7, 29):
-        for blocks in (Blocks(stream, length, separate=True), masked(stream, length, separate=True)):
+        both = Blocks(stream, length, separate=True), masked(stream, length, separate=True)
+        for blocks, opened in zip(both, (1, 0), strict=True):
+            expected = np.zeros(30, int)
+            for begin in starts[1:] - opened:
+                expected[begin:] = begin
             for index, block in enumerate(blocks):
                 begin = index * length
                 rows = np.maximum(expected[begin : begin + length] - begin, 0)

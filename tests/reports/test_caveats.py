@@ -93,7 +93,7 @@ def test_missing_measurements_are_reported_with_the_command(write_run, row_of, c
         "runs/b, runs/c: not evaluated by nonoverlapping at 32, 64"
         f"{evaluate} runs/b runs/c --protocol nonoverlapping --lengths 32,64",
         "runs/b, runs/c: not evaluated by sliding (stride 0.25) at 16, 32"
-        f"{evaluate} runs/b runs/c --protocol sliding --lengths 16,32",
+        f"{evaluate} runs/b runs/c --protocol sliding --lengths 16,32 --set evaluate.stride=0.25",
     )
 
 
@@ -105,14 +105,17 @@ def test_the_bins_of_a_window_are_asked_for_by_the_window(write_run, row_of, cav
     assert reported.endswith("evaluate runs/b --protocol per_position --lengths 64")
 
 
-def test_a_changed_encoding_has_no_command(write_run, row_of, caveats_of):
+def test_the_command_for_a_changed_encoding_changes_it(write_run, row_of, caveats_of):
     changed = {"model.encoding.scaling": "yarn", "model.encoding.factor": 4.0, "code.rope": "abc"}
 
     def rows(recipe):
         return [row_of(recipe, 16, 1.0, encoding="rope scaling=yarn factor=4", changed=changed)]
 
     (reported,) = caveats_of(write_run("a", "rope", rows=rows))
-    assert reported.endswith("not evaluated as rope scaling=yarn factor=4 by nonoverlapping at 32")
+    assert "not evaluated as rope scaling=yarn factor=4 by nonoverlapping at 32" in reported
+    assert reported.endswith(
+        "--lengths 32 --set model.encoding.factor=4.0 --set model.encoding.scaling=yarn"
+    )  # fmt: skip
 
 
 def test_targets_that_training_may_have_seen_are_reported(write_run, row_of, caveats_of):

@@ -13,7 +13,7 @@ from zoo.comparison.comparable import differing, on_common_targets, value_as_tex
 from zoo.comparison.formatting import kind_text
 from zoo.comparison.frame import KIND, Results
 from zoo.comparison.paired import FEWEST_SEEDS
-from zoo.comparison.runs import SPEED, RunInfo, evaluate_command
+from zoo.comparison.runs import SPEED, RunInfo, changes, evaluate_command, settings
 from zoo.comparison.statistics import NOT_FINITE
 from zoo.evaluation.measurement import TOO_FEW
 from zoo.recipe.diff import changes_rounding, decides_speed, flatten, is_recorded_on_resume
@@ -130,11 +130,12 @@ def of_gaps(results: Results, summary: pd.DataFrame, alone: Sequence[tuple[str, 
 
 
 def _missing(results: Results, summary: pd.DataFrame) -> list[Caveat]:
-    """Measurements that a command would add; those of the same runs and lengths are one caveat."""
+    """Measurements that a command would add; those of one command are one caveat."""
     lacking: dict[tuple, list[str]] = defaultdict(list)
     curves = results.rows.groupby(["encoding", "run", "changed"], sort=False)
     for kind, panel in summary.groupby(KIND, sort=False):
-        window = json.loads(kind[1]).get("window")
+        parameters = json.loads(kind[1])
+        window = parameters.get("window")
         for (label, path, changed), rows in curves:
             own = rows[(rows[KIND] == list(kind)).all(axis=1)]
             unread = window and len(own) and own["note"].notna().all()
@@ -143,17 +144,18 @@ def _missing(results: Results, summary: pd.DataFrame) -> list[Caveat]:
             if lengths and not unread and not no_protocol(kind[0], results.runs[path].recipe["task"]["name"]):
                 # The bins of a window come from asking for the window.
                 ask = (window,) if window else tuple(lengths)
-                lacking[kind, label if changed != "{}" else "", ask].append(path)
-    alike: dict[tuple, list[tuple[str, str, str]]] = defaultdict(list)
-    for (kind, label, ask), paths in lacking.items():
-        alike[tuple(sorted(paths)), label, ask].append(kind)
+                change = json.loads(changed)
+                sets = (*settings(parameters), *changes(change))
+                lacking[kind, label if change else "", ask, sets].append(path)
+    commands: dict[tuple, list[tuple[str, str, str]]] = defaultdict(list)
+    for (kind, label, ask, sets), paths in lacking.items():
+        commands[tuple(sorted(paths)), label, ask, sets].append(kind)
     found = []
-    for (paths, label, ask), kinds in alike.items():
+    for (paths, label, ask, sets), kinds in commands.items():
         text = f"not evaluated{f' as {label}' if label else ''} by {', '.join(map(kind_text, kinds))}"
         protocols = [*dict.fromkeys(protocol for protocol, *_ in kinds)]
-        command = evaluate_command((results.runs[path] for path in paths), protocols, ask)
-        # Of a changed encoding the command would have to make the change.
-        found.append(Caveat("not evaluated", text, paths, ask, "" if label else command))
+        command = evaluate_command((results.runs[path] for path in paths), protocols, ask, sets)
+        found.append(Caveat("not evaluated", text, paths, ask, command))
     return found
 
 

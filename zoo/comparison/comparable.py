@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from zoo.comparison.formatting import kind_text
-from zoo.comparison.runs import RunInfo, evaluate_command
+from zoo.comparison.runs import RunInfo
 from zoo.errors import shorten
 from zoo.recipe.diff import ACCUMULATE, ENCODING, flatten, is_among, limits_epochs, may_differ_between_runs
 
@@ -145,10 +145,9 @@ def on_common_targets(runs: Sequence[RunInfo]) -> tuple[list[RunInfo], list[str]
             groups = [
                 (f"{count:,} targets ({digest})", [*own]) for (digest, count), own in by_targets.items()
             ]
-            remedy = evaluate_command((run for run in runs if run.path in everyone), [kind[0]])
             refused.append(
-                f"{named}: other targets were scored: {groups_as_text(groups)}; measure again with the same "
-                f"evaluate.max_tokens, samples and split: {remedy}"
+                f"{named}: other targets were scored: {groups_as_text(groups)}; measure all again with the "
+                "same lengths, evaluate.split, evaluate.max_tokens, evaluate.samples and --data"
             )
             continue
         kept = max(common, key=lambda one: one[1])

@@ -21,7 +21,7 @@ from zoo.comparison.comparable import (
     value_as_text,
 )
 from zoo.comparison.runs import RunInfo, evaluate_command, read_runs
-from zoo.errors import InputError, Problem, printable
+from zoo.errors import InputError, Problem
 from zoo.evaluation.measurement import Units
 from zoo.recipe.diff import ENCODING
 from zoo.recipe.rules import no_protocol
@@ -214,9 +214,7 @@ def _by_change(name: str, suffix: str, members: list[RunInfo]) -> list[Series]:
             )
             for run in members
         ]
-        made.append(
-            Series(printable(label), tuple(run for run in narrowed if run.measurements), example.changed)
-        )
+        made.append(Series(label, tuple(run for run in narrowed if run.measurements), example.changed))
     return made
 
 

@@ -16,6 +16,8 @@ from zoo.errors import InputError, Problem, collect, shorten
 from zoo.evaluation.measurement import Measurement
 from zoo.evaluation.store import read_measurements
 from zoo.recipe import recipe_of_run
+from zoo.recipe.diff import ENCODING
+from zoo.recipe.sections import EvaluateConfig
 from zoo.runs.card import read_card
 from zoo.runs.folder import CARD, LAST, METRICS, RECIPE, TUNED, nearest_run_hint, stored_recipe
 from zoo.runs.metrics_csv import read_metrics
@@ -161,10 +163,33 @@ def options(protocols: Sequence[str] | None, lengths: Iterable[int] | None) -> l
 
 
 def evaluate_command(
-    runs: Iterable[RunInfo], protocols: Sequence[str] | None = None, lengths: Iterable[int] | None = None
+    runs: Iterable[RunInfo],
+    protocols: Sequence[str] | None = None,
+    lengths: Iterable[int] | None = None,
+    sets: Iterable[str] = (),
 ) -> str:
     """The command of an evaluation, with the plugins of the runs: they are code, and run where named only."""
     runs = list(runs)
     plugins = dict.fromkeys(plugin for run in runs for plugin in run.recipe.get("plugins") or ())
+    sets = [*sets, *[f"plugins=[{', '.join(plugins)}]"] * bool(plugins)]
     words = ["evaluate", *(run.path for run in runs), *options(protocols, lengths)]
-    return command([*words, *["--set", f"plugins=[{', '.join(plugins)}]"] * bool(plugins)])
+    return command([*words, *(word for one in sets for word in ("--set", one))])
+
+
+def settings(parameters: dict[str, Any]) -> tuple[str, ...]:
+    """The parameters of a measurement that are keys of `evaluate` and not their default, as `key=value`."""
+    fields = EvaluateConfig.model_fields
+    return tuple(
+        f"evaluate.{key}={_word(value)}"
+        for key, value in parameters.items()
+        if key in fields and fields[key].default != value
+    )
+
+
+def changes(changed: dict[str, Any]) -> tuple[str, ...]:
+    """The changes of an encoding after training, as `key=value`."""
+    return tuple(f"{key}={_word(value)}" for key, value in changed.items() if key.startswith(ENCODING))
+
+
+def _word(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

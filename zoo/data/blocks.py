@@ -61,9 +61,11 @@ def _windows(stream: TokenStream, indices: Sequence[int], stride: int, length: i
     return windows
 
 
-def _documents(stream: TokenStream, indices: Sequence[int], length: int) -> dict[str, torch.Tensor]:
+def _documents(
+    stream: TokenStream, indices: Sequence[int], length: int, opened: bool = True
+) -> dict[str, torch.Tensor]:
     starts = [int(index) * length for index in indices]
-    rows = np.stack([stream.document_rows(start, start + length) for start in starts])
+    rows = np.stack([stream.document_rows(start, start + length, opened) for start in starts])
     return {"documents": torch.from_numpy(rows)}
 
 
@@ -118,4 +120,4 @@ class MaskedBlocks(Batched):
         tokens = np.where(chosen & (fate < 0.8), self.mask_token, tokens)
         tokens = np.where(chosen & (fate >= 0.9), random_token, tokens)
         made = {"tokens": torch.from_numpy(tokens), "targets": torch.from_numpy(targets)}
-        return made | (_documents(self.stream, indices, self.length) if self.separate else {})
+        return made | (_documents(self.stream, indices, self.length, opened=False) if self.separate else {})

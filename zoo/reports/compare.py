@@ -17,7 +17,7 @@ from zoo.comparison.comparable import (
 )
 from zoo.comparison.runs import RunInfo, read_runs
 from zoo.console import table
-from zoo.errors import InputError, printable
+from zoo.errors import InputError
 from zoo.figures.curves import pictures
 from zoo.figures.style import check_panels
 from zoo.files import atomic_write, is_disk_full
@@ -57,8 +57,8 @@ def compare(
         report = replace(report, command=f"{report.command} --panels {','.join(panels)}")
     print(console(report, *terminal()), flush=True)
     written = write_report(report, out, panels)
-    print(f"\ntables, plots and page: {printable(', '.join(map(str, written)))}")
-    print("\nVerdict:", *(f"- {printable(one)}" for one in report.verdict), sep="\n", flush=True)
+    print(f"\ntables, plots and page: {', '.join(map(str, written))}")
+    print("\nVerdict:", *(f"- {one}" for one in report.verdict), sep="\n", flush=True)
     return report
 
 

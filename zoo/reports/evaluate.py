@@ -9,7 +9,7 @@ from typing import Any
 from zoo.comparison.frame import MEASURES
 from zoo.comparison.runs import command, options
 from zoo.console import table
-from zoo.errors import InputError, Problem, RunError, printable
+from zoo.errors import InputError, Problem, RunError
 from zoo.evaluation.load import load_runs
 from zoo.evaluation.measure import measure
 from zoo.evaluation.measurement import Measurement, flat_rows
@@ -67,7 +67,7 @@ def evaluate(
                     of_run[:] = so_far
                     if team.rank == 0:
                         store_results(run.folder, so_far)
-                        folders[printable(shortest(run.folder / EVALUATION))] = None
+                        folders[shortest(run.folder / EVALUATION)] = None
 
                 team.use(run.task.recipe.trainer.accelerator)
                 try:
@@ -118,7 +118,7 @@ def evaluate_steps(paths: Sequence[Path], *how: Any) -> None:
         rows = pd.DataFrame(evaluate([*files, last], *how))
         for protocol, own in rows.groupby("protocol", sort=False) if is_first_process() else ():
             measure = next(one for one in MEASURES if one in own and own[one].notna().any())
-            print(f"\n{printable(str(path))}: {measure} by step and length ({protocol})")
+            print(f"\n{path}: {measure} by step and length ({protocol})")
             scores = own.pivot_table(measure, "step", "length", aggfunc="first")
             header = ["step", *map(str, scores.columns)]
             lines = [[str(step), *(f"{one:.4g}" for one in row)] for step, *row in scores.itertuples()]

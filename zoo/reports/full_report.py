@@ -11,7 +11,7 @@ from zoo.comparison.frame import Results
 from zoo.comparison.runs import RunInfo, command, evaluate_command, read_runs
 from zoo.comparison.statistics import costs, summary
 from zoo.console import progress_bar, waiting
-from zoo.errors import InputError, printable
+from zoo.errors import InputError
 from zoo.files import atomic_write, read_text
 from zoo.reports.compare import all_differences, differences_table
 from zoo.reports.page import GENERATOR, Code, Folded, Part, Picture, Section, Table
@@ -58,7 +58,7 @@ def report(
     ]
     atomic_write(out, report_page(made, sections))
     for one in made.verdict:
-        print(printable(one))
+        print(one)
     print(f"done: {out} has all of {len(runs)} run{'s' * (len(runs) > 1)}; open it in a browser", flush=True)
     return made
 

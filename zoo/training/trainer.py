@@ -59,7 +59,7 @@ def make_trainer(
     every = recipe.checkpoint.every_n_steps
     tokens_per_step = recipe.data.batch_size * recipe.data.sequence_length
     flags = recipe.trainer.flags()
-    flags["strategy"] = make_strategy(flags["strategy"], task.model, recipe.checkpoint.sharded)
+    flags["strategy"] = make_strategy(flags["strategy"], task.model)
     if flags["val_check_interval"] is None:
         # A run shorter than that is validated once, at its end.
         flags["val_check_interval"] = min(every, recipe.trainer.max_steps)

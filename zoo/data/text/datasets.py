@@ -73,7 +73,7 @@ class TextDataset(TokenizedText):
     Args:
         packing: windows of tokens cross documents. `packed`: a token also sees the earlier documents of its
             window. `separate`: it sees its own document alone, and positions begin anew with each document,
-            which the token that closes the one before it opens.
+            which the token that closes the one before it opens unless tokens are masked.
         lengths: each training step cuts its sequences into windows of one of these lengths, drawn with the
             seed; they divide sequence_length, and a repeated one is drawn more often. null: they stay whole.
     """
@@ -256,7 +256,7 @@ class Mix(TextDataset):
 
 
 @register.dataset("sample")
-class Sample(TextDataset):
+class SampleText(TextDataset):
     """Generated text whose names and facts recur over long distances, for work without a network.
 
     Args:
