@@ -207,7 +207,9 @@ def leaderboard_files(found: Sequence[Measured], studies: Sequence[Study], store
     seeds = "; ".join(f"{one.study.name} {len(one.seeds)}" for one in found)
     text = [one for one in found if one.study.name == "text"]
     tasks = [one for one in found if one.is_task and one.kind == "decoder"]
-    links = [f"- [{one.study.name}]({one.study.name}.md): {'; '.join(one.report.verdict)}" for one in found]
+    links = [
+        f"- [{one.study.name}]({one.study.name}.md): {'; '.join(one.report.verdict[:2])}" for one in found
+    ]
     parts = [
         "# Leaderboard",
         "All encodings in one training setup. The models are small and trained for minutes: the table shows\n"
