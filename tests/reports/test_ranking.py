@@ -6,9 +6,9 @@ import io
 import itertools
 import math
 import re
+from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
 from cells import apart, cell, first, labels
 from known_units import TOKENS
@@ -339,8 +339,8 @@ def test_a_difference_over_other_text_blocks_has_no_interval():
     def in_units(kind, count):
         columns = {kind: [*range(count)], "nats": [*map(float, range(5, 5 + count))], "tokens": [7] * count}
         value = sum(columns["nats"]) / 7 / count
-        row = {"row": 0, "seed": 0, "value": value, "low": math.nan, "high": math.nan}
-        return make_sample("loss_nats", pd.DataFrame([row]), {0: Units(**columns)})
+        row = SimpleNamespace(row=0, seed=0, value=value, low=math.nan, high=math.nan)
+        return make_sample("loss_nats", [row], {0: Units(**columns)})
 
     blocks, fewer, documents = in_units("blocks", 13), in_units("blocks", 6), in_units("documents", 13)
     basis = basis_of([blocks, blocks])

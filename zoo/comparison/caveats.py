@@ -132,14 +132,15 @@ def of_gaps(results: Results, summary: pd.DataFrame, alone: Sequence[tuple[str, 
 def _missing(results: Results, summary: pd.DataFrame) -> list[Caveat]:
     """Measurements that a command would add; those of one command are one caveat."""
     lacking: dict[tuple, list[str]] = defaultdict(list)
-    curves = results.rows.groupby(["encoding", "run", "changed"], sort=False)
+    curves = results.rows[["encoding", "run", "changed"]].drop_duplicates()
+    measured = {key: own for key, own in results.rows.groupby([*curves, *KIND])}
     for kind, panel in summary.groupby(KIND, sort=False):
         parameters = json.loads(kind[1])
         window = parameters.get("window")
-        for (label, path, changed), rows in curves:
-            own = rows[(rows[KIND] == list(kind)).all(axis=1)]
-            unread = window and len(own) and own["note"].notna().all()
-            lengths = sorted(set(panel["length"]) - set(own["length"]))
+        for label, path, changed in curves.itertuples(index=False):
+            own = measured.get((label, path, changed, *kind))
+            unread = window and own is not None and own["note"].notna().all()
+            lengths = sorted(set(panel["length"]) - set(() if own is None else own["length"]))
             # Runs that are compared by force may be of other tasks.
             if lengths and not unread and not no_protocol(kind[0], results.runs[path].recipe["task"]["name"]):
                 # The bins of a window come from asking for the window.

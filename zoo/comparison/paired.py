@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -25,9 +25,6 @@ from zoo.evaluation.interval import (
     interval_of_ratio,
 )
 from zoo.evaluation.measurement import Units
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 RATE = "accuracy"
 FEWEST_SEEDS = 3
@@ -113,15 +110,15 @@ class Difference:
         return Difference(-self.value, -self.high, -self.low)
 
 
-def make_sample(measure: str, rows: pd.DataFrame, units: Mapping[int, Units]) -> Sample:
+def make_sample(measure: str, rows: Sequence[Any], units: Mapping[int, Units]) -> Sample:
     """The sample of the rows of some seeds, all with a finite value; `row` is the place of their units."""
-    values = dict(zip(rows["seed"], rows["value"], strict=True))
-    low, high = rows[["low", "high"]].iloc[0]
+    values = {row.seed: row.value for row in rows}
+    low, high = rows[0].low, rows[0].high
     stored = UNKNOWN if len(rows) > 1 or math.isnan(low) or math.isnan(high) else (low, high)
     amount, size = SCORES.get(measure, ("", ""))
     unit = "example" if measure == RATE else "document"
     kinds, amounts, sizes = set(), [], None
-    for place in rows["row"]:
+    for place in (row.row for row in rows):
         columns = units[place].columns() if place in units else {}
         if None in columns.get(amount, [None]) or (size and size not in columns):
             return Sample(measure, values, stored, unit=unit)

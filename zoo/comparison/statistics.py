@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import statistics
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING
@@ -134,12 +136,15 @@ def _means(rows: pd.DataFrame, results: Results) -> pd.DataFrame | None:
     # A mean without a seed that diverged would look like a success.
     failed = groups["why"].agg(lambda why: (why == NOT_FINITE).any()).astype(bool)
     table.loc[failed, ["mean", "sd", "count"]] = math.nan
-    made = []
-    for (_, own), mean in zip(groups, table["mean"], strict=True):
-        finite = own[own["why"].isna()]
+    cells, made = defaultdict(list), []
+    for row in seeds.itertuples():
+        cells[row.encoding, row.length].append(row)
+    for key, mean in table["mean"].items():
+        finite = [row for row in cells[key] if not isinstance(row.why, str)]
         made.append({
-            "note": _note(own), "values": dict(zip(finite["seed"], finite["value"], strict=True)),
-            "runs": " ".join(own["run"]),
+            "note": _note({row.seed: row.why for row in cells[key] if isinstance(row.why, str)}, not finite),
+            "values": {row.seed: row.value for row in finite},
+            "runs": " ".join(row.run for row in cells[key]),
             "sample": None if math.isnan(mean) else make_sample(measure, finite, results.units),
         })  # fmt: skip
     table = table.join(pd.DataFrame(made, table.index, dtype=object))
@@ -183,15 +188,14 @@ def _main_measure(measured: pd.DataFrame) -> str | None:
     return next(finite, known[0] if known else None)
 
 
-def _note(seeds: pd.DataFrame) -> str | None:
+def _note(why: Mapping[int, str], is_all: bool) -> str | None:
     """Why seeds have no value, with the seeds where others have one or another reason."""
-    reasons = seeds["why"].dropna().unique()
-    if len(reasons) == 1 and seeds["why"].notna().all():
-        return reasons[0]
-    parts = []
-    for reason in reasons:
-        own = list(map(str, seeds.loc[seeds["why"] == reason, "seed"]))
-        parts.append(f"seed{'s' * (len(own) > 1)} {', '.join(own)}: {reason}")
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for seed, reason in why.items():
+        reasons[reason].append(str(seed))
+    if len(reasons) == 1 and is_all:
+        return next(iter(reasons))
+    parts = (f"seed{'s' * (len(own) > 1)} {', '.join(own)}: {reason}" for reason, own in reasons.items())
     return "; ".join(parts) or None
 
 
