@@ -10,8 +10,7 @@ from zlib import crc32
 from zoo.errors import InputError, hint
 
 HUES = ("#698ffb", "#c90b00", "#0d715f", "#ef4db1", "#bb8c3d", "#912ad9")
-"""Distinct with every kind of colour vision, with a contrast of 3 on white paper and on a dark page; see
-tests/figures/test_style.py."""
+"""Distinct with every kind of colour vision, with a contrast of 3 on white paper and on a dark page."""
 DASHES: tuple[tuple[float, ...], ...] = ((), (6, 4), (2, 3), (9, 3, 2, 3))
 """Lengths of strokes and gaps, in pixels of a line of width 2."""
 MARKERS = ("o", "s", "^", "D", "v", "P")
