@@ -2,7 +2,7 @@
 
     python scripts/results.py --list
     python scripts/results.py --study flip_flop --limit 3 --nice
-    python scripts/results.py --data DIR --nice               # all studies in order; DIR has the corpora
+    setsid python scripts/results.py --data DIR --nice        # all studies in order; DIR has the corpora
     python scripts/results.py --study flip_flop --unpack DIR  # run folders for `zoo compare DIR/*`
 
 A study is a file of `scripts/studies/`: a base recipe with encodings, seeds, lengths and protocols. An entry
@@ -356,8 +356,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if options.nice:
         os.nice(19)
-        group = Path("/proc/self/autogroup")  # Linux shares the cores among sessions; nice acts within one
-        if group.exists():
+        # Linux shares the cores among sessions, and nice acts within one. A session that `setsid` has made is
+        # the queue's alone; another one is the user's, whose other commands must not give way.
+        group = Path("/proc/self/autogroup")
+        if group.exists() and os.getsid(0) == os.getpid():
             group.write_text("19")
     if not torch.cuda.is_available():
         for study in studies:
