@@ -35,13 +35,15 @@ class Targets(_Model):
     """The scored targets: `digest` is the same for the same targets at any length. `count` is the number of
     tokens, or of examples at each length. `text` is a digest of the text alone, for any tokenizer, where the
     targets are a text, and `max_tokens` the `evaluate.max_tokens` that chose them. `start_token` is the token
-    before each window or prompt, if any: it is never a target, and decides the digest."""
+    before each window or prompt, if any: it is never a target, and decides the digest. `end_tokens` is how
+    many of the targets are end tokens, which have a loss and no bytes; None where it was not recorded."""
 
     digest: str
     count: Count
     text: str | None = None
     start_token: str | None = None
     max_tokens: Count | None = None
+    end_tokens: Count | None = None
 
 
 class Units(_Model):
