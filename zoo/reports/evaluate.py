@@ -102,20 +102,22 @@ def evaluate(
     return rows
 
 
-def evaluate_steps(paths: Sequence[Path], *how: Any) -> None:
+def evaluate_steps(paths: Sequence[Path], *how: Any) -> list[dict[str, Any]]:
     """Evaluate the kept checkpoints of each run and its last one, and print the scores by step.
 
-    Errors and the other arguments are those of `evaluate`; the paths are run folders.
+    Errors, result and the other arguments are those of `evaluate`; the paths are run folders.
     """
     import pandas as pd
 
+    measured: list[dict[str, Any]] = []
     for path in paths:
         kept, last = kept_checkpoints(path), find_checkpoint(path)
         if not kept:
             advice = "only a run with checkpoint.keep_every_n_steps keeps checkpoints"
             raise InputError(Problem(f"no checkpoints/step-N.ckpt in it: {advice}", where=str(path)))
         files = [file for step, file in kept.items() if step != read_card(path)["steps"]]
-        rows = pd.DataFrame(evaluate([*files, last], *how))
+        measured += (own_rows := evaluate([*files, last], *how))
+        rows = pd.DataFrame(own_rows)
         for protocol, own in rows.groupby("protocol", sort=False) if is_first_process() else ():
             measure = next(one for one in MEASURES if one in own and own[one].notna().any())
             print(f"\n{printable(str(path))}: {measure} by step and length ({protocol})")
@@ -123,3 +125,4 @@ def evaluate_steps(paths: Sequence[Path], *how: Any) -> None:
             header = ["step", *map(str, scores.columns)]
             lines = [[str(step), *(f"{one:.4g}" for one in row)] for step, *row in scores.itertuples()]
             print(table(header, lines), flush=True)
+    return measured

@@ -188,7 +188,9 @@ def _changes_of_encoding(stored: dict[str, Any], recipe: Recipe) -> dict[str, An
     refused = dict(encoding.refused)
     for key, old, new in diff(stored, changed):
         if not is_among(key, (ENCODING,)) and not affects(key).after_training:
-            refused[key] = f"the run was trained with {old!r}, and {new!r} would make it another"
+            refused[key] = f"the run has {old!r}, and {new!r} would make it another"
+            if key.startswith("data."):
+                refused[key] += "; to score another text, give --data CORPUS (in Python data=...)"
     if refused:
         may = ", ".join([*may_change_after_training(), *may_change(stored["model"]["encoding"])])
         *others, (key, why) = refused.items()
