@@ -70,7 +70,6 @@ def finish(recipe: Recipe, source: DataSource, folder: Path) -> None:
 
     def save(measured: list[Measurement]) -> None:
         measurements[:] = measured
-        folder.stat()  # raises where the run was removed: storing would make its folder again
         store_results(folder, measured)
 
     content = read_checkpoint(folder / LAST)

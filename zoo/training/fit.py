@@ -25,7 +25,6 @@ from zoo.training.loggers import logging_ended, validate_installed
 from zoo.training.plan import plan_of
 from zoo.training.resume import (
     Resume,
-    restoring,
     resume_point,
     run_to_resume,
     validate_same_data,
@@ -125,7 +124,7 @@ def fit(recipe: Recipe, out: Path | None = None, resume: Resume = False) -> Path
             task.model.compile()  # in place: keeps parameter names, and does not compile Lightning's logging
 
         # Train.
-        with freed_memory_kept(), logging_ended(recipe), restoring(checkpoint):
+        with freed_memory_kept(), logging_ended(recipe):
             trainer.fit(task, DataModule(source), ckpt_path=checkpoint, weights_only=True)
         status.trained()
         if not last.saved_at:

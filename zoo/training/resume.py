@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,9 +25,6 @@ from zoo.runs.folder import (
 from zoo.runs.load import warn_of_changed_code
 
 Resume = bool | Literal["auto"]
-
-RESTORES = "lightning.pytorch.trainer.connectors.checkpoint_connector"
-"""The module of Lightning that restores a run."""
 
 
 def run_to_resume(recipe: Recipe, out: Path | None, resume: Resume) -> Path | None:
@@ -75,21 +69,6 @@ def validate_same_data(checkpoint: Path, content: dict[str, Any], source: DataSo
             f"data. Restore the text (or give its folder with --set data.root=...), or start a new run"
         )
         raise InputError(Problem(message, key="data.root" if source.kind == "text" else "data"))
-
-
-@contextmanager
-def restoring(checkpoint: Path | None) -> Iterator[None]:
-    """Add path and remedy to an error of Lightning while it restores the checkpoint."""
-    try:
-        yield
-    except Exception as error:
-        modules = [frame.f_globals.get("__name__") for frame, _ in traceback.walk_tb(error.__traceback__)]
-        if checkpoint is None or isinstance(error, InputError) or RESTORES not in modules:
-            raise
-        text = f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:300]}"
-        weights = f"A new run starts from its weights with --set init_from={checkpoint}"
-        message = f"{checkpoint}: cannot be continued: {text}. {weights}. {alternatives(checkpoint)}"
-        raise InputError(message) from error
 
 
 def how_to_continue(folder: Path, saved_at: int) -> str:

@@ -162,9 +162,8 @@ class RunStatus(Callback):
     def _explain(self, error: BaseException) -> BaseException:
         """The exception that ends the run instead of `error`, or `error` with a note."""
         saved = self.last.saved_at if self.last else 0
-        is_gone = self.lock is not None and not self.lock.folder.exists()
         # Remove an empty run, and files that only take room on a full disk.
-        if self.new and not is_gone and (self.step == 0 or (is_disk_full(error) and not saved)):
+        if self.new and (self.step == 0 or (is_disk_full(error) and not saved)):
             self._release()
             self.lock = None
             shutil.rmtree(self.new, ignore_errors=True)
@@ -175,10 +174,6 @@ class RunStatus(Callback):
                 print(text, file=sys.stderr, flush=True)
                 text = requeue()
             return KeyboardInterrupt(text)
-        if is_gone:
-            return RunError(
-                f"{self.lock.folder}: the run folder was removed or moved; nothing more can be saved"
-            )
         if self.last is None or isinstance(error, InputError | RunError) or not isinstance(error, Exception):
             return error
         if self.is_trained:
@@ -187,7 +182,7 @@ class RunStatus(Callback):
             return error
         how = how_to_continue(self.last.folder, saved)
         state = f"The last checkpoint is of step {saved}; {how}" if saved else "No checkpoint was written"
-        if isinstance(error, dist.DistError) or "gloo" in str(error):
+        if isinstance(error, dist.DistError):
             return RunError(f"another process of this run has ended. {state}")
         if str(error).startswith("DataLoader worker"):
             return RunError(f"{str(error).rstrip(' .')}: out of memory? Lower data.workers. {state}")
