@@ -190,6 +190,15 @@ class Measurement(_Model):
         return other.model_copy(update={"rows": [rows[length] for length in sorted(rows)]})
 
 
+def merged(measurements: Iterable[Measurement]) -> list[Measurement]:
+    """One measurement of each identity, with the rows of all; later rows replace earlier ones."""
+    found: dict[str, Measurement] = {}
+    for one in measurements:
+        before = found.get(one.identity)
+        found[one.identity] = before.updated(one) if before else one
+    return [*found.values()]
+
+
 def flat_rows(measurements: Iterable[Measurement]) -> list[dict[str, Any]]:
     """A mapping for each row, as `lengths.json` has them: all that is known of it besides its units."""
     rows = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,27 @@ from zoo.tasks.task import Task
 
 MOST_SHOWN = 600
 """Characters of a list in a message."""
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """A trained model, on the CPU and in evaluation mode.
+
+    Attributes:
+        path: the user's argument.
+        checkpoint: the file that was read.
+        folder: the run folder, or the folder of a checkpoint that lies alone.
+    """
+
+    path: Path
+    checkpoint: Path
+    folder: Path
+    task: Task
+
+    @property
+    def tokenizer(self) -> Path:
+        """The tokenizer of a model that reads text; the file may be missing."""
+        return self.folder / "tokenizer.json"
 
 
 def find_checkpoint(path: Path) -> Path:
@@ -62,11 +83,6 @@ def run_folder_of(checkpoint: Path) -> Path | None:
     return folder if (folder / RECIPE).is_file() else None
 
 
-def tokenizer_beside(checkpoint: Path) -> Path:
-    """Where the tokenizer of a checkpoint's model lies, if it reads text: in its run folder, or beside it."""
-    return (run_folder_of(checkpoint) or checkpoint.parent) / "tokenizer.json"
-
-
 def load(
     path: str | Path,
     device: str = "cpu",
@@ -88,7 +104,7 @@ def load(
     """
     validate_device(device)
     named = [plugins] if isinstance(plugins, str | Path) else plugins
-    return load_task(Path(path), sets, named).model.to(device)
+    return load_run(Path(path), sets, named).task.model.to(device)
 
 
 def validate_device(device: str) -> None:
@@ -100,8 +116,8 @@ def validate_device(device: str) -> None:
         raise InputError(f"device {str(device)!r} cannot be used here: {cause}") from error
 
 
-def load_task(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path] = ()) -> Task:
-    """The trained task in a checkpoint, on the CPU, in evaluation mode.
+def load_run(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path] = ()) -> LoadedRun:
+    """The trained model in a checkpoint, for every command that uses one.
 
     Args:
         path: a checkpoint or a run folder.
@@ -112,7 +128,8 @@ def load_task(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path
     Raises:
         InputError: nothing usable there, an encoding whose plugin was not named, or a change of the model.
     """
-    content = read_checkpoint(find_checkpoint(path))
+    checkpoint = find_checkpoint(path)
+    content = read_checkpoint(checkpoint)
     settings, weights = content["hyper_parameters"], content["state_dict"]
     sources = recorded_sources(content.get("zoo_card"))
     try:
@@ -126,7 +143,7 @@ def load_task(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path
     # Results of other code are marked as changed.
     task.changed = changed | changed_digests(sources)
     task.card = content.get("zoo_card", {})
-    return task.eval()
+    return LoadedRun(path, checkpoint, run_folder_of(checkpoint) or checkpoint.parent, task.eval())
 
 
 def warn_of_changed_code(path: Path, sources: Sequence[Source]) -> None:

@@ -8,18 +8,15 @@ from pathlib import Path
 import numpy as np
 
 from zoo.data.source import DataSource
-from zoo.evaluation.measure import measure
-from zoo.evaluation.measurement import Measurement
+from zoo.evaluation.evaluate import evaluate_run
+from zoo.evaluation.measurement import Measurement, merged
 from zoo.evaluation.protocols.text import FEW_DOCUMENTS, Text
 from zoo.recipe import Recipe
 from zoo.recipe.encoding import encoding_label
 from zoo.recipe.sections import MAX_TOKENS
-from zoo.reports.report import run_report
-from zoo.reports.run_folder import store_results
-from zoo.reports.text import console, terminal
-from zoo.runs.folder import LAST, RECIPE, RUNS
-from zoo.runs.load import read_checkpoint
-from zoo.tasks import build_task
+from zoo.reports.run_folder import show_results
+from zoo.runs.folder import RECIPE, RUNS
+from zoo.runs.load import load_run
 from zoo.tasks.task import Task
 from zoo.training.plan import Plan, short
 
@@ -66,34 +63,27 @@ def finish(recipe: Recipe, source: DataSource, folder: Path) -> None:
     Where `evaluate.max_tokens` is null, at most a quarter of the trained tokens of text are scored at each
     length, but `LEAST_TOKENS` in any case: an evaluation must not take longer than a short training.
     """
-    measurements: list[Measurement] = []
-
-    def save(measured: list[Measurement]) -> None:
-        measurements[:] = measured
-        store_results(folder, measured)
-
-    content = read_checkpoint(folder / LAST)
-    card, scored = content["zoo_card"], recipe.evaluate
+    run = load_run(folder)
+    card, scored = run.task.card, recipe.evaluate
     most = min(MAX_TOKENS, max(LEAST_TOKENS, card["tokens_seen"] // 4, *scored.lengths))
     scored = scored.model_copy(update={"max_tokens": scored.max_tokens or most})
-    task = build_task(
-        recipe.model_copy(update={"evaluate": scored}), content["hyper_parameters"]["vocab_size"]
-    )
-    task.load_state_dict(content["state_dict"])
-    task.card = card
+    # A run that is resumed at its end may have other settings of its evaluation than its checkpoint. The code
+    # in memory is that of its training, whatever has become of the file of a plugin.
+    run.task.recipe, run.task.changed = recipe.model_copy(update={"evaluate": scored}), {}
+    measurements: list[Measurement] = []
     try:
-        if scored.lengths:
-            measure(task, source, folder, folder / LAST, save=save)
+        for one in evaluate_run(run, source) if scored.lengths else ():
+            measurements = merged([*measurements, one])
     finally:
         if measurements:
-            print(console(run_report(folder, measurements), *terminal()), flush=True)
-    steps, wanted = content["global_step"], recipe.trainer.max_steps
+            show_results(folder, measurements)
+    steps, wanted = card["steps"], recipe.trainer.max_steps
     if steps < wanted:
         # The time of the runs before counts too.
         more = " and a longer trainer.max_time" if recipe.trainer.flags().get("max_time") else ""
-        print(f"\nstopped at step {steps} of {wanted}; continue with --resume{more}; it is in {folder}")
+        print(f"stopped at step {steps} of {wanted}; continue with --resume{more}; it is in {folder}")
     else:
-        print(f"\ndone: {recipe.name} is in {folder}")
+        print(f"done: {recipe.name} is in {folder}")
     # A plugin is code: it runs only where the user names it.
     plugins = ["--set", f"plugins=[{', '.join(recipe.plugins)}]"] if recipe.plugins else []
     evaluate = ["python", "-m", "zoo", "evaluate", str(folder)]
@@ -102,7 +92,7 @@ def finish(recipe: Recipe, source: DataSource, folder: Path) -> None:
         if most < available:
             command = shlex.join([*evaluate, *plugins])
             print(f"scored {most:,} tokens at each length; for up to {MAX_TOKENS:,}: {command}")
-    trained, limit = recipe.data.sequence_length, task.model.encoding.max_length
+    trained, limit = recipe.data.sequence_length, run.task.model.encoding.max_length
     lengths = [str(trained * 2**i) for i in range(5) if limit is None or trained * 2**i <= limit]
     if len(lengths) > 1:
         command = shlex.join([*evaluate, "--lengths", ",".join(lengths), *plugins])
