@@ -20,9 +20,9 @@ from zoo.evaluation.store import read_measurements
 from zoo.recipe import resolve
 from zoo.reports import run_folder
 from zoo.reports.evaluate import evaluate
+from zoo.reports.fit import fit
 from zoo.reports.report import build
 from zoo.training import finish
-from zoo.training.fit import fit
 
 BASE = {
     "name": "tiny",

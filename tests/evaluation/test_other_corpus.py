@@ -10,8 +10,8 @@ from zoo.comparison.commands import evaluate_command, settings
 from zoo.comparison.run_info import RunInfo
 from zoo.evaluation.measurement import Measurement
 from zoo.recipe import read_recipe
+from zoo.reports.fit import fit
 from zoo.runs.card import read_card
-from zoo.training.fit import fit
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 
 from zoo import cli
 from zoo.errors import InputError
+from zoo.reports.fit import fit
 from zoo.reports.report import build
-from zoo.training.fit import fit
 
 PLUGIN = '''\
 import zoo

@@ -7,8 +7,8 @@ import zoo
 from zoo.errors import InputError
 from zoo.recipe import read_recipe, resolve
 from zoo.recipe.encoding import changed_label, encoding_changes, keep_trained_options, may_change
+from zoo.reports.fit import fit
 from zoo.runs.load import load_run
-from zoo.training.fit import fit
 
 pytestmark = pytest.mark.usefixtures("unmeasured")
 

@@ -10,9 +10,9 @@ import zoo
 from zoo import registry
 from zoo.errors import InputError
 from zoo.registry import Description
+from zoo.reports.fit import fit
 from zoo.runs.code_source import describe_changes, describe_missing, encoding_sources, recorded_sources
 from zoo.runs.load import load_run
-from zoo.training.fit import fit
 
 pytestmark = pytest.mark.usefixtures("unmeasured")
 

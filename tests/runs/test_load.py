@@ -10,8 +10,8 @@ import torch
 import zoo
 from zoo.errors import InputError
 from zoo.reports.evaluate import evaluate
+from zoo.reports.fit import fit
 from zoo.runs.load import find_checkpoint, load_run
-from zoo.training.fit import fit
 
 
 @pytest.fixture

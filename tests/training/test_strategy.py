@@ -62,7 +62,7 @@ def apart(one, two):
 UNMEASURED = """
 import zoo.training.fit
 
-zoo.training.fit.finish = lambda *given: None
+zoo.training.fit.finish = lambda run, source: zoo.training.fit.Trained(run.folder)
 """
 
 

@@ -70,9 +70,7 @@ def make_card(
     }
 
 
-def note_changes(
-    card: dict[str, Any], recipe: Recipe, stored: dict[str, Any], before: dict[str, Any], step: int
-) -> None:
+def note_changes(card: dict[str, Any], recipe: Recipe, checkpoint: dict[str, Any]) -> None:
     """Record on the card of a resumed run the changes since its checkpoint, after earlier ones.
 
     `changed_on_resume` is a list of {"step", "key", "from", "to"}: recipe keys (`is_recorded_on_resume`),
@@ -80,9 +78,9 @@ def note_changes(
 
     Args:
         card: the new card; changed in place.
-        stored, before: the recipe and the card in the checkpoint.
-        step: that of the checkpoint.
+        checkpoint: the content of the one that is resumed from.
     """
+    stored, before = checkpoint["hyper_parameters"]["recipe"], checkpoint["zoo_card"]
 
     def computed_by(card: dict[str, Any]) -> dict[str, Any]:
         code = {source["name"]: source["sha256"] for source in recorded_sources(card)}
@@ -91,7 +89,10 @@ def note_changes(
     changes = [*recorded_on_resume(stored, recipe), *diff(computed_by(before), computed_by(card))]
     card["changed_on_resume"] = [
         *(before.get("changed_on_resume") or []),
-        *({"step": step, "key": key, "from": old, "to": new} for key, old, new in changes),
+        *(
+            {"step": checkpoint["global_step"], "key": key, "from": old, "to": new}
+            for key, old, new in changes
+        ),
     ]
 
 

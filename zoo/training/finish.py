@@ -3,30 +3,50 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from zoo.data.source import DataSource
+from zoo.data.text.datasets import TextSource
 from zoo.evaluation.evaluate import evaluate_run
+from zoo.evaluation.measure import unmeasurable_lengths, validation_seen_in_training
 from zoo.evaluation.measurement import Measurement, merged
 from zoo.evaluation.protocols.text import FEW_DOCUMENTS, Text
-from zoo.recipe import Recipe
 from zoo.recipe.encoding import encoding_label
 from zoo.recipe.sections import MAX_TOKENS
-from zoo.reports.run_folder import show_results
 from zoo.runs.folder import RECIPE, RUNS
 from zoo.runs.load import load_run
 from zoo.tasks.task import Task
 from zoo.training.plan import Plan, short
+from zoo.training.run import TrainingRun
 
 LEAST_TOKENS = 16384
 """Tokens that are scored at each length after a training however short."""
 
 
-def opening_line(recipe: Recipe, plan: Plan, folder: Path, checkpoint: Path | None) -> str:
-    start = f", from {recipe.init_from}" if recipe.init_from and not checkpoint else ""
-    verb = "continuing" if checkpoint else "training"
+@dataclass(frozen=True)
+class Trained:
+    """The end of a training; further processes know its folder alone.
+
+    Attributes:
+        measurements: of the evaluation after the training.
+        closing: the lines to print below their tables.
+    """
+
+    folder: Path
+    measurements: tuple[Measurement, ...] = ()
+    closing: tuple[str, ...] = ()
+
+
+def opening(run: TrainingRun, task: Task, source: DataSource) -> str:
+    """The facts of a training, and what its evaluation will lack, a line each."""
+    recipe, folder = run.recipe, run.folder
+    text = source.stream("train") if isinstance(source, TextSource) and source.kind == "text" else None
+    plan = Plan.of(recipe, task.model, None if text is None else len(text))
+    start = f", from {recipe.init_from}" if run.origin else ""
+    verb = "continuing" if run.checkpoint else "training"
     computed = f"in {recipe.trainer.precision}{', compiled' if recipe.compile else ''}"
     article = "an" if recipe.model.kind == "encoder" else "a"
     line = (
@@ -36,9 +56,10 @@ def opening_line(recipe: Recipe, plan: Plan, folder: Path, checkpoint: Path | No
     )
     first = RUNS / recipe.name
     numbered = folder.parent == RUNS and folder.name.startswith(f"{recipe.name}-")
-    if checkpoint is None and numbered and (first / RECIPE).exists():
+    if run.is_new and numbered and (first / RECIPE).exists():
         line += f" ({first} holds an earlier run; --resume continues one)"
-    return line
+    notes = [*unmeasurable_lengths(task, source), *validation_seen_in_training(task, source)]
+    return "\n".join([line, *notes, *plan.warnings(), *few_documents(task, source)])
 
 
 def few_documents(task: Task, source: DataSource) -> list[str]:
@@ -57,33 +78,26 @@ def few_documents(task: Task, source: DataSource) -> list[str]:
     return [f"{begin}too little text for intervals at length {max(config.lengths)}; {remedy}"]
 
 
-def finish(recipe: Recipe, source: DataSource, folder: Path) -> None:
-    """Evaluate the saved checkpoint, as `evaluate` would, and print the results.
+def finish(trained: TrainingRun, source: DataSource) -> Trained:
+    """Evaluate the saved checkpoint, as `evaluate` would.
 
     Where `evaluate.max_tokens` is null, at most a quarter of the trained tokens of text are scored at each
     length, but `LEAST_TOKENS` in any case: an evaluation must not take longer than a short training.
     """
-    run = load_run(folder)
-    card, scored = run.task.card, recipe.evaluate
+    recipe, run = trained.recipe, load_run(trained.folder)
+    card, scored, folder = run.task.card, recipe.evaluate, trained.folder
     most = min(MAX_TOKENS, max(LEAST_TOKENS, card["tokens_seen"] // 4, *scored.lengths))
     scored = scored.model_copy(update={"max_tokens": scored.max_tokens or most})
     # A run that is resumed at its end may have other settings of its evaluation than its checkpoint. The code
     # in memory is that of its training, whatever has become of the file of a plugin.
     run.task.recipe, run.task.changed = recipe.model_copy(update={"evaluate": scored}), {}
-    measurements: list[Measurement] = []
-    try:
-        for one in evaluate_run(run, source) if scored.lengths else ():
-            measurements = merged([*measurements, one])
-    finally:
-        if measurements:
-            show_results(folder, measurements)
+    measurements = merged(evaluate_run(run, source)) if scored.lengths else []
     steps, wanted = card["steps"], recipe.trainer.max_steps
+    lines = [f"done: {recipe.name} is in {folder}"]
     if steps < wanted:
         # The time of the runs before counts too.
         more = " and a longer trainer.max_time" if recipe.trainer.flags().get("max_time") else ""
-        print(f"stopped at step {steps} of {wanted}; continue with --resume{more}; it is in {folder}")
-    else:
-        print(f"done: {recipe.name} is in {folder}")
+        lines = [f"stopped at step {steps} of {wanted}; continue with --resume{more}; it is in {folder}"]
     # A plugin is code: it runs only where the user names it.
     plugins = ["--set", f"plugins=[{', '.join(recipe.plugins)}]"] if recipe.plugins else []
     evaluate = ["python", "-m", "zoo", "evaluate", str(folder)]
@@ -91,9 +105,10 @@ def finish(recipe: Recipe, source: DataSource, folder: Path) -> None:
         available = min(MAX_TOKENS, len(source.stream(recipe.evaluate.split or "valid")) - 1)
         if most < available:
             command = shlex.join([*evaluate, *plugins])
-            print(f"scored {most:,} tokens at each length; for up to {MAX_TOKENS:,}: {command}")
-    trained, limit = recipe.data.sequence_length, run.task.model.encoding.max_length
-    lengths = [str(trained * 2**i) for i in range(5) if limit is None or trained * 2**i <= limit]
+            lines.append(f"scored {most:,} tokens at each length; for up to {MAX_TOKENS:,}: {command}")
+    trained_length, limit = recipe.data.sequence_length, run.task.model.encoding.max_length
+    lengths = [trained_length * 2**i for i in range(5) if limit is None or trained_length * 2**i <= limit]
     if len(lengths) > 1:
-        command = shlex.join([*evaluate, "--lengths", ",".join(lengths), *plugins])
-        print(f"look further: {command}", flush=True)
+        command = shlex.join([*evaluate, "--lengths", ",".join(map(str, lengths)), *plugins])
+        lines.append(f"look further: {command}")
+    return Trained(folder, tuple(measurements), tuple(lines))

@@ -95,13 +95,14 @@ def _advice(trainer: pl.Trainer) -> str:
     last = next((one for one in trainer.callbacks if isinstance(one, LastCheckpoint)), None)
     helps = "a lower optimizer.lr, a longer optimizer.warmup_steps or a wider trainer.precision may help"
     anomaly = "trainer.detect_anomaly=true names the operation, slowly"
-    if last is None or not last.saved_at:
+    if last is None or not last.run.saved_at:
         return f"No checkpoint was written. Start anew: {helps}; {anomaly}"
-    again = ["python", "-m", "zoo", "fit", "--recipe", str(last.folder / RECIPE)]
-    again += ["--set", f"init_from={last.folder}", "--set", "optimizer.lr=..."]
+    again = ["python", "-m", "zoo", "fit", "--recipe", str(last.run.folder / RECIPE)]
+    again += ["--set", f"init_from={last.run.folder}", "--set", "optimizer.lr=..."]
     return (
-        f"The last checkpoint is of step {last.saved_at} and is sound. With --resume it comes to the same "
-        f"step again ({anomaly}); start another run from its weights ({shlex.join(again)}) or anew: {helps}"
+        f"The last checkpoint is of step {last.run.saved_at} and is sound. With --resume it comes to the "
+        f"same step again ({anomaly}); start another run from its weights ({shlex.join(again)}) or anew: "
+        f"{helps}"
     )
 
 
