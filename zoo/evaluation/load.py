@@ -11,10 +11,9 @@ from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem, collect
 from zoo.evaluation.protocols.protocol import build_protocol
 from zoo.evaluation.store import validate_results_folder
-from zoo.recipe import read_recipe, resolve
+from zoo.recipe import Recipe, read_recipe, resolve
 from zoo.recipe.rules import no_protocol
 from zoo.recipe.tree import read_file
-from zoo.registry import tasks
 from zoo.runs.card import changed_data
 from zoo.runs.load import LoadedRun, load_run
 
@@ -49,7 +48,8 @@ def load_runs(
             with collect(problems):
                 validate_results_folder(run.folder)
             _validate_protocols(run, lengths, protocols)
-            source = _own_data(run) if data is None else _other_corpus(run, data, of_data)
+            source = open_data(_own_data(run) if data is None else _other_data(run, data, of_data))
+            _validate_source(run, source, data)
             loaded[run.checkpoint.resolve()] = run, source
     if problems:
         # A wrong `sets` is a problem of every run: report it once.
@@ -72,40 +72,25 @@ def _validate_protocols(
         build_protocol(name, recipe.evaluate).validate(recipe.evaluate, lengths)
 
 
-def _own_data(run: LoadedRun) -> DataSource:
-    """The data of a model's training. Raises InputError where it has changed since then."""
-    recipe, card = run.task.recipe, run.task.card or {}
+def _own_data(run: LoadedRun) -> Recipe:
+    """The recipe of a model, for the data of its training."""
+    recipe = run.task.recipe
     named = getattr(recipe.data, "tokenizer", None)
-    if named is not None and not Path(named).exists() and run.tokenizer.is_file():
-        own = recipe.data.model_copy(update={"tokenizer": str(run.tokenizer)})
-        recipe = recipe.model_copy(update={"data": own})
-    source, trained = open_data(recipe), run.task.hparams["vocab_size"]
-    padded = card.get("imported") and source.vocab_size < trained
-    # Token ids of another tokenizer mean nothing to this model, and its results would be stored as results on
-    # the text that the card names.
-    if source.vocab_size != trained and not padded:
-        raise InputError(
-            f"{run.path}: {recipe.data.name!r} has {source.vocab_size} tokens, but this model was trained "
-            f"with {trained}: the text, data.root or data.vocab_size has changed"
-        )
-    if differing := changed_data(card, source):
-        raise InputError(
-            f"{run.path}: {'; '.join(differing)} since this model was trained, so its card would not "
-            f"describe the evaluated data. Restore the text, or give its folder with --set data.root=...; "
-            f"--data scores the run on another corpus"
-        )
-    return source
+    if named is None or Path(named).exists() or not run.tokenizer.is_file():
+        return recipe
+    own = recipe.data.model_copy(update={"tokenizer": str(run.tokenizer)})
+    return recipe.model_copy(update={"data": own})
 
 
-def _other_corpus(run: LoadedRun, data: str, sets: Sequence[str]) -> DataSource:
-    """A text in the tokens of a run: `data` is as of `evaluate`, and `sets` change its options.
+def _other_data(run: LoadedRun, data: str, sets: Sequence[str]) -> Recipe:
+    """The recipe of a model, for a text in its tokens: `data` is as of `evaluate`; `sets` change its options.
 
     Raises:
         InputError: the run was not trained on text, its tokenizer is missing, or there is no such text.
     """
-    recipe, trained_on = run.task.recipe, (run.task.card or {}).get("fingerprint", {})
+    recipe = run.task.recipe
     tokenizer = run.tokenizer if run.tokenizer.is_file() else getattr(recipe.data, "tokenizer", None)
-    if tasks.describe(recipe.task.name).takes != "text" or tokenizer is None:
+    if run.task.takes != "text" or tokenizer is None:
         message = "--data is for a model of text that has its tokenizer"
         raise InputError(Problem(message, where=str(run.path)))
     own = recipe.as_dict()["data"]
@@ -119,9 +104,33 @@ def _other_corpus(run: LoadedRun, data: str, sets: Sequence[str]) -> DataSource:
     else:
         section = {"name": data} | ({} if own["name"] == "text" else {"root": own.get("root")})
     section |= {key: own[key] for key in KEPT if key in own} | {"tokenizer": str(tokenizer)}
-    source = open_data(resolve({**recipe.as_dict(), "data": section}, sets, trained=True))
-    if source.fingerprint["tokenizer"] != trained_on.get("tokenizer"):
-        raise InputError(Problem("not the tokenizer that this model was trained with", where=str(tokenizer)))
-    if source.fingerprint["corpus"] != trained_on.get("corpus"):
-        source.label = os.path.normpath(data)
-    return source
+    return resolve({**recipe.as_dict(), "data": section}, sets, trained=True)
+
+
+def _validate_source(run: LoadedRun, source: DataSource, data: str | None) -> None:
+    """Compare opened data with the training of a model, and label another corpus.
+
+    Raises InputError for another tokenizer: token ids of another one mean nothing to this model. Without
+    `data`, also for another corpus: its results would be stored as those on the text that the card names.
+    """
+    card, trained = run.task.card or {}, run.task.hparams["vocab_size"]
+    if data is not None:
+        then = card.get("fingerprint", {})
+        if source.fingerprint["tokenizer"] != then.get("tokenizer"):
+            named = str(source.recipe.data.tokenizer)
+            raise InputError(Problem("not the tokenizer that this model was trained with", where=named))
+        if source.fingerprint["corpus"] != then.get("corpus"):
+            source.label = os.path.normpath(data)
+        return
+    padded = card.get("imported") and source.vocab_size < trained
+    if source.vocab_size != trained and not padded:
+        raise InputError(
+            f"{run.path}: {source.recipe.data.name!r} has {source.vocab_size} tokens, but this model was "
+            f"trained with {trained}: the text, data.root or data.vocab_size has changed"
+        )
+    if differing := changed_data(card, source):
+        raise InputError(
+            f"{run.path}: {'; '.join(differing)} since this model was trained, so its card would not "
+            f"describe the evaluated data. Restore the text, or give its folder with --set data.root=...; "
+            f"--data scores the run on another corpus"
+        )

@@ -8,6 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import torch
 from tqdm import tqdm
 
@@ -23,6 +24,7 @@ from zoo.evaluation.protocols.protocol import (
     Protocol,
     build_protocol,
 )
+from zoo.evaluation.protocols.text import FEW_DOCUMENTS, Text
 from zoo.launch.team import Team, alone, device_for
 from zoo.memory import freed_memory_kept, is_out_of_memory, peak_memory_mb, restart_peak_memory
 from zoo.recipe.encoding import changed_label
@@ -153,6 +155,15 @@ def _measurement(
     )
 
 
+def limits_of_evaluation(task: Task, source: DataSource) -> list[str]:
+    """The lengths and intervals that an evaluation will lack, known before training: a line each."""
+    return [
+        *unmeasurable_lengths(task, source),
+        *validation_seen_in_training(task, source),
+        *few_documents(task, source),
+    ]
+
+
 def unmeasurable_lengths(task: Task, source: DataSource) -> list[str]:
     """A line for each reason why lengths of the recipe cannot be measured, known before training: the end of
     the encoding, or of the data."""
@@ -186,3 +197,19 @@ def validation_seen_in_training(task: Task, source: DataSource) -> list[str]:
         return []
     share = source.dataset("valid").seen_in_training(recipe.data.sequence_length)
     return [f"validation: training may have seen {share:.0%} of it: {TOO_FEW}"] if share else []
+
+
+def few_documents(task: Task, source: DataSource) -> list[str]:
+    """A line where the scored text has too few documents for intervals over them, with the remedy."""
+    config = task.recipe.evaluate
+    if source.kind != "text" or not config.lengths:
+        return []
+    text = Text(task, source, config.lengths)
+    documents = len(set(text.documents(np.arange(text.size)).tolist()))
+    if documents >= FEW_DOCUMENTS:
+        return []
+    begin = f"{documents} document{'s' * (documents != 1)} will be scored: "
+    remedy = "for intervals over documents, give each document a file or a record of its own"
+    if text.blocks >= 2:
+        return [f"{begin}intervals are over {text.blocks} blocks of text; {remedy}"]
+    return [f"{begin}too little text for intervals at length {max(config.lengths)}; {remedy}"]

@@ -54,14 +54,14 @@ def store(folder: Path, measurements: Sequence[Measurement]) -> None:
         steps = {one.checkpoint: one.step for one in measurements}
         valid = [one for one in stored if one.step == steps.get(one.checkpoint, one.step)]
         current, changed = merged([*valid, *measurements]), {one.identity for one in measurements}
+        rows = json.dumps(flat_rows(sorted(current, key=_order)), indent=1, allow_nan=False)
         for one in current:
             if one.identity in changed:
                 text = one.model_dump_json(exclude_unset=True) + "\n"
                 atomic_write(folder / MEASUREMENTS / one.file_name, text)
         for name in {one.file_name for one in stored} - {one.file_name for one in current}:
             (folder / MEASUREMENTS / name).unlink(missing_ok=True)
-        rows = flat_rows(sorted(current, key=_order))
-        atomic_write(folder / RESULTS, json.dumps(rows, indent=1, allow_nan=False) + "\n")
+        atomic_write(folder / RESULTS, rows + "\n")
 
 
 def locked(folder: Path) -> FileLock:

@@ -37,18 +37,25 @@ def parameter_counts(model: Any) -> dict[str, int]:
 
 
 def make_card(
-    recipe: Recipe, model: Any, fingerprint: dict[str, str], init_from: dict[str, Any] | None = None
+    recipe: Recipe,
+    model: Any,
+    fingerprint: dict[str, str],
+    init_from: dict[str, Any] | None = None,
+    device: str | None = None,
+    before: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """All that is known before training; `steps` and `tokens_seen` grow with it.
 
-    `init_from` is the run that its weights come from: what that one has learned counts too.
+    Args:
+        init_from: the run that its weights come from: what that one has learned counts too.
+        before: the content of the checkpoint that is resumed from.
     """
     versions: dict[str, str | None] = {"python": platform.python_version()}
     for library in LIBRARIES:
         versions[library] = None
         with suppress(PackageNotFoundError):
             versions[library] = version(library)
-    return {
+    card = {
         "name": recipe.name,
         "encoding": encoding_label(recipe.model.encoding),
         "code_source": code_sources(recipe.as_dict()),
@@ -67,10 +74,13 @@ def make_card(
         "changed_on_resume": [],
         "versions": versions,
         "git_commit": _git_commit(),
-    }
+    } | ({} if device is None else {"device": device})
+    if before:
+        _note_changes(card, recipe, before)
+    return card
 
 
-def note_changes(card: dict[str, Any], recipe: Recipe, checkpoint: dict[str, Any]) -> None:
+def _note_changes(card: dict[str, Any], recipe: Recipe, checkpoint: dict[str, Any]) -> None:
     """Record on the card of a resumed run the changes since its checkpoint, after earlier ones.
 
     `changed_on_resume` is a list of {"step", "key", "from", "to"}: recipe keys (`is_recorded_on_resume`),

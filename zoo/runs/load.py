@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,18 +11,11 @@ import torch
 from torch import Tensor
 
 from zoo.errors import InputError, Problem, shorten
-from zoo.launch.ranks import is_first_process
 from zoo.recipe import Recipe, resolve
 from zoo.recipe.diff import ENCODING, affects, diff, is_among, may_change_after_training
 from zoo.recipe.encoding import encoding_changes, may_change
 from zoo.runs.checkpoint_file import read_checkpoint
-from zoo.runs.code_source import (
-    Source,
-    changed_digests,
-    describe_changes,
-    describe_missing,
-    recorded_sources,
-)
+from zoo.runs.code_source import compare_code
 from zoo.runs.folder import EXPORTED, LAST, RECIPE
 from zoo.tasks import build_task
 from zoo.tasks.task import Task
@@ -130,26 +122,37 @@ def load_run(path: Path, sets: Sequence[str] = (), plugins: Sequence[str | Path]
     """
     checkpoint = find_checkpoint(path)
     content = read_checkpoint(checkpoint)
-    settings, weights = content["hyper_parameters"], content["state_dict"]
-    sources = recorded_sources(content.get("zoo_card"))
+    stored, card = content["hyper_parameters"]["recipe"], content.get("zoo_card")
+    wrong: InputError | None = None
     try:
-        recipe = _with_named_plugins(settings["recipe"], path, sets, plugins, sources)
-        changed = _changes_of_encoding(settings["recipe"], recipe) if sets else {}
-        task = build_task(recipe, settings["vocab_size"])
-        restore_weights(task, weights)
+        named = [str(plugin) for plugin in plugins]
+        recipe = resolve({**stored, "plugins": named}, sets, trained=True)
+    except InputError as error:
+        wrong = error
+    code = compare_code(card, path)  # a change may be the cause of an unknown option
+    try:
+        if wrong is not None:
+            # A plugin that was named and cannot be read has its own message.
+            of_plugin = any((one.key or "").startswith("plugins") for one in wrong.problems)
+            raise (
+                wrong if of_plugin or not code.missing else InputError(map(Problem, code.missing))
+            ) from wrong
+        changed = _changes_of_encoding(stored, recipe) if sets else {}
+        run = restored_run(path, checkpoint, content, recipe)
     except InputError as error:
         problems = error.problems
         raise InputError([replace(one, where=one.where or str(path)) for one in problems]) from error
     # Results of other code are marked as changed.
-    task.changed = changed | changed_digests(sources)
+    run.task.changed = changed | code.digests
+    return run
+
+
+def restored_run(path: Path, checkpoint: Path, content: dict[str, Any], recipe: Recipe) -> LoadedRun:
+    """The trained model of a checkpoint whose content was read, with a recipe that was resolved."""
+    task = build_task(recipe, content["hyper_parameters"]["vocab_size"])
+    restore_weights(task, content["state_dict"])
     task.card = content.get("zoo_card", {})
     return LoadedRun(path, checkpoint, run_folder_of(checkpoint) or checkpoint.parent, task.eval())
-
-
-def warn_of_changed_code(path: Path, sources: Sequence[Source]) -> None:
-    """Print, a line each, which encodings have another code now than when a checkpoint was trained."""
-    for text in describe_changes(sources) if is_first_process() else ():
-        print(f"warning: {path}: {text}", file=sys.stderr)
 
 
 def restore_weights(task: Task, weights: Mapping[str, Tensor], where: Path | None = None) -> None:
@@ -166,30 +169,6 @@ def restore_weights(task: Task, weights: Mapping[str, Tensor], where: Path | Non
     if wrong:
         why = "training had failed when it was written; an earlier one may be usable"
         raise InputError(f"{begin}{why}: {', '.join(wrong[:6])}: NaN or infinite numbers")
-
-
-def _with_named_plugins(
-    recipe: dict[str, Any],
-    path: Path,
-    sets: Sequence[str],
-    plugins: Sequence[str | Path],
-    sources: Sequence[Source],
-) -> Recipe:
-    """A stored recipe with the changes in `sets`, and with the user's plugins in place of its own.
-
-    `sources` are those of the encodings that it was trained with; a warning is printed where their code has
-    changed.
-    """
-    try:
-        return resolve({**recipe, "plugins": [str(plugin) for plugin in plugins]}, sets, trained=True)
-    except InputError as error:
-        # A plugin that was named and cannot be read has its own message.
-        of_plugin = any((problem.key or "").startswith("plugins") for problem in error.problems)
-        if of_plugin or not (gone := describe_missing(sources)):
-            raise
-        raise InputError([Problem(text, where=str(path)) for text in gone]) from error
-    finally:
-        warn_of_changed_code(path, sources)  # may be the cause of an unknown option
 
 
 def _changes_of_encoding(stored: dict[str, Any], recipe: Recipe) -> dict[str, Any]:

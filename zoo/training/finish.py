@@ -6,18 +6,16 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from zoo.data.source import DataSource
 from zoo.data.text.datasets import TextSource
 from zoo.evaluation.evaluate import evaluate_run
-from zoo.evaluation.measure import unmeasurable_lengths, validation_seen_in_training
+from zoo.evaluation.measure import limits_of_evaluation
 from zoo.evaluation.measurement import Measurement, merged
-from zoo.evaluation.protocols.text import FEW_DOCUMENTS, Text
 from zoo.recipe.encoding import encoding_label
 from zoo.recipe.sections import MAX_TOKENS
-from zoo.runs.folder import RECIPE, RUNS
-from zoo.runs.load import load_run
+from zoo.runs.checkpoint_file import read_checkpoint
+from zoo.runs.folder import LAST, RECIPE, RUNS
+from zoo.runs.load import restored_run
 from zoo.tasks.task import Task
 from zoo.training.plan import Plan, short
 from zoo.training.run import TrainingRun
@@ -58,24 +56,7 @@ def opening(run: TrainingRun, task: Task, source: DataSource) -> str:
     numbered = folder.parent == RUNS and folder.name.startswith(f"{recipe.name}-")
     if run.is_new and numbered and (first / RECIPE).exists():
         line += f" ({first} holds an earlier run; --resume continues one)"
-    notes = [*unmeasurable_lengths(task, source), *validation_seen_in_training(task, source)]
-    return "\n".join([line, *notes, *plan.warnings(), *few_documents(task, source)])
-
-
-def few_documents(task: Task, source: DataSource) -> list[str]:
-    """A line where the scored text has too few documents for intervals over them, with the remedy."""
-    config = task.recipe.evaluate
-    if source.kind != "text" or not config.lengths:
-        return []
-    text = Text(task, source, config.lengths)
-    documents = len(set(text.documents(np.arange(text.size)).tolist()))
-    if documents >= FEW_DOCUMENTS:
-        return []
-    begin = f"{documents} document{'s' * (documents != 1)} will be scored: "
-    remedy = "for intervals over documents, give each document a file or a record of its own"
-    if text.blocks >= 2:
-        return [f"{begin}intervals are over {text.blocks} blocks of text; {remedy}"]
-    return [f"{begin}too little text for intervals at length {max(config.lengths)}; {remedy}"]
+    return "\n".join([line, *plan.warnings(), *limits_of_evaluation(task, source)])
 
 
 def finish(trained: TrainingRun, source: DataSource) -> Trained:
@@ -84,13 +65,14 @@ def finish(trained: TrainingRun, source: DataSource) -> Trained:
     Where `evaluate.max_tokens` is null, at most a quarter of the trained tokens of text are scored at each
     length, but `LEAST_TOKENS` in any case: an evaluation must not take longer than a short training.
     """
-    recipe, run = trained.recipe, load_run(trained.folder)
-    card, scored, folder = run.task.card, recipe.evaluate, trained.folder
+    recipe, folder, scored = trained.recipe, trained.folder, trained.recipe.evaluate
+    content = read_checkpoint(folder / LAST)
+    card = content["zoo_card"]
     most = min(MAX_TOKENS, max(LEAST_TOKENS, card["tokens_seen"] // 4, *scored.lengths))
     scored = scored.model_copy(update={"max_tokens": scored.max_tokens or most})
-    # A run that is resumed at its end may have other settings of its evaluation than its checkpoint. The code
-    # in memory is that of its training, whatever has become of the file of a plugin.
-    run.task.recipe, run.task.changed = recipe.model_copy(update={"evaluate": scored}), {}
+    # By the recipe and the code in memory: those in files may have changed meanwhile.
+    run = restored_run(folder, folder / LAST, content, recipe.model_copy(update={"evaluate": scored}))
+    del content  # three times the model
     measurements = merged(evaluate_run(run, source)) if scored.lengths else []
     steps, wanted = card["steps"], recipe.trainer.max_steps
     lines = [f"done: {recipe.name} is in {folder}"]

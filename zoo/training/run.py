@@ -19,7 +19,7 @@ from zoo.recipe import Recipe, validate_trainable
 from zoo.recipe.encoding import encodings_in
 from zoo.runs.card import changed_data, read_card
 from zoo.runs.checkpoint_file import alternatives, read_checkpoint
-from zoo.runs.code_source import recorded_sources
+from zoo.runs.code_source import compare_code
 from zoo.runs.folder import (
     CARD,
     LAST,
@@ -39,7 +39,6 @@ from zoo.runs.init_from import (
     validate_same_model,
     validate_same_tokenizer,
 )
-from zoo.runs.load import warn_of_changed_code
 from zoo.runs.lock import RunLock
 from zoo.tasks import build_encoding, build_task
 from zoo.tasks.task import Task
@@ -193,7 +192,7 @@ def _resume_point(folder: Path, recipe: Recipe) -> tuple[Path | None, dict[str, 
     if "zoo_card" not in content:
         text = "cannot be continued: it has no zoo_card, the record of its training"
         raise InputError(f"{checkpoint}: {text}. {alternatives(checkpoint)}")
-    warn_of_changed_code(folder, recorded_sources(content["zoo_card"]))
+    compare_code(content["zoo_card"], folder)
     problem = max_steps_problem(folder, stored, recipe, content["global_step"])
     if problem is not None:
         raise InputError(problem)

@@ -11,7 +11,7 @@ from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from zoo.data.loader import Loader, ResumableLoader
 from zoo.data.source import DataSource
 from zoo.errors import InputError, Problem
-from zoo.runs.card import make_card, note_changes
+from zoo.runs.card import make_card
 from zoo.tasks.task import Task
 from zoo.training.callbacks import SeededSteps, StepBar, StepLog, StepTimer
 from zoo.training.checkpoints import AtomicCheckpointIO, BestCheckpoint, LastCheckpoint
@@ -47,9 +47,6 @@ def make_trainer(run: TrainingRun, task: Task, source: DataSource, status: RunSt
         InputError: flags that Lightning refuses.
     """
     recipe, before = run.recipe, run.content or {}
-    # The origin may be gone, or hold another model, by the time that a run is resumed.
-    origin = run.origin.facts if run.origin else before.get("zoo_card", {}).get("init_from")
-    run.card = make_card(recipe, task.model, source.fingerprint, origin)
     every = recipe.checkpoint.every_n_steps
     tokens_per_step = recipe.data.batch_size * recipe.data.sequence_length
     flags = recipe.trainer.flags()
@@ -69,14 +66,13 @@ def make_trainer(run: TrainingRun, task: Task, source: DataSource, status: RunSt
         status,
         SeededSteps(),
         log,
+        *([] if flags.get("enable_progress_bar") is False else [StepBar(tokens_per_step)]),
         NanGuard(log),
         *([LengthCurve(source, log)] if recipe.evaluate.during else []),
         # The last one after the best one, whose score it holds.
         BestCheckpoint(run),
         LastCheckpoint(run, tokens_per_step, lambda: status.due),
     ]
-    if flags.get("enable_progress_bar") is not False:
-        callbacks.append(StepBar(tokens_per_step))
     folder = run.folder or Path()  # a further process learns it when the training starts
     try:
         if flags.get("max_time") is not None:
@@ -95,9 +91,10 @@ def make_trainer(run: TrainingRun, task: Task, source: DataSource, status: RunSt
         raise  # also a ValueError, but with a location of its own
     except (MisconfigurationException, ImportError, ValueError, TypeError) as error:
         raise InputError(Problem(str(error).strip(), key="trainer")) from error
-    run.card["device"] = trainer.strategy.root_device.type
-    if before:
-        note_changes(run.card, recipe, before)
+    # The origin may be gone, or hold another model, by the time that a run is resumed.
+    origin = run.origin.facts if run.origin else before.get("zoo_card", {}).get("init_from")
+    device = trainer.strategy.root_device.type
+    run.card = make_card(recipe, task.model, source.fingerprint, origin, device, before)
     _disable_signal_handling(trainer)
     run.begun = True
     return trainer
