@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from zoo.comparison.commands import command
 from zoo.launch.ranks import is_first_process
 from zoo.recipe import Recipe
 from zoo.reports.run_folder import show_results
@@ -18,7 +19,12 @@ def fit(recipe: Recipe, out: Path | None = None, resume: Resume = False) -> Path
     """
     trained = training.fit(recipe, out, resume)
     if is_first_process():
-        if trained.measurements:
-            show_results(trained.folder, trained.measurements)
+        try:
+            if trained.measurements:
+                show_results(trained.folder, trained.measurements)
+        except OSError as error:  # a full disk
+            evaluate = command(["evaluate", str(trained.folder)])
+            error.add_note(f"The run is trained and saved; measure it: {evaluate}")
+            raise
         print(*trained.closing, sep="\n", flush=True)
     return trained.folder

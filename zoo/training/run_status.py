@@ -181,7 +181,7 @@ class RunStatus(Callback):
         state = "No checkpoint was written"
         if run.saved_at:
             state = f"The last checkpoint is of step {run.saved_at}; {run.how_to_continue}"
-        if isinstance(error, dist.DistError):
+        if isinstance(error, dist.DistError) or "gloo" in str(error):
             return RunError(f"another process of this run has ended. {state}")
         if str(error).startswith("DataLoader worker"):
             return RunError(f"{str(error).rstrip(' .')}: out of memory? Lower data.workers. {state}")
